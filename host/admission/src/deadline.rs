@@ -1,0 +1,39 @@
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// A moment by which an answer must be there. Lives as long as one request or one stage's call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Deadline(Instant);
+
+impl Deadline {
+    /// The moment `duration` from now.
+    pub fn after(duration: Duration) -> Self {
+        let now = Instant::now();
+        // A duration beyond the clock's range means "no limit": a century is that.
+        Self(
+            now.checked_add(duration)
+                .unwrap_or(now + Duration::from_secs(3_155_760_000)),
+        )
+    }
+
+    /// The earlier of this deadline and `duration` from now.
+    pub fn within(self, duration: Duration) -> Self {
+        self.min(Self::after(duration))
+    }
+
+    /// The time left; zero when it has passed.
+    pub fn remaining(self) -> Duration {
+        self.0.saturating_duration_since(Instant::now())
+    }
+
+    /// Whether it has passed.
+    pub fn has_passed(self) -> bool {
+        self.remaining().is_zero()
+    }
+
+    /// The same moment on tokio's clock.
+    pub fn instant(self) -> Instant {
+        self.0
+    }
+}

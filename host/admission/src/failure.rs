@@ -1,0 +1,104 @@
+use std::fmt;
+
+/// A stage could not give a verdict: what happened, and a sentence about it.
+///
+/// The stage's failure policy says what it does to the request. The message goes to the client under
+/// `Fail`, so it holds nothing secret.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{kind}: {message}")]
+pub struct Failure {
+    /// Which of the ways to end badly this is.
+    pub kind: FailureKind,
+    /// What happened and, where it helps, what to do.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure of this kind, with a sentence about it.
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+        }
+    }
+}
+
+/// The ways in which a stage can fail. The names are the same in traces, metrics and messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum FailureKind {
+    /// The plugin trapped: it panicked, overflowed its stack or did something WebAssembly forbids.
+    Trap,
+    /// No verdict within the stage's timeout or the request's deadline.
+    Timeout,
+    /// The plugin wanted more memory than its limit.
+    Memory,
+    /// The answer was larger than the stage allows.
+    OutputTooLarge,
+    /// The answer is not one: bad JSON, no object, a wrong uid, a patch without its type.
+    InvalidResponse,
+    /// The patch is well formed and does not apply to the object.
+    PatchFailed,
+    /// The answer changes who the object is.
+    IdentityChanged,
+    /// The plugin used something that its stage does not grant.
+    CapabilityDenied,
+    /// No free slot for the call within its deadline.
+    Overloaded,
+    /// The plugin itself reported an error, or a native hook did.
+    Error,
+    /// The webhook could not be reached, or the connection broke.
+    Unreachable,
+    /// The webhook's certificate or the TLS handshake with it is not right.
+    Tls,
+    /// The webhook answered with an HTTP status that is not a verdict.
+    BadStatus,
+    /// The labels of the request's namespace could not be read, so the selector has no answer.
+    NamespaceUnknown,
+}
+
+impl FailureKind {
+    /// Every kind, for tables and for metrics that start at zero.
+    pub const ALL: [Self; 14] = [
+        Self::Trap,
+        Self::Timeout,
+        Self::Memory,
+        Self::OutputTooLarge,
+        Self::InvalidResponse,
+        Self::PatchFailed,
+        Self::IdentityChanged,
+        Self::CapabilityDenied,
+        Self::Overloaded,
+        Self::Error,
+        Self::Unreachable,
+        Self::Tls,
+        Self::BadStatus,
+        Self::NamespaceUnknown,
+    ];
+
+    /// The name in traces, metrics and messages.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Trap => "trap",
+            Self::Timeout => "timeout",
+            Self::Memory => "memory",
+            Self::OutputTooLarge => "output-too-large",
+            Self::InvalidResponse => "invalid-response",
+            Self::PatchFailed => "patch-failed",
+            Self::IdentityChanged => "identity-changed",
+            Self::CapabilityDenied => "capability-denied",
+            Self::Overloaded => "overloaded",
+            Self::Error => "error",
+            Self::Unreachable => "unreachable",
+            Self::Tls => "tls",
+            Self::BadStatus => "bad-status",
+            Self::NamespaceUnknown => "namespace-unknown",
+        }
+    }
+}
+
+impl fmt::Display for FailureKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

@@ -1,0 +1,37 @@
+use async_trait::async_trait;
+
+use crate::{Deadline, Failure, Request, Response};
+
+/// What a stage calls: a plugin, a webhook, or code of your own.
+///
+/// One hook serves many requests at once and lives as long as the chain that holds it.
+///
+/// ```
+/// use admittance_admission::{async_trait, Deadline, Denial, Failure, Hook, Request, Response};
+///
+/// /// Refuses objects without an owner.
+/// struct OwnerRequired;
+///
+/// #[async_trait]
+/// impl Hook for OwnerRequired {
+///     async fn admit(&self, request: &Request, _deadline: Deadline) -> Result<Response, Failure> {
+///         let owner = request.object.as_ref().and_then(|object| object.labels().get("owner"));
+///         Ok(match owner {
+///             Some(_) => Response::allow(),
+///             None => Response::deny(Denial::forbidden("metadata.labels.owner is missing; add it")),
+///         })
+///     }
+/// }
+/// ```
+#[async_trait]
+pub trait Hook: Send + Sync + 'static {
+    /// Give the verdict on one request, by the deadline.
+    ///
+    /// `request.object` is the object as the stages before left it. The chain drops this future at
+    /// the deadline and counts a timeout, so it must be safe to drop at any await.
+    ///
+    /// # Errors
+    ///
+    /// A [`Failure`] when there is no verdict; a refusal is not an error.
+    async fn admit(&self, request: &Request, deadline: Deadline) -> Result<Response, Failure>;
+}

@@ -1,0 +1,198 @@
+use std::collections::BTreeMap;
+
+/// Labels of an object or a namespace: key and value.
+pub type Labels = BTreeMap<String, String>;
+
+/// Chooses objects by their labels: all requirements must hold. Without any it chooses everything.
+///
+/// The meaning is that of Kubernetes' `LabelSelector`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LabelSelector {
+    requirements: Vec<Requirement>,
+}
+
+impl LabelSelector {
+    /// A selector of these requirements.
+    pub fn new(requirements: Vec<Requirement>) -> Self {
+        Self { requirements }
+    }
+
+    /// Whether it chooses everything.
+    pub fn is_empty(&self) -> bool {
+        self.requirements.is_empty()
+    }
+
+    /// Whether these labels meet every requirement.
+    pub fn matches(&self, labels: &Labels) -> bool {
+        self.requirements
+            .iter()
+            .all(|requirement| requirement.holds(labels))
+    }
+}
+
+/// One requirement on one label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requirement {
+    key: String,
+    test: Test,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Test {
+    In(Vec<String>),
+    NotIn(Vec<String>),
+    Exists,
+    DoesNotExist,
+}
+
+/// How a requirement compares a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LabelOperator {
+    /// Present, with one of the values.
+    In,
+    /// Absent, or with none of the values.
+    NotIn,
+    /// Present.
+    Exists,
+    /// Absent.
+    DoesNotExist,
+}
+
+impl LabelOperator {
+    /// Every operator.
+    pub const ALL: [Self; 4] = [Self::In, Self::NotIn, Self::Exists, Self::DoesNotExist];
+
+    /// As documents write it. Case matters, as for Kubernetes.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::In => "In",
+            Self::NotIn => "NotIn",
+            Self::Exists => "Exists",
+            Self::DoesNotExist => "DoesNotExist",
+        }
+    }
+}
+
+/// What is wrong with a requirement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SelectorError {
+    /// `In` and `NotIn` compare with values.
+    #[error("`{}` needs values: list at least one", .0.as_str())]
+    ValuesMissing(LabelOperator),
+    /// `Exists` and `DoesNotExist` compare with nothing.
+    #[error("`{}` takes no values: remove them", .0.as_str())]
+    ValuesForbidden(LabelOperator),
+    /// A label has a key.
+    #[error("the key is empty: name the label")]
+    KeyEmpty,
+}
+
+impl Requirement {
+    /// A requirement of `matchExpressions`.
+    ///
+    /// # Errors
+    ///
+    /// When the key is empty, or the values do not go with the operator.
+    pub fn new(
+        key: impl Into<String>,
+        operator: LabelOperator,
+        values: Vec<String>,
+    ) -> Result<Self, SelectorError> {
+        let key = key.into();
+        if key.is_empty() {
+            return Err(SelectorError::KeyEmpty);
+        }
+        let test = match (operator, values.is_empty()) {
+            (LabelOperator::In, false) => Test::In(values),
+            (LabelOperator::NotIn, false) => Test::NotIn(values),
+            (LabelOperator::Exists, true) => Test::Exists,
+            (LabelOperator::DoesNotExist, true) => Test::DoesNotExist,
+            (LabelOperator::In | LabelOperator::NotIn, true) => {
+                return Err(SelectorError::ValuesMissing(operator));
+            }
+            (LabelOperator::Exists | LabelOperator::DoesNotExist, false) => {
+                return Err(SelectorError::ValuesForbidden(operator));
+            }
+        };
+        Ok(Self { key, test })
+    }
+
+    /// A requirement of `matchLabels`: the label is there with this value.
+    ///
+    /// # Errors
+    ///
+    /// When the key is empty.
+    pub fn equals(key: impl Into<String>, value: impl Into<String>) -> Result<Self, SelectorError> {
+        Self::new(key, LabelOperator::In, vec![value.into()])
+    }
+
+    fn holds(&self, labels: &Labels) -> bool {
+        let label = labels.get(&self.key);
+        match &self.test {
+            Test::In(values) => label.is_some_and(|label| values.contains(label)),
+            Test::NotIn(values) => label.is_none_or(|label| !values.contains(label)),
+            Test::Exists => label.is_some(),
+            Test::DoesNotExist => label.is_none(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requirements() {
+        use LabelOperator::*;
+        let labels: Labels = [("tier".into(), "web".into()), ("empty".into(), "".into())].into();
+        // (key, operator, values, whether it holds): Kubernetes' apimachinery, labels.Requirement.
+        let table: [(&str, LabelOperator, &[&str], bool); 12] = [
+            ("tier", In, &["web"], true),
+            ("tier", In, &["db", "web"], true),
+            ("tier", In, &["db"], false),
+            ("other", In, &["web"], false),
+            ("tier", NotIn, &["db"], true),
+            ("tier", NotIn, &["web"], false),
+            ("other", NotIn, &["web"], true),
+            ("tier", Exists, &[], true),
+            ("empty", Exists, &[], true),
+            ("other", Exists, &[], false),
+            ("tier", DoesNotExist, &[], false),
+            ("other", DoesNotExist, &[], true),
+        ];
+        for (key, operator, values, holds) in table {
+            let values = values.iter().map(|value| (*value).to_owned()).collect();
+            let selector = LabelSelector::new(vec![Requirement::new(key, operator, values).unwrap()]);
+            assert_eq!(selector.matches(&labels), holds, "{selector:?}");
+        }
+    }
+
+    #[test]
+    fn all_requirements_must_hold() {
+        let selector = LabelSelector::new(vec![
+            Requirement::equals("a", "1").unwrap(),
+            Requirement::equals("b", "2").unwrap(),
+        ]);
+        assert!(!selector.matches(&[("a".into(), "1".into())].into()));
+        assert!(selector.matches(&[("a".into(), "1".into()), ("b".into(), "2".into())].into()));
+        assert!(LabelSelector::default().matches(&Labels::new()));
+    }
+
+    #[test]
+    fn values_go_with_the_operator() {
+        for operator in LabelOperator::ALL {
+            let needs = matches!(operator, LabelOperator::In | LabelOperator::NotIn);
+            assert_eq!(
+                Requirement::new("a", operator, vec![]).is_err(),
+                needs,
+                "{operator:?}"
+            );
+            assert_eq!(
+                Requirement::new("a", operator, vec!["x".into()]).is_err(),
+                !needs,
+                "{operator:?}"
+            );
+        }
+        assert_eq!(Requirement::equals("", "x"), Err(SelectorError::KeyEmpty));
+    }
+}

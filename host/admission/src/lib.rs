@@ -1,0 +1,43 @@
+//! The vocabulary of admission, and the chain that evaluates it.
+//!
+//! A [`Request`] to create or change a resource passes through [`Chain`]s of [`Stage`]s. Each stage
+//! calls a [`Hook`] (a plugin, a webhook, or the embedder's own code), which answers with a
+//! [`Verdict`] or fails with a [`Failure`]. What the chains say together is the [`Outcome`].
+//!
+//! Nothing here opens a socket, runs WebAssembly or reads a file: this crate is the meaning of a
+//! chain, and every other crate depends on it.
+
+mod chain;
+mod deadline;
+mod failure;
+mod hook;
+mod identity;
+mod labels;
+mod namespace;
+mod object;
+mod outcome;
+mod patch;
+mod request;
+mod rule;
+mod stage;
+mod verdict;
+
+pub use chain::{Chain, Evaluation};
+pub use deadline::Deadline;
+pub use failure::{Failure, FailureKind};
+pub use hook::Hook;
+pub use identity::{IdentityFields, InvalidPointer};
+pub use labels::{LabelOperator, LabelSelector, Labels, Requirement, SelectorError};
+pub use namespace::{NamespaceLookupError, NamespaceSelector, NamespaceSource, StaticNamespaces};
+pub use object::{Head, Object, ObjectError};
+pub use outcome::{AuditAnnotation, Decision, Outcome, Refusal, SkipReason, StageResult, TraceRow};
+pub use patch::{Patch, PatchError};
+pub use request::{
+    GroupVersionKind, GroupVersionResource, Operation, Request, Uid, UnknownOperation, UserInfo,
+};
+pub use rule::{Matcher, Outline, ResourcePattern, Rule, RuleError, Scope};
+pub use stage::{FailurePolicy, Mode, Stage};
+pub use verdict::{Denial, Response, Verdict};
+
+/// Implements the trait [`Hook`]: put it on the `impl`.
+pub use async_trait::async_trait;

@@ -1,0 +1,258 @@
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+
+use crate::{LabelSelector, Labels, Operation, Request};
+
+/// Which namespaces a stage is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NamespaceSelector {
+    /// Only these, by name (BCS: operator `In`). With none listed: no namespace.
+    In(Vec<String>),
+    /// All but these, by name (BCS: operator `NotIn`). With none listed: every namespace.
+    NotIn(Vec<String>),
+    /// Those whose labels match, as in Kubernetes.
+    Labels(LabelSelector),
+}
+
+/// The labels of a namespace could not be read; the text says why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NamespaceLookupError(pub String);
+
+/// Where the labels of namespaces come from. Lives as long as the program.
+#[async_trait]
+pub trait NamespaceSource: Send + Sync + 'static {
+    /// The labels of the namespace of this name.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such namespace, or it cannot be told.
+    async fn labels(&self, namespace: &str) -> Result<Labels, NamespaceLookupError>;
+}
+
+/// Namespaces that are listed once. One that is not listed has the one label that Kubernetes gives
+/// every namespace: `kubernetes.io/metadata.name`.
+#[derive(Clone, Debug, Default)]
+pub struct StaticNamespaces(BTreeMap<String, Labels>);
+
+const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+
+impl StaticNamespaces {
+    /// From name and labels of each.
+    pub fn new(namespaces: impl IntoIterator<Item = (String, Labels)>) -> Self {
+        Self(namespaces.into_iter().collect())
+    }
+}
+
+#[async_trait]
+impl NamespaceSource for StaticNamespaces {
+    async fn labels(&self, namespace: &str) -> Result<Labels, NamespaceLookupError> {
+        let mut labels = self.0.get(namespace).cloned().unwrap_or_default();
+        labels
+            .entry(NAME_LABEL.to_owned())
+            .or_insert_with(|| namespace.to_owned());
+        Ok(labels)
+    }
+}
+
+impl NamespaceSelector {
+    /// Whether the stage is for this request. Labels are looked up only when the selector needs them.
+    ///
+    /// A selector of labels follows kube-apiserver: a Namespace that is created or changed is judged
+    /// by the labels of the object itself; any other request by those of its namespace; a request in
+    /// no namespace always matches. A selector of names takes no namespace for the empty name, as the
+    /// BCS driver does.
+    ///
+    /// # Errors
+    ///
+    /// When the labels are needed and cannot be read.
+    pub async fn matches(
+        &self,
+        request: &Request,
+        namespaces: &dyn NamespaceSource,
+    ) -> Result<bool, NamespaceLookupError> {
+        let selector = match self {
+            Self::In(names) => return Ok(listed(names, request)),
+            Self::NotIn(names) => return Ok(!listed(names, request)),
+            Self::Labels(selector) if selector.is_empty() => return Ok(true),
+            Self::Labels(selector) => selector,
+        };
+        let is_namespace = request.resource.group.is_empty() && request.resource.resource == "namespaces";
+        if is_namespace
+            && request.subresource.is_none()
+            && matches!(request.operation, Operation::Create | Operation::Update)
+        {
+            return Ok(request
+                .object
+                .as_ref()
+                .is_some_and(|object| selector.matches(object.labels())));
+        }
+        let namespace = match &request.namespace {
+            Some(namespace) => namespace,
+            None if is_namespace => &request.name,
+            None => return Ok(true),
+        };
+        Ok(selector.matches(&namespaces.labels(namespace).await?))
+    }
+}
+
+fn listed(names: &[String], request: &Request) -> bool {
+    let namespace = request.namespace.as_deref().unwrap_or("");
+    names.iter().any(|name| name == namespace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{GroupVersionKind, GroupVersionResource, Object, Requirement};
+
+    struct Unreachable;
+
+    #[async_trait]
+    impl NamespaceSource for Unreachable {
+        async fn labels(&self, namespace: &str) -> Result<Labels, NamespaceLookupError> {
+            Err(NamespaceLookupError(format!("namespace {namespace} not found")))
+        }
+    }
+
+    fn request(operation: Operation, resource: &str, namespace: Option<&str>, labels: &str) -> Request {
+        let resource = GroupVersionResource {
+            resource: resource.into(),
+            version: "v1".into(),
+            ..Default::default()
+        };
+        let mut request = Request::new(operation, GroupVersionKind::default(), resource);
+        request.namespace = namespace.map(str::to_owned);
+        request.name = "prod".into();
+        request.object = Object::parse(format!(r#"{{"metadata":{{"labels":{labels}}}}}"#)).ok();
+        request
+    }
+
+    #[tokio::test]
+    async fn names_and_labels() {
+        use Operation::*;
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let on = NamespaceSelector::Labels(LabelSelector::new(vec![
+            Requirement::equals("hook", "on").unwrap(),
+        ]));
+        let known = StaticNamespaces::new([("prod".into(), Labels::from([("hook".into(), "on".into())]))]);
+        // (case, selector, request, expectation); rows of names: the BCS driver's filter; rows of
+        // labels: kube-apiserver's namespace predicate.
+        let table = [
+            (
+                "In, listed",
+                NamespaceSelector::In(names(&["prod"])),
+                request(Create, "pods", Some("prod"), "{}"),
+                true,
+            ),
+            (
+                "In, not listed",
+                NamespaceSelector::In(names(&["test"])),
+                request(Create, "pods", Some("prod"), "{}"),
+                false,
+            ),
+            (
+                "In, none listed: never",
+                NamespaceSelector::In(vec![]),
+                request(Create, "pods", Some("prod"), "{}"),
+                false,
+            ),
+            (
+                "NotIn, listed",
+                NamespaceSelector::NotIn(names(&["prod"])),
+                request(Create, "pods", Some("prod"), "{}"),
+                false,
+            ),
+            (
+                "NotIn, not listed",
+                NamespaceSelector::NotIn(names(&["test"])),
+                request(Create, "pods", Some("prod"), "{}"),
+                true,
+            ),
+            (
+                "NotIn, none listed: always",
+                NamespaceSelector::NotIn(vec![]),
+                request(Create, "pods", Some("prod"), "{}"),
+                true,
+            ),
+            (
+                "In, no namespace is the empty name",
+                NamespaceSelector::In(names(&[""])),
+                request(Create, "pods", None, "{}"),
+                true,
+            ),
+            (
+                "In is exact about case",
+                NamespaceSelector::In(names(&["Prod"])),
+                request(Create, "pods", Some("prod"), "{}"),
+                false,
+            ),
+            (
+                "labels of the namespace",
+                on.clone(),
+                request(Create, "pods", Some("prod"), "{}"),
+                true,
+            ),
+            (
+                "labels of another namespace",
+                on.clone(),
+                request(Create, "pods", Some("test"), "{}"),
+                false,
+            ),
+            (
+                "the object's own labels do not count",
+                on.clone(),
+                request(Create, "pods", Some("test"), r#"{"hook":"on"}"#),
+                false,
+            ),
+            (
+                "no namespace: always",
+                on.clone(),
+                request(Create, "nodes", None, "{}"),
+                true,
+            ),
+            (
+                "a new namespace: its own labels",
+                on.clone(),
+                request(Create, "namespaces", Some("new"), r#"{"hook":"on"}"#),
+                true,
+            ),
+            (
+                "a changed namespace: its new labels",
+                on.clone(),
+                request(Update, "namespaces", Some("prod"), "{}"),
+                false,
+            ),
+            (
+                "a deleted namespace: its stored labels",
+                on.clone(),
+                request(Delete, "namespaces", Some("prod"), "{}"),
+                true,
+            ),
+            (
+                "a deleted namespace that the request names only",
+                on.clone(),
+                request(Delete, "namespaces", None, "{}"),
+                true,
+            ),
+        ];
+        for (case, selector, request, expected) in table {
+            assert_eq!(selector.matches(&request, &known).await, Ok(expected), "{case}");
+        }
+        let pods = request(Create, "pods", Some("prod"), "{}");
+        assert!(on.matches(&pods, &Unreachable).await.is_err());
+        let all = NamespaceSelector::Labels(LabelSelector::default());
+        assert_eq!(
+            all.matches(&pods, &Unreachable).await,
+            Ok(true),
+            "an empty selector looks nothing up"
+        );
+    }
+
+    #[tokio::test]
+    async fn every_namespace_has_its_name_as_a_label() {
+        let labels = StaticNamespaces::default().labels("prod").await.unwrap();
+        assert_eq!(labels.get(NAME_LABEL).map(String::as_str), Some("prod"));
+    }
+}

@@ -1,0 +1,386 @@
+use crate::{GroupVersionResource, Operation, Request};
+
+/// Says which requests a chain is for. Every part must match. The meaning is that of a rule in a
+/// Kubernetes webhook configuration, with `kinds` added for control planes whose requests are known
+/// by the kind in their body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// The operations.
+    pub operations: Matcher<Operation>,
+    /// The API groups; `""` is the core group.
+    pub api_groups: Matcher<String>,
+    /// The API versions.
+    pub api_versions: Matcher<String>,
+    /// The resources and subresources.
+    pub resources: Vec<ResourcePattern>,
+    /// Cluster-wide resources, namespaced ones, or both.
+    pub scope: Scope,
+    /// The kinds, whatever their case.
+    pub kinds: Matcher<String>,
+}
+
+/// A wildcard, or a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Matcher<T> {
+    /// `*`.
+    Any,
+    /// Only these.
+    Only(Vec<T>),
+}
+
+impl<T: PartialEq> Matcher<T> {
+    fn matches(&self, value: &T) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Only(values) => values.contains(value),
+        }
+    }
+}
+
+/// Which of the resources a rule is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// Those in no namespace, and Namespaces themselves.
+    Cluster,
+    /// Those in a namespace.
+    Namespaced,
+    /// All.
+    #[default]
+    Any,
+}
+
+/// One entry of a rule's resources: `pods`, `pods/status`, `pods/*`, `*/status`, `*`, `*/*`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourcePattern {
+    resource: Option<String>,
+    subresource: Subresource,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Subresource {
+    None,
+    One(String),
+    Any,
+}
+
+/// What is wrong with a part of a rule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RuleError {
+    /// An entry of `resources` without a name.
+    #[error("`{0}` names no resource: write `pods`, `pods/status`, `pods/*`, `*/status`, `*` or `*/*`")]
+    ResourceEmpty(String),
+}
+
+impl ResourcePattern {
+    /// Every resource and every subresource: `*/*`.
+    pub fn everything() -> Self {
+        Self {
+            resource: None,
+            subresource: Subresource::Any,
+        }
+    }
+
+    /// Read an entry of `resources`.
+    ///
+    /// # Errors
+    ///
+    /// When a part of it is empty.
+    pub fn parse(text: &str) -> Result<Self, RuleError> {
+        let (resource, subresource) = match text.split_once('/') {
+            None => (text, Subresource::None),
+            Some((resource, "*")) => (resource, Subresource::Any),
+            Some((_, "")) => return Err(RuleError::ResourceEmpty(text.to_owned())),
+            Some((resource, subresource)) => (resource, Subresource::One(subresource.to_owned())),
+        };
+        match resource {
+            "" => Err(RuleError::ResourceEmpty(text.to_owned())),
+            "*" => Ok(Self {
+                resource: None,
+                subresource,
+            }),
+            name => Ok(Self {
+                resource: Some(name.to_owned()),
+                subresource,
+            }),
+        }
+    }
+
+    fn matches_resource(&self, resource: &str) -> bool {
+        self.resource.as_deref().is_none_or(|name| name == resource)
+    }
+
+    fn matches(&self, resource: &str, subresource: Option<&str>) -> bool {
+        self.matches_resource(resource)
+            && match &self.subresource {
+                Subresource::None => subresource.is_none(),
+                Subresource::One(name) => subresource == Some(name),
+                Subresource::Any => true,
+            }
+    }
+}
+
+/// What a front door knows of a request before it has read the body.
+#[derive(Clone, Copy, Debug)]
+pub struct Outline<'a> {
+    /// The operation.
+    pub operation: Operation,
+    /// The resource, when the path says it.
+    pub resource: Option<&'a GroupVersionResource>,
+    /// The kind, when it is known without the body.
+    pub kind: Option<&'a str>,
+}
+
+impl Rule {
+    /// A rule for these operations on anything.
+    pub fn for_operations(operations: impl IntoIterator<Item = Operation>) -> Self {
+        Self {
+            operations: Matcher::Only(operations.into_iter().collect()),
+            api_groups: Matcher::Any,
+            api_versions: Matcher::Any,
+            resources: vec![ResourcePattern::everything()],
+            scope: Scope::Any,
+            kinds: Matcher::Any,
+        }
+    }
+
+    /// Whether the rule is for this request.
+    pub fn matches(&self, request: &Request) -> bool {
+        self.operations.matches(&request.operation)
+            && self.matches_group_version(&request.resource)
+            && self
+                .resources
+                .iter()
+                .any(|pattern| pattern.matches(&request.resource.resource, request.subresource.as_deref()))
+            && self.matches_scope(request)
+            && self.matches_kind(&request.kind.kind)
+    }
+
+    /// Whether the rule may be for a request of which only this is known: false only if it cannot.
+    pub fn may_match(&self, outline: &Outline<'_>) -> bool {
+        self.operations.matches(&outline.operation)
+            && outline.resource.is_none_or(|resource| {
+                self.matches_group_version(resource)
+                    && self
+                        .resources
+                        .iter()
+                        .any(|pattern| pattern.matches_resource(&resource.resource))
+            })
+            && outline.kind.is_none_or(|kind| self.matches_kind(kind))
+    }
+
+    fn matches_group_version(&self, resource: &GroupVersionResource) -> bool {
+        self.api_groups.matches(&resource.group) && self.api_versions.matches(&resource.version)
+    }
+
+    fn matches_kind(&self, kind: &str) -> bool {
+        match &self.kinds {
+            Matcher::Any => true,
+            Matcher::Only(kinds) => kinds.iter().any(|name| name.eq_ignore_ascii_case(kind)),
+        }
+    }
+
+    fn matches_scope(&self, request: &Request) -> bool {
+        // kube-apiserver: a Namespace is a cluster-wide resource although its requests carry its own
+        // name as their namespace.
+        let cluster_wide = request.namespace.is_none()
+            || (request.resource.group.is_empty() && request.resource.resource == "namespaces");
+        match self.scope {
+            Scope::Any => true,
+            Scope::Cluster => cluster_wide,
+            Scope::Namespaced => !cluster_wide,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::GroupVersionKind;
+
+    fn request(
+        operation: Operation,
+        group: &str,
+        version: &str,
+        resource: &str,
+        namespace: Option<&str>,
+    ) -> Request {
+        let (resource, subresource) = match resource.split_once('/') {
+            Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
+            None => (resource, None),
+        };
+        let resource = GroupVersionResource {
+            group: group.into(),
+            version: version.into(),
+            resource: resource.into(),
+        };
+        let kind = GroupVersionKind {
+            kind: "Pod".into(),
+            ..Default::default()
+        };
+        let mut request = Request::new(operation, kind, resource);
+        request.subresource = subresource;
+        request.namespace = namespace.map(str::to_owned);
+        request
+    }
+
+    fn only(values: &[&str]) -> Matcher<String> {
+        match values {
+            ["*"] => Matcher::Any,
+            values => Matcher::Only(values.iter().map(|value| (*value).to_owned()).collect()),
+        }
+    }
+
+    #[test]
+    fn groups_versions_and_operations() {
+        use Operation::*;
+        // (groups, versions, operations, request's group, version, operation, expectation); source:
+        // kube-apiserver's rules predicate.
+        let table: [(&[&str], &[&str], &[Operation], &str, &str, Operation, bool); 10] = [
+            (&["*"], &["*"], &[Create], "g", "v", Create, true),
+            (&["g", "h"], &["*"], &[Create], "g", "v", Create, true),
+            (&["h"], &["*"], &[Create], "g", "v", Create, false),
+            (&[""], &["*"], &[Create], "", "v", Create, true),
+            (&[""], &["*"], &[Create], "g", "v", Create, false),
+            (&["*"], &["v"], &[Create], "g", "v", Create, true),
+            (&["*"], &["v1"], &[Create], "g", "v", Create, false),
+            (&["*"], &["*"], &[Update, Delete], "g", "v", Delete, true),
+            (&["*"], &["*"], &[Update, Delete], "g", "v", Create, false),
+            (&["*"], &["*"], &[Connect], "g", "v", Connect, true),
+        ];
+        for (groups, versions, operations, group, version, operation, expected) in table {
+            let rule = Rule {
+                api_groups: only(groups),
+                api_versions: only(versions),
+                ..Rule::for_operations(operations.iter().copied())
+            };
+            assert_eq!(
+                rule.matches(&request(operation, group, version, "r", None)),
+                expected,
+                "{rule:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn resources() {
+        // (entries, resource, expectation); source: kube-apiserver's rules predicate.
+        let table: [(&[&str], &str, bool); 14] = [
+            (&["*"], "r", true),
+            (&["*"], "r/exec", false),
+            (&["*/*"], "r", true),
+            (&["*/*"], "r/exec", true),
+            (&["r/*"], "r", true),
+            (&["r/*"], "r/exec", true),
+            (&["r/*"], "r2", false),
+            (&["r/*", "r2"], "r2", true),
+            (&["r/*", "r2"], "r2/proxy", false),
+            (&["*/proxy", "*/exec"], "r/exec", true),
+            (&["*/proxy", "*/exec"], "r", false),
+            (&["r"], "r", true),
+            (&["r"], "r/status", false),
+            (&["R"], "r", false),
+        ];
+        for (entries, resource, expected) in table {
+            let resources = entries
+                .iter()
+                .map(|entry| ResourcePattern::parse(entry).unwrap())
+                .collect();
+            let rule = Rule {
+                resources,
+                ..Rule::for_operations([Operation::Create])
+            };
+            let request = request(Operation::Create, "g", "v", resource, None);
+            assert_eq!(rule.matches(&request), expected, "{entries:?} {resource}");
+        }
+        for wrong in ["", "/", "/status", "pods/"] {
+            assert!(ResourcePattern::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn scope() {
+        // (group, resource, namespace, matches Cluster, matches Namespaced); source: as above.
+        for (group, resource, namespace, cluster, namespaced) in [
+            ("g", "r", None, true, false),
+            ("g", "r", Some("ns"), false, true),
+            ("", "namespaces", None, true, false),
+            ("", "namespaces", Some("ns"), true, false),
+            ("", "namespaces/finalize", Some("ns"), true, false),
+            ("g", "namespaces", Some("ns"), false, true),
+        ] {
+            let request = request(Operation::Create, group, "v", resource, namespace);
+            for (scope, expected) in [
+                (Scope::Cluster, cluster),
+                (Scope::Namespaced, namespaced),
+                (Scope::Any, true),
+            ] {
+                let rule = Rule {
+                    scope,
+                    ..Rule::for_operations([Operation::Create])
+                };
+                assert_eq!(
+                    rule.matches(&request),
+                    expected,
+                    "{scope:?} {group}/{resource} {namespace:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn kinds_whatever_their_case() {
+        let rule = Rule {
+            kinds: only(&["pod"]),
+            ..Rule::for_operations([Operation::Create])
+        };
+        assert!(rule.matches(&request(Operation::Create, "", "v1", "pods", None)));
+        let rule = Rule {
+            kinds: only(&["pods"]),
+            ..rule
+        };
+        assert!(!rule.matches(&request(Operation::Create, "", "v1", "pods", None)));
+    }
+
+    #[test]
+    fn an_outline_rules_out_only_what_cannot_match() {
+        let rule = Rule {
+            resources: vec![ResourcePattern::parse("pods/status").unwrap()],
+            kinds: only(&["pod"]),
+            ..Rule::for_operations([Operation::Create])
+        };
+        let pods = GroupVersionResource {
+            resource: "pods".into(),
+            ..Default::default()
+        };
+        let nodes = GroupVersionResource {
+            resource: "nodes".into(),
+            ..Default::default()
+        };
+        let outline = Outline {
+            operation: Operation::Create,
+            resource: None,
+            kind: None,
+        };
+        assert!(rule.may_match(&outline));
+        assert!(rule.may_match(&Outline {
+            resource: Some(&pods),
+            ..outline
+        }));
+        assert!(rule.may_match(&Outline {
+            kind: Some("POD"),
+            ..outline
+        }));
+        assert!(!rule.may_match(&Outline {
+            resource: Some(&nodes),
+            ..outline
+        }));
+        assert!(!rule.may_match(&Outline {
+            kind: Some("node"),
+            ..outline
+        }));
+        assert!(!rule.may_match(&Outline {
+            operation: Operation::Update,
+            ..outline
+        }));
+    }
+}

@@ -1,0 +1,111 @@
+use std::{fmt, sync::Arc, time::Duration};
+
+use crate::{Hook, LabelSelector, NamespaceSelector};
+
+/// One hook in a chain, with everything that decides when it is called and what its answer does.
+#[derive(Clone)]
+pub struct Stage {
+    /// Names the stage in traces, metrics and refusals; unique in its chain.
+    pub name: Arc<str>,
+    /// What is called.
+    pub hook: Arc<dyn Hook>,
+    /// The namespaces that it is for; none means all.
+    pub namespace_selector: Option<NamespaceSelector>,
+    /// The objects that it is for, by their labels; empty means all.
+    pub object_selector: LabelSelector,
+    /// What a failure does.
+    pub failure_policy: FailurePolicy,
+    /// How long one call may take, within the request's deadline. Default: 1 s.
+    pub timeout: Duration,
+    /// Whether the answer counts.
+    pub mode: Mode,
+}
+
+impl Stage {
+    /// The timeout of a stage that is given none.
+    pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1);
+
+    /// A stage for every request of its chain, with policy `Fail`, the default timeout, enforced.
+    pub fn new(name: impl Into<Arc<str>>, hook: impl Hook) -> Self {
+        Self {
+            name: name.into(),
+            hook: Arc::new(hook),
+            namespace_selector: None,
+            object_selector: LabelSelector::default(),
+            failure_policy: FailurePolicy::default(),
+            timeout: Self::DEFAULT_TIMEOUT,
+            mode: Mode::default(),
+        }
+    }
+}
+
+impl fmt::Debug for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stage")
+            .field("name", &self.name)
+            .field("namespace_selector", &self.namespace_selector)
+            .field("object_selector", &self.object_selector)
+            .field("failure_policy", &self.failure_policy)
+            .field("timeout", &self.timeout)
+            .field("mode", &self.mode)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a stage's failure does to the request. A denial is not a failure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum FailurePolicy {
+    /// The request is refused.
+    #[default]
+    Fail,
+    /// The request goes on with the last good object.
+    Ignore,
+}
+
+impl FailurePolicy {
+    /// Every policy.
+    pub const ALL: [Self; 2] = [Self::Fail, Self::Ignore];
+
+    /// As documents write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Fail => "Fail",
+            Self::Ignore => "Ignore",
+        }
+    }
+}
+
+impl fmt::Display for FailurePolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Whether a stage's answer counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// It does.
+    #[default]
+    Enforce,
+    /// The stage runs, and what it would have done is recorded; nothing is changed or refused.
+    Audit,
+}
+
+impl Mode {
+    /// Every mode.
+    pub const ALL: [Self; 2] = [Self::Enforce, Self::Audit];
+
+    /// As documents write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Enforce => "Enforce",
+            Self::Audit => "Audit",
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

@@ -1,0 +1,1 @@
+//! Documents to chain definitions: native YAML and BCS admissionwebhook JSON, with every mistake found at once.

@@ -1,0 +1,1 @@
+//! How a front door reads requests and writes replies: the BCS Mesos driver's way and rules from configuration.

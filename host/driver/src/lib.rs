@@ -1,0 +1,1 @@
+//! The front doors: an intercepting proxy, its upstreams, and the operator's endpoints.

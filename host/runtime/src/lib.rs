@@ -1,0 +1,1 @@
+//! Admission hooks as WebAssembly components, inside your own program.

@@ -1,0 +1,2 @@
+//! Plugins as stages: WebAssembly components in instances of their own, with limits.
+mod contract;

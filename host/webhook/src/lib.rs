@@ -1,0 +1,1 @@
+//! Remote webhooks over TLS as stages.

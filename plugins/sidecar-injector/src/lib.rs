@@ -1,0 +1,1 @@
+//! Adds containers, volumes and annotations to workloads.

@@ -1,0 +1,1 @@
+//! Write an admission plugin: one struct, typed settings, one function.

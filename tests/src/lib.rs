@@ -1,0 +1,1 @@
+//! Whole-program tests: real sockets, real TLS, hostile guests.
