@@ -1,0 +1,88 @@
+//! What the host counts and times, through the `metrics` facade: the program that embeds it chooses
+//! the exporter.
+
+use std::time::Duration;
+
+use admittance_admission::{Decision, Outcome, Refusal, StageResult};
+use metrics::{Unit, counter, describe_counter, describe_histogram, histogram};
+
+const REQUESTS: &str = "admittance_requests_total";
+const REQUEST_DURATION: &str = "admittance_request_duration_seconds";
+const STAGE_DURATION: &str = "admittance_stage_duration_seconds";
+const STAGE_FAILURES: &str = "admittance_stage_failures_total";
+
+/// Buckets for the histograms in seconds, 10 µs to 10 s: a plugin takes tens of microseconds, a remote
+/// webhook milliseconds, a timeout seconds.
+pub const DURATION_BUCKETS: [f64; 19] = [
+    1e-5, 2e-5, 3e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 0.5, 1.0, 2.5,
+    10.0,
+];
+
+/// Tell the exporter what the host's metrics mean. Call it once, after the exporter is installed.
+pub fn describe_metrics() {
+    describe_counter!(
+        REQUESTS,
+        "Requests that passed through chains, by decision: allowed, changed, denied, failed, deadline"
+    );
+    describe_histogram!(
+        REQUEST_DURATION,
+        Unit::Seconds,
+        "Time a request spent in all of its chains"
+    );
+    describe_histogram!(
+        STAGE_DURATION,
+        Unit::Seconds,
+        "Time a stage took for one request, by chain, stage, mode and verdict: allow, patch, deny, failed"
+    );
+    describe_counter!(
+        STAGE_FAILURES,
+        "Calls of a stage that gave no verdict, by chain, stage, failure and the policy that held"
+    );
+}
+
+pub(crate) fn record(outcome: &Outcome, duration: Duration) {
+    counter!(REQUESTS, "decision" => decision(outcome)).increment(1);
+    histogram!(REQUEST_DURATION).record(duration);
+    for row in &outcome.trace {
+        if matches!(row.result, StageResult::Skipped(_) | StageResult::NotReached) {
+            continue;
+        }
+        histogram!(
+            STAGE_DURATION,
+            "chain" => row.chain.clone(),
+            "stage" => row.stage.clone(),
+            "mode" => row.mode.as_str(),
+            "verdict" => row.result.as_str(),
+        )
+        .record(row.duration);
+        if let StageResult::Failed { failure, policy } = &row.result {
+            counter!(
+                STAGE_FAILURES,
+                "chain" => row.chain.clone(),
+                "stage" => row.stage.clone(),
+                "failure" => failure.kind.as_str(),
+                "policy" => policy.as_str(),
+            )
+            .increment(1);
+            tracing::warn!(
+                chain = %row.chain,
+                stage = %row.stage,
+                failure = %failure.kind,
+                %policy,
+                message = %failure.message,
+                uid = %outcome.uid,
+                "a stage failed"
+            );
+        }
+    }
+}
+
+fn decision(outcome: &Outcome) -> &'static str {
+    match &outcome.decision {
+        Decision::Allowed if outcome.is_changed() => "changed",
+        Decision::Allowed => "allowed",
+        Decision::Refused(Refusal::Denied { .. }) => "denied",
+        Decision::Refused(Refusal::Failed { .. }) => "failed",
+        Decision::Refused(Refusal::DeadlinePassed { .. }) => "deadline",
+    }
+}

@@ -1,0 +1,66 @@
+use std::{sync::Arc, time::Duration};
+
+use admittance_admission::{Chain, Deadline, Evaluation, NamespaceSource, Outcome, Outline, Request};
+use tokio::time::Instant;
+
+use crate::measure;
+
+/// The chains that are live, as one whole. A request takes the table once and keeps it to its end, so
+/// it never sees half of a change.
+#[derive(Clone)]
+pub struct Table {
+    chains: Vec<Arc<Chain>>,
+    namespaces: Arc<dyn NamespaceSource>,
+    request_timeout: Duration,
+}
+
+impl Table {
+    pub(crate) fn new(
+        chains: Vec<Arc<Chain>>,
+        namespaces: Arc<dyn NamespaceSource>,
+        request_timeout: Duration,
+    ) -> Self {
+        Self {
+            chains,
+            namespaces,
+            request_timeout,
+        }
+    }
+
+    /// The chains, in the order in which a request passes them.
+    pub fn chains(&self) -> &[Arc<Chain>] {
+        &self.chains
+    }
+
+    /// Whether some chain may be for a request of which only this is known. When none is, the request
+    /// need not be read.
+    pub fn may_match(&self, outline: &Outline<'_>) -> bool {
+        self.chains.iter().any(|chain| chain.may_match(outline))
+    }
+
+    /// Pass the request through every chain that matches it, within the host's request timeout.
+    pub async fn admit(&self, request: Request) -> Outcome {
+        let started = Instant::now();
+        let matching: Vec<_> = self
+            .chains
+            .iter()
+            .filter(|chain| chain.matches(&request))
+            .collect();
+        let mut evaluation = Evaluation::new(request, Deadline::after(self.request_timeout));
+        for chain in matching {
+            evaluation.run(chain, &*self.namespaces).await;
+        }
+        let outcome = evaluation.outcome();
+        measure::record(&outcome, started.elapsed());
+        outcome
+    }
+}
+
+impl std::fmt::Debug for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Table")
+            .field("chains", &self.chains)
+            .field("request_timeout", &self.request_timeout)
+            .finish_non_exhaustive()
+    }
+}
