@@ -1,0 +1,669 @@
+//! What a chain makes of the answers of its stages. One row a case.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use admittance_admission::{
+    Chain, Deadline, Decision, Denial, Evaluation, Failure, FailureKind, FailurePolicy, GroupVersionKind,
+    GroupVersionResource, Hook, IdentityFields, LabelSelector, Labels, Mode, NamespaceLookupError,
+    NamespaceSelector, NamespaceSource, Object, Operation, Outcome, Patch, Refusal, Request, Requirement,
+    Response, Rule, Stage, StageResult, StaticNamespaces, Verdict, async_trait,
+};
+use serde_json::{Value, json};
+
+/// What a stage's hook does when it is called.
+#[derive(Clone)]
+enum Script {
+    Allow,
+    Warn(&'static str),
+    Patch(Value),
+    Replace(Value),
+    Deny(&'static str),
+    Fail(FailureKind),
+    Panic,
+    Hang,
+    /// Take this long, in virtual time, and allow.
+    Slow(u64),
+}
+
+#[async_trait]
+impl Hook for Script {
+    async fn admit(&self, request: &Request, deadline: Deadline) -> Result<Response, Failure> {
+        assert!(!deadline.has_passed(), "no stage is called after its deadline");
+        Ok(match self {
+            Self::Allow => Response::allow(),
+            Self::Warn(warning) => {
+                let mut response = Response::allow();
+                response.warnings.push((*warning).to_owned());
+                response
+                    .audit_annotations
+                    .push(("key".into(), request.uid.to_string()));
+                response
+            }
+            Self::Patch(patch) => Response::new(Verdict::Patch(Patch::parse(patch.to_string()).unwrap())),
+            Self::Replace(object) => {
+                Response::new(Verdict::Replace(Object::parse(object.to_string()).unwrap()))
+            }
+            Self::Deny(message) => Response::deny(Denial::forbidden(*message)),
+            Self::Fail(kind) => return Err(Failure::new(*kind, "scripted")),
+            Self::Panic => panic!("scripted"),
+            Self::Hang => std::future::pending().await,
+            Self::Slow(milliseconds) => {
+                tokio::time::sleep(Duration::from_millis(*milliseconds)).await;
+                Response::allow()
+            }
+        })
+    }
+}
+
+fn pod() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "web", "namespace": "prod", "uid": "1", "labels": {"inject": "yes"}},
+        "spec": {"list": [1]},
+    })
+}
+
+fn request(operation: Operation) -> Request {
+    let kind = GroupVersionKind::from_api_version("v1", "Pod");
+    let resource = GroupVersionResource {
+        group: String::new(),
+        version: "v1".into(),
+        resource: "pods".into(),
+    };
+    Request::new(operation, kind, resource).with_object(Object::parse(pod().to_string()).unwrap())
+}
+
+fn add(path: &str, value: Value) -> Script {
+    Script::Patch(json!([{"op": "add", "path": path, "value": value}]))
+}
+
+fn enforced(script: Script, failure_policy: FailurePolicy) -> Stage {
+    Stage {
+        failure_policy,
+        ..Stage::new("stage", script)
+    }
+}
+
+fn chain(stages: Vec<Stage>) -> Chain {
+    Chain {
+        name: "chain".into(),
+        rules: vec![Rule::for_operations(Operation::ALL)],
+        stages,
+    }
+}
+
+async fn run(stages: Vec<Stage>, request: Request, budget: Duration) -> Outcome {
+    let mut evaluation = Evaluation::new(request, Deadline::after(budget));
+    evaluation.run(&chain(stages), &StaticNamespaces::default()).await;
+    evaluation.outcome()
+}
+
+/// The words of the trace, the refusal's sentence, and what changed against the original object.
+fn summary(outcome: &Outcome) -> (Vec<&'static str>, String, Value) {
+    let words = outcome.trace.iter().map(|row| row.result.as_str()).collect();
+    let refusal = match &outcome.decision {
+        Decision::Allowed => String::new(),
+        Decision::Refused(refusal) => refusal.to_string(),
+    };
+    let object = outcome.object.as_ref().unwrap();
+    let before = Object::from_value(pod()).unwrap();
+    assert_eq!(
+        &outcome.patch.apply(&before).unwrap(),
+        object,
+        "the patch leads from the original to the object"
+    );
+    (
+        words,
+        refusal,
+        serde_json::to_value(Patch::between(&before, object)).unwrap(),
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_and_failures_under_both_policies() {
+    use FailurePolicy::{Fail, Ignore};
+    use Script::*;
+    let label = |name: &str| add(&format!("/metadata/labels/{name}"), json!("x"));
+    let labelled =
+        |name: &str| json!([{"op": "add", "path": format!("/metadata/labels/{name}"), "value": "x"}]);
+    let none = || json!([]);
+    let failed = |text: &str| format!("stage stage of chain chain failed {text}");
+    // (case, stages with their policies, words of the trace, the refusal, the change)
+    let table: Vec<(&str, Vec<(Script, FailurePolicy)>, &[&str], String, Value)> = vec![
+        ("allow", vec![(Allow, Fail)], &["allow"], String::new(), none()),
+        ("no stages", vec![], &[], String::new(), none()),
+        (
+            "patch",
+            vec![(label("a"), Fail)],
+            &["patch"],
+            String::new(),
+            labelled("a"),
+        ),
+        (
+            "an empty patch changes nothing",
+            vec![(Patch(json!([])), Fail)],
+            &["allow"],
+            String::new(),
+            none(),
+        ),
+        (
+            "a patch that writes what is there changes nothing",
+            vec![(add("/metadata/labels/inject", json!("yes")), Fail)],
+            &["allow"],
+            String::new(),
+            none(),
+        ),
+        (
+            "the second stage sees what the first did",
+            vec![
+                (label("a"), Fail),
+                (
+                    Patch(
+                        json!([{"op": "test", "path": "/metadata/labels/a", "value": "x"}, {"op": "remove", "path": "/metadata/labels/a"}]),
+                    ),
+                    Fail,
+                ),
+            ],
+            &["patch", "patch"],
+            String::new(),
+            none(),
+        ),
+        (
+            "replace",
+            vec![(
+                Replace({
+                    let mut pod = pod();
+                    pod["metadata"]["labels"]["a"] = json!("x");
+                    pod
+                }),
+                Fail,
+            )],
+            &["patch"],
+            String::new(),
+            labelled("a"),
+        ),
+        (
+            "replace with the same",
+            vec![(Replace(pod()), Fail)],
+            &["allow"],
+            String::new(),
+            none(),
+        ),
+        (
+            "deny stops the rest",
+            vec![
+                (label("a"), Fail),
+                (Deny("not on a Friday"), Fail),
+                (label("b"), Fail),
+            ],
+            &["patch", "deny", "not-reached"],
+            "stage stage of chain chain denied the request: not on a Friday".into(),
+            labelled("a"),
+        ),
+        (
+            "deny under Ignore is still a denial (kube-apiserver: denials ignore the policy)",
+            vec![(Deny("no"), Ignore)],
+            &["deny"],
+            "stage stage of chain chain denied the request: no".into(),
+            none(),
+        ),
+        (
+            "failure under Fail",
+            vec![(Script::Fail(FailureKind::Trap), Fail), (label("a"), Fail)],
+            &["failed", "not-reached"],
+            failed("(trap): scripted"),
+            none(),
+        ),
+        (
+            "failure under Ignore goes on with the last good object",
+            vec![
+                (label("a"), Fail),
+                (Script::Fail(FailureKind::Trap), Ignore),
+                (label("b"), Fail),
+            ],
+            &["patch", "failed", "patch"],
+            String::new(),
+            json!([labelled("a")[0], labelled("b")[0]]),
+        ),
+        (
+            "panic under Fail",
+            vec![(Panic, Fail)],
+            &["failed"],
+            failed("(trap): the hook panicked: scripted"),
+            none(),
+        ),
+        (
+            "panic under Ignore",
+            vec![(Panic, Ignore), (Allow, Fail)],
+            &["failed", "allow"],
+            String::new(),
+            none(),
+        ),
+        (
+            "timeout under Fail",
+            vec![(Hang, Fail)],
+            &["failed"],
+            failed("(timeout): no verdict within the stage's timeout of 1s"),
+            none(),
+        ),
+        (
+            "timeout under Ignore",
+            vec![(Hang, Ignore), (label("a"), Fail)],
+            &["failed", "patch"],
+            String::new(),
+            labelled("a"),
+        ),
+        (
+            "a patch that does not apply, under Fail",
+            vec![(
+                Patch(
+                    json!([{"op": "add", "path": "/metadata/labels/a", "value": "x"}, {"op": "remove", "path": "/nothing"}]),
+                ),
+                Fail,
+            )],
+            &["failed"],
+            failed("(patch-failed): operation '/1' failed at path '/nothing': path is invalid"),
+            none(),
+        ),
+        (
+            "a patch that does not apply, under Ignore: nothing of it stays (kube-apiserver answers 500 here)",
+            vec![(
+                Patch(
+                    json!([{"op": "add", "path": "/metadata/labels/a", "value": "x"}, {"op": "test", "path": "/kind", "value": "Job"}]),
+                ),
+                Ignore,
+            )],
+            &["failed"],
+            String::new(),
+            none(),
+        ),
+        (
+            "a patch that leaves no object",
+            vec![(Patch(json!([{"op": "replace", "path": "", "value": []}])), Fail)],
+            &["failed"],
+            failed("(patch-failed): it leaves something that is not a JSON object"),
+            none(),
+        ),
+        (
+            "changed name",
+            vec![(add("/metadata/name", json!("other")), Fail)],
+            &["failed"],
+            failed(r#"(identity-changed): /metadata/name changed from "web" to "other""#),
+            none(),
+        ),
+        (
+            "changed kind under Ignore",
+            vec![(add("/kind", json!("Job")), Ignore)],
+            &["failed"],
+            String::new(),
+            none(),
+        ),
+        (
+            "removed namespace",
+            vec![(
+                Patch(json!([{"op": "remove", "path": "/metadata/namespace"}])),
+                Fail,
+            )],
+            &["failed"],
+            failed(r#"(identity-changed): /metadata/namespace changed from "prod" to absent"#),
+            none(),
+        ),
+        (
+            "removed metadata",
+            vec![(Patch(json!([{"op": "remove", "path": "/metadata"}])), Ignore)],
+            &["failed"],
+            String::new(),
+            none(),
+        ),
+        (
+            "changed uid",
+            vec![(add("/metadata/uid", json!("2")), Ignore)],
+            &["failed"],
+            String::new(),
+            none(),
+        ),
+        (
+            "changed apiVersion",
+            vec![(add("/apiVersion", json!("v2")), Ignore)],
+            &["failed"],
+            String::new(),
+            none(),
+        ),
+        (
+            "a replacement by another object",
+            vec![(Replace(json!({})), Fail)],
+            &["failed"],
+            failed(r#"(identity-changed): /apiVersion changed from "v1" to absent"#),
+            none(),
+        ),
+    ];
+    for (case, stages, words, refusal, change) in table {
+        let stages = stages
+            .into_iter()
+            .map(|(script, policy)| enforced(script, policy))
+            .collect();
+        let outcome = run(stages, request(Operation::Create), Duration::from_secs(10)).await;
+        assert_eq!(summary(&outcome), (words.to_vec(), refusal, change), "{case}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_failure_kind_under_both_policies() {
+    for kind in FailureKind::ALL {
+        for policy in FailurePolicy::ALL {
+            let stages = vec![
+                enforced(Script::Fail(kind), policy),
+                enforced(Script::Allow, policy),
+            ];
+            let outcome = run(stages, request(Operation::Create), Duration::from_secs(10)).await;
+            assert_eq!(
+                outcome.is_allowed(),
+                policy == FailurePolicy::Ignore,
+                "{kind} {policy}"
+            );
+            let StageResult::Failed {
+                failure,
+                policy: held,
+            } = &outcome.trace[0].result
+            else {
+                panic!("{kind} {policy}")
+            };
+            assert_eq!((failure.kind, *held), (kind, policy));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn audit_records_and_changes_nothing() {
+    use Script::*;
+    for (case, script, word) in [
+        ("deny", Deny("no"), "deny"),
+        ("patch", add("/metadata/labels/a", json!("x")), "patch"),
+        ("failure", Fail(FailureKind::Memory), "failed"),
+        ("timeout", Hang, "failed"),
+        ("identity", add("/metadata/name", json!("x")), "failed"),
+        ("warning", Warn("careful"), "allow"),
+    ] {
+        let audited = Stage {
+            mode: Mode::Audit,
+            ..Stage::new("stage", script)
+        };
+        let stages = vec![audited, Stage::new("after", Allow)];
+        let outcome = run(stages, request(Operation::Create), Duration::from_secs(10)).await;
+        assert_eq!(
+            summary(&outcome),
+            (vec![word, "allow"], String::new(), json!([])),
+            "{case}"
+        );
+        assert!(
+            outcome.warnings.is_empty() && outcome.audit_annotations.is_empty(),
+            "{case}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn deadlines() {
+    use FailurePolicy::{Fail, Ignore};
+    use Script::*;
+    let second = 1000;
+    // (case, the request's budget in ms, stages: script, timeout in ms, policy; words, refusal).
+    // kube-apiserver: each call gets the smaller of its own timeout and what is left of the request;
+    // a request out of time fails whatever the policy, and later hooks are not called.
+    let table: Vec<(&str, u64, Vec<(Script, u64, FailurePolicy)>, &[&str], &str)> = vec![
+        (
+            "within both",
+            10 * second,
+            vec![(Slow(400), 500, Fail)],
+            &["allow"],
+            "",
+        ),
+        (
+            "over its own",
+            10 * second,
+            vec![(Slow(600), 500, Fail)],
+            &["failed"],
+            "stage stage of chain chain failed (timeout): no verdict within the stage's timeout of 500ms",
+        ),
+        (
+            "over the request's",
+            300,
+            vec![(Slow(400), 500, Fail)],
+            &["failed"],
+            "stage stage of chain chain failed (timeout): no verdict before the request's deadline",
+        ),
+        (
+            "stages eat the request's time",
+            1000,
+            vec![
+                (Slow(400), 500, Fail),
+                (Slow(400), 500, Fail),
+                (Slow(400), 500, Fail),
+            ],
+            &["allow", "allow", "failed"],
+            "stage stage of chain chain failed (timeout): no verdict before the request's deadline",
+        ),
+        (
+            "nothing left for the next, whatever its policy",
+            300,
+            vec![(Hang, 500, Ignore), (Allow, 500, Ignore)],
+            &["failed", "not-reached"],
+            "the request's deadline passed before stage stage of chain chain could be called",
+        ),
+    ];
+    for (case, budget, stages, words, refusal) in table {
+        let stages = stages
+            .into_iter()
+            .map(|(script, timeout, policy)| Stage {
+                timeout: Duration::from_millis(timeout),
+                ..enforced(script, policy)
+            })
+            .collect();
+        let outcome = run(stages, request(Operation::Create), Duration::from_millis(budget)).await;
+        assert_eq!(
+            summary(&outcome),
+            (words.to_vec(), refusal.to_owned(), json!([])),
+            "{case}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn selectors_choose_the_stages() {
+    let on_label = |key: &str| LabelSelector::new(vec![Requirement::equals(key, "yes").unwrap()]);
+    let not_in = LabelSelector::new(vec![
+        Requirement::new(
+            "inject",
+            admittance_admission::LabelOperator::DoesNotExist,
+            vec![],
+        )
+        .unwrap(),
+    ]);
+    let object = |text: &str| Object::parse(text).unwrap();
+    let labelled = || Some(object(r#"{"metadata":{"labels":{"inject":"yes"}}}"#));
+    let bare = || Some(object(r#"{"metadata":{}}"#));
+    // (case, selector, object, old object, called); source: kube-apiserver's object predicate.
+    let table = [
+        (
+            "empty selector, no object",
+            LabelSelector::default(),
+            None,
+            None,
+            true,
+        ),
+        (
+            "empty selector, no metadata",
+            LabelSelector::default(),
+            Some(object("{}")),
+            None,
+            true,
+        ),
+        ("the new object", on_label("inject"), labelled(), None, true),
+        ("the old object", on_label("inject"), bare(), labelled(), true),
+        ("the old object alone", on_label("inject"), None, labelled(), true),
+        ("neither", on_label("inject"), bare(), bare(), false),
+        ("no object", on_label("inject"), None, None, false),
+        (
+            "DoesNotExist, without the label",
+            not_in.clone(),
+            bare(),
+            None,
+            true,
+        ),
+        ("DoesNotExist, with it", not_in.clone(), labelled(), None, false),
+        (
+            "DoesNotExist, without metadata",
+            not_in.clone(),
+            Some(object("{}")),
+            None,
+            false,
+        ),
+        ("DoesNotExist, no object", not_in, None, None, false),
+    ];
+    for (case, selector, new, old, called) in table {
+        let stage = Stage {
+            object_selector: selector,
+            ..Stage::new("stage", Script::Allow)
+        };
+        let mut request = request(Operation::Update);
+        (request.object, request.old_object) = (new, old);
+        let outcome = run(vec![stage], request, Duration::from_secs(1)).await;
+        let word = if called { "allow" } else { "skipped" };
+        assert_eq!(outcome.trace[0].result.as_str(), word, "{case}");
+    }
+    // A label that the first stage removes no longer selects the second (kube-apiserver does the same).
+    let removes = Script::Patch(json!([{"op": "remove", "path": "/metadata/labels/inject"}]));
+    let second = Stage {
+        object_selector: on_label("inject"),
+        ..Stage::new("second", Script::Deny("no"))
+    };
+    let outcome = run(
+        vec![Stage::new("first", removes), second],
+        request(Operation::Create),
+        Duration::from_secs(1),
+    )
+    .await;
+    assert_eq!(outcome.trace[1].result.as_str(), "skipped");
+    assert!(outcome.is_allowed());
+}
+
+struct NoNamespaces;
+
+#[async_trait]
+impl NamespaceSource for NoNamespaces {
+    async fn labels(&self, namespace: &str) -> Result<Labels, NamespaceLookupError> {
+        Err(NamespaceLookupError(format!("namespace {namespace} not found")))
+    }
+}
+
+#[tokio::test]
+async fn labels_that_cannot_be_read_are_a_failure() {
+    let by_label =
+        NamespaceSelector::Labels(LabelSelector::new(vec![Requirement::equals("a", "b").unwrap()]));
+    for policy in FailurePolicy::ALL {
+        let stage = Stage {
+            namespace_selector: Some(by_label.clone()),
+            ..enforced(Script::Allow, policy)
+        };
+        let mut evaluation = Evaluation::new(
+            request(Operation::Create),
+            Deadline::after(Duration::from_secs(1)),
+        );
+        evaluation.run(&chain(vec![stage]), &NoNamespaces).await;
+        let outcome = evaluation.outcome();
+        let StageResult::Failed { failure, .. } = &outcome.trace[0].result else {
+            panic!("{outcome:?}")
+        };
+        assert_eq!(
+            failure,
+            &Failure::new(FailureKind::NamespaceUnknown, "namespace prod not found")
+        );
+        assert_eq!(outcome.is_allowed(), policy == FailurePolicy::Ignore);
+    }
+}
+
+#[tokio::test]
+async fn a_verdict_cannot_change_what_is_not_there() {
+    let mut deletion = request(Operation::Delete);
+    deletion.old_object = deletion.object.take();
+    let outcome = run(
+        vec![Stage::new("stage", add("/metadata/labels/a", json!("x")))],
+        deletion,
+        Duration::from_secs(1),
+    )
+    .await;
+    let Decision::Refused(refusal) = outcome.decision else {
+        panic!("{outcome:?}")
+    };
+    assert_eq!(
+        refusal.to_string(),
+        "stage stage of chain chain failed (patch-failed): the verdict changes the object, and a DELETE request has none"
+    );
+    assert_eq!(refusal.code(), 500);
+}
+
+#[tokio::test]
+async fn identity_is_what_the_front_door_says() {
+    let mut request = request(Operation::Create);
+    request.identity = IdentityFields::new(["/spec/list/0".to_owned()]).unwrap();
+    let renamed = enforced(add("/metadata/name", json!("other")), FailurePolicy::Fail);
+    let moved = enforced(
+        Script::Patch(json!([{"op": "replace", "path": "/spec/list/0", "value": 2}])),
+        FailurePolicy::Fail,
+    );
+    let outcome = run(vec![renamed, moved], request, Duration::from_secs(1)).await;
+    assert_eq!(outcome.trace[0].result.as_str(), "patch");
+    assert!(
+        matches!(outcome.decision, Decision::Refused(Refusal::Failed { ref failure, .. }) if failure.kind == FailureKind::IdentityChanged)
+    );
+    assert!(IdentityFields::new(["spec".to_owned()]).is_err());
+}
+
+#[tokio::test]
+async fn warnings_and_annotations_come_in_order_with_their_stage() {
+    let stages = vec![
+        Stage::new("first", Script::Warn("one")),
+        Stage::new("second", Script::Warn("two")),
+        Stage::new("third", Script::Deny("no")),
+    ];
+    let outcome = run(stages, request(Operation::Create), Duration::from_secs(1)).await;
+    assert_eq!(outcome.warnings, ["one", "two"]);
+    let stages: Vec<&str> = outcome
+        .audit_annotations
+        .iter()
+        .map(|annotation| &*annotation.stage)
+        .collect();
+    assert_eq!(stages, ["first", "second"]);
+}
+
+#[tokio::test]
+async fn a_dropped_request_drops_the_call() {
+    struct Guarded(Arc<AtomicUsize>);
+    struct OnDrop(Arc<AtomicUsize>);
+    impl Drop for OnDrop {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    #[async_trait]
+    impl Hook for Guarded {
+        async fn admit(&self, _: &Request, _: Deadline) -> Result<Response, Failure> {
+            let _guard = OnDrop(self.0.clone());
+            std::future::pending().await
+        }
+    }
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let stage = Stage {
+        timeout: Duration::from_millis(1),
+        ..Stage::new("stage", Guarded(dropped.clone()))
+    };
+    let outcome = run(vec![stage], request(Operation::Create), Duration::from_secs(1)).await;
+    assert!(!outcome.is_allowed());
+    assert_eq!(dropped.load(Ordering::SeqCst), 1);
+}
