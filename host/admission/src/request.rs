@@ -165,6 +165,29 @@ impl GroupVersionKind {
     }
 }
 
+impl GroupVersionKind {
+    /// The resource that objects of this kind are most likely in: the plural in lower case, as
+    /// Kubernetes guesses it where nothing better is known.
+    pub fn guess_resource(&self) -> GroupVersionResource {
+        let singular = self.kind.to_ascii_lowercase();
+        let resource = match singular.as_str() {
+            "" | "endpoints" => singular,
+            name => match name.strip_suffix('y') {
+                Some(stem) if !stem.ends_with(['a', 'e', 'i', 'o', 'u']) => format!("{stem}ies"),
+                _ if name.ends_with('s') || name.ends_with('x') || name.ends_with("ch") => {
+                    format!("{name}es")
+                }
+                _ => format!("{name}s"),
+            },
+        };
+        GroupVersionResource {
+            group: self.group.clone(),
+            version: self.version.clone(),
+            resource,
+        }
+    }
+}
+
 impl fmt::Display for GroupVersionKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.group.is_empty() {
@@ -205,4 +228,45 @@ pub struct UserInfo {
     pub groups: Vec<String>,
     /// More that the authenticator knows: a key and its values.
     pub extra: Vec<(String, Vec<String>)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_and_their_resources() {
+        for (api_version, kind, resource) in [
+            ("v1", "Pod", "v1/pods"),
+            ("apps/v1", "Deployment", "apps/v1/deployments"),
+            (
+                "networking.k8s.io/v1",
+                "Ingress",
+                "networking.k8s.io/v1/ingresses",
+            ),
+            (
+                "networking.k8s.io/v1",
+                "NetworkPolicy",
+                "networking.k8s.io/v1/networkpolicies",
+            ),
+            ("v1", "Endpoints", "v1/endpoints"),
+            ("v1", "Gateway", "v1/gateways"),
+            ("v4", "application", "v4/applications"),
+            ("v4", "process", "v4/processes"),
+        ] {
+            let kind = GroupVersionKind::from_api_version(api_version, kind);
+            assert_eq!(kind.guess_resource().to_string(), resource, "{kind}");
+        }
+    }
+
+    #[test]
+    fn operations_whatever_their_case() {
+        assert_eq!("create".parse(), Ok(Operation::Create));
+        assert_eq!("Update".parse(), Ok(Operation::Update));
+        let error = "put".parse::<Operation>().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "`put` is no operation: use CREATE, UPDATE, DELETE or CONNECT"
+        );
+    }
 }

@@ -1,5 +1,7 @@
 //! What a chain makes of the answers of its stages. One row a case.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::{
     sync::{
         Arc,
