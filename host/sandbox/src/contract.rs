@@ -1,3 +1,11 @@
+use admittance_admission::{
+    Denial, Failure, FailureKind, Object, Operation, Patch, Request, Response, Verdict,
+};
+use serde::{Deserialize, Serialize};
+
+use self::bindings::admittance::plugin::types;
+
+/// Bindings made of the WIT files of the contract.
 pub(crate) mod bindings {
     wasmtime::component::bindgen!({
         path: "../../wit",
@@ -6,4 +14,300 @@ pub(crate) mod bindings {
         exports: { default: async },
         ownership: Borrowing { duplicate_if_necessary: true },
     });
+}
+
+/// The package of the contract, as components name it.
+pub(crate) const PACKAGE: &str = "admittance:plugin/";
+
+/// The versions of the contract that this host accepts.
+pub(crate) const ACCEPTED: &str = "0.1.x";
+
+/// Whether this host accepts a plugin that was built for this version.
+pub(crate) fn accepts(version: &str) -> bool {
+    let release = version
+        .split_once(['-', '+'])
+        .map_or(version, |(release, _)| release);
+    let mut numbers = release.split('.');
+    numbers.next() == Some("0")
+        && numbers.next() == Some("1")
+        && numbers.next().is_some_and(|patch| patch.parse::<u64>().is_ok())
+        && numbers.next().is_none()
+        // A pre-release promises nothing about what follows it.
+        && !version.contains('-')
+}
+
+/// What a plugin says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Description {
+    /// Short, in lower case with hyphens.
+    pub name: String,
+    /// The plugin's own version.
+    pub version: String,
+    /// One or two sentences for the operator who chooses it.
+    pub summary: String,
+    /// Whether it may answer with a patch or a replacement.
+    pub mutates: bool,
+    /// What it is for: a hint, not a filter.
+    pub resources: Vec<ResourceHint>,
+    /// JSON Schema of its settings, as the plugin wrote it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub settings_schema: Option<String>,
+    /// What it asks for. Nothing is granted by asking.
+    pub capabilities: Vec<Capability>,
+}
+
+/// Resources that a plugin is made for. `*` stands for any.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceHint {
+    /// Groups of the API; the empty text is the core group.
+    pub api_groups: Vec<String>,
+    /// Versions of the API.
+    pub api_versions: Vec<String>,
+    /// Plural names.
+    pub resources: Vec<String>,
+}
+
+/// Something outside of itself that a plugin would use if the operator lets it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Capability {
+    /// Read a kind of resource of the control plane: `v1/Node`.
+    Cluster(String),
+    /// Send requests to an origin; `*` for one from its settings.
+    Http(String),
+    /// Read an environment value of this name.
+    Environment(String),
+}
+
+impl From<types::Description> for Description {
+    fn from(from: types::Description) -> Self {
+        Self {
+            name: from.name,
+            version: from.version,
+            summary: from.summary,
+            mutates: from.mutates,
+            resources: from
+                .resources
+                .into_iter()
+                .map(|rule| ResourceHint {
+                    api_groups: rule.api_groups,
+                    api_versions: rule.api_versions,
+                    resources: rule.resources,
+                })
+                .collect(),
+            settings_schema: from.settings_schema,
+            capabilities: from
+                .capabilities
+                .into_iter()
+                .map(|capability| match capability {
+                    types::Capability::Cluster(kind) => Capability::Cluster(kind),
+                    types::Capability::Http(origin) => Capability::Http(origin),
+                    types::Capability::Environment(name) => Capability::Environment(name),
+                })
+                .collect(),
+        }
+    }
+}
+
+/// The lists that a borrowed request needs besides the request itself.
+pub(crate) struct Lists<'a> {
+    groups: Vec<&'a str>,
+    extra_values: Vec<(&'a str, Vec<&'a str>)>,
+}
+
+impl<'a> Lists<'a> {
+    pub(crate) fn of(request: &'a Request) -> Self {
+        let user = &request.user;
+        Self {
+            groups: user.groups.iter().map(String::as_str).collect(),
+            extra_values: user
+                .extra
+                .iter()
+                .map(|(key, values)| (key.as_str(), values.iter().map(String::as_str).collect()))
+                .collect(),
+        }
+    }
+
+    pub(crate) fn extra(&'a self) -> Vec<(&'a str, &'a [&'a str])> {
+        self.extra_values
+            .iter()
+            .map(|(key, values)| (*key, values.as_slice()))
+            .collect()
+    }
+}
+
+/// The request as the plugin gets it: nothing of it is copied before it goes into the guest.
+pub(crate) fn request<'a>(
+    request: &'a Request,
+    lists: &'a Lists<'a>,
+    extra: &'a [(&'a str, &'a [&'a str])],
+) -> types::Request<'a> {
+    types::Request {
+        uid: request.uid.as_str(),
+        operation: match request.operation {
+            Operation::Create => types::Operation::Create,
+            Operation::Update => types::Operation::Update,
+            Operation::Delete => types::Operation::Delete,
+            Operation::Connect => types::Operation::Connect,
+        },
+        kind: types::GroupVersionKind {
+            group: &request.kind.group,
+            version: &request.kind.version,
+            kind: &request.kind.kind,
+        },
+        resource: types::GroupVersionResource {
+            group: &request.resource.group,
+            version: &request.resource.version,
+            resource: &request.resource.resource,
+        },
+        subresource: request.subresource.as_deref(),
+        name: &request.name,
+        namespace: request.namespace.as_deref(),
+        user: types::UserInfo {
+            username: &request.user.username,
+            uid: &request.user.uid,
+            groups: &lists.groups,
+            extra,
+        },
+        object: request.object.as_ref().map(Object::text),
+        old_object: request.old_object.as_ref().map(Object::text),
+        options: request.options.as_ref().map(Object::text),
+        dry_run: request.dry_run,
+    }
+}
+
+/// The plugin's answer as a response.
+pub(crate) fn response(from: types::Response, limit: usize) -> Result<Response, Failure> {
+    let size = size(&from);
+    if size > limit {
+        return Err(Failure::new(
+            FailureKind::OutputTooLarge,
+            format!("the plugin's response has {size} bytes, and {limit} are allowed"),
+        ));
+    }
+    let verdict = match from.verdict {
+        types::Verdict::Allow => Verdict::Allow,
+        types::Verdict::Patch(text) => Verdict::Patch(
+            Patch::parse(&text).map_err(|error| invalid(format!("the plugin's patch is {error}")))?,
+        ),
+        types::Verdict::Replace(text) => Verdict::Replace(
+            Object::parse(&text).map_err(|error| invalid(format!("the plugin's replacement is {error}")))?,
+        ),
+        types::Verdict::Deny(denial) => {
+            Verdict::Deny(Denial::new(denial.code, denial.reason, denial.message))
+        }
+    };
+    Ok(Response {
+        verdict,
+        warnings: from.warnings,
+        audit_annotations: from.audit_annotations,
+    })
+}
+
+fn invalid(message: String) -> Failure {
+    Failure::new(FailureKind::InvalidResponse, message)
+}
+
+/// Bytes of all texts of a response.
+fn size(response: &types::Response) -> usize {
+    let verdict = match &response.verdict {
+        types::Verdict::Allow => 0,
+        types::Verdict::Patch(text) | types::Verdict::Replace(text) => text.len(),
+        types::Verdict::Deny(denial) => denial.reason.len() + denial.message.len(),
+    };
+    let warnings: usize = response.warnings.iter().map(String::len).sum();
+    let annotations: usize = response
+        .audit_annotations
+        .iter()
+        .map(|(key, value)| key.len() + value.len())
+        .sum();
+    verdict + warnings + annotations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_the_contract() {
+        for (version, accepted) in [
+            ("0.1.0", true),
+            ("0.1.7", true),
+            ("0.1.7+build", true),
+            ("0.2.0", false),
+            ("0.10.0", false),
+            ("1.1.0", false),
+            ("0.1", false),
+            ("0.1.0-rc1", false),
+            ("0.1.0.0", false),
+            ("", false),
+        ] {
+            assert_eq!(accepts(version), accepted, "{version}");
+        }
+    }
+
+    #[test]
+    fn what_a_response_must_be() {
+        let of = |verdict| types::Response {
+            verdict,
+            warnings: Vec::new(),
+            audit_annotations: Vec::new(),
+        };
+        for (case, verdict, expected) in [
+            (
+                "not JSON",
+                types::Verdict::Patch("[{".into()),
+                Some(FailureKind::InvalidResponse),
+            ),
+            (
+                "patch that is an object",
+                types::Verdict::Patch("{}".into()),
+                Some(FailureKind::InvalidResponse),
+            ),
+            (
+                "unknown operation",
+                types::Verdict::Patch(r#"[{"op":"grow","path":"/a"}]"#.into()),
+                Some(FailureKind::InvalidResponse),
+            ),
+            ("empty patch", types::Verdict::Patch("[]".into()), None),
+            (
+                "replacement that is an array",
+                types::Verdict::Replace("[]".into()),
+                Some(FailureKind::InvalidResponse),
+            ),
+            (
+                "empty replacement",
+                types::Verdict::Replace(String::new()),
+                Some(FailureKind::InvalidResponse),
+            ),
+            ("replacement", types::Verdict::Replace("{}".into()), None),
+            (
+                "large",
+                types::Verdict::Replace(" ".repeat(65)),
+                Some(FailureKind::OutputTooLarge),
+            ),
+        ] {
+            assert_eq!(
+                response(of(verdict), 64).err().map(|failure| failure.kind),
+                expected,
+                "{case}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_text_counts() {
+        let response = types::Response {
+            verdict: types::Verdict::Deny(types::Denial {
+                code: 403,
+                reason: "ab".into(),
+                message: "c".into(),
+            }),
+            warnings: vec!["defg".into()],
+            audit_annotations: vec![("hi".into(), "jkl".into())],
+        };
+        assert_eq!(size(&response), 12);
+    }
 }

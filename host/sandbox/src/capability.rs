@@ -1,0 +1,287 @@
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    str::FromStr,
+};
+
+use admittance_admission::Deadline;
+use async_trait::async_trait;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use url::Url;
+
+/// What a stage grants its plugin. Default nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Grants {
+    /// Kinds of the control plane that the plugin may read.
+    pub cluster: BTreeSet<ClusterKind>,
+    /// Origins that the plugin may send requests to.
+    pub http: BTreeSet<Origin>,
+    /// Environment values that the plugin sees: name and value.
+    pub environment: BTreeMap<String, String>,
+}
+
+/// A kind of resource: `v1/Node`, `apps/v1/Deployment`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClusterKind {
+    api_version: String,
+    kind: String,
+}
+
+impl ClusterKind {
+    /// From an `apiVersion` and a `kind`, as an object has them.
+    pub fn new(api_version: impl Into<String>, kind: impl Into<String>) -> Self {
+        Self {
+            api_version: api_version.into(),
+            kind: kind.into(),
+        }
+    }
+
+    /// `v1`, `apps/v1`.
+    pub fn api_version(&self) -> &str {
+        &self.api_version
+    }
+
+    /// `Node`.
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+}
+
+/// A text that is no grant.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GrantError {
+    /// Not `version/Kind` or `group/version/Kind`.
+    #[error(
+        "`{0}` is no kind: write version and kind (`v1/Node`), with the group before them if there is one (`apps/v1/Deployment`)"
+    )]
+    Kind(String),
+    /// Not an https origin.
+    #[error(
+        "`{0}` is no origin: write scheme and host, and the port if it is not 443 (`https://policy.example.com`)"
+    )]
+    Origin(String),
+}
+
+impl FromStr for ClusterKind {
+    type Err = GrantError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let error = || GrantError::Kind(text.to_owned());
+        let (api_version, kind) = text.rsplit_once('/').ok_or_else(error)?;
+        let whole = api_version.split('/').all(|part| !part.is_empty()) && !kind.is_empty();
+        if !whole || api_version.split('/').count() > 2 {
+            return Err(error());
+        }
+        Ok(Self::new(api_version, kind))
+    }
+}
+
+impl fmt::Display for ClusterKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.api_version, self.kind)
+    }
+}
+
+/// An https origin: scheme, host and port.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Origin(String);
+
+impl Origin {
+    /// The origin of an https address; `None` for any other scheme.
+    pub fn of(url: &Url) -> Option<Self> {
+        (url.scheme() == "https" && url.has_host()).then(|| Self(url.origin().ascii_serialization()))
+    }
+
+    /// As text: `https://policy.example.com`.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Origin {
+    type Err = GrantError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let error = || GrantError::Origin(text.to_owned());
+        let url = Url::parse(text).map_err(|_| error())?;
+        let bare = matches!(url.path(), "" | "/")
+            && url.query().is_none()
+            && url.fragment().is_none()
+            && url.username().is_empty()
+            && url.password().is_none();
+        if bare {
+            Self::of(&url).ok_or_else(error)
+        } else {
+            Err(error())
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+macro_rules! as_text {
+    ($($type:ty),*) => {$(
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+            }
+        }
+    )*};
+}
+as_text!(ClusterKind, Origin);
+
+/// Reads resources of the control plane for plugins that have the grant.
+///
+/// The sandbox checks the grant before it calls, and stops waiting at the deadline.
+#[async_trait]
+pub trait ClusterReader: fmt::Debug + Send + Sync + 'static {
+    /// One object as JSON; `None` when there is none of that name.
+    ///
+    /// # Errors
+    ///
+    /// When the control plane gives no answer; the plugin sees why.
+    async fn get(
+        &self,
+        kind: &ClusterKind,
+        namespace: Option<&str>,
+        name: &str,
+        deadline: Deadline,
+    ) -> Result<Option<String>, ClusterError>;
+
+    /// The objects of a kind, each as JSON: of a namespace, or of all. `label_selector` is in the
+    /// usual text form; empty for all.
+    ///
+    /// # Errors
+    ///
+    /// When the control plane gives no answer; the plugin sees why.
+    async fn list(
+        &self,
+        kind: &ClusterKind,
+        namespace: Option<&str>,
+        label_selector: &str,
+        deadline: Deadline,
+    ) -> Result<Vec<String>, ClusterError>;
+}
+
+/// Why there is no answer from the control plane.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClusterError {
+    /// It cannot be reached now.
+    #[error("unavailable: {0}")]
+    Unavailable(String),
+    /// It did not answer in time.
+    #[error("no answer in time")]
+    Timeout,
+    /// It refused; its own words.
+    #[error("refused: {0}")]
+    Refused(String),
+}
+
+/// Sends requests for plugins that have the grant.
+///
+/// The sandbox checks address and grant before it calls, and stops waiting at the deadline. The
+/// sender limits the size of the answer and follows no redirect: another origin may not be granted.
+#[async_trait]
+pub trait HttpSender: fmt::Debug + Send + Sync + 'static {
+    /// Send one request and wait for the whole answer.
+    ///
+    /// # Errors
+    ///
+    /// When there is no answer; the plugin sees why.
+    async fn send(&self, request: HttpRequest, deadline: Deadline) -> Result<HttpResponse, HttpError>;
+}
+
+/// A request that a plugin sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpRequest {
+    /// `GET`, `POST`, ... as the plugin wrote it.
+    pub method: String,
+    /// Absolute, https, of a granted origin, without user information and fragment.
+    pub url: Url,
+    /// Names and values as the plugin wrote them.
+    pub headers: Vec<(String, String)>,
+    /// The body; empty for none.
+    pub body: Vec<u8>,
+}
+
+/// What came back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpResponse {
+    /// The status, whatever it is.
+    pub status: u16,
+    /// Names and values.
+    pub headers: Vec<(String, String)>,
+    /// The whole body.
+    pub body: Vec<u8>,
+}
+
+/// Why there is no answer to a request.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HttpError {
+    /// This host sends no requests for plugins.
+    #[error("unavailable: {0}")]
+    Unavailable(String),
+    /// The request cannot be sent; the text says why.
+    #[error("invalid request: {0}")]
+    Invalid(String),
+    /// No connection, or it broke.
+    #[error("unreachable: {0}")]
+    Unreachable(String),
+    /// No answer in time.
+    #[error("no answer in time")]
+    Timeout,
+    /// The answer is larger than this many bytes.
+    #[error("the answer is larger than {0} bytes")]
+    TooLarge(u64),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds() {
+        for (text, expected) in [
+            ("v1/Node", Some(("v1", "Node"))),
+            ("apps/v1/Deployment", Some(("apps/v1", "Deployment"))),
+            ("Node", None),
+            ("/Node", None),
+            ("v1/", None),
+            ("a/b/v1/Node", None),
+            ("apps//Node", None),
+            ("", None),
+        ] {
+            let parsed = text.parse::<ClusterKind>().ok();
+            let parsed = parsed.as_ref().map(|kind| (kind.api_version(), kind.kind()));
+            assert_eq!(parsed, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn origins() {
+        for (text, expected) in [
+            ("https://a.example", Some("https://a.example")),
+            ("https://A.example:443/", Some("https://a.example")),
+            ("https://a.example:8443", Some("https://a.example:8443")),
+            ("http://a.example", None),
+            ("https://a.example/path", None),
+            ("https://user@a.example", None),
+            ("https://a.example?x", None),
+            ("a.example", None),
+            ("*", None),
+        ] {
+            let parsed = text.parse::<Origin>().ok();
+            assert_eq!(parsed.as_ref().map(Origin::as_str), expected, "{text}");
+        }
+    }
+}

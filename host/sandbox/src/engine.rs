@@ -1,0 +1,292 @@
+use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use tokio::sync::Semaphore;
+use wasmtime::{
+    Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, component::Linker,
+};
+
+use crate::{
+    Error,
+    capability::{ClusterReader, HttpSender},
+    imports, prepare,
+    store::CallState,
+};
+
+/// How long a guest runs before it lets other work go on, and how exact a deadline is inside of it.
+pub(crate) const TICK: Duration = Duration::from_millis(1);
+
+/// Ticks without a call after which the ticker sleeps until the next one.
+const IDLE_TICKS: u32 = 1000;
+
+/// What one call may take from the pool. The pool holds this for every call in flight, so that a
+/// call that has its slot never finds the pool empty.
+pub(crate) mod per_call {
+    /// A toolchain's component is a core module and two small ones that break import cycles;
+    /// Python's is a dozen and more. They are counters, not memory.
+    pub(crate) const CORE_INSTANCES: u32 = 64;
+    /// One component; components that were linked from several hold a few inside.
+    pub(crate) const COMPONENT_INSTANCES: u32 = 8;
+    /// Components have one memory; linked ones have one for each part. Address space, not memory.
+    pub(crate) const MEMORIES: u32 = 4;
+    /// A plain Rust component takes two: its own function table, and that of the module which
+    /// breaks import cycles. Twice that for linked components.
+    pub(crate) const TABLES: u32 = 4;
+    /// Elements of one table. Python's function table has some 6,000.
+    pub(crate) const TABLE_ELEMENTS: usize = 20_000;
+    /// A guest runs on a stack of its own.
+    pub(crate) const STACKS: u32 = 1;
+}
+
+/// Plugins that are described, configured and snapshotted at the same time. They have slots of
+/// their own, so that loading never waits for requests nor requests for loading.
+const PREPARATIONS: u32 = 4;
+
+/// What a [`Sandbox`] is made with.
+#[derive(Clone, Debug)]
+pub struct SandboxConfig {
+    /// Calls that may run at once, over all plugins. Every size of the pool follows from it; each
+    /// takes address space at once and memory when it is used. Default 256.
+    pub calls_in_flight: u32,
+    /// The largest memory limit that a stage may set, in bytes. Default 1 GiB.
+    pub memory_limit_max: usize,
+    /// The largest module, in bytes. Default 32 MiB.
+    pub module_size_max: usize,
+    /// The longest time that checking, compiling and snapshotting one module may take. Default 60 s.
+    pub prepare_timeout: Duration,
+    /// The longest time for each of `describe` and `configure`. Default 10 s.
+    pub configure_timeout: Duration,
+    /// What answers `admittance:plugin/cluster`. Default none: a plugin that has the grant is told
+    /// that it is unavailable.
+    pub cluster: Option<Arc<dyn ClusterReader>>,
+    /// What answers `admittance:plugin/http`. Default none, with the same effect.
+    pub http: Option<Arc<dyn HttpSender>>,
+}
+
+impl Default for SandboxConfig {
+    fn default() -> Self {
+        Self {
+            calls_in_flight: 256,
+            memory_limit_max: 1 << 30,
+            module_size_max: 32 << 20,
+            prepare_timeout: Duration::from_secs(60),
+            configure_timeout: Duration::from_secs(10),
+            cluster: None,
+            http: None,
+        }
+    }
+}
+
+/// Where plugins are prepared, loaded and run. One for each process; cheap to clone.
+///
+/// It lives until the last clone and the last plugin of it are gone.
+#[derive(Clone)]
+pub struct Sandbox {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) engine: Engine,
+    /// Everything that this host has for plugins; copied for each plugin, which adds its traps.
+    pub(crate) linker: Linker<CallState>,
+    pub(crate) config: SandboxConfig,
+    /// One permit for each call in flight.
+    pub(crate) calls: Arc<Semaphore>,
+    /// One permit for each preparation.
+    pub(crate) preparations: Arc<Semaphore>,
+    ticker: Ticker,
+}
+
+impl Sandbox {
+    /// Start the engine and its clock, and reserve the pool.
+    ///
+    /// # Errors
+    ///
+    /// When the address space cannot be reserved, or the thread does not start.
+    pub fn new(config: SandboxConfig) -> Result<Self, Error> {
+        let engine = Engine::new(&engine_config(&config)).map_err(|error| Error::Engine(chain(&error)))?;
+        let linker = imports::linker(&engine).map_err(|error| Error::Engine(chain(&error)))?;
+        let ticker = Ticker::start(&engine)?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                engine,
+                linker,
+                calls: Arc::new(Semaphore::new(config.calls_in_flight as usize)),
+                preparations: Arc::new(Semaphore::new(PREPARATIONS as usize)),
+                config,
+                ticker,
+            }),
+        })
+    }
+
+    /// What compiled code depends on besides its module: the engine's version and settings, the
+    /// machine's processor, and the format of [`Prepared`](crate::Prepared). Bytes prepared under
+    /// another fingerprint are refused.
+    pub fn fingerprint(&self) -> String {
+        let mut hasher = DefaultHasher::new();
+        self.inner
+            .engine
+            .precompile_compatibility_hash()
+            .hash(&mut hasher);
+        env!("CARGO_PKG_VERSION").hash(&mut hasher);
+        format!("{}-{:016x}", prepare::FORMAT, hasher.finish())
+    }
+
+    /// The calls that could begin now without waiting.
+    pub fn free_slots(&self) -> usize {
+        self.inner.calls.available_permits()
+    }
+}
+
+impl std::fmt::Debug for Sandbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sandbox")
+            .field("config", &self.inner.config)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    /// Note that a guest runs until the answer is dropped; time is counted for it.
+    pub(crate) fn running(&self) -> Running<'_> {
+        self.ticker.enter();
+        Running(&self.ticker)
+    }
+}
+
+fn engine_config(sandbox: &SandboxConfig) -> Config {
+    let at_once = sandbox.calls_in_flight.saturating_add(PREPARATIONS);
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(at_once.saturating_mul(per_call::COMPONENT_INSTANCES))
+        .total_core_instances(at_once.saturating_mul(per_call::CORE_INSTANCES))
+        .total_memories(at_once.saturating_mul(per_call::MEMORIES))
+        .total_tables(at_once.saturating_mul(per_call::TABLES))
+        .total_stacks(at_once.saturating_mul(per_call::STACKS))
+        .max_core_instances_per_component(per_call::CORE_INSTANCES)
+        .max_memories_per_component(per_call::MEMORIES)
+        .max_tables_per_component(per_call::TABLES)
+        .max_tables_per_module(per_call::TABLES)
+        .max_memories_per_module(per_call::MEMORIES)
+        .table_elements(per_call::TABLE_ELEMENTS)
+        // Snapshotting takes one page more than the plugin's own memory.
+        .max_memory_size(sandbox.memory_limit_max.saturating_add(crate::store::PAGE))
+        // A slot that stays warm keeps the pages of its last plugin: the next call of the same
+        // plugin resets a few hundred kilobytes instead of mapping them anew.
+        .max_unused_warm_slots(at_once)
+        .linear_memory_keep_resident(256 << 10)
+        .table_keep_resident(64 << 10)
+        // Resets only the pages that were written; kernels before 6.7 do without.
+        .pagemap_scan(Enabled::Auto);
+
+    let mut config = Config::new();
+    config
+        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool))
+        .epoch_interruption(true)
+        .concurrency_support(false)
+        .gc_support(false)
+        .memory_init_cow(true)
+        .signals_based_traps(true)
+        // Nobody reads the frames of a stripped plugin: what is not kept is not paid for.
+        .wasm_backtrace_max_frames(None)
+        .generate_address_map(false)
+        .native_unwind_info(false);
+    config
+}
+
+/// The text of an error and of what caused it.
+pub(crate) fn chain(error: &wasmtime::Error) -> String {
+    format!("{error:#}")
+}
+
+/// Moves the engine's epoch on, once a millisecond while a guest runs. The thread ends with it.
+struct Ticker {
+    shared: Arc<TickerState>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct TickerState {
+    running: AtomicUsize,
+    asleep: AtomicBool,
+    stop: AtomicBool,
+}
+
+/// While it lives, the ticker ticks.
+pub(crate) struct Running<'a>(&'a Ticker);
+
+impl Ticker {
+    fn start(engine: &Engine) -> Result<Self, Error> {
+        let shared = Arc::new(TickerState::default());
+        let state = Arc::clone(&shared);
+        let engine = engine.weak();
+        let thread = thread::Builder::new()
+            .name("plugin-ticker".to_owned())
+            .spawn(move || {
+                let mut idle = 0;
+                while !state.stop.load(Ordering::SeqCst) {
+                    if state.running.load(Ordering::SeqCst) > 0 {
+                        idle = 0;
+                    } else {
+                        idle += 1;
+                    }
+                    if idle > IDLE_TICKS {
+                        state.asleep.store(true, Ordering::SeqCst);
+                        // Looked at again after `asleep` is set: `enter` adds before it looks at
+                        // `asleep`, so one of the two sees the other.
+                        if state.running.load(Ordering::SeqCst) == 0 && !state.stop.load(Ordering::SeqCst) {
+                            thread::park();
+                        }
+                        state.asleep.store(false, Ordering::SeqCst);
+                        idle = 0;
+                    }
+                    thread::sleep(TICK);
+                    match engine.upgrade() {
+                        Some(engine) => engine.increment_epoch(),
+                        None => break,
+                    }
+                }
+            })
+            .map_err(Error::Ticker)?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    fn enter(&self) {
+        self.shared.running.fetch_add(1, Ordering::SeqCst);
+        if self.shared.asleep.load(Ordering::SeqCst) {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.shared.running.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        self.wake();
+        if let Some(thread) = self.thread.take() {
+            // It cannot panic, and if it did there is nothing left to do for it.
+            let _ = thread.join();
+        }
+    }
+}

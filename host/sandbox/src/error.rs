@@ -1,0 +1,143 @@
+use std::{fmt, time::Duration};
+
+use admittance_admission::Failure;
+use serde::{Deserialize, Serialize};
+
+/// Why there is no sandbox, or why bytes do not become a plugin.
+///
+/// A plugin that loaded and then fails in a call is not here: that is a
+/// [`Failure`](admittance_admission::Failure) of the call.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The engine refuses its configuration, or the pool's address space cannot be reserved.
+    #[error("the WebAssembly engine does not start: {0}")]
+    Engine(String),
+    /// The thread that counts time for plugins does not start.
+    #[error("the thread that counts time for plugins does not start: {0}")]
+    Ticker(#[source] std::io::Error),
+    /// The module is larger than [`SandboxConfig::module_size_max`](crate::SandboxConfig).
+    #[error(
+        "the module has {size} bytes, and {limit} are allowed; build it for release and without debug symbols"
+    )]
+    TooLarge {
+        /// Size of the module in bytes.
+        size: usize,
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// The bytes are no WebAssembly at all.
+    #[error("these bytes are not WebAssembly: a component begins with the bytes 00 61 73 6d 0d 00 01 00")]
+    NotWebAssembly,
+    /// A core module instead of a component.
+    #[error(
+        "this is a WebAssembly core module, and a plugin is a component; build it for wasm32-wasip2, \
+         or make a component of it with `wasm-tools component new`"
+    )]
+    CoreModule,
+    /// The component does not compile here.
+    #[error(
+        "the component does not compile: {0}; this host runs components without garbage collection, \
+         threads, exceptions and component-model async"
+    )]
+    Compile(String),
+    /// Checking, compiling or snapshotting took too long.
+    #[error("the module was not compiled within {0:?}; it may be too large for this machine")]
+    PrepareTimeout(Duration),
+    /// The component was built for a version of the contract that this host does not know.
+    #[error(
+        "the component is built for version {found} of admittance:plugin, and this host accepts \
+         {accepted}; use a plugin, or a host, of a matching version"
+    )]
+    UnknownVersion {
+        /// The version in the component.
+        found: String,
+        /// The versions that this host accepts.
+        accepted: &'static str,
+    },
+    /// The component is not a plugin: exports of the world are missing or have another type.
+    #[error("the component is not a plugin: {0}; it must export the world `plugin` of admittance:plugin")]
+    NotAPlugin(String),
+    /// The component imports something that this host does not have.
+    #[error("the component imports {0}, which this host does not have")]
+    UnknownImport(String),
+    /// The component needs more memories, tables or instances than one call may take.
+    #[error("the component needs {needed} {what}, and a call may take {limit}")]
+    TooManyParts {
+        /// `memories` or `tables`.
+        what: &'static str,
+        /// What it needs.
+        needed: u32,
+        /// What a call may take.
+        limit: u32,
+    },
+    /// `describe` or `configure` failed.
+    #[error("the plugin's `{step}` failed: {failure}")]
+    Call {
+        /// Which of the two.
+        step: Step,
+        /// How.
+        failure: Failure,
+    },
+    /// The plugin refuses its settings; every mistake that it found.
+    #[error("the plugin refuses its settings: {}", join(.0))]
+    Settings(Vec<SettingsMistake>),
+    /// A limit of the stage is above what the sandbox was made for.
+    #[error("a memory limit of {wanted} bytes is above this host's maximum of {maximum} bytes for a plugin")]
+    MemoryLimit {
+        /// The stage's limit.
+        wanted: usize,
+        /// The sandbox's maximum.
+        maximum: usize,
+    },
+    /// Prepared bytes that are none, or of another engine or version of this program.
+    #[error("the prepared plugin cannot be used: {0}; prepare it again from its module")]
+    Artifact(String),
+    /// The work was interrupted: the runtime is shutting down, or the compiler panicked.
+    #[error("preparing the plugin broke off: {0}")]
+    Interrupted(String),
+}
+
+/// What a plugin is asked when it is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// `describe`
+    Describe,
+    /// `configure`
+    Configure,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Describe => "describe",
+            Self::Configure => "configure",
+        })
+    }
+}
+
+/// One thing that is wrong with a plugin's settings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SettingsMistake {
+    /// Where, as a JSON Pointer (RFC 6901) into the settings; empty for the settings as a whole.
+    pub pointer: String,
+    /// What is wrong, in the plugin's words.
+    pub message: String,
+}
+
+impl fmt::Display for SettingsMistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.pointer.as_str() {
+            "" => f.write_str(&self.message),
+            pointer => write!(f, "{pointer}: {}", self.message),
+        }
+    }
+}
+
+pub(crate) fn join(mistakes: &[SettingsMistake]) -> String {
+    mistakes
+        .iter()
+        .map(SettingsMistake::to_string)
+        .collect::<Vec<_>>()
+        .join("; ")
+}

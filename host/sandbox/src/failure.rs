@@ -1,0 +1,93 @@
+use admittance_admission::{Failure, FailureKind};
+use wasmtime::{PoolConcurrencyLimitError, Trap};
+use wasmtime_wasi::I32Exit;
+
+use crate::{
+    engine::chain,
+    store::{CallState, Violation},
+};
+
+/// How much of a plugin's last words goes into a failure's message, in characters.
+const LAST_WORDS: usize = 500;
+
+/// What wasmtime says when a guest hands the host more than `Store::set_hostcall_fuel` allows. The
+/// error's type is private, so its text is what it is known by; a test holds it.
+const TOO_MUCH_FOR_THE_HOST: &str = "fuel allocated for hostcalls has been exhausted";
+
+/// Give the end of a guest its name. The one place where errors of the engine become failures.
+pub(crate) fn failure(error: &wasmtime::Error, state: &CallState) -> Failure {
+    if let Some(violation) = error.downcast_ref::<Violation>() {
+        return Failure::new(violation.kind, violation.message.clone());
+    }
+    if error.is::<PoolConcurrencyLimitError>() {
+        return Failure::new(FailureKind::Overloaded, format!("no room for the call: {error}"));
+    }
+    if let Some(exit) = error.downcast_ref::<I32Exit>() {
+        let message = format!(
+            "the plugin ended itself with exit code {}{}",
+            exit.0,
+            last_words(state)
+        );
+        return Failure::new(FailureKind::Trap, message);
+    }
+    if let Some(trap) = error.downcast_ref::<Trap>() {
+        return Failure::new(FailureKind::Trap, trap_message(*trap, state));
+    }
+    let text = chain(error);
+    if text.contains(TOO_MUCH_FOR_THE_HOST) {
+        return Failure::new(
+            FailureKind::OutputTooLarge,
+            format!(
+                "the plugin handed over more than the {} bytes that are allowed",
+                state.output
+            ),
+        );
+    }
+    if error.is::<wasmtime::component::ResourceTableError>() {
+        return Failure::new(
+            FailureKind::Trap,
+            format!("the plugin holds too many handles: {text}"),
+        );
+    }
+    // What is left are values that break the rules of the component model: a text that is not
+    // UTF-8, a list outside of the memory, a variant that there is not.
+    Failure::new(
+        FailureKind::InvalidResponse,
+        format!("what the plugin handed over is not valid: {text}"),
+    )
+}
+
+fn trap_message(trap: Trap, state: &CallState) -> String {
+    match trap {
+        Trap::StackOverflow => "stack overflow: the plugin calls itself too deeply".to_owned(),
+        Trap::UnreachableCodeReached => match last_words(state) {
+            words if words.is_empty() => "the plugin gave up (`unreachable`) without a message".to_owned(),
+            words => format!("the plugin gave up{words}"),
+        },
+        // Toolchains put the stack of a guest at the start of its memory: running off it looks so.
+        Trap::MemoryOutOfBounds => format!(
+            "the plugin reached outside of its memory; calls that go too deep end like this too{}",
+            last_words(state)
+        ),
+        trap => format!("the plugin trapped: {trap}{}", last_words(state)),
+    }
+}
+
+/// What the plugin last wrote to standard error, where a panic leaves its message; with a colon
+/// before it, or empty.
+fn last_words(state: &CallState) -> String {
+    let tail = state.log.tail();
+    // A panic's message is followed by a hint about backtraces, which says nothing here.
+    let words = tail
+        .lines()
+        .filter(|line| !line.trim().is_empty() && !line.starts_with("note: run with `RUST_BACKTRACE"))
+        .collect::<Vec<_>>()
+        .join("\n");
+    let skip = words.chars().count().saturating_sub(LAST_WORDS);
+    let words: String = words.chars().skip(skip).collect();
+    if words.is_empty() {
+        words
+    } else {
+        format!(": {words}")
+    }
+}

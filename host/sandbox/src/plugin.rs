@@ -1,0 +1,194 @@
+use std::sync::Arc;
+
+use admittance_admission::{Deadline, Failure, FailureKind, Hook, Request, Response};
+use async_trait::async_trait;
+use wasmtime::Store;
+
+use crate::{
+    Limits,
+    capability::Grants,
+    contract::{self, Description, bindings::admittance::plugin::types},
+    engine::Inner,
+    error::{SettingsMistake, join},
+    failure::failure,
+    imports::Linked,
+    prepare::Configured,
+    store::{Call, CallState},
+};
+
+/// How much of a plugin's own error goes into a failure's message, in characters.
+const OWN_ERROR: usize = 2000;
+
+/// What a stage says about its plugin besides the module and its settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PluginConfig {
+    /// Names the plugin in the log: the stage's name, usually.
+    pub name: String,
+    /// What each call may take.
+    pub limits: Limits,
+    /// What it may use outside of itself.
+    pub grants: Grants,
+}
+
+/// A plugin that is configured and ready for calls. Lives as long as the chain that holds it.
+///
+/// Each call gets an instance of its own, which is thrown away with all that it did.
+pub struct Plugin {
+    pub(crate) sandbox: Arc<Inner>,
+    pub(crate) linked: Linked,
+    pub(crate) name: Arc<str>,
+    pub(crate) limits: Limits,
+    pub(crate) grants: Arc<Grants>,
+    pub(crate) description: Description,
+    pub(crate) configured: Configured,
+    /// The settings, when they are needed again in every call.
+    pub(crate) settings: Option<String>,
+}
+
+impl Plugin {
+    /// What the plugin says of itself.
+    pub fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// How it got its settings.
+    pub fn configured(&self) -> &Configured {
+        &self.configured
+    }
+
+    async fn call(&self, store: &mut Store<CallState>, request: &Request) -> Result<Response, Failure> {
+        let answer = self.guest(store, request).await;
+        store.data().log.finish();
+        match answer {
+            Ok(Ok(response)) => contract::response(response, self.limits.output),
+            Ok(Err(message)) => Err(self.own_error(message)),
+            Err(error) => Err(failure(&error, store.data())),
+        }
+    }
+
+    async fn guest(
+        &self,
+        store: &mut Store<CallState>,
+        request: &Request,
+    ) -> wasmtime::Result<Result<types::Response, String>> {
+        let instance = self.linked.pre.instantiate_async(&mut *store).await?;
+        if let Some(settings) = &self.settings {
+            let configure = instance.get_typed_func::<(&str,), (Result<(), Vec<types::SettingsError>>,)>(
+                &mut *store,
+                &self.linked.configure,
+            )?;
+            if let (Err(mistakes),) = configure.call_async(&mut *store, (settings.as_str(),)).await? {
+                return Ok(Err(format!(
+                    "it refuses its settings: {}",
+                    join(&mistakes_of(mistakes))
+                )));
+            }
+        }
+        let lists = contract::Lists::of(request);
+        let extra = lists.extra();
+        let admit = instance.get_typed_func::<(types::Request<'_>,), (Result<types::Response, String>,)>(
+            &mut *store,
+            &self.linked.admit,
+        )?;
+        let (answer,) = admit
+            .call_async(&mut *store, (contract::request(request, &lists, &extra),))
+            .await?;
+        Ok(answer)
+    }
+
+    fn timeout(&self, deadline: Deadline, asked: Deadline) -> Failure {
+        let why = if deadline < asked {
+            format!("the stage's limit of {:?}", self.limits.time)
+        } else {
+            "its deadline".to_owned()
+        };
+        Failure::new(
+            FailureKind::Timeout,
+            format!("the plugin gave no verdict within {why}"),
+        )
+    }
+}
+
+/// The plugin's own mistakes in the crate's words.
+pub(crate) fn mistakes_of(mistakes: Vec<types::SettingsError>) -> Vec<SettingsMistake> {
+    mistakes
+        .into_iter()
+        .map(|mistake| SettingsMistake {
+            pointer: mistake.pointer,
+            message: mistake.message,
+        })
+        .collect()
+}
+
+#[async_trait]
+impl Hook for Plugin {
+    async fn admit(&self, request: &Request, asked: Deadline) -> Result<Response, Failure> {
+        let deadline = asked.within(self.limits.time);
+        let calls = &self.sandbox.calls;
+        let permit = match calls.try_acquire() {
+            Ok(permit) => permit,
+            Err(_) => match tokio::time::timeout_at(deadline.instant(), calls.acquire()).await {
+                Ok(Ok(permit)) => permit,
+                _ => return Err(self.overloaded()),
+            },
+        };
+        let running = self.sandbox.running();
+        let mut store = CallState::store(
+            &self.sandbox,
+            Call {
+                plugin: &self.name,
+                uid: request.uid.as_str().to_owned(),
+                limits: &self.limits,
+                grants: &self.grants,
+                deadline,
+                preparing: false,
+            },
+        );
+        let answer = match tokio::time::timeout_at(deadline.instant(), self.call(&mut store, request)).await {
+            Ok(Err(failure)) if failure.kind == FailureKind::Timeout => Err(self.timeout(deadline, asked)),
+            Ok(answer) => answer,
+            Err(_) => {
+                store.data().log.finish();
+                Err(self.timeout(deadline, asked))
+            }
+        };
+        // The slot is free again when what the instance took is back in the pool.
+        drop(store);
+        drop((running, permit));
+        answer
+    }
+}
+
+impl Plugin {
+    fn overloaded(&self) -> Failure {
+        Failure::new(
+            FailureKind::Overloaded,
+            format!(
+                "all {} slots for calls were taken until the deadline",
+                self.sandbox.config.calls_in_flight
+            ),
+        )
+    }
+
+    fn own_error(&self, message: String) -> Failure {
+        let message = match message.char_indices().nth(OWN_ERROR) {
+            Some((end, _)) => format!("{}...", message.get(..end).unwrap_or_default()),
+            None => message,
+        };
+        Failure::new(
+            FailureKind::Error,
+            format!("the plugin reports an error: {message}"),
+        )
+    }
+}
+
+impl std::fmt::Debug for Plugin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Plugin")
+            .field("name", &self.name)
+            .field("plugin", &self.description.name)
+            .field("version", &self.description.version)
+            .field("configured", &self.configured)
+            .finish_non_exhaustive()
+    }
+}

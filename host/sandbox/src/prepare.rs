@@ -1,0 +1,390 @@
+use std::sync::Arc;
+
+use admittance_admission::{Deadline, Failure, FailureKind};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
+use wasmtime::{
+    Store,
+    component::{Component, Instance},
+};
+use wasmtime_wizer::Wizer;
+
+use crate::{
+    Error, PluginConfig, Sandbox, Step,
+    capability::Grants,
+    contract::{Description, bindings},
+    engine::{Inner, chain},
+    failure::failure,
+    imports::{Linked, link},
+    plugin::{Plugin, mistakes_of},
+    snapshot,
+    store::{Call, CallState},
+};
+
+/// The version of [`Prepared`]'s bytes; part of the fingerprint.
+pub(crate) const FORMAT: u32 = 1;
+
+/// How prepared bytes begin.
+const MAGIC: &[u8; 8] = b"admtplug";
+
+/// The first bytes of a component, and of a core module.
+const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
+const CORE_MODULE: &[u8] = b"\0asm\x01\0\0\0";
+
+/// A plugin that is checked, configured and compiled, as bytes. It does not depend on its process,
+/// so it can be kept on disk under the module's digest, the settings and the
+/// [fingerprint](Sandbox::fingerprint).
+#[derive(Clone)]
+pub struct Prepared {
+    header: Header,
+    artifact: Bytes,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Header {
+    fingerprint: String,
+    description: Description,
+    configured: Configured,
+    /// Kept when every call needs them.
+    settings: Option<String>,
+}
+
+/// How a plugin got its settings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Configured {
+    /// Once, when it was prepared: every call starts from a copy of the memory that it left.
+    Snapshot,
+    /// In every call again, because its memory cannot be kept. Such calls are slower.
+    PerCall {
+        /// Why not.
+        reason: String,
+    },
+}
+
+impl Prepared {
+    /// What the plugin says of itself.
+    pub fn description(&self) -> &Description {
+        &self.header.description
+    }
+
+    /// How the plugin got its settings.
+    pub fn configured(&self) -> &Configured {
+        &self.header.configured
+    }
+
+    /// As bytes: a header and native code.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        // The header is plain data, which always has a JSON form.
+        let header = serde_json::to_vec(&self.header).unwrap_or_default();
+        let length = u32::try_from(header.len()).unwrap_or(u32::MAX).to_le_bytes();
+        [MAGIC, length.as_slice(), &header, &self.artifact].concat()
+    }
+
+    /// From the bytes that [`to_bytes`](Self::to_bytes) gave.
+    ///
+    /// The bytes hold native code: they are trusted as this program is. Whoever reads them from disk
+    /// makes sure that nobody else wrote them.
+    ///
+    /// # Errors
+    ///
+    /// When they do not have the right form.
+    pub fn from_bytes(bytes: impl Into<Bytes>) -> Result<Self, Error> {
+        let bytes = bytes.into();
+        let wrong = |why: &str| Error::Artifact(why.to_owned());
+        let rest = bytes
+            .strip_prefix(MAGIC)
+            .ok_or_else(|| wrong("it does not begin as one"))?;
+        let (length, rest) = rest.split_first_chunk().ok_or_else(|| wrong("it is cut off"))?;
+        let length = u32::from_le_bytes(*length) as usize;
+        let (header, artifact) = rest
+            .split_at_checked(length)
+            .ok_or_else(|| wrong("it is cut off"))?;
+        let header = serde_json::from_slice(header).map_err(|error| Error::Artifact(error.to_string()))?;
+        Ok(Self {
+            header,
+            artifact: bytes.slice_ref(artifact),
+        })
+    }
+}
+
+impl std::fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Prepared")
+            .field("header", &self.header)
+            .field("artifact_bytes", &self.artifact.len())
+            .finish()
+    }
+}
+
+impl Sandbox {
+    /// Check a module, ask it what it is, give it its settings, keep the memory that this leaves, and
+    /// compile that. Takes tens of milliseconds and more; the work is done on a blocking thread.
+    ///
+    /// `settings` is JSON text, `{}` for none. Of `config`, the limits on memory, output and log are
+    /// used; no capability but logging is there.
+    ///
+    /// # Errors
+    ///
+    /// When the bytes are not a plugin of an accepted version, when it imports what is not here, when
+    /// it refuses its settings, or when any of that takes too long.
+    pub async fn prepare(
+        &self,
+        module: impl Into<Bytes>,
+        settings: &str,
+        config: &PluginConfig,
+    ) -> Result<Prepared, Error> {
+        let module = module.into();
+        check_bytes(&module, self.inner.config.module_size_max)?;
+        self.check_limits(config)?;
+        let permit = Arc::clone(&self.inner.preparations)
+            .acquire_owned()
+            .await
+            .map_err(|error| Error::Interrupted(error.to_string()))?;
+        let work = Preparation {
+            sandbox: Arc::clone(&self.inner),
+            fingerprint: self.fingerprint(),
+            settings: settings.to_owned(),
+            config: PluginConfig {
+                grants: Grants::default(),
+                ..config.clone()
+            },
+        };
+        let runtime = Handle::current();
+        let work = tokio::task::spawn_blocking(move || {
+            // A compiler that is given up on still holds its place, so they cannot pile up.
+            let _permit = permit;
+            runtime.block_on(work.run(&module))
+        });
+        let limit = self.inner.config.prepare_timeout;
+        match tokio::time::timeout(limit, work).await {
+            Ok(Ok(prepared)) => prepared,
+            Ok(Err(error)) => Err(Error::Interrupted(error.to_string())),
+            Err(_) => Err(Error::PrepareTimeout(limit)),
+        }
+    }
+
+    /// Make a plugin of what was prepared. Takes less than a millisecond.
+    ///
+    /// # Errors
+    ///
+    /// When it was prepared by another version of this program or for another machine, or when the
+    /// memory limit is above the sandbox's.
+    pub fn load(&self, prepared: &Prepared, config: &PluginConfig) -> Result<Plugin, Error> {
+        self.check_limits(config)?;
+        let Prepared { header, artifact } = prepared;
+        let fingerprint = self.fingerprint();
+        if header.fingerprint != fingerprint {
+            return Err(Error::Artifact(format!(
+                "it was made for `{}`, and this is `{fingerprint}`",
+                header.fingerprint
+            )));
+        }
+        #[expect(
+            unsafe_code,
+            reason = "native code from a trusted place is what this function is for"
+        )]
+        // SAFETY: the bytes must be what the compiler of this very wasmtime made, unchanged. They come
+        // from `prepare` in this process, or from a cache that is private to this program and that
+        // verifies them before they come here (see `Prepared::from_bytes`); the fingerprint, and
+        // wasmtime itself, refuse those of another version or configuration.
+        let component = unsafe { Component::deserialize(&self.inner.engine, artifact) }
+            .map_err(|error| Error::Artifact(chain(&error)))?;
+        Ok(Plugin {
+            linked: link(&self.inner, &component)?,
+            sandbox: Arc::clone(&self.inner),
+            name: config.name.as_str().into(),
+            limits: config.limits.clone(),
+            grants: Arc::new(config.grants.clone()),
+            description: header.description.clone(),
+            configured: header.configured.clone(),
+            settings: header.settings.clone(),
+        })
+    }
+
+    fn check_limits(&self, config: &PluginConfig) -> Result<(), Error> {
+        let (wanted, maximum) = (config.limits.memory, self.inner.config.memory_limit_max);
+        if wanted > maximum {
+            Err(Error::MemoryLimit { wanted, maximum })
+        } else {
+            Ok(())
+        }
+    }
+}
+
+fn check_bytes(module: &[u8], limit: usize) -> Result<(), Error> {
+    if module.len() > limit {
+        return Err(Error::TooLarge {
+            size: module.len(),
+            limit,
+        });
+    }
+    if module.starts_with(CORE_MODULE) {
+        return Err(Error::CoreModule);
+    }
+    if module.starts_with(COMPONENT) {
+        Ok(())
+    } else {
+        Err(Error::NotWebAssembly)
+    }
+}
+
+/// The work of [`Sandbox::prepare`]. Lives for one of them.
+struct Preparation {
+    sandbox: Arc<Inner>,
+    fingerprint: String,
+    settings: String,
+    config: PluginConfig,
+}
+
+impl Preparation {
+    async fn run(self, module: &[u8]) -> Result<Prepared, Error> {
+        let compile = |bytes: &[u8]| {
+            Component::new(&self.sandbox.engine, bytes).map_err(|error| Error::Compile(chain(&error)))
+        };
+        let wizer = Wizer::new();
+        // The instrumented component gives access to its memory, and is otherwise the same. When it
+        // does not compile the module as it came says why, in its own offsets.
+        let instrumented = wizer
+            .instrument_component(module)
+            .and_then(|(context, bytes)| Ok((context, Component::new(&self.sandbox.engine, bytes)?)));
+        let (description, configured, component) = match instrumented {
+            Ok((context, component)) => {
+                let linked = link(&self.sandbox, &component)?;
+                let description = self.describe(&linked).await?;
+                let (mut store, instance) = self.configure(&linked).await?;
+                let kept = snapshot::take(&wizer, &context, &mut store, instance).await;
+                drop(store);
+                match self.checked_snapshot(kept, &description).await {
+                    Ok(component) => (description, Configured::Snapshot, component),
+                    Err(reason) => (description, Configured::PerCall { reason }, compile(module)?),
+                }
+            }
+            Err(reason) => {
+                let component = compile(module)?;
+                let linked = link(&self.sandbox, &component)?;
+                let description = self.describe(&linked).await?;
+                self.configure(&linked).await?;
+                (
+                    description,
+                    Configured::PerCall {
+                        reason: chain(&reason),
+                    },
+                    component,
+                )
+            }
+        };
+        let artifact = component
+            .serialize()
+            .map_err(|error| Error::Compile(chain(&error)))?;
+        let settings = (configured != Configured::Snapshot).then_some(self.settings);
+        let header = Header {
+            fingerprint: self.fingerprint,
+            description,
+            configured,
+            settings,
+        };
+        Ok(Prepared {
+            header,
+            artifact: artifact.into(),
+        })
+    }
+
+    /// Compile a snapshot and try it: a plugin whose start-up code must not run a second time fails
+    /// here instead of in every call.
+    async fn checked_snapshot(
+        &self,
+        snapshot: Result<Vec<u8>, String>,
+        description: &Description,
+    ) -> Result<Component, String> {
+        let component = Component::new(&self.sandbox.engine, snapshot?).map_err(|error| chain(&error))?;
+        let linked = link(&self.sandbox, &component).map_err(|error| error.to_string())?;
+        let again = self
+            .describe(&linked)
+            .await
+            .map_err(|error| format!("the snapshot does not run: {error}"))?;
+        if again == *description {
+            Ok(component)
+        } else {
+            Err("the plugin describes itself differently after `configure`".to_owned())
+        }
+    }
+
+    fn store(&self) -> Store<CallState> {
+        let name = self.config.name.as_str().into();
+        CallState::store(
+            &self.sandbox,
+            Call {
+                plugin: &name,
+                uid: String::new(),
+                limits: &self.config.limits,
+                grants: &Arc::new(Grants::default()),
+                deadline: Deadline::after(self.sandbox.config.configure_timeout),
+                preparing: true,
+            },
+        )
+    }
+
+    async fn describe(&self, linked: &Linked) -> Result<Description, Error> {
+        let mut store = self.store();
+        let (plugin, _) = self.instance(linked, &mut store, Step::Describe).await?;
+        let description = self.within(&mut store, Step::Describe, async |store| {
+            plugin.call_describe(store).await
+        });
+        Ok(description.await?.into())
+    }
+
+    async fn configure(&self, linked: &Linked) -> Result<(Store<CallState>, Instance), Error> {
+        let mut store = self.store();
+        let (plugin, instance) = self.instance(linked, &mut store, Step::Configure).await?;
+        let settings = self.settings.as_str();
+        let answer = self
+            .within(&mut store, Step::Configure, async |store| {
+                plugin.call_configure(store, settings).await
+            })
+            .await?;
+        answer.map_err(|mistakes| Error::Settings(mistakes_of(mistakes)))?;
+        Ok((store, instance))
+    }
+
+    /// An instance, and the types of its exports checked.
+    async fn instance(
+        &self,
+        linked: &Linked,
+        store: &mut Store<CallState>,
+        step: Step,
+    ) -> Result<(bindings::Plugin, Instance), Error> {
+        let instance = self
+            .within(store, step, async |store| {
+                linked.pre.instantiate_async(store).await
+            })
+            .await?;
+        let plugin = linked
+            .indices
+            .load(&mut *store, &instance)
+            .map_err(|error| Error::NotAPlugin(chain(&error)))?;
+        Ok((plugin, instance))
+    }
+
+    /// Run guest code by the store's deadline.
+    async fn within<T>(
+        &self,
+        store: &mut Store<CallState>,
+        step: Step,
+        work: impl AsyncFnOnce(&mut Store<CallState>) -> wasmtime::Result<T>,
+    ) -> Result<T, Error> {
+        let _running = self.sandbox.running();
+        let deadline = store.data().deadline;
+        let result = tokio::time::timeout_at(deadline.instant(), work(&mut *store)).await;
+        store.data().log.finish();
+        let failure = match result {
+            Ok(Ok(value)) => return Ok(value),
+            Ok(Err(error)) => failure(&error, store.data()),
+            Err(_) => Failure::new(
+                FailureKind::Timeout,
+                format!("no answer within {:?}", self.sandbox.config.configure_timeout),
+            ),
+        };
+        Err(Error::Call { step, failure })
+    }
+}
