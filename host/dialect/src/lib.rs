@@ -1,1 +1,25 @@
-//! How a front door reads requests and writes replies: the BCS Mesos driver's way and rules from configuration.
+//! How a front door reads requests and writes replies.
+//!
+//! A [`Dialect`] knows one control plane's way of writing: [`Bcs`] the BCS Mesos driver's, [`Rest`] any
+//! JSON API that rules in the configuration describe. It turns the head and the body of an HTTP request
+//! into an [`admission::Request`](admittance_admission::Request), a changed object back into a body, and
+//! everything that can end a request at the front door into a reply.
+//!
+//! Nothing here opens a socket or waits: a dialect is a set of plain functions.
+
+mod bcs;
+mod dialect;
+mod end;
+mod path;
+mod rest;
+mod review;
+mod spelling;
+mod warning;
+
+pub use bcs::{Bcs, Cluster, InvalidCluster};
+pub use dialect::{Class, Dialect, Inspection, Reading};
+pub use end::{End, Rejection, RejectionKind};
+pub use rest::{KindSource, Rest, RestConfig, Route, RouteError, ValueSource};
+pub use review::{ReviewError, read_review};
+pub use spelling::{Pattern, Pointer, PointerError};
+pub use warning::append_warnings;

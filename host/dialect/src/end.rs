@@ -1,0 +1,123 @@
+use std::{fmt, time::Duration};
+
+use admittance_admission::Refusal;
+
+/// Everything that can end a request at the front door, other than the upstream's reply.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum End<'a> {
+    /// The chains refused it.
+    Refused(&'a Refusal),
+    /// The dialect cannot let it pass.
+    Rejected(&'a Rejection),
+    /// The body of a request that must be read is larger than the front door allows.
+    BodyTooLarge {
+        /// Bytes.
+        limit: usize,
+    },
+    /// The body of a request that must be read did not arrive in time.
+    BodyTimeout {
+        /// How long it may take.
+        limit: Duration,
+    },
+    /// The body broke off or was malformed on the wire.
+    BodyUnreadable {
+        /// A sentence.
+        reason: &'a str,
+    },
+    /// The body of a request that must be read is compressed.
+    BodyEncoded {
+        /// The value of `Content-Encoding`.
+        encoding: &'a str,
+    },
+    /// The front door has as many requests in flight as it allows.
+    Overloaded {
+        /// When to try again.
+        retry_after: Duration,
+    },
+    /// No connection to any upstream could be made, or it broke before the reply's head.
+    UpstreamUnreachable {
+        /// A sentence.
+        reason: &'a str,
+    },
+    /// The upstream did not send the head of its reply in time.
+    UpstreamTimeout {
+        /// How long it may take.
+        limit: Duration,
+    },
+}
+
+impl End<'_> {
+    /// One word for logs and metrics: `refused`, `rejected`, `body-too-large`, ...
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Refused(_) => "refused",
+            Self::Rejected(_) => "rejected",
+            Self::BodyTooLarge { .. } => "body-too-large",
+            Self::BodyTimeout { .. } => "body-timeout",
+            Self::BodyUnreadable { .. } => "body-unreadable",
+            Self::BodyEncoded { .. } => "body-encoded",
+            Self::Overloaded { .. } => "overloaded",
+            Self::UpstreamUnreachable { .. } => "upstream-unreachable",
+            Self::UpstreamTimeout { .. } => "upstream-timeout",
+        }
+    }
+}
+
+impl fmt::Display for End<'_> {
+    /// A sentence for the client.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(refusal) => refusal.fmt(f),
+            Self::Rejected(rejection) => rejection.fmt(f),
+            Self::BodyTooLarge { limit } => write!(
+                f,
+                "the request's body is larger than the {limit} bytes that are allowed here"
+            ),
+            Self::BodyTimeout { limit } => {
+                write!(f, "the request's body did not arrive within {limit:?}")
+            }
+            Self::BodyUnreadable { reason } => write!(f, "the request's body cannot be read: {reason}"),
+            Self::BodyEncoded { encoding } => write!(
+                f,
+                "the request's body has the Content-Encoding `{encoding}`; send it uncompressed"
+            ),
+            Self::Overloaded { .. } => f.write_str("too many requests are in flight; try again later"),
+            Self::UpstreamUnreachable { reason } => f.write_str(reason),
+            Self::UpstreamTimeout { limit } => {
+                write!(f, "the upstream did not reply within {limit:?}")
+            }
+        }
+    }
+}
+
+/// Why a dialect cannot let a request pass. As text: a sentence for the client.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Rejection {
+    /// Which of the reasons.
+    pub kind: RejectionKind,
+    /// A sentence for the client.
+    pub message: String,
+}
+
+impl Rejection {
+    /// A rejection of this kind.
+    pub fn new(kind: RejectionKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+        }
+    }
+}
+
+/// The reasons for which a dialect cannot let a request pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RejectionKind {
+    /// It is for another cluster.
+    WrongCluster,
+    /// Its body, or a part of its head, is not what its route takes.
+    Malformed,
+    /// It can be read in two ways.
+    Ambiguous,
+}

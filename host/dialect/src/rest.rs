@@ -1,0 +1,447 @@
+//! Any JSON API, described by rules in the configuration.
+
+mod route;
+
+use std::sync::Arc;
+
+use admittance_admission::{
+    GroupVersionKind, IdentityFields, InvalidPointer, Object, Operation, Refusal, Request,
+};
+use bytes::Bytes;
+use http::{
+    HeaderValue, Response, StatusCode,
+    header::{CONTENT_TYPE, RETRY_AFTER},
+    request::Parts,
+};
+use matchit::Router;
+use serde_json::{Value, json};
+
+pub use self::route::{KindSource, RestConfig, Route, ValueSource};
+use crate::{
+    Class, Dialect, End, Inspection, Pointer, Reading, Rejection, RejectionKind,
+    path::{self, Readings},
+    spelling::{Shape, Unreadable, locate},
+};
+
+/// The dialect of a JSON API that rules describe. Lives as long as the front door.
+///
+/// The first route whose method and path match decides; a request without a route passes untouched. A
+/// path counts in every way in which a server may read it: encoded letters, dot segments and doubled
+/// slashes do not lead around a route.
+#[derive(Debug)]
+pub struct Rest {
+    routes: Vec<Arc<Prepared>>,
+}
+
+/// A route that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RouteError {
+    /// The template of the path cannot be read.
+    #[error("routes[{route}].path: `{path}` is no path template: {reason}; write `/v1/job/{{id}}`")]
+    Path {
+        /// Which route.
+        route: usize,
+        /// As it is written.
+        path: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A name or namespace is to come from a parameter that the path does not have.
+    #[error(
+        "routes[{route}].{field}: the path has no parameter `{parameter}`; write {{{parameter}}} into it"
+    )]
+    Parameter {
+        /// Which route.
+        route: usize,
+        /// `name` or `namespace`.
+        field: &'static str,
+        /// The parameter.
+        parameter: String,
+    },
+    /// A part of the identity is outside of the object.
+    #[error("routes[{route}].identity: `{pointer}` is not in the object at `{object}`")]
+    Identity {
+        /// Which route.
+        route: usize,
+        /// The part.
+        pointer: String,
+        /// Where the object is.
+        object: String,
+    },
+    /// No method at all.
+    #[error("routes[{route}].method: name at least one method, such as PUT")]
+    NoMethod {
+        /// Which route.
+        route: usize,
+    },
+}
+
+/// A route, and what is derived from it once.
+#[derive(Debug)]
+struct Prepared {
+    route: Route,
+    template: Router<()>,
+    resource: Arc<admittance_admission::GroupVersionResource>,
+    kind: Option<Arc<str>>,
+    identity: IdentityFields,
+    shape: Shape,
+}
+
+/// What is kept of a request's head until its body is read.
+#[derive(Clone, Debug)]
+struct Matched {
+    route: Arc<Prepared>,
+    parameters: Vec<(String, String)>,
+}
+
+impl Rest {
+    /// The dialect with these routes.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake in the routes.
+    pub fn new(config: RestConfig) -> Result<Self, Vec<RouteError>> {
+        let mut errors = Vec::new();
+        let mut routes = Vec::new();
+        for (index, route) in config.routes.into_iter().enumerate() {
+            match Prepared::new(index, route) {
+                Ok(route) => routes.push(Arc::new(route)),
+                Err(mistakes) => errors.extend(mistakes),
+            }
+        }
+        if errors.is_empty() {
+            Ok(Self { routes })
+        } else {
+            Err(errors)
+        }
+    }
+}
+
+impl Prepared {
+    fn new(index: usize, route: Route) -> Result<Self, Vec<RouteError>> {
+        let mut errors = Vec::new();
+        if route.methods.is_empty() {
+            errors.push(RouteError::NoMethod { route: index });
+        }
+        let mut template = Router::new();
+        let wrong_path = |reason: String| RouteError::Path {
+            route: index,
+            path: route.path.clone(),
+            reason,
+        };
+        if !route.path.starts_with('/') {
+            errors.push(wrong_path("it does not start with `/`".to_owned()));
+        } else if let Err(error) = template.insert(&route.path, ()) {
+            errors.push(wrong_path(error.to_string()));
+        }
+        for (field, sources) in [("namespace", &route.namespace), ("name", &route.name)] {
+            for source in sources {
+                if let ValueSource::Path(parameter) = source
+                    && !route.path.contains(&format!("{{{parameter}}}"))
+                    && !route.path.contains(&format!("{{*{parameter}}}"))
+                {
+                    errors.push(RouteError::Parameter {
+                        route: index,
+                        field,
+                        parameter: parameter.clone(),
+                    });
+                }
+            }
+        }
+        let identity = identity(index, &route).unwrap_or_else(|error| {
+            errors.push(error);
+            IdentityFields::kubernetes()
+        });
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let mut shape = Shape::of(
+            route
+                .body_pointers()
+                .chain([&route.object])
+                .chain(route.identity.iter().flatten()),
+        );
+        shape.add_patterns(&route.spellings);
+        Ok(Self {
+            template,
+            resource: Arc::new(route.resource.clone()),
+            kind: match &route.kind {
+                KindSource::Fixed(kind) => Some(Arc::from(kind.as_str())),
+                KindSource::Pointer(_) => None,
+            },
+            identity,
+            shape,
+            route,
+        })
+    }
+
+    fn parameters(&self, readings: &Readings) -> Option<Vec<(String, String)>> {
+        readings.iter().find_map(|path| {
+            let found = self.template.at(path).ok()?;
+            Some(
+                found
+                    .params
+                    .iter()
+                    .map(|(key, value)| (key.to_owned(), path::parameter(value)))
+                    .collect(),
+            )
+        })
+    }
+}
+
+/// The fields that no stage may change, as places in the object: those that are named, or else those
+/// that name, namespace and kind are taken from.
+fn identity(index: usize, route: &Route) -> Result<IdentityFields, RouteError> {
+    let outside = |pointer: &str| RouteError::Identity {
+        route: index,
+        pointer: pointer.to_owned(),
+        object: route.object.to_string(),
+    };
+    let within = |pointer: &Pointer| {
+        pointer
+            .relative_to(&route.object)
+            .filter(|place| !place.is_empty())
+            .map(str::to_owned)
+    };
+    let pointers: Vec<String> = match &route.identity {
+        Some(pointers) => pointers
+            .iter()
+            .map(|pointer| within(pointer).ok_or_else(|| outside(pointer.as_str())))
+            .collect::<Result<_, _>>()?,
+        None => route.body_pointers().filter_map(within).collect(),
+    };
+    IdentityFields::new(pointers).map_err(|InvalidPointer(pointer)| outside(&pointer))
+}
+
+impl Dialect for Rest {
+    fn classify(&self, head: &Parts) -> Class {
+        let readings = Readings::of(head.uri.path());
+        for route in &self.routes {
+            if !route.route.methods.contains(&head.method) {
+                continue;
+            }
+            let Some(parameters) = route.parameters(&readings) else {
+                continue;
+            };
+            let mut inspection = Inspection::new(route.route.operation);
+            inspection.resource = Some(route.resource.clone());
+            inspection.kind = route.kind.clone();
+            inspection.detail.insert(Matched {
+                route: route.clone(),
+                parameters,
+            });
+            return Class::Inspect(inspection);
+        }
+        Class::Pass
+    }
+
+    fn read(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<Reading, Rejection> {
+        let Some(matched) = inspection.detail.get::<Matched>() else {
+            return Ok(Reading::Nothing);
+        };
+        let route = &matched.route.route;
+        let text = std::str::from_utf8(body).map_err(malformed)?;
+        let without_object = matches!(route.operation, Operation::Delete | Operation::Connect);
+        if text.trim().is_empty() {
+            return match (without_object, route.optional) {
+                (true, _) => Ok(Reading::Admit {
+                    request: Box::new(matched.request(head, &Value::Null, None)?),
+                    canonical: None,
+                }),
+                (false, true) => Ok(Reading::Nothing),
+                (false, false) => Err(malformed("it is empty, and a JSON object is wanted")),
+            };
+        }
+        let canonical = matched.route.shape.canonical(text).map_err(|error| match error {
+            Unreadable::Json(error) => malformed(error),
+            Unreadable::Ambiguous(error) => Rejection::new(
+                RejectionKind::Ambiguous,
+                format!("the body can be read in two ways: {error}"),
+            ),
+        })?;
+        let text = canonical.as_deref().unwrap_or(text);
+        let whole = Object::parse(text).map_err(malformed)?;
+        let part = match locate(text, &route.object).and_then(|place| text.get(place)) {
+            Some("null") | None if route.optional => return Ok(Reading::Nothing),
+            None => return Err(malformed(format!("there is nothing at {}", route.object))),
+            Some(part) => part,
+        };
+        let object =
+            Object::parse(part).map_err(|error| malformed(format!("at `{}`: {error}", route.object)))?;
+        Ok(Reading::Admit {
+            request: Box::new(matched.request(head, whole.value(), Some(object))?),
+            canonical: canonical.map(Bytes::from),
+        })
+    }
+
+    fn write(&self, inspection: &Inspection, body: &Bytes, object: &Object) -> Bytes {
+        let pointer = inspection
+            .detail
+            .get::<Matched>()
+            .map(|matched| &matched.route.route.object);
+        let spliced = pointer.and_then(|pointer| {
+            let body = std::str::from_utf8(body).ok()?;
+            let place = locate(body, pointer)?;
+            let (before, after) = (body.get(..place.start)?, body.get(place.end..)?);
+            Some(Bytes::from([before, object.text(), after].concat()))
+        });
+        // The place was there when the body was read.
+        spliced.unwrap_or_else(|| Bytes::copy_from_slice(object.text().as_bytes()))
+    }
+
+    fn reply(&self, end: &End<'_>) -> Response<Bytes> {
+        match end {
+            End::Refused(refusal) => {
+                let status = StatusCode::from_u16(refusal.code()).unwrap_or(StatusCode::FORBIDDEN);
+                let reason = match refusal {
+                    Refusal::Denied { denial, .. } if !denial.reason.is_empty() => &denial.reason,
+                    Refusal::Denied { .. } => "Denied",
+                    Refusal::Failed { .. } => "AdmissionFailed",
+                    Refusal::DeadlinePassed { .. } => "DeadlinePassed",
+                };
+                error(status, reason, end)
+            }
+            End::Rejected(rejection) => match rejection.kind {
+                RejectionKind::WrongCluster => error(StatusCode::BAD_REQUEST, "WrongCluster", end),
+                RejectionKind::Malformed => error(StatusCode::BAD_REQUEST, "Malformed", end),
+                RejectionKind::Ambiguous => error(StatusCode::BAD_REQUEST, "Ambiguous", end),
+            },
+            End::BodyTooLarge { .. } => error(StatusCode::PAYLOAD_TOO_LARGE, "BodyTooLarge", end),
+            End::BodyTimeout { .. } => error(StatusCode::REQUEST_TIMEOUT, "BodyTimeout", end),
+            End::BodyUnreadable { .. } => error(StatusCode::BAD_REQUEST, "BodyUnreadable", end),
+            End::BodyEncoded { .. } => error(StatusCode::UNSUPPORTED_MEDIA_TYPE, "BodyEncoded", end),
+            End::Overloaded { retry_after } => {
+                let mut response = error(StatusCode::SERVICE_UNAVAILABLE, "Overloaded", end);
+                response
+                    .headers_mut()
+                    .insert(RETRY_AFTER, retry_after.as_secs().max(1).into());
+                response
+            }
+            End::UpstreamUnreachable { .. } => error(StatusCode::BAD_GATEWAY, "UpstreamUnreachable", end),
+            End::UpstreamTimeout { .. } => error(StatusCode::GATEWAY_TIMEOUT, "UpstreamTimeout", end),
+        }
+    }
+}
+
+impl Matched {
+    /// `body` is null for a request without one.
+    fn request(&self, head: &Parts, body: &Value, object: Option<Object>) -> Result<Request, Rejection> {
+        let route = &self.route.route;
+        let resource = (*self.route.resource).clone();
+        let kind = match &route.kind {
+            KindSource::Fixed(kind) => kind.clone(),
+            KindSource::Pointer(pointer) => {
+                text_at(body, pointer)?.ok_or_else(|| malformed(format!("there is no kind at {pointer}")))?
+            }
+        };
+        let kind = GroupVersionKind {
+            group: resource.group.clone(),
+            version: resource.version.clone(),
+            kind,
+        };
+        let mut request = Request::new(route.operation, kind, resource);
+        request.subresource.clone_from(&route.subresource);
+        request.namespace = self.first(&route.namespace, head, body)?;
+        request.name = self.first(&route.name, head, body)?.unwrap_or_default();
+        request.dry_run = route.dry_run;
+        request.identity = self.route.identity.clone();
+        request.object = object;
+        Ok(request)
+    }
+
+    /// The first of the sources that has a text.
+    fn first(
+        &self,
+        sources: &[ValueSource],
+        head: &Parts,
+        body: &Value,
+    ) -> Result<Option<String>, Rejection> {
+        for source in sources {
+            let value = match source {
+                ValueSource::Fixed(value) => Some(value.clone()),
+                ValueSource::Path(name) => self
+                    .parameters
+                    .iter()
+                    .find(|(key, _)| key == name)
+                    .map(|(_, value)| value.clone()),
+                ValueSource::Query(name) => from_query(head.uri.query().unwrap_or_default(), name)?,
+                ValueSource::Header(name) => from_header(head, name)?,
+                ValueSource::Pointer(pointer) => text_at(body, pointer)?,
+            };
+            if let Some(value) = value.filter(|value| !value.is_empty()) {
+                return Ok(Some(value));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The one value of a query parameter. Servers disagree about which of two counts, and about semicolons
+/// and broken escapes, so these are refused.
+fn from_query(query: &str, name: &str) -> Result<Option<String>, Rejection> {
+    let broken_escape = query.split('%').skip(1).any(|rest| {
+        !rest
+            .as_bytes()
+            .get(..2)
+            .is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit))
+    });
+    if query.contains(';') || broken_escape {
+        return Err(Rejection::new(
+            RejectionKind::Ambiguous,
+            "the query holds a semicolon or a broken escape, which servers read in different ways; encode it",
+        ));
+    }
+    let mut values = form_urlencoded::parse(query.as_bytes()).filter(|(key, _)| key == name);
+    let value = values.next().map(|(_, value)| value.into_owned());
+    if values.next().is_some() {
+        return Err(Rejection::new(
+            RejectionKind::Ambiguous,
+            format!("the query has `{name}` more than once; keep one"),
+        ));
+    }
+    Ok(value)
+}
+
+fn from_header(head: &Parts, name: &http::HeaderName) -> Result<Option<String>, Rejection> {
+    let mut values = head.headers.get_all(name).iter();
+    let value = values.next();
+    if values.next().is_some() {
+        return Err(Rejection::new(
+            RejectionKind::Ambiguous,
+            format!("the header {name} is there more than once; keep one"),
+        ));
+    }
+    value
+        .map(|value| value.to_str().map(str::to_owned))
+        .transpose()
+        .map_err(|_| malformed(format!("the header {name} is not plain text")))
+}
+
+/// The text at a place; an absent or null one is none.
+fn text_at(body: &Value, pointer: &Pointer) -> Result<Option<String>, Rejection> {
+    match body.pointer(pointer.as_str()) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(_) => Err(malformed(format!("what is at {pointer} is not a text"))),
+    }
+}
+
+fn malformed(error: impl std::fmt::Display) -> Rejection {
+    Rejection::new(
+        RejectionKind::Malformed,
+        format!("the body is not what this route takes: {error}"),
+    )
+}
+
+fn error(status: StatusCode, reason: &str, end: &End<'_>) -> Response<Bytes> {
+    let body = json!({"error": {"code": status.as_u16(), "reason": reason, "message": end.to_string()}});
+    let mut response = Response::new(Bytes::from(body.to_string()));
+    *response.status_mut() = status;
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+#[cfg(test)]
+mod tests;
