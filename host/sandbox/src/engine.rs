@@ -1,5 +1,6 @@
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
+    num::NonZeroUsize,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -193,8 +194,9 @@ fn engine_config(sandbox: &SandboxConfig) -> Config {
         .gc_support(false)
         .memory_init_cow(true)
         .signals_based_traps(true)
-        // Nobody reads the frames of a stripped plugin: what is not kept is not paid for.
-        .wasm_backtrace_max_frames(None)
+        // Nobody reads the frames of a stripped plugin. One is kept: that there is one says that the
+        // guest was running when the error came (see `failure`).
+        .wasm_backtrace_max_frames(Some(NonZeroUsize::MIN))
         .generate_address_map(false)
         .native_unwind_info(false);
     config

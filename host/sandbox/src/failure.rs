@@ -1,11 +1,8 @@
 use admittance_admission::{Failure, FailureKind};
-use wasmtime::{PoolConcurrencyLimitError, Trap};
+use wasmtime::{PoolConcurrencyLimitError, Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
-use crate::{
-    engine::chain,
-    store::{CallState, Violation},
-};
+use crate::store::{CallState, Violation};
 
 /// How much of a plugin's last words goes into a failure's message, in characters.
 const LAST_WORDS: usize = 500;
@@ -33,7 +30,7 @@ pub(crate) fn failure(error: &wasmtime::Error, state: &CallState) -> Failure {
     if let Some(trap) = error.downcast_ref::<Trap>() {
         return Failure::new(FailureKind::Trap, trap_message(*trap, state));
     }
-    let text = chain(error);
+    let text = error.root_cause().to_string();
     if text.contains(TOO_MUCH_FOR_THE_HOST) {
         return Failure::new(
             FailureKind::OutputTooLarge,
@@ -43,17 +40,16 @@ pub(crate) fn failure(error: &wasmtime::Error, state: &CallState) -> Failure {
             ),
         );
     }
-    if error.is::<wasmtime::component::ResourceTableError>() {
-        return Failure::new(
-            FailureKind::Trap,
-            format!("the plugin holds too many handles: {text}"),
-        );
+    if error.is::<WasmBacktrace>() {
+        // It was running: a function of the host did not take what it was called with.
+        let message = format!("a function of the host failed: {text}{}", last_words(state));
+        return Failure::new(FailureKind::Trap, message);
     }
-    // What is left are values that break the rules of the component model: a text that is not
-    // UTF-8, a list outside of the memory, a variant that there is not.
+    // It had answered, with something that breaks the rules of the component model: a text that is
+    // not UTF-8, a list outside of the memory, a variant that there is not.
     Failure::new(
         FailureKind::InvalidResponse,
-        format!("what the plugin handed over is not valid: {text}"),
+        format!("the plugin's answer is not valid: {text}"),
     )
 }
 

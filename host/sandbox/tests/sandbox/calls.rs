@@ -1,0 +1,349 @@
+//! How a call ends, well and badly.
+
+use std::time::Duration;
+
+use admittance_admission::{Deadline, FailureKind, Hook, Response, Verdict};
+use admittance_sandbox::{Configured, Limits, PluginConfig};
+
+use crate::{
+    guest::{ANSWER, Answer, CONFIGURED, Guest, SCRATCH, TEXT, data},
+    harness::{answer, call, config, load, load_with, request, sandbox, small},
+};
+
+fn verdict(response: &Response) -> String {
+    match &response.verdict {
+        Verdict::Allow => format!("allow {:?}", response.warnings),
+        Verdict::Patch(patch) => format!("patch {patch}"),
+        Verdict::Replace(object) => format!("replace {}", object.text()),
+        Verdict::Deny(denial) => format!("deny {} {} {}", denial.code(), denial.reason, denial.message),
+    }
+}
+
+#[tokio::test]
+async fn verdicts_come_through() {
+    for (guest, expected) in [
+        (Guest::default(), "allow []"),
+        (Guest::answering(&Answer::Warn("careful")), r#"allow ["careful"]"#),
+        (
+            Guest::answering(&Answer::Patch(r#"[{"op":"remove","path":"/a"}]"#)),
+            r#"patch [{"op":"remove","path":"/a"}]"#,
+        ),
+        (
+            Guest::answering(&Answer::Replace(r#"{"a":1}"#)),
+            r#"replace {"a":1}"#,
+        ),
+        (
+            Guest::answering(&Answer::Deny {
+                code: 422,
+                reason: "Bad",
+                message: "No.",
+            }),
+            "deny 422 Bad No.",
+        ),
+        (
+            Guest::answering(&Answer::Deny {
+                code: 200,
+                reason: "",
+                message: "No.",
+            }),
+            "deny 403  No.",
+        ),
+    ] {
+        assert_eq!(verdict(&answer(&guest).await.unwrap()), expected);
+    }
+}
+
+/// A function that calls itself for ever, with arguments that it must keep.
+const DEEP: &str = "(func $deep (param i64) (result i64)
+    (i64.add (call $deep (i64.add (local.get 0) (i64.const 1))) (local.get 0)))";
+
+#[tokio::test]
+async fn every_bad_end_has_its_name() {
+    // One slot: a call that did not give its slot back would be the last.
+    let sandbox = small(1);
+    let deep = Guest::running("(drop (call $deep (i64.const 0)))").with_items(DEEP);
+    // Discriminant 9 of a variant with four cases.
+    let no_such_verdict = Guest::default().with_data(ANSWER + 4, &[9]);
+    let outside = Guest::default().with_data(ANSWER + 4, &[1, 0, 0, 0, 0, 0, 0, 0xf0, 8]);
+    let not_utf8 = Guest::default()
+        .with_data(ANSWER + 4, &[1, 0, 0, 0, 0, 0x10, 0, 0, 2])
+        .with_data(TEXT, &[0xff, 0xfe]);
+    for (case, guest, kind, says) in [
+        (
+            "unreachable",
+            Guest::running("unreachable"),
+            FailureKind::Trap,
+            "gave up",
+        ),
+        (
+            "division by zero",
+            Guest::running("(drop (i32.div_u (i32.const 1) (i32.const 0)))"),
+            FailureKind::Trap,
+            "divide by zero",
+        ),
+        (
+            "outside of memory",
+            Guest::running("(drop (i32.load (i32.const -8)))"),
+            FailureKind::Trap,
+            "outside of its memory",
+        ),
+        ("recursion", deep, FailureKind::Trap, "stack overflow"),
+        (
+            "memory without end",
+            Guest::running("(loop $more (br_if $more (i32.ne (memory.grow (i32.const 16)) (i32.const 0))))"),
+            FailureKind::Memory,
+            "67108864 are allowed",
+        ),
+        (
+            "its own error",
+            Guest::answering(&Answer::Error("disk is full")),
+            FailureKind::Error,
+            "disk is full",
+        ),
+        (
+            "no patch",
+            Guest::answering(&Answer::Patch("{}")),
+            FailureKind::InvalidResponse,
+            "JSON Patch",
+        ),
+        (
+            "no object",
+            Guest::answering(&Answer::Replace("[]")),
+            FailureKind::InvalidResponse,
+            "not a JSON object",
+        ),
+        (
+            "no such verdict",
+            no_such_verdict,
+            FailureKind::InvalidResponse,
+            "not valid",
+        ),
+        (
+            "text outside of memory",
+            outside,
+            FailureKind::InvalidResponse,
+            "not valid",
+        ),
+        (
+            "text that is not UTF-8",
+            not_utf8,
+            FailureKind::InvalidResponse,
+            "utf-8",
+        ),
+        (
+            "more than the host copies",
+            Guest {
+                pages: 100,
+                ..Guest::answering(&Answer::Huge(5_000_000))
+            },
+            FailureKind::OutputTooLarge,
+            "1048576 bytes",
+        ),
+        (
+            "a little too much",
+            Guest {
+                pages: 100,
+                ..Guest::answering(&Answer::Huge((1 << 20) + 1))
+            },
+            FailureKind::OutputTooLarge,
+            "1048577 bytes",
+        ),
+    ] {
+        let plugin = load_with(&sandbox, &guest, "{}", &config()).await.unwrap();
+        let failure = call(&plugin).await.expect_err(case);
+        assert_eq!(failure.kind, kind, "{case}: {failure}");
+        assert!(failure.message.contains(says), "{case}: {failure}");
+        // The next call is as good as the first.
+        assert_eq!(call(&plugin).await.expect_err(case), failure, "{case}");
+    }
+    assert_eq!(sandbox.free_slots(), 1);
+}
+
+#[tokio::test]
+async fn a_call_leaves_nothing_to_the_next() {
+    // Counts its calls in memory and in a global, and traps on the second.
+    let guest = Guest::running(&format!(
+        "(if (i32.or (i32.load (i32.const {SCRATCH})) (global.get $calls)) (then unreachable))
+         (i32.store (i32.const {SCRATCH}) (i32.const 1))
+         (global.set $calls (i32.const 1))"
+    ))
+    .with_items("(global $calls (mut i32) (i32.const 0))");
+    let plugin = load(&guest).await;
+    for _ in 0..50 {
+        call(&plugin).await.unwrap();
+    }
+}
+
+/// Keeps the last byte of its settings, and answers with it as the code of a denial.
+fn keeps_settings() -> Guest {
+    Guest::running(&format!(
+        "(i32.store8 (i32.const {}) (i32.const 3))
+         (i32.store16 (i32.const {}) (i32.add (global.get $last) (i32.const 400)))",
+        ANSWER + 4,
+        ANSWER + 8,
+    ))
+    .with_items("(global $last (mut i32) (i32.const 0))")
+    .with_configure(
+        "(global.set $last
+            (i32.sub (i32.load8_u (i32.sub (i32.add (local.get $text) (local.get $length)) (i32.const 1)))
+                     (i32.const 48)))",
+    )
+}
+
+#[tokio::test]
+async fn settings_are_kept_in_a_snapshot() {
+    let plugin = load_with(sandbox(), &keeps_settings(), "7", &config())
+        .await
+        .unwrap();
+    assert_eq!(*plugin.configured(), Configured::Snapshot);
+    for _ in 0..3 {
+        assert_eq!(verdict(&call(&plugin).await.unwrap()), "deny 407  ");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_kept_is_configured_in_each_call() {
+    let table = "(table 1 funcref) (func $unused (table.set (i32.const 0) (ref.null func)))";
+    let guest = keeps_settings().with_items(table);
+    let plugin = load_with(sandbox(), &guest, "9", &config()).await.unwrap();
+    let Configured::PerCall { reason } = plugin.configured() else {
+        panic!("{:?}", plugin.configured())
+    };
+    assert!(reason.contains("table.set"), "{reason}");
+    for _ in 0..3 {
+        assert_eq!(verdict(&call(&plugin).await.unwrap()), "deny 409  ");
+    }
+}
+
+fn with_time(time: Duration) -> PluginConfig {
+    PluginConfig {
+        limits: Limits {
+            time,
+            ..Limits::default()
+        },
+        ..config()
+    }
+}
+
+/// Loops for ever.
+fn looping() -> Guest {
+    Guest::running("(loop $again (br $again))")
+}
+
+/// Sleeps for an hour.
+fn sleeping() -> Guest {
+    Guest::running("(call $block (call $sleep (i64.const 3600000000000)))")
+        .with_world("import wasi:clocks/monotonic-clock@0.2.3;")
+        .with_items(
+            r#"(import "wasi:clocks/monotonic-clock@0.2.3" "subscribe-duration" (func $sleep (param i64) (result i32)))
+               (import "wasi:io/poll@0.2.3" "[method]pollable.block" (func $block (param i32)))"#,
+        )
+}
+
+#[tokio::test]
+async fn no_verdict_in_time() {
+    for (case, guest) in [("loop", looping()), ("sleep", sleeping())] {
+        let plugin = load_with(sandbox(), &guest, "{}", &with_time(Duration::from_millis(50)))
+            .await
+            .unwrap();
+        let failure = call(&plugin).await.expect_err(case);
+        assert_eq!(failure.kind, FailureKind::Timeout, "{case}: {failure}");
+        assert!(
+            failure.message.contains("the stage's limit of 50ms"),
+            "{case}: {failure}"
+        );
+
+        let short = Deadline::after(Duration::from_millis(20));
+        let failure = plugin.admit(&request(), short).await.expect_err(case);
+        assert_eq!(failure.kind, FailureKind::Timeout, "{case}: {failure}");
+        assert!(failure.message.contains("its deadline"), "{case}: {failure}");
+    }
+}
+
+/// On a runtime with one thread, work beside a looping plugin goes on, and ends before it.
+#[tokio::test(flavor = "current_thread")]
+async fn a_loop_delays_nobody() {
+    let good = load(&Guest::default()).await;
+    let bad = load_with(sandbox(), &looping(), "{}", &with_time(Duration::from_secs(20)))
+        .await
+        .unwrap();
+    let bad = tokio::spawn(async move { call(&bad).await });
+    // It runs now: the calls below take turns with it.
+    tokio::task::yield_now().await;
+    for _ in 0..20 {
+        call(&good).await.unwrap();
+    }
+    // Timers and sockets are served too.
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert!(!bad.is_finished());
+    bad.abort();
+    assert!(bad.await.unwrap_err().is_cancelled());
+    call(&good).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_call_waits_for_a_slot_until_its_deadline() {
+    let sandbox = small(1);
+    let plugin = load_with(&sandbox, &sleeping(), "{}", &with_time(Duration::from_secs(20)))
+        .await
+        .unwrap();
+    let good = load_with(&sandbox, &Guest::default(), "{}", &config())
+        .await
+        .unwrap();
+
+    let held = tokio::spawn(async move { call(&plugin).await });
+    while sandbox.free_slots() > 0 {
+        tokio::task::yield_now().await;
+    }
+    let failure = good
+        .admit(&request(), Deadline::after(Duration::from_millis(10)))
+        .await
+        .unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Overloaded, "{failure}");
+    assert!(failure.message.contains("all 1 slots"), "{failure}");
+
+    // A dropped call gives its slot back, and a call that waits takes it.
+    let (good, _) = tokio::join!(call(&good), async {
+        tokio::task::yield_now().await;
+        held.abort();
+    });
+    good.unwrap();
+}
+
+#[tokio::test]
+async fn many_calls_at_once() {
+    let plugin = std::sync::Arc::new(load(&Guest::default()).await);
+    let calls: Vec<_> = (0..200)
+        .map(|_| {
+            let plugin = std::sync::Arc::clone(&plugin);
+            tokio::spawn(async move { call(&plugin).await })
+        })
+        .collect();
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    assert_eq!(sandbox().fingerprint(), small(1).fingerprint());
+}
+
+/// `result<_, list<settings-error>>` with one mistake.
+fn mistaken() -> String {
+    let words = |words: &[u32]| {
+        words
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .collect::<Vec<u8>>()
+    };
+    data(CONFIGURED, &words(&[1, SCRATCH, 1]))
+        + &data(SCRATCH, &words(&[TEXT, 2, TEXT + 2, 4]))
+        + &data(TEXT, b"/amust")
+}
+
+#[tokio::test]
+async fn settings_that_are_refused() {
+    let guest = Guest {
+        data: mistaken(),
+        ..Guest::default()
+    };
+    let error = load_with(sandbox(), &guest, "{}", &config()).await.unwrap_err();
+    assert_eq!(error.to_string(), "the plugin refuses its settings: /a: must");
+}

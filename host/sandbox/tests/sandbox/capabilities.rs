@@ -1,0 +1,396 @@
+//! What a plugin may reach.
+
+use std::sync::{Arc, Mutex};
+
+use admittance_admission::{Deadline, FailureKind, Hook, Verdict};
+use admittance_sandbox::{
+    ClusterError, ClusterKind, ClusterReader, Configured, Error, Grants, HttpError, HttpRequest,
+    HttpResponse, HttpSender, PluginConfig, Sandbox, SandboxConfig, Step,
+};
+use async_trait::async_trait;
+
+use crate::{
+    guest::{ANSWER, Guest, SCRATCH, TEXT},
+    harness::{answer, call, config, load_with, request, sandbox},
+};
+
+fn with(grants: Grants) -> PluginConfig {
+    PluginConfig { grants, ..config() }
+}
+
+const GET: &str = r#"(import "admittance:plugin/cluster@0.1.0" "get"
+    (func $get (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32)))"#;
+
+/// Reads `v1/Node` `a`; the answer is at `SCRATCH`.
+fn get() -> String {
+    format!(
+        "(call $get (i32.const {}) (i32.const 2) (i32.const {}) (i32.const 4)
+            (i32.const 0) (i32.const 0) (i32.const 0) (i32.const {}) (i32.const 1) (i32.const {SCRATCH}))",
+        TEXT,
+        TEXT + 2,
+        TEXT + 6
+    )
+}
+
+/// Reads the node, and denies with the text of the object or with the host's reason.
+fn reader() -> Guest {
+    // `result<option<json>, error>`: the text of either is found at the same place but for the option.
+    let deny = format!(
+        "(i32.store8 (i32.const {verdict}) (i32.const 3))
+         (i32.store (i32.const {message}) (i32.load (i32.const {text})))
+         (i32.store (i32.const {message_length}) (i32.load (i32.const {length})))",
+        verdict = ANSWER + 4,
+        message = ANSWER + 20,
+        message_length = ANSWER + 24,
+        text = SCRATCH + 8,
+        length = SCRATCH + 12
+    );
+    Guest::running(&format!("{}\n{deny}", get()))
+        .with_items(GET)
+        .with_data(TEXT, b"v1Nodea")
+}
+
+/// Answers each question with itself.
+#[derive(Debug, Default)]
+struct Echo {
+    asked: Mutex<Vec<String>>,
+}
+
+#[async_trait]
+impl ClusterReader for Echo {
+    async fn get(
+        &self,
+        kind: &ClusterKind,
+        namespace: Option<&str>,
+        name: &str,
+        _deadline: Deadline,
+    ) -> Result<Option<String>, ClusterError> {
+        Ok(Some(format!("{kind} {namespace:?} {name}")))
+    }
+
+    async fn list(
+        &self,
+        _kind: &ClusterKind,
+        _namespace: Option<&str>,
+        _label_selector: &str,
+        _deadline: Deadline,
+    ) -> Result<Vec<String>, ClusterError> {
+        Err(ClusterError::Timeout)
+    }
+}
+
+#[async_trait]
+impl HttpSender for Echo {
+    async fn send(&self, request: HttpRequest, _deadline: Deadline) -> Result<HttpResponse, HttpError> {
+        self.asked
+            .lock()
+            .unwrap()
+            .push(format!("{} {}", request.method, request.url));
+        Ok(HttpResponse {
+            status: 204,
+            headers: Vec::new(),
+            body: Vec::new(),
+        })
+    }
+}
+
+/// Never answers.
+#[derive(Debug)]
+struct Silent;
+
+#[async_trait]
+impl HttpSender for Silent {
+    async fn send(&self, _request: HttpRequest, _deadline: Deadline) -> Result<HttpResponse, HttpError> {
+        std::future::pending().await
+    }
+}
+
+fn message(verdict: &Verdict) -> &str {
+    match verdict {
+        Verdict::Deny(denial) => &denial.message,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn the_cluster_is_read_when_it_is_granted() {
+    let failure = answer(&reader()).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::CapabilityDenied);
+    assert!(
+        failure.message.contains("add `v1/Node` to `allow.cluster`"),
+        "{failure}"
+    );
+
+    let grants = Grants {
+        cluster: [ClusterKind::new("v1", "Node")].into(),
+        ..Grants::default()
+    };
+    // `some(text)`: tag, tag of the option, text. Without a reader: tag, tag of the error, text.
+    let echo = Sandbox::new(SandboxConfig {
+        calls_in_flight: 1,
+        cluster: Some(Arc::new(Echo::default())),
+        ..SandboxConfig::default()
+    })
+    .unwrap();
+    for (sandbox, says) in [
+        (&echo, "v1/Node None a"),
+        (sandbox(), "this host reads from no control plane"),
+    ] {
+        let plugin = load_with(sandbox, &reader(), "{}", &with(grants.clone()))
+            .await
+            .unwrap();
+        assert_eq!(message(&call(&plugin).await.unwrap().verdict), says);
+    }
+}
+
+const SEND: &str = r#"(import "admittance:plugin/http@0.1.0" "send"
+    (func $send (param i32 i32 i32 i32 i32 i32 i32 i32 i32)))"#;
+
+/// Sends a `GET` to this address. A granted one that is answered gives a denial with its status; any
+/// error of the host's gives an allow.
+fn sender(url: &str) -> Guest {
+    let code = format!(
+        "(call $send (i32.const {TEXT}) (i32.const 3) (i32.const {}) (i32.const {})
+            (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const {SCRATCH}))
+         (if (i32.eqz (i32.load8_u (i32.const {SCRATCH}))) (then
+            (i32.store8 (i32.const {}) (i32.const 3))
+            (i32.store16 (i32.const {}) (i32.add (i32.const 300) (i32.load16_u (i32.const {}))))))",
+        TEXT + 3,
+        url.len(),
+        ANSWER + 4,
+        ANSWER + 8,
+        SCRATCH + 8
+    );
+    Guest::running(&code)
+        .with_items(SEND)
+        .with_data(TEXT, format!("GET{url}").as_bytes())
+}
+
+#[tokio::test]
+async fn requests_go_to_granted_origins() {
+    let echo = Arc::new(Echo::default());
+    let http: Arc<dyn HttpSender> = echo.clone();
+    let sandbox = Sandbox::new(SandboxConfig {
+        calls_in_flight: 1,
+        http: Some(http),
+        ..SandboxConfig::default()
+    })
+    .unwrap();
+    let grants = Grants {
+        http: ["https://a.example".parse().unwrap()].into(),
+        ..Grants::default()
+    };
+    for (url, expected) in [
+        ("https://a.example/x?y", Ok("504")),
+        ("https://A.example:443/", Ok("504")),
+        ("http://a.example/", Ok("allow")),
+        ("https://u:p@a.example/", Ok("allow")),
+        ("https://a.example/#f", Ok("allow")),
+        ("nothing", Ok("allow")),
+        (
+            "https://b.example/",
+            Err("add `https://b.example` to `allow.http`"),
+        ),
+        (
+            "https://a.example:8443/",
+            Err("add `https://a.example:8443` to `allow.http`"),
+        ),
+        (
+            "https://a.example.evil/",
+            Err("add `https://a.example.evil` to `allow.http`"),
+        ),
+    ] {
+        let plugin = load_with(&sandbox, &sender(url), "{}", &with(grants.clone()))
+            .await
+            .unwrap();
+        match (call(&plugin).await, expected) {
+            (Ok(response), Ok(expected)) => {
+                let got = match response.verdict {
+                    Verdict::Deny(denial) => denial.code().to_string(),
+                    _ => "allow".to_owned(),
+                };
+                assert_eq!(got, expected, "{url}");
+            }
+            (Err(failure), Err(says)) => {
+                assert_eq!(failure.kind, FailureKind::CapabilityDenied, "{url}");
+                assert!(failure.message.contains(says), "{url}: {failure}");
+            }
+            (got, _) => panic!("{url}: {got:?}"),
+        }
+    }
+    assert_eq!(
+        *echo.asked.lock().unwrap(),
+        ["GET https://a.example/x?y", "GET https://a.example/"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_function_that_does_not_answer_ends_at_the_deadline() {
+    let sandbox = Sandbox::new(SandboxConfig {
+        calls_in_flight: 1,
+        http: Some(Arc::new(Silent)),
+        ..SandboxConfig::default()
+    })
+    .unwrap();
+    let grants = Grants {
+        http: ["https://a.example".parse().unwrap()].into(),
+        ..Grants::default()
+    };
+    let plugin = load_with(&sandbox, &sender("https://a.example/"), "{}", &with(grants))
+        .await
+        .unwrap();
+    let deadline = Deadline::after(std::time::Duration::from_secs(5));
+    // The guest is told of the timeout, and may still answer when it is quick.
+    match plugin.admit(&request(), deadline).await {
+        Ok(_) => {}
+        Err(failure) => assert_eq!(failure.kind, FailureKind::Timeout, "{failure}"),
+    }
+    assert!(deadline.has_passed());
+    assert_eq!(sandbox.free_slots(), 1);
+}
+
+#[tokio::test]
+async fn nothing_is_granted_to_configure() {
+    let grants = Grants {
+        cluster: [ClusterKind::new("v1", "Node")].into(),
+        ..Grants::default()
+    };
+    let guest = Guest::default()
+        .with_items(GET)
+        .with_data(TEXT, b"v1Nodea")
+        .with_configure(&get());
+    let error = load_with(sandbox(), &guest, "{}", &with(grants))
+        .await
+        .unwrap_err();
+    let Error::Call {
+        step: Step::Configure,
+        failure,
+    } = error
+    else {
+        panic!("{error}")
+    };
+    assert_eq!(failure.kind, FailureKind::CapabilityDenied);
+}
+
+#[tokio::test]
+async fn files_and_sockets_are_never_there() {
+    let network = Guest::running("(drop (call $network))")
+        .with_world("import wasi:sockets/instance-network@0.2.3;")
+        .with_items(
+            r#"(import "wasi:sockets/instance-network@0.2.3" "instance-network" (func $network (result i32)))"#,
+        );
+    // Its interface names a resource of another one, which is here.
+    let files = Guest::running("(drop (call $append (i32.const 0)))")
+        .with_world("import wasi:filesystem/types@0.2.3;")
+        .with_items(
+            r#"(import "wasi:filesystem/types@0.2.3" "[method]descriptor.append-via-stream"
+                (func $append (param i32) (result i32)))"#,
+        );
+    let failure = answer(&network).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::CapabilityDenied);
+    assert!(
+        failure
+            .message
+            .contains("`wasi:sockets/instance-network@0.2.3#instance-network`"),
+        "{failure}"
+    );
+    // A descriptor that nobody gave it is not even one.
+    assert_eq!(answer(&files).await.unwrap_err().kind, FailureKind::Trap);
+}
+
+#[tokio::test]
+async fn there_are_no_directories() {
+    let guest = Guest::running(&format!(
+        "(call $directories (i32.const {SCRATCH}))
+         (if (i32.load (i32.const {})) (then unreachable))",
+        SCRATCH + 4
+    ))
+    .with_world("import wasi:filesystem/preopens@0.2.3;")
+    .with_items(
+        r#"(import "wasi:filesystem/preopens@0.2.3" "get-directories" (func $directories (param i32)))"#,
+    );
+    answer(&guest).await.unwrap();
+}
+
+#[tokio::test]
+async fn environment_values_are_the_granted_ones() {
+    // `list<tuple<string, string>>`: denies with the value of the first, or allows.
+    let guest = Guest::running(&format!(
+        "(call $environment (i32.const {SCRATCH}))
+         (if (i32.load (i32.const {})) (then
+            (i32.store8 (i32.const {}) (i32.const 3))
+            (i32.store (i32.const {}) (i32.load offset=8 (i32.load (i32.const {SCRATCH}))))
+            (i32.store (i32.const {}) (i32.load offset=12 (i32.load (i32.const {SCRATCH}))))))",
+        SCRATCH + 4,
+        ANSWER + 4,
+        ANSWER + 20,
+        ANSWER + 24
+    ))
+    .with_world("import wasi:cli/environment@0.2.3;")
+    .with_items(r#"(import "wasi:cli/environment@0.2.3" "get-environment" (func $environment (param i32)))"#);
+    assert!(matches!(answer(&guest).await.unwrap().verdict, Verdict::Allow));
+    let environment = [("REGION".to_owned(), "north".to_owned())].into();
+    let config = with(Grants {
+        environment,
+        ..Grants::default()
+    });
+    let plugin = load_with(sandbox(), &guest, "{}", &config).await.unwrap();
+    assert_eq!(message(&call(&plugin).await.unwrap().verdict), "north");
+}
+
+#[tokio::test]
+async fn exit_ends_the_call() {
+    let guest = Guest::running("(call $exit (i32.const 1))")
+        .with_world("import wasi:cli/exit@0.2.3;")
+        .with_items(r#"(import "wasi:cli/exit@0.2.3" "exit" (func $exit (param i32)))"#);
+    let failure = answer(&guest).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Trap);
+    assert!(failure.message.contains("exit code 1"), "{failure}");
+}
+
+/// Writes to standard error, in a call or while it is configured.
+const STDERR: &str = r#"
+    (import "wasi:cli/stderr@0.2.3" "get-stderr" (func $stderr (result i32)))
+    (import "wasi:io/streams@0.2.3" "[method]output-stream.blocking-write-and-flush"
+        (func $write (param i32 i32 i32 i32)))"#;
+
+fn writes(text: &str) -> (Guest, String) {
+    let code = format!(
+        "(call $write (call $stderr) (i32.const {TEXT}) (i32.const {}) (i32.const {SCRATCH}))",
+        text.len()
+    );
+    let guest = Guest::default()
+        .with_world("import wasi:cli/stderr@0.2.3; import wasi:io/streams@0.2.3;")
+        .with_items(STDERR)
+        .with_data(TEXT, text.as_bytes());
+    (guest, code)
+}
+
+#[tokio::test]
+async fn the_last_words_of_a_plugin_are_in_the_failure() {
+    let panic = "thread main panicked at src/lib.rs:3:5:\nno image\nnote: run with `RUST_BACKTRACE=1`\n";
+    let (guest, code) = writes(panic);
+    let guest = Guest {
+        admit: format!("{code} unreachable"),
+        ..guest
+    };
+    let failure = answer(&guest).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Trap);
+    assert_eq!(
+        failure.message,
+        "the plugin gave up: thread main panicked at src/lib.rs:3:5:\nno image"
+    );
+}
+
+#[tokio::test]
+async fn an_open_stream_is_not_kept_in_a_snapshot() {
+    let (guest, code) = writes("hello\n");
+    let plugin = load_with(sandbox(), &guest.with_configure(&code), "{}", &config())
+        .await
+        .unwrap();
+    let Configured::PerCall { reason } = plugin.configured() else {
+        panic!("{:?}", plugin.configured())
+    };
+    assert!(reason.contains("handle"), "{reason}");
+    call(&plugin).await.unwrap();
+}

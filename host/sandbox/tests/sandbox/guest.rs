@@ -1,0 +1,259 @@
+//! Small guests, written as core modules in text and wrapped as components of the contract's world.
+//!
+//! A guest has its pieces of code and data here; memory is laid out so:
+//! `DESCRIPTION` and `CONFIGURED` hold the answers of `describe` and `configure`, `ANSWER` that of
+//! `admit`, `SCRATCH` what the code needs, `TEXT` the texts that the answers point to, `HEAP` what
+//! the host hands over. Everything is zero at first, which means: a description without texts, no
+//! mistake in the settings, and the verdict allow.
+
+use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
+use wit_parser::Resolve;
+
+pub(crate) const DESCRIPTION: u32 = 1024;
+pub(crate) const CONFIGURED: u32 = 1280;
+pub(crate) const ANSWER: u32 = 2048;
+pub(crate) const SCRATCH: u32 = 3072;
+pub(crate) const TEXT: u32 = 4096;
+const HEAP: u32 = 2 * 65_536;
+
+/// The parts of WASI that guests here import, cut down to what they call.
+const WASI: &str = r#"
+package wasi:cli@0.2.3 {
+    interface exit { exit: func(status: result); }
+    interface environment { get-environment: func() -> list<tuple<string, string>>; }
+    interface stderr {
+        use wasi:io/streams@0.2.3.{output-stream};
+        get-stderr: func() -> output-stream;
+    }
+}
+package wasi:io@0.2.3 {
+    interface poll {
+        resource pollable { block: func(); }
+    }
+    interface error { resource error; }
+    interface streams {
+        use error.{error};
+        variant stream-error { last-operation-failed(error), closed }
+        resource output-stream {
+            blocking-write-and-flush: func(contents: list<u8>) -> result<_, stream-error>;
+        }
+    }
+}
+package wasi:clocks@0.2.3 {
+    interface monotonic-clock {
+        use wasi:io/poll@0.2.3.{pollable};
+        subscribe-duration: func(when: u64) -> pollable;
+    }
+}
+package wasi:filesystem@0.2.3 {
+    interface types {
+        use wasi:io/streams@0.2.3.{output-stream};
+        resource descriptor { append-via-stream: func() -> output-stream; }
+    }
+    interface preopens {
+        use types.{descriptor};
+        get-directories: func() -> list<tuple<descriptor, string>>;
+    }
+}
+package wasi:sockets@0.2.3 {
+    interface network { resource network; }
+    interface instance-network {
+        use network.{network};
+        instance-network: func() -> network;
+    }
+}
+package wasi:http@0.3.0 {
+    interface handler { handle: func(); }
+}
+package other:host@1.0.0 {
+    interface thing { do-it: func(); }
+}
+"#;
+
+/// A guest in pieces; `Default` is one that allows everything.
+#[derive(Clone, Debug)]
+pub(crate) struct Guest {
+    /// `import` lines of the world, besides those of the contract.
+    pub(crate) world: String,
+    /// Imports, globals and functions of the module.
+    pub(crate) items: String,
+    /// Body of `configure`, with the settings as `$text` and `$length`.
+    pub(crate) configure: String,
+    /// Body of `admit`, with the request as `$request`.
+    pub(crate) admit: String,
+    /// Data segments.
+    pub(crate) data: String,
+    /// Pages that the memory begins with.
+    pub(crate) pages: u32,
+}
+
+impl Default for Guest {
+    fn default() -> Self {
+        Self {
+            world: String::new(),
+            items: String::new(),
+            configure: format!("i32.const {CONFIGURED}"),
+            admit: format!("i32.const {ANSWER}"),
+            data: String::new(),
+            pages: 3,
+        }
+    }
+}
+
+impl Guest {
+    /// One that runs this code in `admit` and then allows.
+    pub(crate) fn running(code: &str) -> Self {
+        Self {
+            admit: format!("{code}\ni32.const {ANSWER}"),
+            ..Self::default()
+        }
+    }
+
+    /// One that answers with this.
+    pub(crate) fn answering(answer: &Answer) -> Self {
+        Self::default()
+            .with_data(ANSWER, &answer.encode(TEXT))
+            .with_data(TEXT, answer.texts().as_bytes())
+    }
+
+    pub(crate) fn with_data(mut self, at: u32, bytes: &[u8]) -> Self {
+        self.data += &data(at, bytes);
+        self
+    }
+
+    pub(crate) fn with_items(mut self, items: &str) -> Self {
+        self.items += items;
+        self
+    }
+
+    pub(crate) fn with_world(mut self, line: &str) -> Self {
+        self.world += line;
+        self
+    }
+
+    pub(crate) fn with_configure(mut self, code: &str) -> Self {
+        self.configure = format!("{code}\ni32.const {CONFIGURED}");
+        self
+    }
+
+    fn module(&self) -> Vec<u8> {
+        let Self {
+            items,
+            configure,
+            admit,
+            data,
+            pages,
+            ..
+        } = self;
+        let text = format!(
+            r#"(module
+                {items}
+                (memory (export "memory") {pages})
+                (global $heap (mut i32) (i32.const {HEAP}))
+                (func (export "cabi_realloc") (param $old i32) (param i32) (param i32) (param $size i32) (result i32)
+                    (local $at i32)
+                    (local.set $at (i32.and (i32.add (global.get $heap) (i32.const 7)) (i32.const -8)))
+                    (global.set $heap (i32.add (local.get $at) (local.get $size)))
+                    (block $enough
+                        (br_if $enough (i32.le_u (global.get $heap) (i32.mul (memory.size) (i32.const 65536))))
+                        (drop (memory.grow (i32.add (i32.shr_u (local.get $size) (i32.const 16)) (i32.const 1)))))
+                    (local.get $at))
+                (func (export "describe") (result i32) (i32.const {DESCRIPTION}))
+                (func (export "configure") (param $text i32) (param $length i32) (result i32) {configure})
+                (func (export "admit") (param $request i32) (result i32) {admit})
+                {data})"#
+        );
+        wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+    }
+
+    /// The guest as a component.
+    pub(crate) fn component(&self) -> Vec<u8> {
+        let mut resolve = Resolve::default();
+        resolve
+            .push_path(concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit"))
+            .unwrap();
+        let world = format!(
+            "package test:guest;\nworld guest {{\n include admittance:plugin/plugin@0.1.0;\n{}\n}}\n{WASI}",
+            self.world
+        );
+        let package = resolve.push_str("guest.wit", &world).unwrap();
+        let world = resolve.select_world(&[package], Some("guest")).unwrap();
+        let mut module = self.module();
+        embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
+        ComponentEncoder::default()
+            .module(&module)
+            .unwrap()
+            .validate(true)
+            .encode()
+            .unwrap()
+    }
+}
+
+/// A data segment.
+pub(crate) fn data(at: u32, bytes: &[u8]) -> String {
+    let escaped: String = bytes.iter().map(|byte| format!("\\{byte:02x}")).collect();
+    format!("(data (i32.const {at}) \"{escaped}\")\n")
+}
+
+/// What `admit` may answer.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    Patch(&'static str),
+    Replace(&'static str),
+    Deny {
+        code: u16,
+        reason: &'static str,
+        message: &'static str,
+    },
+    Warn(&'static str),
+    Error(&'static str),
+    /// A patch of this many bytes, all zero, from the tenth page on.
+    Huge(u32),
+}
+
+impl Answer {
+    fn texts(&self) -> String {
+        match self {
+            Self::Patch(text) | Self::Replace(text) | Self::Error(text) | Self::Warn(text) => {
+                (*text).to_owned()
+            }
+            Self::Deny { reason, message, .. } => format!("{reason}{message}"),
+            Self::Huge(_) => String::new(),
+        }
+    }
+
+    /// As the canonical ABI lays out `result<response, string>`, with its texts at `texts`.
+    fn encode(&self, texts: u32) -> Vec<u8> {
+        let length = |text: &str| u32::try_from(text.len()).unwrap();
+        let mut words = [0_u32; 11];
+        match self {
+            Self::Patch(text) => words[1..4].copy_from_slice(&[1, texts, length(text)]),
+            Self::Replace(text) => words[1..4].copy_from_slice(&[2, texts, length(text)]),
+            Self::Deny {
+                code,
+                reason,
+                message,
+            } => words[1..7].copy_from_slice(&[
+                3,
+                u32::from(*code),
+                texts,
+                length(reason),
+                texts + length(reason),
+                length(message),
+            ]),
+            Self::Warn(text) => {
+                // One warning, and the list of it behind the response.
+                words[7..9].copy_from_slice(&[ANSWER + 44, 1]);
+                let list = [texts, length(text)];
+                return words
+                    .iter()
+                    .chain(&list)
+                    .flat_map(|word| word.to_le_bytes())
+                    .collect();
+            }
+            Self::Error(text) => words[0..3].copy_from_slice(&[1, texts, length(text)]),
+            Self::Huge(size) => words[1..4].copy_from_slice(&[1, 10 << 16, *size]),
+        }
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+}

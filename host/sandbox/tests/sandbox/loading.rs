@@ -1,0 +1,235 @@
+//! What becomes a plugin, and what is refused with which sentence.
+
+use std::time::Duration;
+
+use admittance_admission::FailureKind;
+use admittance_sandbox::{Configured, Error, Limits, PluginConfig, Prepared, Sandbox, SandboxConfig, Step};
+
+use crate::{
+    guest::{DESCRIPTION, Guest},
+    harness::{call, config, sandbox},
+};
+
+async fn refusal(module: &[u8]) -> String {
+    sandbox()
+        .prepare(module.to_vec(), "{}", &config())
+        .await
+        .unwrap_err()
+        .to_string()
+}
+
+/// The component with one text in it replaced by another of the same length.
+fn replaced(component: &[u8], from: &str, to: &str) -> Vec<u8> {
+    assert_eq!(from.len(), to.len());
+    let mut bytes = component.to_vec();
+    let mut found = false;
+    for start in 0..bytes.len() - from.len() {
+        if bytes[start..].starts_with(from.as_bytes()) {
+            bytes[start..start + from.len()].copy_from_slice(to.as_bytes());
+            found = true;
+        }
+    }
+    assert!(found);
+    bytes
+}
+
+#[tokio::test]
+async fn what_is_not_a_plugin() {
+    let component = Guest::default().component();
+    let text = |text: &str| wat::parse_str(text).unwrap();
+    let cut_off = component[..component.len() - 10].to_vec();
+    let elsewhere = Guest::running("(call $it)")
+        .with_world("import other:host/thing@1.0.0;")
+        .with_items(r#"(import "other:host/thing@1.0.0" "do-it" (func $it))"#)
+        .component();
+    let wasi_3 = Guest::running("(call $it)")
+        .with_world("import wasi:http/handler@0.3.0;")
+        .with_items(r#"(import "wasi:http/handler@0.3.0" "handle" (func $it))"#)
+        .component();
+    for (case, module, says) in [
+        ("nothing", Vec::new(), "not WebAssembly"),
+        ("text", b"hello".to_vec(), "not WebAssembly"),
+        ("a core module", text("(module)"), "core module"),
+        ("cut off", cut_off, "does not compile"),
+        (
+            "an empty component",
+            text("(component)"),
+            "it does not export `describe`",
+        ),
+        (
+            "another type of `admit`",
+            text(
+                r#"(component
+                    (core module $m (func (export "f")))
+                    (core instance $i (instantiate $m))
+                    (func $f (canon lift (core func $i "f")))
+                    (export "describe" (func $f)) (export "configure" (func $f)) (export "admit" (func $f)))"#,
+            ),
+            "is not a plugin",
+        ),
+        (
+            "another version",
+            replaced(
+                &component,
+                "admittance:plugin/types@0.1.0",
+                "admittance:plugin/types@0.9.0",
+            ),
+            "version 0.9.0 of admittance:plugin, and this host accepts 0.1.x",
+        ),
+        (
+            "an import from elsewhere",
+            elsewhere,
+            "imports `other:host/thing@1.0.0`",
+        ),
+        ("WASI 0.3", wasi_3, "imports `wasi:http/handler@0.3.0`"),
+        (
+            "garbage collection",
+            text("(component (core module (type (struct (field i32)))))"),
+            "without garbage collection",
+        ),
+    ] {
+        let refusal = refusal(&module).await;
+        assert!(refusal.contains(says), "{case}: {refusal}");
+    }
+}
+
+#[tokio::test]
+async fn a_patch_version_of_the_contract_is_accepted() {
+    let component = replaced(
+        &Guest::default().component(),
+        "admittance:plugin/types@0.1.0",
+        "admittance:plugin/types@0.1.9",
+    );
+    sandbox().prepare(component, "{}", &config()).await.unwrap();
+}
+
+#[tokio::test]
+async fn modules_have_a_largest_size() {
+    let sandbox = Sandbox::new(SandboxConfig {
+        calls_in_flight: 1,
+        module_size_max: 100,
+        ..SandboxConfig::default()
+    })
+    .unwrap();
+    let error = sandbox.prepare(vec![0; 101], "{}", &config()).await.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::TooLarge {
+                size: 101,
+                limit: 100
+            }
+        ),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_memory_limit_above_the_maximum() {
+    let limits = Limits {
+        memory: 2 << 30,
+        ..Limits::default()
+    };
+    let config = PluginConfig { limits, ..config() };
+    let error = sandbox()
+        .prepare(Guest::default().component(), "{}", &config)
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::MemoryLimit { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn configure_has_limits_too() {
+    let sandbox = Sandbox::new(SandboxConfig {
+        calls_in_flight: 1,
+        configure_timeout: Duration::from_millis(50),
+        ..SandboxConfig::default()
+    })
+    .unwrap();
+    for (case, code, kind) in [
+        ("loop", "(loop $again (br $again))", FailureKind::Timeout),
+        ("trap", "unreachable", FailureKind::Trap),
+        (
+            "memory",
+            "(drop (memory.grow (i32.const 2000)))",
+            FailureKind::Memory,
+        ),
+    ] {
+        let guest = Guest::default().with_configure(code);
+        let error = sandbox
+            .prepare(guest.component(), "{}", &config())
+            .await
+            .unwrap_err();
+        let Error::Call {
+            step: Step::Configure,
+            failure,
+        } = error
+        else {
+            panic!("{case}: {error}")
+        };
+        assert_eq!(failure.kind, kind, "{case}: {failure}");
+    }
+}
+
+#[tokio::test]
+async fn start_up_code_runs_once() {
+    // Traps when the memory that it starts with is not fresh, as a C library's does.
+    let guest = Guest::default().with_items(
+        r#"(func (export "_initialize")
+            (if (i32.load (i32.const 512)) (then unreachable))
+            (i32.store (i32.const 512) (i32.const 1)))"#,
+    );
+    let prepared = sandbox()
+        .prepare(guest.component(), "{}", &config())
+        .await
+        .unwrap();
+    assert_eq!(*prepared.configured(), Configured::Snapshot);
+    call(&sandbox().load(&prepared, &config()).unwrap())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_snapshot_is_tried_before_it_is_used() {
+    // `configure` spoils what `describe` says: here, whether the plugin mutates.
+    let spoils = format!("(i32.store8 (i32.const {}) (i32.const 1))", DESCRIPTION + 24);
+    let guest = Guest::default().with_configure(&spoils);
+    let prepared = sandbox()
+        .prepare(guest.component(), "{}", &config())
+        .await
+        .unwrap();
+    let Configured::PerCall { reason } = prepared.configured() else {
+        panic!("{:?}", prepared.configured())
+    };
+    assert!(reason.contains("differently"), "{reason}");
+    call(&sandbox().load(&prepared, &config()).unwrap())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn prepared_bytes_come_back() {
+    let prepared = sandbox()
+        .prepare(Guest::default().component(), "{}", &config())
+        .await
+        .unwrap();
+    let bytes = prepared.to_bytes();
+    let again = Prepared::from_bytes(bytes.clone()).unwrap();
+    assert_eq!(again.description(), prepared.description());
+    assert_eq!(again.to_bytes(), bytes);
+    call(&sandbox().load(&again, &config()).unwrap()).await.unwrap();
+
+    for cut in [0, 4, 8, 10, 12, 40] {
+        assert!(
+            matches!(
+                Prepared::from_bytes(bytes[..cut].to_vec()),
+                Err(Error::Artifact(_))
+            ),
+            "{cut}"
+        );
+    }
+    let other = sandbox().fingerprint().replace('-', "+");
+    let foreign = Prepared::from_bytes(replaced(&bytes, &sandbox().fingerprint(), &other)).unwrap();
+    let error = sandbox().load(&foreign, &config()).unwrap_err();
+    assert!(error.to_string().contains(&other), "{error}");
+}
