@@ -1,1 +1,114 @@
-fn main() {}
+//! The repository's own work: `cargo task demo`, `cargo task test` and what they are made of.
+//!
+//! This program is compiled before anything else, so it does no more than start Cargo with the right
+//! arguments. Whatever needs a library (the demo's servers, for one) is a program of its own.
+
+mod command;
+mod plugins;
+mod target;
+
+use std::{ffi::OsString, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+use command::{Error, cargo, say};
+use plugins::Guests;
+
+/// The repository's own work.
+#[derive(Debug, Parser)]
+#[command(name = "cargo task", bin_name = "cargo task", version)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Compile the plugins and copy them to target/plugins.
+    Plugins {
+        /// Compile the badly behaved guests of the tests too.
+        #[arg(long)]
+        guests: bool,
+    },
+    /// Start the driver with two plugins in front of a small example upstream.
+    Demo {
+        /// Passed on to the demo; see `cargo task demo -- --help`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        rest: Vec<OsString>,
+    },
+    /// Compile everything and run every test.
+    Test {
+        /// Passed on to `cargo test`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        rest: Vec<OsString>,
+    },
+    /// Compile the plugins and run the benchmarks.
+    Bench {
+        /// Passed on to `cargo bench`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        rest: Vec<OsString>,
+    },
+    /// Install the compilation target of plugins, if it is not there.
+    Target,
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            // Cargo and the programs that it ran have said what is wrong; their code is passed on.
+            ExitCode::from(error.code())
+        }
+    }
+}
+
+fn run(task: Task) -> Result<(), Error> {
+    match task {
+        Task::Plugins { guests } => plugins::build(if guests { Guests::With } else { Guests::Without }),
+        Task::Demo { rest } => {
+            plugins::build(Guests::Without)?;
+            say("Compiling the driver (minutes the first time, seconds later)");
+            // The whole workspace is selected, so that its dependencies get the same features as in
+            // `cargo test --workspace`, and nothing is compiled twice.
+            cargo([
+                "build",
+                "--workspace",
+                "--bin",
+                "admittance",
+                "--bin",
+                "admittance-demo",
+            ])?;
+            command::become_program(&command::built("admittance-demo")?, &rest)
+        }
+        Task::Test { rest } => {
+            plugins::build(Guests::With)?;
+            say("Compiling the program");
+            cargo([
+                "build",
+                "--workspace",
+                "--bin",
+                "admittance",
+                "--bin",
+                "admittance-demo",
+            ])?;
+            say("Running the tests");
+            cargo(
+                ["test", "--workspace"]
+                    .map(OsString::from)
+                    .into_iter()
+                    .chain(rest),
+            )
+        }
+        Task::Bench { rest } => {
+            plugins::build(Guests::Without)?;
+            say("Compiling and running the benchmarks");
+            cargo(
+                ["bench", "--package", "admittance-tests"]
+                    .map(OsString::from)
+                    .into_iter()
+                    .chain(rest),
+            )
+        }
+        Task::Target => target::install(),
+    }
+}

@@ -1,0 +1,24 @@
+//! A component like any other, and no plugin: the host must say so when it loads it.
+
+#[cfg(target_family = "wasm")]
+mod component {
+    wit_bindgen::generate!({
+        inline: "
+            package example:greeter@1.0.0;
+
+            world greeter {
+                export greet: func(name: string) -> string;
+            }
+        ",
+    });
+
+    struct Component;
+
+    impl Guest for Component {
+        fn greet(name: String) -> String {
+            format!("Hello, {name}!")
+        }
+    }
+
+    export!(Component);
+}

@@ -1,0 +1,111 @@
+//! Running other programs.
+
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    io,
+    path::{Path, PathBuf},
+    process::{Command, ExitStatus},
+};
+
+/// Why a task ends early.
+#[derive(Debug)]
+pub(crate) enum Error {
+    /// A program could not be started.
+    Start { program: OsString, source: io::Error },
+    /// A program ended badly, and said why.
+    Status { program: OsString, status: ExitStatus },
+    /// A file or folder could not be read or written.
+    File { path: PathBuf, source: io::Error },
+    /// The machine lacks something; the sentence says what to do.
+    Missing(String),
+}
+
+impl Error {
+    /// The exit code for it: the program's own, where one ended badly.
+    pub(crate) fn code(&self) -> u8 {
+        match self {
+            Self::Status { status, .. } => status
+                .code()
+                .and_then(|code| u8::try_from(code).ok())
+                .unwrap_or(1),
+            Self::Start { .. } | Self::File { .. } | Self::Missing(_) => 1,
+        }
+    }
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Start { program, source } => write!(f, "{} does not start: {source}", program.display()),
+            Self::Status { program, status } => write!(f, "{} ended with {status}", program.display()),
+            Self::File { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::Missing(sentence) => f.write_str(sentence),
+        }
+    }
+}
+
+/// Tell what comes next.
+pub(crate) fn say(what: &str) {
+    eprintln!("==> {what}");
+}
+
+/// The top of the repository.
+pub(crate) fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap_or(here).to_owned()
+}
+
+/// Where Cargo puts what it builds.
+pub(crate) fn target_directory() -> PathBuf {
+    match env::var_os("CARGO_TARGET_DIR") {
+        Some(directory) => root().join(directory),
+        None => root().join("target"),
+    }
+}
+
+/// A program of this workspace in the development profile.
+pub(crate) fn built(name: &str) -> Result<PathBuf, Error> {
+    let path = target_directory()
+        .join("debug")
+        .join(format!("{name}{}", env::consts::EXE_SUFFIX));
+    match path.metadata() {
+        Ok(_) => Ok(path),
+        Err(source) => Err(Error::File { path, source }),
+    }
+}
+
+/// Run Cargo at the top of the repository, with its output on the screen.
+pub(crate) fn cargo<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Result<(), Error> {
+    // The Cargo that started this program, so that a toolchain chosen for it is kept.
+    let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    run(Command::new(program).args(arguments).current_dir(root()))
+}
+
+/// Run a program to its end.
+pub(crate) fn run(command: &mut Command) -> Result<(), Error> {
+    let program = command.get_program().to_owned();
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(Error::Status { program, status }),
+        Err(source) => Err(Error::Start { program, source }),
+    }
+}
+
+/// Let another program take the place of this one, so that Ctrl-C reaches it alone.
+#[cfg(unix)]
+pub(crate) fn become_program(path: &Path, arguments: &[OsString]) -> Result<(), Error> {
+    use std::os::unix::process::CommandExt as _;
+
+    let source = Command::new(path).args(arguments).exec();
+    Err(Error::Start {
+        program: path.into(),
+        source,
+    })
+}
+
+/// Run another program as the last thing that this one does.
+#[cfg(not(unix))]
+pub(crate) fn become_program(path: &Path, arguments: &[OsString]) -> Result<(), Error> {
+    run(Command::new(path).args(arguments))
+}

@@ -1,0 +1,133 @@
+//! Compiling the packages that become WebAssembly.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    command::{Error, cargo, root, say, target_directory},
+    target::{self, TARGET},
+};
+
+/// Whether the guests of the tests are compiled too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Guests {
+    With,
+    Without,
+}
+
+/// Compile every package under `plugins/`, and under `tests/guests/` if asked, in one call of Cargo;
+/// copy the plugins to `target/plugins/`, where the examples' chains look for them.
+pub(crate) fn build(guests: Guests) -> Result<(), Error> {
+    target::install()?;
+    let plugins = packages(&root().join("plugins"))?;
+    let mut arguments = ["build", "--profile", "plugin", "--target", TARGET]
+        .map(str::to_owned)
+        .to_vec();
+    for Package { name, .. } in &plugins {
+        arguments.extend(["--package".to_owned(), name.clone()]);
+    }
+    if guests == Guests::With {
+        for Package { name, .. } in packages(&root().join("tests/guests"))? {
+            arguments.extend(["--package".to_owned(), name]);
+        }
+    }
+    say(match guests {
+        Guests::With => "Compiling the plugins and the guests of the tests to WebAssembly",
+        Guests::Without => "Compiling the plugins to WebAssembly",
+    });
+    cargo(arguments)?;
+
+    let from = target_directory().join(TARGET).join("plugin");
+    let to = target_directory().join("plugins");
+    fs::create_dir_all(&to).map_err(|source| Error::File {
+        path: to.clone(),
+        source,
+    })?;
+    for plugin in &plugins {
+        let file = plugin.artifact();
+        copy(&from.join(&file), &to.join(&file))?;
+    }
+    Ok(())
+}
+
+struct Package {
+    name: String,
+}
+
+impl Package {
+    /// What Cargo calls the component.
+    fn artifact(&self) -> String {
+        format!("{}.wasm", self.name.replace('-', "_"))
+    }
+}
+
+/// The packages in the folders of a folder, by name.
+fn packages(folder: &Path) -> Result<Vec<Package>, Error> {
+    let at = |path: PathBuf| move |source| Error::File { path, source };
+    let mut packages = Vec::new();
+    for entry in fs::read_dir(folder).map_err(at(folder.to_owned()))? {
+        let manifest = entry.map_err(at(folder.to_owned()))?.path().join("Cargo.toml");
+        if !manifest.exists() {
+            continue;
+        }
+        let text = fs::read_to_string(&manifest).map_err(at(manifest.clone()))?;
+        let name =
+            name(&text).ok_or_else(|| Error::Missing(format!("{} names no package", manifest.display())))?;
+        packages.push(Package { name });
+    }
+    packages.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(packages)
+}
+
+/// The name in a manifest: its first line of that key, as all manifests here begin with it.
+fn name(manifest: &str) -> Option<String> {
+    let value = manifest
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("name")?.trim().strip_prefix('='))?;
+    Some(value.trim().trim_matches('"').to_owned())
+}
+
+/// Copy a file, unless the copy is the same already: what watches the copy then sees a change only
+/// where there is one.
+fn copy(from: &Path, to: &Path) -> Result<(), Error> {
+    let content = fs::read(from).map_err(|source| Error::File {
+        path: from.to_owned(),
+        source,
+    })?;
+    if fs::read(to).is_ok_and(|old| old == content) {
+        return Ok(());
+    }
+    fs::write(to, content).map_err(|source| Error::File {
+        path: to.to_owned(),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_manifest() {
+        assert_eq!(
+            name("[package]\nname = \"a-b\"\nversion = \"1\"\n").as_deref(),
+            Some("a-b")
+        );
+        assert_eq!(name("[workspace]\n"), None);
+    }
+
+    #[test]
+    fn every_folder_of_plugins_is_a_package() {
+        for folder in ["plugins", "tests/guests"] {
+            let folder = root().join(folder);
+            let packages = packages(&folder).expect("the folder can be read");
+            let folders = fs::read_dir(&folder)
+                .expect("it can be read")
+                .flatten()
+                .filter(|entry| entry.path().is_dir());
+            assert_eq!(packages.len(), folders.count());
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The compilation target of plugins.
+
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use crate::command::{Error, root, run, say};
+
+pub(crate) const TARGET: &str = "wasm32-wasip2";
+
+/// Install the target with rustup, unless the compiler has it.
+pub(crate) fn install() -> Result<(), Error> {
+    if is_installed() {
+        return Ok(());
+    }
+    say(&format!(
+        "Adding the compilation target {TARGET} to the Rust toolchain"
+    ));
+    run(Command::new("rustup").args(["target", "add", TARGET]).current_dir(root())).map_err(|error| match error {
+        Error::Start { .. } => Error::Missing(format!(
+            "plugins are compiled for {TARGET}, which this Rust toolchain does not have, and there is no rustup to add \
+             it: install Rust with rustup (https://rustup.rs), or your distribution's package of the standard \
+             library for {TARGET}"
+        )),
+        error => error,
+    })
+}
+
+fn is_installed() -> bool {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    Command::new(rustc)
+        .args(["--print", "target-libdir", "--target", TARGET])
+        .current_dir(root())
+        .stderr(Stdio::null())
+        .output()
+        .ok()
+        .filter(|output| output.status.success())
+        .and_then(|output| String::from_utf8(output.stdout).ok())
+        // The compiler names the folder whether it is there or not.
+        .is_some_and(|directory| Path::new(directory.trim()).is_dir())
+}
