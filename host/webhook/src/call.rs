@@ -1,0 +1,192 @@
+use std::{error::Error as StdError, sync::Arc};
+
+use admittance_admission::{Failure, FailureKind};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::{Body, Incoming};
+
+use crate::{
+    client::PooledClient,
+    connect::causes,
+    endpoint::Endpoint,
+    tls::{self, find},
+};
+
+const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("admittance/", env!("CARGO_PKG_VERSION")));
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// How much of the body of a wrong status is read: more is of no use to a message.
+const EXCERPT_BYTES: usize = 8 * 1024;
+
+/// How much of it the message shows.
+const EXCERPT_CHARACTERS: usize = 300;
+
+/// Posts JSON to one server. Lives as long as its webhook.
+pub(crate) struct Caller {
+    pub(crate) client: Arc<PooledClient>,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) response_limit: usize,
+}
+
+impl Caller {
+    /// Post a body; the body of the answer, if its status is one that `accept` takes.
+    pub(crate) async fn post(
+        &self,
+        uri: Uri,
+        headers: &[(header::HeaderName, HeaderValue)],
+        body: Bytes,
+        accept: fn(StatusCode) -> bool,
+    ) -> Result<Bytes, Failure> {
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = uri;
+        request.headers_mut().insert(header::USER_AGENT, USER_AGENT);
+        request.headers_mut().insert(header::CONTENT_TYPE, JSON);
+        for (name, value) in headers {
+            request.headers_mut().insert(name, value.clone());
+        }
+        let response = self
+            .client
+            .request(request)
+            .await
+            .map_err(|error| self.broken(&error))?;
+        if !accept(response.status()) {
+            return Err(self.bad_status(response).await);
+        }
+        self.check_encoding(response.headers())?;
+        self.read(response.into_body()).await
+    }
+
+    async fn read(&self, body: Incoming) -> Result<Bytes, Failure> {
+        let limit = self.response_limit;
+        let too_large = || {
+            Failure::new(
+                FailureKind::OutputTooLarge,
+                format!("{} answered more than {limit} bytes", self.endpoint),
+            )
+        };
+        // What announces itself as too large is not waited for.
+        if body.size_hint().lower() > u64::try_from(limit).unwrap_or(u64::MAX) {
+            return Err(too_large());
+        }
+        match Limited::new(body, limit).collect().await {
+            Ok(collected) => Ok(collected.to_bytes()),
+            Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
+            Err(error) => Err(self.broken(&*error)),
+        }
+    }
+
+    /// An encoding was not asked for, so an encoded body is not one of ours.
+    fn check_encoding(&self, headers: &HeaderMap) -> Result<(), Failure> {
+        match headers.get(header::CONTENT_ENCODING) {
+            Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => Err(Failure::new(
+                FailureKind::InvalidResponse,
+                format!(
+                    "{} answered with Content-Encoding {}, which was not asked for; send plain JSON",
+                    self.endpoint,
+                    printable(encoding.as_bytes()),
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    async fn bad_status(&self, response: Response<Incoming>) -> Failure {
+        let status = response.status();
+        let endpoint = &self.endpoint;
+        if status.is_redirection() {
+            let location = response
+                .headers()
+                .get(header::LOCATION)
+                .map_or_else(|| "nowhere".to_owned(), |location| printable(location.as_bytes()));
+            return Failure::new(
+                FailureKind::BadStatus,
+                format!(
+                    "{endpoint} answered {status} to {location}; redirects are not followed, so write the \
+                     final address into the definition"
+                ),
+            );
+        }
+        let text = printable(&beginning(response.into_body()).await);
+        let said = if text.is_empty() { "without a text" } else { &text };
+        Failure::new(
+            FailureKind::BadStatus,
+            format!("{endpoint} answered {status}: {said}"),
+        )
+    }
+
+    /// The failure that an error before the end of the answer is.
+    fn broken(&self, error: &(dyn StdError + 'static)) -> Failure {
+        if let Some(failure) = find::<Failure>(error) {
+            return failure.clone();
+        }
+        // An alert that comes after the handshake: a client certificate is missing, for one. HTTP/2
+        // keeps only the text of what happened to its connection.
+        let chain = causes(error);
+        if let Some(error) = find::<rustls::Error>(error) {
+            return tls::failure(error, &self.endpoint.to_string(), self.endpoint.host());
+        }
+        if let Some(alert) = tls::alert_in(&chain) {
+            return tls::failure(&alert, &self.endpoint.to_string(), self.endpoint.host());
+        }
+        let (kind, what) = match find::<hyper::Error>(error) {
+            Some(error) if error.is_parse() => (
+                FailureKind::InvalidResponse,
+                "what it answered is not HTTP, or larger than HTTP headers may be",
+            ),
+            _ => (
+                FailureKind::Unreachable,
+                "the connection broke before the answer was whole",
+            ),
+        };
+        Failure::new(kind, format!("{}: {what}: {chain}", self.endpoint))
+    }
+}
+
+/// The beginning of a body. What does not come, or comes broken, is left out.
+async fn beginning(mut body: Incoming) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while bytes.len() < EXCERPT_BYTES {
+        match body.frame().await {
+            Some(Ok(frame)) => bytes.extend(frame.data_ref().into_iter().flatten()),
+            Some(Err(_)) | None => break,
+        }
+    }
+    bytes
+}
+
+/// A foreign text as part of one line: without control characters, and not long.
+fn printable(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let clean: String = text
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    let mut line = clean.split_whitespace().collect::<Vec<_>>().join(" ");
+    if let Some((end, _)) = line.char_indices().nth(EXCERPT_CHARACTERS) {
+        line.truncate(end);
+        line.push_str("...");
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_text_becomes_one_bounded_line() {
+        for (bytes, expected) in [
+            (&b"plain"[..], "plain".to_owned()),
+            (b"", String::new()),
+            (b" \r\n ", String::new()),
+            (b"two\r\nlines\t\x1b[31m", "two lines [31m".to_owned()),
+            (b"a\xffb", "a\u{fffd}b".to_owned()),
+            ("é".repeat(300).as_bytes(), "é".repeat(300)),
+            ("é".repeat(301).as_bytes(), "é".repeat(300) + "..."),
+        ] {
+            assert_eq!(printable(bytes), expected);
+        }
+    }
+}

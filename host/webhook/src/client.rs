@@ -1,0 +1,105 @@
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper_util::{
+    client::legacy::Client,
+    rt::{TokioExecutor, TokioTimer},
+};
+use rustls_pki_types::CertificateDer;
+
+use crate::{Error, Resolve, connect::Connector, tls};
+
+/// A kept connection that nobody used for so long is closed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// What a burst may leave open, for each server.
+const IDLE_CONNECTIONS: usize = 64;
+
+/// On HTTP/2 all calls share one connection, so a peer that vanished must be noticed soon.
+const PING_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How long the answer to such a ping may take.
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// One pool of connections.
+pub(crate) type PooledClient = Client<Connector, Full<Bytes>>;
+
+/// The connections of all webhooks, and the addresses that they connect to. Lives as long as the
+/// program; cheap to clone.
+///
+/// Webhooks that trust the same CAs share a pool, and so connections to the same server, also across
+/// a reload of their definitions. A pool is closed when no webhook uses it any more.
+#[derive(Clone, Default)]
+pub struct WebhookClients(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    resolve: Arc<Resolve>,
+    pools: Mutex<HashMap<Key, Weak<PooledClient>>>,
+}
+
+/// What connections must have in common to be shared.
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    ca_bundle: Option<Vec<CertificateDer<'static>>>,
+    connect_timeout: Duration,
+}
+
+impl WebhookClients {
+    /// No connection yet, and where to connect for some host names; DNS is asked for the others.
+    pub fn new(resolve: Resolve) -> Self {
+        Self(Arc::new(Shared {
+            resolve: Arc::new(resolve),
+            pools: Mutex::default(),
+        }))
+    }
+
+    pub(crate) fn client(
+        &self,
+        ca_bundle: Option<&[CertificateDer<'static>]>,
+        connect_timeout: Duration,
+    ) -> Result<Arc<PooledClient>, Error> {
+        let key = Key {
+            ca_bundle: ca_bundle.map(<[_]>::to_vec),
+            connect_timeout,
+        };
+        // Nothing below panics halfway through a change of the map.
+        let mut pools = self.0.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = pools.get(&key).and_then(Weak::upgrade) {
+            return Ok(client);
+        }
+        let tls = tls::client_config(ca_bundle)?;
+        let connector = Connector::new(tls, self.0.resolve.clone(), connect_timeout);
+        let client = Arc::new(
+            Client::builder(TokioExecutor::new())
+                .timer(TokioTimer::new())
+                .pool_timer(TokioTimer::new())
+                .pool_idle_timeout(IDLE_TIMEOUT)
+                .pool_max_idle_per_host(IDLE_CONNECTIONS)
+                .http2_keep_alive_interval(PING_INTERVAL)
+                .http2_keep_alive_timeout(PING_TIMEOUT)
+                .http2_keep_alive_while_idle(true)
+                // Only of a request of which not a byte was sent: the server had closed a kept
+                // connection. A POST that may have arrived is never sent again.
+                .retry_canceled_requests(true)
+                .build(connector),
+        );
+        pools.retain(|_, client| client.strong_count() > 0);
+        pools.insert(key, Arc::downgrade(&client));
+        Ok(client)
+    }
+}
+
+impl fmt::Debug for WebhookClients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebhookClients")
+            .field("resolve", &self.0.resolve)
+            .finish_non_exhaustive()
+    }
+}

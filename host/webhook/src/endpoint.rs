@@ -1,0 +1,332 @@
+use http::{
+    Uri,
+    uri::{Authority, Parts, PathAndQuery, Scheme},
+};
+use rustls_pki_types::{InvalidDnsNameError, ServerName};
+use url::Url;
+
+use crate::{Error, Naming, Protocol, Target};
+
+/// A target that was checked: it can be called.
+#[derive(Clone, Debug)]
+pub(crate) struct Endpoint {
+    scheme: Scheme,
+    authority: Authority,
+    path: PathAndQuery,
+}
+
+impl Endpoint {
+    pub(crate) fn new(target: &Target, protocol: &Protocol) -> Result<Self, Error> {
+        match target {
+            Target::Url(url) => Self::from_url(url, protocol),
+            Target::Service {
+                namespace,
+                name,
+                port,
+                path,
+                naming,
+            } => {
+                let host = match naming {
+                    Naming::Bcs => format!("{name}.{namespace}"),
+                    Naming::Kubernetes => format!("{name}.{namespace}.svc"),
+                };
+                Self::from_service(&host, *port, path, protocol)
+            }
+        }
+    }
+
+    fn from_url(url: &Url, protocol: &Protocol) -> Result<Self, Error> {
+        let refuse = |reason| {
+            let mut shown = url.clone();
+            // Both fail only for URLs that cannot have them.
+            let _ = shown.set_username("");
+            let _ = shown.set_password(None);
+            Error::Url {
+                url: shown.to_string(),
+                reason,
+            }
+        };
+        let scheme = match (url.scheme(), protocol) {
+            ("https", _) => Scheme::HTTPS,
+            ("http", Protocol::BcsResource) => Scheme::HTTP,
+            ("http", Protocol::AdmissionReview { .. }) => {
+                return Err(refuse(
+                    "AdmissionReview webhooks are called over https only; write https://",
+                ));
+            }
+            _ => return Err(refuse("the scheme must be https")),
+        };
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(refuse("user and password are not allowed; remove them"));
+        }
+        if url.fragment().is_some() {
+            return Err(refuse("a fragment is never sent; remove it"));
+        }
+        if url.query().is_some() && matches!(protocol, Protocol::AdmissionReview { .. }) {
+            return Err(refuse(
+                "a query is not allowed for AdmissionReview (it is `timeout=` there); remove it",
+            ));
+        }
+        let uri: Uri = url
+            .as_str()
+            .parse()
+            .map_err(|_| refuse("it has characters that HTTP does not send; percent-encode them"))?;
+        let parts = uri.into_parts();
+        let authority = parts
+            .authority
+            .filter(|authority| !authority.host().is_empty())
+            .ok_or_else(|| refuse("it has no host"))?;
+        check_host(authority.host())?;
+        Ok(Self {
+            scheme,
+            authority,
+            path: parts.path_and_query.unwrap_or(PathAndQuery::from_static("/")),
+        })
+    }
+
+    fn from_service(host: &str, port: u16, path: &str, protocol: &Protocol) -> Result<Self, Error> {
+        // A name with a full stop at its end is one for DNS, and here its last part is missing.
+        if host.ends_with('.') {
+            return Err(Error::Host {
+                host: host.to_owned(),
+                source: InvalidDnsNameError,
+            });
+        }
+        check_host(host)?;
+        let refuse = |reason: String| Error::Path {
+            path: path.to_owned(),
+            reason,
+        };
+        let path = match path {
+            "" => PathAndQuery::from_static("/"),
+            path if !path.starts_with('/') => return Err(refuse("it must begin with `/`".into())),
+            path if path.contains('?') && matches!(protocol, Protocol::AdmissionReview { .. }) => {
+                return Err(refuse(
+                    "a query is not allowed for AdmissionReview (it is `timeout=` there); remove it".into(),
+                ));
+            }
+            path => path
+                .parse()
+                .map_err(|error: http::uri::InvalidUri| refuse(error.to_string()))?,
+        };
+        let authority = if port == Target::DEFAULT_PORT {
+            host.parse()
+        } else {
+            format!("{host}:{port}").parse()
+        };
+        Ok(Self {
+            scheme: Scheme::HTTPS,
+            // What is a host name for TLS is one for a URI.
+            authority: authority.map_err(|error: http::uri::InvalidUri| refuse(error.to_string()))?,
+            path,
+        })
+    }
+
+    /// Where to send a request; `query` is added for AdmissionReview only.
+    pub(crate) fn uri(&self, query: Option<&str>) -> Uri {
+        let mut parts = Parts::default();
+        parts.scheme = Some(self.scheme.clone());
+        parts.authority = Some(self.authority.clone());
+        parts.path_and_query = Some(
+            query
+                .and_then(|query| format!("{}?{query}", self.path.path()).parse().ok())
+                .unwrap_or_else(|| self.path.clone()),
+        );
+        // Scheme, authority and path are all there, so the parts are whole.
+        Uri::from_parts(parts).unwrap_or_default()
+    }
+
+    pub(crate) fn host(&self) -> &str {
+        self.authority.host()
+    }
+}
+
+impl std::fmt::Display for Endpoint {
+    /// Without the query, which may hold a secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}://{}{}", self.scheme, self.authority, self.path.path())
+    }
+}
+
+fn check_host(host: &str) -> Result<(), Error> {
+    let name = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(host);
+    ServerName::try_from(name)
+        .map(|_| ())
+        .map_err(|source| Error::Host {
+            host: host.to_owned(),
+            source,
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ReviewVersion;
+
+    fn review() -> Protocol {
+        Protocol::AdmissionReview {
+            versions: vec![ReviewVersion::V1],
+        }
+    }
+
+    /// Rows without remark: kube-apiserver's validation of `clientConfig`; BCS rows: what the BCS
+    /// driver makes of `url`.
+    #[test]
+    fn urls() {
+        use Protocol::BcsResource;
+        for (case, protocol, url, expected) in [
+            (
+                "https",
+                review(),
+                "https://hooks.example.com/x",
+                Ok("https://hooks.example.com/x?timeout=1s"),
+            ),
+            (
+                "no path",
+                review(),
+                "https://hooks.example.com",
+                Ok("https://hooks.example.com/?timeout=1s"),
+            ),
+            (
+                "port",
+                review(),
+                "https://hooks.example.com:8443/x/",
+                Ok("https://hooks.example.com:8443/x/?timeout=1s"),
+            ),
+            (
+                "address",
+                review(),
+                "https://[::1]:8443/",
+                Ok("https://[::1]:8443/?timeout=1s"),
+            ),
+            ("http", review(), "http://hooks.example.com/x", Err("https only")),
+            ("query", review(), "https://hooks.example.com/x?a=b", Err("query")),
+            (
+                "user",
+                review(),
+                "https://me:secret@hooks.example.com/",
+                Err("user and password"),
+            ),
+            (
+                "fragment",
+                review(),
+                "https://hooks.example.com/#a",
+                Err("fragment"),
+            ),
+            (
+                "other scheme",
+                review(),
+                "ftp://hooks.example.com/",
+                Err("must be https"),
+            ),
+            (
+                "BCS http",
+                BcsResource,
+                "http://hooks.example.com/x",
+                Ok("http://hooks.example.com/x"),
+            ),
+            (
+                "BCS query",
+                BcsResource,
+                "https://hooks.example.com/x?a=b",
+                Ok("https://hooks.example.com/x?a=b"),
+            ),
+        ] {
+            let target = Target::Url(Url::parse(url).unwrap());
+            let made = Endpoint::new(&target, &protocol);
+            match (made, expected) {
+                (Ok(endpoint), Ok(uri)) => {
+                    let query = matches!(protocol, Protocol::AdmissionReview { .. }).then_some("timeout=1s");
+                    assert_eq!(endpoint.uri(query).to_string(), uri, "{case}");
+                }
+                (Err(error), Err(part)) => {
+                    let text = error.to_string();
+                    assert!(text.contains(part) && !text.contains("secret"), "{case}: {text}");
+                }
+                (made, _) => panic!("{case}: {made:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn services() {
+        use Naming::{Bcs, Kubernetes};
+        use Protocol::BcsResource;
+        for (case, protocol, naming, namespace, port, path, expected) in [
+            ("BCS", BcsResource, Bcs, "ns", 443, "", Ok("https://hook.ns/")),
+            (
+                "BCS, port and path",
+                BcsResource,
+                Bcs,
+                "ns",
+                8443,
+                "/x?y=z",
+                Ok("https://hook.ns:8443/x?y=z"),
+            ),
+            (
+                "Kubernetes",
+                review(),
+                Kubernetes,
+                "ns",
+                443,
+                "/x",
+                Ok("https://hook.ns.svc/x"),
+            ),
+            (
+                "path without slash",
+                BcsResource,
+                Bcs,
+                "ns",
+                443,
+                "x",
+                Err("begin with `/`"),
+            ),
+            (
+                "query for a review",
+                review(),
+                Kubernetes,
+                "ns",
+                443,
+                "/x?y",
+                Err("query"),
+            ),
+            ("no namespace", BcsResource, Bcs, "", 443, "", Err("no host name")),
+            (
+                "a port in the namespace",
+                BcsResource,
+                Bcs,
+                "ns:1",
+                443,
+                "",
+                Err("no host name"),
+            ),
+            (
+                "a slash in the namespace",
+                BcsResource,
+                Bcs,
+                "ns/x",
+                443,
+                "",
+                Err("no host name"),
+            ),
+        ] {
+            let target = Target::Service {
+                namespace: namespace.into(),
+                name: "hook".into(),
+                port,
+                path: path.into(),
+                naming,
+            };
+            match (Endpoint::new(&target, &protocol), expected) {
+                (Ok(endpoint), Ok(uri)) => assert_eq!(endpoint.uri(None).to_string(), uri, "{case}"),
+                (Err(error), Err(part)) => {
+                    assert!(error.to_string().contains(part), "{case}: {error}");
+                }
+                (made, _) => panic!("{case}: {made:?}"),
+            }
+        }
+    }
+}

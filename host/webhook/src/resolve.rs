@@ -1,0 +1,119 @@
+use std::{borrow::Cow, collections::HashMap, fmt, str::FromStr};
+
+use http::{
+    Uri,
+    uri::{Authority, PathAndQuery},
+};
+
+use crate::Error;
+
+/// Where to connect for some host names, in place of asking DNS. TLS and HTTP still use the name.
+#[derive(Clone, Debug, Default)]
+pub struct Resolve(HashMap<String, Address>);
+
+/// A host, by name or number, and a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address(Authority);
+
+impl Address {
+    fn parse(text: &str) -> Option<Self> {
+        let authority = Authority::from_str(text).ok()?;
+        let has_user = authority.as_str().contains('@');
+        // Port 0 can be bound and not connected to.
+        let has_port = authority.port_u16().is_some_and(|port| port != 0);
+        (!has_user && has_port && !authority.host().is_empty()).then_some(Self(authority))
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Resolve {
+    /// A table of host names and the text of their addresses, `HOST:PORT`. A host of an address that
+    /// is a name is asked of DNS, not of this table.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Address`] for the first text that is no address.
+    pub fn parse<H: AsRef<str>, A: AsRef<str>>(
+        entries: impl IntoIterator<Item = (H, A)>,
+    ) -> Result<Self, Error> {
+        entries
+            .into_iter()
+            .map(|(host, address)| {
+                let address = Address::parse(address.as_ref()).ok_or_else(|| Error::Address {
+                    host: host.as_ref().to_owned(),
+                    address: address.as_ref().to_owned(),
+                })?;
+                Ok((key(host.as_ref()).into_owned(), address))
+            })
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+
+    /// The address for a host name; case does not matter.
+    pub fn get(&self, host: &str) -> Option<&Address> {
+        self.0.get(key(host).as_ref())
+    }
+
+    /// Where to connect for this URI: the same scheme, and the address of the table if it has one.
+    pub(crate) fn dial(&self, uri: &Uri) -> Option<Uri> {
+        let Address(authority) = self.get(uri.host()?)?;
+        let mut parts = http::uri::Parts::default();
+        parts.scheme = uri.scheme().cloned();
+        parts.authority = Some(authority.clone());
+        parts.path_and_query = Some(PathAndQuery::from_static("/"));
+        Uri::from_parts(parts).ok()
+    }
+}
+
+fn key(host: &str) -> Cow<'_, str> {
+    if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        host.to_ascii_lowercase().into()
+    } else {
+        host.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        for (text, ok) in [
+            ("127.0.0.1:9443", true),
+            ("[::1]:9443", true),
+            ("hooks.example.com:443", true),
+            ("127.0.0.1", false),
+            ("hooks.example.com", false),
+            (":443", false),
+            ("127.0.0.1:0", false),
+            ("127.0.0.1:70000", false),
+            ("user@127.0.0.1:80", false),
+            ("https://127.0.0.1:80", false),
+            ("", false),
+        ] {
+            assert_eq!(Address::parse(text).is_some(), ok, "{text}");
+        }
+        let error = Resolve::parse([("a.b", "nowhere")]).unwrap_err().to_string();
+        assert!(error.contains("`a.b`") && error.contains("`nowhere`"), "{error}");
+    }
+
+    #[test]
+    fn the_table_changes_only_where_to_connect() {
+        let table = Resolve::parse([("Hook.Ns", "127.0.0.1:9443")]).unwrap();
+        for (uri, dialled) in [
+            ("https://hook.ns/x?y", Some("https://127.0.0.1:9443/")),
+            ("https://HOOK.ns:8443/x", Some("https://127.0.0.1:9443/")),
+            ("http://hook.ns/", Some("http://127.0.0.1:9443/")),
+            ("https://hook.ns.svc/", None),
+        ] {
+            let found = table.dial(&uri.parse().unwrap()).map(|uri| uri.to_string());
+            assert_eq!(found.as_deref(), dialled, "{uri}");
+        }
+    }
+}

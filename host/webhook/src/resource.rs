@@ -1,0 +1,40 @@
+//! The BCS form: the object out, the whole object back.
+
+use admittance_admission::{Failure, FailureKind, Object, Request, Response, Verdict};
+use bytes::Bytes;
+
+use crate::{call::Caller, endpoint::Endpoint};
+
+pub(crate) async fn call(caller: &Caller, request: &Request) -> Result<Response, Failure> {
+    let Some(object) = &request.object else {
+        return Err(Failure::new(
+            FailureKind::Error,
+            format!(
+                "a BcsResource webhook is sent the object, and this {} request has none; take {0} out of \
+                 the chain's rules",
+                request.operation
+            ),
+        ));
+    };
+    let body = Bytes::copy_from_slice(object.text().as_bytes());
+    // The BCS driver takes 200 and nothing else.
+    let reply = caller
+        .post(caller.endpoint.uri(None), &[], body, |status| {
+            status.as_u16() == 200
+        })
+        .await?;
+    read(&reply, &caller.endpoint).map(|object| Response::new(Verdict::Replace(object)))
+}
+
+fn read(reply: &[u8], endpoint: &Endpoint) -> Result<Object, Failure> {
+    let invalid = |reason: String| {
+        Failure::new(
+            FailureKind::InvalidResponse,
+            format!("{endpoint} answered {reason}; a BcsResource webhook answers the whole object"),
+        )
+    };
+    if reply.trim_ascii().is_empty() {
+        return Err(invalid("200 with an empty body".into()));
+    }
+    Object::parse(reply).map_err(|error| invalid(format!("a body that is {error}")))
+}

@@ -1,0 +1,382 @@
+//! The Kubernetes form: an AdmissionReview out, an AdmissionReview back.
+//!
+//! The `uid` of a review is the request's own, the same for every webhook that sees the request, so
+//! that the logs of both sides can be joined. kube-apiserver draws a new one for every call; a webhook
+//! cannot tell, since all it may do with it is to send it back.
+
+use admittance_admission::{
+    Deadline, Denial, Failure, FailureKind, GroupVersionKind, GroupVersionResource, Object, Patch, Request,
+    Response, UserInfo, Verdict,
+};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use http::{HeaderValue, header};
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value, value::RawValue};
+
+use crate::{ReviewVersion, call::Caller};
+
+const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, */*");
+
+pub(crate) async fn call(
+    caller: &Caller,
+    version: ReviewVersion,
+    request: &Request,
+    deadline: Deadline,
+) -> Result<Response, Failure> {
+    let body = write(version, request)?;
+    // Rounded up to a second, as kube-apiserver does: a webhook that obeys it never gives up early.
+    let seconds = deadline.remaining().as_millis().div_ceil(1000).max(1);
+    let uri = caller.endpoint.uri(Some(&format!("timeout={seconds}s")));
+    let reply = caller
+        .post(uri, &[(header::ACCEPT, ACCEPT)], body, |status| {
+            (200..=206).contains(&status.as_u16())
+        })
+        .await?;
+    read(&reply, version, request.uid.as_str()).map_err(|reason| {
+        Failure::new(
+            FailureKind::InvalidResponse,
+            format!("{} answered no valid AdmissionReview: {reason}", caller.endpoint),
+        )
+    })
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Review<'a> {
+    kind: &'static str,
+    api_version: &'static str,
+    request: ReviewRequest<'a>,
+}
+
+/// What is empty is absent, but for the objects, which are `null`, as kube-apiserver writes it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ReviewRequest<'a> {
+    uid: &'a str,
+    kind: Kind<'a>,
+    resource: Resource<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sub_resource: Option<&'a str>,
+    request_kind: Kind<'a>,
+    request_resource: Resource<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request_sub_resource: Option<&'a str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<&'a str>,
+    operation: &'static str,
+    user_info: User<'a>,
+    object: Option<&'a RawValue>,
+    old_object: Option<&'a RawValue>,
+    dry_run: bool,
+    options: Option<&'a RawValue>,
+}
+
+#[derive(Clone, Copy, Serialize)]
+struct Kind<'a> {
+    group: &'a str,
+    version: &'a str,
+    kind: &'a str,
+}
+
+#[derive(Clone, Copy, Serialize)]
+struct Resource<'a> {
+    group: &'a str,
+    version: &'a str,
+    resource: &'a str,
+}
+
+#[derive(Serialize)]
+struct User<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    username: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    uid: &'a str,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    groups: &'a [String],
+    #[serde(skip_serializing_if = "<[_]>::is_empty", serialize_with = "as_map")]
+    extra: &'a [(String, Vec<String>)],
+}
+
+fn as_map<S: Serializer>(entries: &&[(String, Vec<String>)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(entries.iter().map(|(key, values)| (key, values)))
+}
+
+impl<'a> From<&'a GroupVersionKind> for Kind<'a> {
+    fn from(kind: &'a GroupVersionKind) -> Self {
+        Self {
+            group: &kind.group,
+            version: &kind.version,
+            kind: &kind.kind,
+        }
+    }
+}
+
+impl<'a> From<&'a GroupVersionResource> for Resource<'a> {
+    fn from(resource: &'a GroupVersionResource) -> Self {
+        Self {
+            group: &resource.group,
+            version: &resource.version,
+            resource: &resource.resource,
+        }
+    }
+}
+
+impl<'a> From<&'a UserInfo> for User<'a> {
+    fn from(user: &'a UserInfo) -> Self {
+        Self {
+            username: &user.username,
+            uid: &user.uid,
+            groups: &user.groups,
+            extra: &user.extra,
+        }
+    }
+}
+
+/// The text of an object, to be copied into the review as it is.
+fn raw(object: Option<&Object>) -> Result<Option<&RawValue>, serde_json::Error> {
+    object
+        .map(|object| serde_json::from_str(object.text()))
+        .transpose()
+}
+
+fn write(version: ReviewVersion, request: &Request) -> Result<Bytes, Failure> {
+    let broken = |error: serde_json::Error| {
+        Failure::new(
+            FailureKind::Error,
+            format!("the review cannot be written: {error}"),
+        )
+    };
+    let object = raw(request.object.as_ref()).map_err(broken)?;
+    let old_object = raw(request.old_object.as_ref()).map_err(broken)?;
+    let options = raw(request.options.as_ref()).map_err(broken)?;
+    let kind = Kind::from(&request.kind);
+    let resource = Resource::from(&request.resource);
+    let sub_resource = request.subresource.as_deref();
+    let review = Review {
+        kind: "AdmissionReview",
+        api_version: version.api_version(),
+        request: ReviewRequest {
+            uid: request.uid.as_str(),
+            kind,
+            resource,
+            sub_resource,
+            // Nothing is converted between versions of a kind here: it is what the client used.
+            request_kind: kind,
+            request_resource: resource,
+            request_sub_resource: sub_resource,
+            name: &request.name,
+            namespace: request.namespace.as_deref(),
+            operation: request.operation.as_str(),
+            user_info: User::from(&request.user),
+            object,
+            old_object,
+            dry_run: request.dry_run,
+            options,
+        },
+    };
+    serde_json::to_vec(&review).map(Bytes::from).map_err(broken)
+}
+
+/// The verdict of an answer; the error is a sentence that says what is wrong with it.
+///
+/// What kube-apiserver checks is checked, in its order, and what it forgives is forgiven: a missing
+/// `allowed` is a denial, members that are not known do not matter, and `null` is as good as absent.
+fn read(reply: &[u8], version: ReviewVersion, uid: &str) -> Result<Response, String> {
+    const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+    let reply = reply.strip_prefix(BYTE_ORDER_MARK).unwrap_or(reply);
+    if reply.trim_ascii().is_empty() {
+        return Err("the body is empty".into());
+    }
+    let review: Value = serde_json::from_slice(reply).map_err(|error| format!("not JSON: {error}"))?;
+    let review = Fields {
+        map: review.as_object().ok_or("the body is not a JSON object")?,
+        path: "",
+    };
+    let response = review.object("response")?.ok_or("`response` is absent")?;
+    let response = Fields {
+        map: response,
+        path: "response.",
+    };
+    check_type(&review, version)?;
+    let mut patch = base64(&response)?;
+    let patch_type = response.text("patchType")?;
+    if version == ReviewVersion::V1 {
+        let got = response.text("uid")?.unwrap_or_default();
+        if got != uid {
+            return Err(format!("`response.uid` is {got:?} and must be {uid:?}"));
+        }
+        match (&patch, patch_type) {
+            (None, Some(_)) => return Err("there is `response.patchType` but no `response.patch`".into()),
+            (Some(_), None) => return Err("there is `response.patch` but no `response.patchType`".into()),
+            (Some(_), Some("")) => return Err("`response.patchType` is empty; it must be JSONPatch".into()),
+            _ => {}
+        }
+    }
+    let warnings = response.texts("warnings")?;
+    let audit_annotations = annotations(&response)?;
+    let verdict = if response.bool("allowed")?.unwrap_or(false) {
+        match patch.take() {
+            None => Verdict::Allow,
+            Some(_) if version == ReviewVersion::V1 && patch_type != Some("JSONPatch") => {
+                let got = patch_type.unwrap_or_default();
+                return Err(format!(
+                    "`response.patchType` is {got:?} and must be \"JSONPatch\""
+                ));
+            }
+            Some(patch) => {
+                Verdict::Patch(Patch::parse(patch).map_err(|error| format!("`response.patch` is {error}"))?)
+            }
+        }
+    } else {
+        Verdict::Deny(denial(&response)?)
+    };
+    Ok(Response {
+        verdict,
+        warnings,
+        audit_annotations,
+    })
+}
+
+fn check_type(review: &Fields<'_>, version: ReviewVersion) -> Result<(), String> {
+    let api_version = review.text("apiVersion")?.unwrap_or_default();
+    let kind = review.text("kind")?.unwrap_or_default();
+    let expected = version.api_version();
+    let right = match version {
+        ReviewVersion::V1 => api_version == expected && kind == "AdmissionReview",
+        // Anything goes but the one type that cannot be converted.
+        ReviewVersion::V1Beta1 => api_version != ReviewVersion::V1.api_version(),
+    };
+    if right {
+        Ok(())
+    } else {
+        Err(format!(
+            "it is apiVersion {api_version:?}, kind {kind:?}, and must be {expected:?}, \"AdmissionReview\""
+        ))
+    }
+}
+
+/// `response.patch`, out of its base64. An empty one is none.
+fn base64(response: &Fields<'_>) -> Result<Option<Vec<u8>>, String> {
+    let Some(text) = response.text("patch")?.filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    // Go's decoder, which kube-apiserver uses, passes over line ends.
+    let text = text.replace(['\r', '\n'], "");
+    match BASE64_STANDARD.decode(text) {
+        Ok(bytes) => Ok(Some(bytes).filter(|bytes| !bytes.is_empty())),
+        Err(error) => Err(format!("`response.patch` is not base64: {error}")),
+    }
+}
+
+/// The denial in `response.status`, with the wording and the codes of kube-apiserver.
+fn denial(response: &Fields<'_>) -> Result<Denial, String> {
+    const NO_EXPLANATION: &str = "the webhook denied the request without explanation";
+    let Some(status) = response.object("status")? else {
+        return Ok(Denial::new(400, "", NO_EXPLANATION));
+    };
+    let status = Fields {
+        map: status,
+        path: "response.status.",
+    };
+    let reason = status.text("reason")?.unwrap_or_default();
+    let message = match (status.text("message")?.unwrap_or_default(), reason) {
+        ("", "") => NO_EXPLANATION,
+        ("", reason) => reason,
+        (message, _) => message,
+    };
+    // A rejection with a code of success is a bad request there; one above 599 is none in HTTP.
+    let code = status.integer("code")?.unwrap_or_default().max(400);
+    Ok(Denial::new(
+        u16::try_from(code).unwrap_or(u16::MAX),
+        reason,
+        message,
+    ))
+}
+
+/// `response.auditAnnotations`, without keys that an audit log does not take, as kube-apiserver
+/// leaves them out.
+fn annotations(response: &Fields<'_>) -> Result<Vec<(String, String)>, String> {
+    let Some(annotations) = response.object("auditAnnotations")? else {
+        return Ok(Vec::new());
+    };
+    let fields = Fields {
+        map: annotations,
+        path: "response.auditAnnotations.",
+    };
+    let mut kept = Vec::new();
+    for key in annotations.keys() {
+        let value = fields.text(key)?.unwrap_or_default();
+        if is_annotation_key(key) {
+            kept.push((key.clone(), value.to_owned()));
+        } else {
+            tracing::warn!(
+                key,
+                "audit annotation of a webhook dropped: its key is not a qualified name"
+            );
+        }
+    }
+    Ok(kept)
+}
+
+/// Whether `{webhook}/{key}` is a qualified name of Kubernetes: at most 63 letters, digits, `-`, `_`
+/// and `.`, with a letter or digit at both ends.
+fn is_annotation_key(key: &str) -> bool {
+    let inside = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let at_end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = key.as_bytes();
+    bytes.len() <= 63 && bytes.iter().copied().all(inside) && at_end(bytes.first()) && at_end(bytes.last())
+}
+
+/// The members of an object, each of the type that it must have. `null` counts as absent.
+struct Fields<'a> {
+    map: &'a Map<String, Value>,
+    /// Of the object, for messages: empty, or with a full stop at its end.
+    path: &'static str,
+}
+
+impl<'a> Fields<'a> {
+    fn get<T>(
+        &self,
+        name: &str,
+        expected: &str,
+        read: impl FnOnce(&'a Value) -> Option<T>,
+    ) -> Result<Option<T>, String> {
+        match self.map.get(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) => read(value)
+                .map(Some)
+                .ok_or_else(|| format!("`{}{name}` must be {expected}", self.path)),
+        }
+    }
+
+    fn object(&self, name: &str) -> Result<Option<&'a Map<String, Value>>, String> {
+        self.get(name, "an object", Value::as_object)
+    }
+
+    fn text(&self, name: &str) -> Result<Option<&'a str>, String> {
+        self.get(name, "a text", Value::as_str)
+    }
+
+    fn bool(&self, name: &str) -> Result<Option<bool>, String> {
+        self.get(name, "true or false", Value::as_bool)
+    }
+
+    fn integer(&self, name: &str) -> Result<Option<i64>, String> {
+        self.get(name, "an integer", Value::as_i64)
+    }
+
+    /// A list of texts, without empty ones.
+    fn texts(&self, name: &str) -> Result<Vec<String>, String> {
+        let read = |value: &'a Value| {
+            let items = value.as_array()?.iter();
+            let texts = items.map(|item| item.as_str().map(str::to_owned));
+            texts.collect::<Option<Vec<_>>>()
+        };
+        let mut texts = self.get(name, "a list of texts", read)?.unwrap_or_default();
+        texts.retain(|text| !text.is_empty());
+        Ok(texts)
+    }
+}

@@ -1,0 +1,77 @@
+use std::fmt;
+
+use admittance_admission::{Deadline, Failure, Hook, Request, Response};
+use async_trait::async_trait;
+
+use crate::{
+    Error, Protocol, ReviewVersion, Target, WebhookClients, WebhookConfig, call::Caller, endpoint::Endpoint,
+    resource, review,
+};
+
+/// A remote webhook. Lives as long as the chain whose stage calls it; its connections may be shared
+/// and outlive it.
+///
+/// A call is one POST, and dropping it drops the connection attempt or the request in flight. It has
+/// no time limit of its own but for connecting: the chain drops it at the deadline.
+pub struct Webhook {
+    caller: Caller,
+    form: Form,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    Resource,
+    Review(ReviewVersion),
+}
+
+impl Webhook {
+    /// A webhook, checked but not called: its server need not be there yet.
+    ///
+    /// # Errors
+    ///
+    /// When the configuration cannot work: a URL, path or host name that is none, a CA bundle that is
+    /// missing or broken, no version of AdmissionReview.
+    pub fn new(config: WebhookConfig, clients: &WebhookClients) -> Result<Self, Error> {
+        let form = match &config.protocol {
+            Protocol::BcsResource => Form::Resource,
+            // Each that can be named is one that we speak, so the first is the choice.
+            Protocol::AdmissionReview { versions } => {
+                Form::Review(*versions.first().ok_or(Error::NoReviewVersion)?)
+            }
+        };
+        let endpoint = Endpoint::new(&config.target, &config.protocol)?;
+        if matches!(config.target, Target::Service { .. }) && config.ca_bundle.is_none() {
+            return Err(Error::CaBundleMissing {
+                service: endpoint.host().to_owned(),
+            });
+        }
+        let client = clients.client(config.ca_bundle.as_deref(), config.connect_timeout)?;
+        Ok(Self {
+            caller: Caller {
+                client,
+                endpoint,
+                response_limit: config.response_limit,
+            },
+            form,
+        })
+    }
+}
+
+#[async_trait]
+impl Hook for Webhook {
+    async fn admit(&self, request: &Request, deadline: Deadline) -> Result<Response, Failure> {
+        match self.form {
+            Form::Resource => resource::call(&self.caller, request).await,
+            Form::Review(version) => review::call(&self.caller, version, request, deadline).await,
+        }
+    }
+}
+
+impl fmt::Debug for Webhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Webhook")
+            .field("endpoint", &self.caller.endpoint.to_string())
+            .field("form", &self.form)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,163 @@
+use admittance_admission::{FailureKind, Hook, Object, Verdict};
+use admittance_webhook::Protocol;
+use http::{Method, header};
+
+use crate::{
+    application, call, serve,
+    server::{always, answer, echo},
+};
+
+/// The request is the object and nothing else, as the BCS driver sends it.
+#[tokio::test]
+async fn what_is_sent() {
+    let (mut server, webhook) = serve(Protocol::BcsResource, echo());
+    let mut request = application();
+    // Spacing, order and numbers that a JSON library would write otherwise.
+    let text = "{ \"kind\":\"application\",\n \"a\": 1.0, \"metadata\": {\"name\":\"a\"} }";
+    request.object = Some(Object::parse(text).unwrap());
+    let response = call(&webhook, &request).await.unwrap();
+
+    let seen = server.arrived.recv().await.unwrap();
+    assert_eq!(seen.method, Method::POST);
+    assert_eq!(seen.path, "/admit");
+    assert_eq!(seen.authority, "hook.ns");
+    assert_eq!(seen.headers[header::CONTENT_TYPE], "application/json");
+    assert_eq!(
+        seen.headers[header::USER_AGENT],
+        concat!("admittance/", env!("CARGO_PKG_VERSION"))
+    );
+    assert_eq!(seen.headers[header::CONTENT_LENGTH], text.len().to_string());
+    assert!(!seen.headers.contains_key(header::ACCEPT_ENCODING));
+    assert_eq!(seen.body, text);
+    match response.verdict {
+        Verdict::Replace(object) => assert_eq!(object.text(), text),
+        verdict => panic!("{verdict:?}"),
+    }
+}
+
+/// Rows without remark: the BCS driver. "Safe": it stores what comes, and here it is a failure.
+#[tokio::test]
+async fn what_is_answered() {
+    use FailureKind::{BadStatus, InvalidResponse};
+    const CHANGED: &str = r#"{"kind":"application","metadata":{"name":"a"},"x":1.0}"#;
+    for (case, status, body, expected) in [
+        ("changed object", 200, CHANGED, Ok(CHANGED)),
+        ("safe: empty", 200, "", Err((InvalidResponse, "empty body"))),
+        (
+            "safe: white space",
+            200,
+            " \n",
+            Err((InvalidResponse, "empty body")),
+        ),
+        (
+            "safe: null",
+            200,
+            "null",
+            Err((InvalidResponse, "not a JSON object")),
+        ),
+        (
+            "safe: array",
+            200,
+            "[]",
+            Err((InvalidResponse, "not a JSON object")),
+        ),
+        (
+            "safe: text",
+            200,
+            "OK",
+            Err((InvalidResponse, "not a JSON object")),
+        ),
+        (
+            "safe: cut off",
+            200,
+            r#"{"kind":"#,
+            Err((InvalidResponse, "not a JSON object")),
+        ),
+        ("201", 201, CHANGED, Err((BadStatus, "201"))),
+        ("204", 204, "", Err((BadStatus, "204 No Content: without a text"))),
+        (
+            "the text of a 500",
+            500,
+            "no image\r\n100% sure",
+            Err((BadStatus, "500 Internal Server Error: no image 100% sure")),
+        ),
+        (
+            "404",
+            404,
+            "404 page not found\n",
+            Err((BadStatus, "404 page not found")),
+        ),
+    ] {
+        let (_server, webhook) = serve(Protocol::BcsResource, always(move || answer(status, body)));
+        match (call(&webhook, &application()).await, expected) {
+            (Ok(response), Ok(text)) => match response.verdict {
+                Verdict::Replace(object) => assert_eq!(object.text(), text, "{case}"),
+                verdict => panic!("{case}: {verdict:?}"),
+            },
+            (Err(failure), Err((kind, part))) => {
+                assert_eq!(failure.kind, kind, "{case}: {failure}");
+                assert!(failure.message.contains(part), "{case}: {failure}");
+                assert!(
+                    failure.message.contains("https://hook.ns/admit"),
+                    "{case}: {failure}"
+                );
+            }
+            (answer, _) => panic!("{case}: {answer:?}"),
+        }
+    }
+}
+
+/// There is nothing to send, and a webhook that answers the whole object cannot give one.
+#[tokio::test]
+async fn a_request_without_object_is_a_failure() {
+    let (server, webhook) = serve(Protocol::BcsResource, echo());
+    let mut request = application();
+    request.object = None;
+    let deadline = admittance_admission::Deadline::after(std::time::Duration::from_secs(30));
+    let failure = webhook.admit(&request, deadline).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Error);
+    assert!(failure.message.contains("CREATE"), "{failure}");
+    assert_eq!(server.connections(), 0);
+}
+
+/// The BCS driver follows redirects; here the body goes only where the definition says.
+#[tokio::test]
+async fn redirects_are_not_followed() {
+    for status in [301, 302, 307, 308] {
+        let (mut server, webhook) = serve(
+            Protocol::BcsResource,
+            always(move || {
+                let mut answer = answer(status, "");
+                answer
+                    .headers_mut()
+                    .insert(header::LOCATION, "https://hook.ns/other".parse().unwrap());
+                answer
+            }),
+        );
+        let failure = call(&webhook, &application()).await.unwrap_err();
+        assert_eq!(failure.kind, FailureKind::BadStatus);
+        for part in [&status.to_string(), "https://hook.ns/other", "not followed"] {
+            assert!(failure.message.contains(part), "{failure}");
+        }
+        server.arrived.recv().await.unwrap();
+        assert!(server.arrived.try_recv().is_err());
+    }
+}
+
+/// No encoding is asked for, so none is read.
+#[tokio::test]
+async fn an_encoded_answer_is_invalid() {
+    let (_server, webhook) = serve(
+        Protocol::BcsResource,
+        always(|| {
+            let mut answer = answer(200, "{}");
+            answer
+                .headers_mut()
+                .insert(header::CONTENT_ENCODING, "gzip".parse().unwrap());
+            answer
+        }),
+    );
+    let failure = call(&webhook, &application()).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::InvalidResponse);
+    assert!(failure.message.contains("gzip"), "{failure}");
+}

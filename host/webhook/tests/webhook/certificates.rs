@@ -1,0 +1,85 @@
+//! Certificates as good and as bad as a test needs them.
+
+use std::sync::Arc;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose,
+};
+use rustls::{ConfigBuilder, RootCertStore, ServerConfig, WantsVerifier, server::WebPkiClientVerifier};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+/// A CA that lives as long as one test.
+pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    pub(crate) fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        // All authorities have one name, so that only the signature tells them apart.
+        params.distinguished_name.push(DnType::CommonName, "test CA");
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    pub(crate) fn certificate(&self) -> CertificateDer<'static> {
+        self.0.der().clone()
+    }
+
+    /// What a server shows for these names.
+    pub(crate) fn server(&self, names: &[&str]) -> ServerConfig {
+        self.server_with(server_params(names))
+    }
+
+    pub(crate) fn server_with(&self, params: CertificateParams) -> ServerConfig {
+        let (chain, key) = self.sign(params);
+        builder()
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .unwrap()
+    }
+
+    /// A server that wants a client certificate from this CA.
+    pub(crate) fn server_for_clients(&self, names: &[&str]) -> ServerConfig {
+        let (chain, key) = self.sign(server_params(names));
+        let mut roots = RootCertStore::empty();
+        roots.add(self.certificate()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+            .build()
+            .unwrap();
+        builder()
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(chain, key)
+            .unwrap()
+    }
+
+    /// A server that shows the CA itself.
+    pub(crate) fn as_server(&self) -> ServerConfig {
+        let key = PrivateKeyDer::try_from(self.0.key().serialize_der()).unwrap();
+        builder()
+            .with_no_client_auth()
+            .with_single_cert(vec![self.certificate()], key)
+            .unwrap()
+    }
+
+    fn sign(&self, params: CertificateParams) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.0).unwrap();
+        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        (vec![certificate.der().clone()], key)
+    }
+}
+
+pub(crate) fn server_params(names: &[&str]) -> CertificateParams {
+    let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+    let mut params = CertificateParams::new(names).unwrap();
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params
+}
+
+fn builder() -> ConfigBuilder<ServerConfig, WantsVerifier> {
+    ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+}

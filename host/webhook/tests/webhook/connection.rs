@@ -1,0 +1,271 @@
+use std::{sync::Arc, time::Duration};
+
+use admittance_admission::{
+    Chain, Deadline, Decision, Evaluation, FailureKind, Refusal, Stage, StaticNamespaces,
+};
+use admittance_webhook::{Naming, Protocol, Resolve, Webhook, WebhookClients, WebhookConfig};
+use http::Version;
+use tokio::{io::AsyncReadExt, net::TcpListener};
+
+use crate::{
+    BCS_HOST, application, call,
+    certificates::Authority,
+    clients_of, config, replaces, serve,
+    server::{Server, always, answer, echo, endless, silent_at_first},
+    service,
+};
+
+const BOTH: [Version; 2] = [Version::HTTP_2, Version::HTTP_11];
+
+fn start(version: Version, authority: &Authority, handler: crate::server::Handler) -> Server {
+    let tls = authority.server(&[BCS_HOST]);
+    match version {
+        Version::HTTP_2 => Server::start(tls, handler),
+        _ => Server::start_http1(tls, handler),
+    }
+}
+
+#[tokio::test]
+async fn connections_are_kept() {
+    for version in BOTH {
+        let authority = Authority::new();
+        let mut server = start(version, &authority, echo());
+        let clients = clients_of(&server);
+        let webhook = Webhook::new(config(Protocol::BcsResource, &authority), &clients).unwrap();
+        for _ in 0..5 {
+            assert!(replaces(&call(&webhook, &application()).await));
+            assert_eq!(server.arrived.recv().await.unwrap().version, version);
+        }
+        assert_eq!(server.connections(), 1, "{version:?}");
+
+        // Another webhook, and another path, of the same server.
+        let other = WebhookConfig {
+            target: service(Naming::Bcs, "/other"),
+            ..config(Protocol::BcsResource, &authority)
+        };
+        let other = Webhook::new(other, &clients).unwrap();
+        assert!(replaces(&call(&other, &application()).await));
+        assert_eq!(server.connections(), 1, "{version:?}");
+
+        // Whoever trusts other CAs shares nothing, even if this CA is among them.
+        let wider = WebhookConfig {
+            ca_bundle: Some(vec![authority.certificate(), Authority::new().certificate()]),
+            ..config(Protocol::BcsResource, &authority)
+        };
+        let wider = Webhook::new(wider, &clients).unwrap();
+        assert!(replaces(&call(&wider, &application()).await));
+        assert_eq!(server.connections(), 2, "{version:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_the_server_closes_is_made_anew() {
+    let authority = Authority::new();
+    let handler = always(|| {
+        let mut answer = answer(200, "{}");
+        answer
+            .headers_mut()
+            .insert("connection", "close".parse().unwrap());
+        answer
+    });
+    let server = start(Version::HTTP_11, &authority, handler);
+    let webhook = Webhook::new(config(Protocol::BcsResource, &authority), &clients_of(&server)).unwrap();
+    for _ in 0..3 {
+        assert!(replaces(&call(&webhook, &application()).await));
+    }
+    assert_eq!(server.connections(), 3);
+}
+
+/// The server learns that nobody waits any more, and the next call is as good as ever.
+#[tokio::test]
+async fn a_dropped_call_is_given_up_and_leaves_no_trace() {
+    for (version, connections) in [(Version::HTTP_2, 1), (Version::HTTP_11, 2)] {
+        let authority = Authority::new();
+        let mut server = start(version, &authority, silent_at_first(1));
+        let webhook = Webhook::new(config(Protocol::BcsResource, &authority), &clients_of(&server)).unwrap();
+        let request = application();
+        tokio::select! {
+            answer = call(&webhook, &request) => panic!("{answer:?}"),
+            _ = server.arrived.recv() => {}
+        }
+        server.given_up.recv().await.unwrap();
+        assert!(replaces(&call(&webhook, &request).await));
+        assert_eq!(server.connections(), connections, "{version:?}");
+    }
+}
+
+/// A peer that accepts TCP and says nothing, with what came of its connection.
+async fn mute() -> (TcpListener, WebhookClients) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let clients = WebhookClients::new(Resolve::parse([(BCS_HOST, address)]).unwrap());
+    (listener, clients)
+}
+
+#[tokio::test]
+async fn a_dropped_call_ends_its_connection_attempt() {
+    let (listener, clients) = mute().await;
+    let webhook = Webhook::new(config(Protocol::BcsResource, &Authority::new()), &clients).unwrap();
+    let request = application();
+    let mut stream = tokio::select! {
+        answer = call(&webhook, &request) => panic!("{answer:?}"),
+        accepted = listener.accept() => accepted.unwrap().0,
+    };
+    // All that comes is a ClientHello, perhaps, and the end.
+    let mut hello = Vec::new();
+    stream.read_to_end(&mut hello).await.unwrap();
+}
+
+#[tokio::test]
+async fn connecting_takes_a_bounded_time() {
+    let (_listener, clients) = mute().await;
+    let config = WebhookConfig {
+        connect_timeout: Duration::from_millis(50),
+        ..config(Protocol::BcsResource, &Authority::new())
+    };
+    let webhook = Webhook::new(config, &clients).unwrap();
+    let failure = call(&webhook, &application()).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Unreachable);
+    assert!(failure.message.contains("hook.ns within 50ms"), "{failure}");
+}
+
+#[tokio::test]
+async fn a_stage_that_gets_no_answer_times_out() {
+    let (mut server, webhook) = serve(Protocol::BcsResource, silent_at_first(1));
+    let mut stage = Stage::new("silent", webhook);
+    stage.timeout = Duration::from_millis(200);
+    let chain = Chain {
+        name: "chain".into(),
+        rules: Vec::new(),
+        stages: vec![stage],
+    };
+    let mut evaluation = Evaluation::new(application(), Deadline::after(Duration::from_secs(30)));
+    evaluation.run(&chain, &StaticNamespaces::default()).await;
+    match evaluation.outcome().decision {
+        Decision::Refused(Refusal::Failed { failure, .. }) => assert_eq!(failure.kind, FailureKind::Timeout),
+        decision => panic!("{decision:?}"),
+    }
+    server.given_up.recv().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_answer_over_the_limit_is_cut_off() {
+    for version in BOTH {
+        for (case, handler, ok) in [
+            (
+                "at the limit",
+                always(|| answer(200, format!("{{}}{}", " ".repeat(98)))),
+                true,
+            ),
+            (
+                "one byte over",
+                always(|| answer(200, format!("{{}}{}", " ".repeat(99)))),
+                false,
+            ),
+            ("without end", always(endless), false),
+        ] {
+            let authority = Authority::new();
+            let server = start(version, &authority, handler);
+            let config = WebhookConfig {
+                response_limit: 100,
+                ..config(Protocol::BcsResource, &authority)
+            };
+            let webhook = Webhook::new(config, &clients_of(&server)).unwrap();
+            let answer = call(&webhook, &application()).await;
+            if ok {
+                assert!(replaces(&answer), "{version:?} {case}: {answer:?}");
+            } else {
+                let failure = answer.unwrap_err();
+                assert_eq!(
+                    failure.kind,
+                    FailureKind::OutputTooLarge,
+                    "{version:?} {case}: {failure}"
+                );
+                assert!(failure.message.contains("100 bytes"), "{failure}");
+            }
+        }
+    }
+}
+
+/// Also the text of a wrong status is not read to its end, if it has one.
+#[tokio::test]
+async fn a_wrong_status_without_end() {
+    for version in BOTH {
+        let authority = Authority::new();
+        let handler = always(|| {
+            let mut answer = endless();
+            *answer.status_mut() = http::StatusCode::BAD_GATEWAY;
+            answer
+        });
+        let server = start(version, &authority, handler);
+        let webhook = Webhook::new(config(Protocol::BcsResource, &authority), &clients_of(&server)).unwrap();
+        let failure = call(&webhook, &application()).await.unwrap_err();
+        assert_eq!(failure.kind, FailureKind::BadStatus);
+    }
+}
+
+#[tokio::test]
+async fn nobody_there() {
+    // Bound and closed again: nothing listens there, and a test server would get another port.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    drop(listener);
+    let authority = Authority::new();
+    for (case, clients, parts) in [
+        (
+            "refused",
+            WebhookClients::new(Resolve::parse([(BCS_HOST, &address)]).unwrap()),
+            ["hook.ns", &address, "refused"],
+        ),
+        (
+            "no such name",
+            WebhookClients::new(Resolve::parse([(BCS_HOST, "no-such-host.invalid:1")]).unwrap()),
+            ["hook.ns", "no-such-host.invalid:1", "dns error"],
+        ),
+    ] {
+        let webhook = Webhook::new(config(Protocol::BcsResource, &authority), &clients).unwrap();
+        let failure = call(&webhook, &application()).await.unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Unreachable, "{case}: {failure}");
+        for part in parts {
+            assert!(failure.message.contains(part), "{case}: {failure}");
+        }
+    }
+}
+
+/// What breaks off after TLS is up, and what is not HTTP.
+#[tokio::test]
+async fn answers_that_break() {
+    use tokio::io::AsyncWriteExt;
+    for (case, bytes, kind) in [
+        ("nothing", &b""[..], FailureKind::Unreachable),
+        ("half a head", b"HTTP/1.1 200 O", FailureKind::Unreachable),
+        (
+            "half a body",
+            b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n{}",
+            FailureKind::Unreachable,
+        ),
+        (
+            "no HTTP",
+            b"SSH-2.0-OpenSSH\r\n\r\n",
+            FailureKind::InvalidResponse,
+        ),
+    ] {
+        let authority = Authority::new();
+        let (listener, clients) = mute().await;
+        let webhook = Webhook::new(config(Protocol::BcsResource, &authority), &clients).unwrap();
+        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(authority.server(&[BCS_HOST])));
+        let server = tokio::spawn(async move {
+            let (stream, _) = listener.accept().await.unwrap();
+            let mut stream = acceptor.accept(stream).await.unwrap();
+            let mut request = [0; 4096];
+            // One read holds at least the first byte of the request.
+            let _ = stream.read(&mut request).await.unwrap();
+            stream.write_all(bytes).await.unwrap();
+            stream.shutdown().await.unwrap();
+        });
+        let failure = call(&webhook, &application()).await.unwrap_err();
+        assert_eq!(failure.kind, kind, "{case}: {failure}");
+        assert!(failure.message.contains("hook.ns"), "{case}: {failure}");
+        server.await.unwrap();
+    }
+}

@@ -1,0 +1,95 @@
+//! Webhooks called over real sockets and real TLS.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "clippy takes only the functions marked #[test] for tests, not what helps them"
+)]
+
+mod admission_review;
+mod bcs_resource;
+mod certificates;
+mod connection;
+mod server;
+mod tls;
+
+use std::time::Duration;
+
+use admittance_admission::{
+    Deadline, Failure, GroupVersionKind, GroupVersionResource, Hook, Object, Operation, Request, Response,
+    Verdict,
+};
+use admittance_webhook::{
+    Naming, Protocol, Resolve, ReviewVersion, Target, Webhook, WebhookClients, WebhookConfig,
+};
+use certificates::Authority;
+use server::Server;
+
+/// The BCS name of the service that the tests call.
+const BCS_HOST: &str = "hook.ns";
+
+/// Its Kubernetes name.
+const KUBERNETES_HOST: &str = "hook.ns.svc";
+
+fn service(naming: Naming, path: &str) -> Target {
+    Target::Service {
+        namespace: "ns".into(),
+        name: "hook".into(),
+        port: Target::DEFAULT_PORT,
+        path: path.into(),
+        naming,
+    }
+}
+
+fn review(version: ReviewVersion) -> Protocol {
+    Protocol::AdmissionReview {
+        versions: vec![version],
+    }
+}
+
+/// Clients that find the service at this server, by both of its names.
+fn clients_of(server: &Server) -> WebhookClients {
+    let address = server.address.to_string();
+    WebhookClients::new(Resolve::parse([(BCS_HOST, &address), (KUBERNETES_HOST, &address)]).unwrap())
+}
+
+fn config(protocol: Protocol, authority: &Authority) -> WebhookConfig {
+    let naming = match protocol {
+        Protocol::BcsResource => Naming::Bcs,
+        Protocol::AdmissionReview { .. } => Naming::Kubernetes,
+    };
+    WebhookConfig {
+        ca_bundle: Some(vec![authority.certificate()]),
+        ..WebhookConfig::new(protocol, service(naming, "/admit"))
+    }
+}
+
+/// A server with a right certificate for both names, and a webhook that calls it.
+fn serve(protocol: Protocol, handler: server::Handler) -> (Server, Webhook) {
+    let authority = Authority::new();
+    let server = Server::start(authority.server(&[BCS_HOST, KUBERNETES_HOST]), handler);
+    let webhook = Webhook::new(config(protocol, &authority), &clients_of(&server)).unwrap();
+    (server, webhook)
+}
+
+fn application() -> Request {
+    let kind = GroupVersionKind::from_api_version("v4", "application");
+    let resource = GroupVersionResource {
+        version: "v4".into(),
+        resource: "applications".into(),
+        ..GroupVersionResource::default()
+    };
+    Request::new(Operation::Create, kind, resource).with_object(
+        Object::parse(r#"{"kind":"application","metadata":{"name":"a","namespace":"ns"}}"#).unwrap(),
+    )
+}
+
+async fn call(webhook: &Webhook, request: &Request) -> Result<Response, Failure> {
+    webhook
+        .admit(request, Deadline::after(Duration::from_secs(30)))
+        .await
+}
+
+/// Whether a call gave the verdict "this object".
+fn replaces(answer: &Result<Response, Failure>) -> bool {
+    matches!(answer, Ok(response) if matches!(response.verdict, Verdict::Replace(_)))
+}

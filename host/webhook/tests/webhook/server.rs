@@ -1,0 +1,232 @@
+//! A webhook server that answers as a test says, and remembers what it was asked.
+
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
+use http_body_util::{BodyExt, Full, combinators::BoxBody};
+use hyper::{
+    body::{Body, Frame, Incoming},
+    service::service_fn,
+};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto,
+};
+use rustls::ServerConfig;
+use tokio::{io::AsyncRead, io::AsyncWrite, net::TcpListener, sync::mpsc, task::JoinHandle};
+use tokio_rustls::TlsAcceptor;
+
+pub(crate) type Answer = Response<BoxBody<Bytes, Infallible>>;
+
+/// What to answer; `None`: nothing, ever.
+pub(crate) type Handler = Arc<dyn Fn(&Seen) -> Option<Answer> + Send + Sync>;
+
+/// A request as it arrived.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    /// The host and port that the request names.
+    pub(crate) authority: String,
+    pub(crate) version: Version,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+/// Lives as long as one test.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    /// A row for every request that arrived.
+    pub(crate) arrived: mpsc::UnboundedReceiver<Seen>,
+    /// A row for every request that the client gave up before it was answered.
+    pub(crate) given_up: mpsc::UnboundedReceiver<()>,
+    connections: Arc<AtomicUsize>,
+    task: JoinHandle<()>,
+}
+
+impl Server {
+    /// A server that offers HTTP/2 and HTTP/1.1.
+    pub(crate) fn start(mut tls: ServerConfig, handler: Handler) -> Self {
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Self::listen(Some(tls), handler)
+    }
+
+    /// A server that offers HTTP/1.1 only.
+    pub(crate) fn start_http1(mut tls: ServerConfig, handler: Handler) -> Self {
+        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Self::listen(Some(tls), handler)
+    }
+
+    /// A server without TLS.
+    pub(crate) fn start_plain(handler: Handler) -> Self {
+        Self::listen(None, handler)
+    }
+
+    fn listen(tls: Option<ServerConfig>, handler: Handler) -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let listener = TcpListener::from_std(listener).unwrap();
+        let address = listener.local_addr().unwrap();
+        let acceptor = tls.map(|tls| TlsAcceptor::from(Arc::new(tls)));
+        let connections = Arc::new(AtomicUsize::new(0));
+        let (arrivals, arrived) = mpsc::unbounded_channel();
+        let (losses, given_up) = mpsc::unbounded_channel();
+        let desk = Desk {
+            handler,
+            arrivals,
+            losses,
+        };
+        let counter = connections.clone();
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (desk, acceptor, counter) = (desk.clone(), acceptor.clone(), counter.clone());
+                tokio::spawn(async move {
+                    match acceptor {
+                        Some(acceptor) => {
+                            // A client may break the handshake off: that is what some tests are about.
+                            if let Ok(stream) = acceptor.accept(stream).await {
+                                counter.fetch_add(1, Ordering::SeqCst);
+                                desk.serve(stream).await;
+                            }
+                        }
+                        None => {
+                            counter.fetch_add(1, Ordering::SeqCst);
+                            desk.serve(stream).await;
+                        }
+                    }
+                });
+            }
+        });
+        Self {
+            address,
+            arrived,
+            given_up,
+            connections,
+            task,
+        }
+    }
+
+    /// How many connections were made, TLS handshake and all.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[derive(Clone)]
+struct Desk {
+    handler: Handler,
+    arrivals: mpsc::UnboundedSender<Seen>,
+    losses: mpsc::UnboundedSender<()>,
+}
+
+impl Desk {
+    async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+        let service = service_fn(move |request| self.clone().answer(request));
+        // The result only says how the client left.
+        let _ = auto::Builder::new(TokioExecutor::new())
+            .serve_connection(TokioIo::new(stream), service)
+            .await;
+    }
+
+    async fn answer(self, request: Request<Incoming>) -> Result<Answer, hyper::Error> {
+        let (head, body) = request.into_parts();
+        let body = body.collect().await?.to_bytes();
+        let host = head.headers.get("host").and_then(|host| host.to_str().ok());
+        let authority = host
+            .or(head.uri.authority().map(|authority| authority.as_str()))
+            .unwrap_or_default()
+            .to_owned();
+        let seen = Seen {
+            method: head.method,
+            path: head.uri.path_and_query().unwrap().to_string(),
+            authority,
+            version: head.version,
+            headers: head.headers,
+            body,
+        };
+        let answer = (self.handler)(&seen);
+        // The test may have ended and dropped its end.
+        let _ = self.arrivals.send(seen);
+        match answer {
+            Some(answer) => Ok(answer),
+            None => {
+                let _loss = OnDrop(Some(self.losses));
+                std::future::pending().await
+            }
+        }
+    }
+}
+
+struct OnDrop(Option<mpsc::UnboundedSender<()>>);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        if let Some(sender) = self.0.take() {
+            let _ = sender.send(());
+        }
+    }
+}
+
+pub(crate) fn answer(status: u16, body: impl Into<Bytes>) -> Answer {
+    let mut response = Response::new(Full::new(body.into()).boxed());
+    *response.status_mut() = StatusCode::from_u16(status).unwrap();
+    response
+}
+
+/// A body of unknown length that never ends.
+pub(crate) fn endless() -> Answer {
+    Response::new(Endless.boxed())
+}
+
+struct Endless;
+
+impl Body for Endless {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[b' '; 16 * 1024])))))
+    }
+}
+
+/// The same answer to everything.
+pub(crate) fn always(answer: impl Fn() -> Answer + Send + Sync + 'static) -> Handler {
+    Arc::new(move |_| Some(answer()))
+}
+
+/// The body that came, back, with status 200.
+pub(crate) fn echo() -> Handler {
+    Arc::new(|seen| Some(answer(200, seen.body.clone())))
+}
+
+/// The first requests are never answered, all others with their own body.
+pub(crate) fn silent_at_first(silent: usize) -> Handler {
+    let left = Mutex::new(silent);
+    Arc::new(move |seen| {
+        let mut left = left.lock().unwrap();
+        if *left > 0 {
+            *left -= 1;
+            return None;
+        }
+        Some(answer(200, seen.body.clone()))
+    })
+}

@@ -1,0 +1,220 @@
+use admittance_admission::FailureKind;
+use admittance_webhook::{
+    Error, Naming, Protocol, ReviewVersion, Target, Webhook, WebhookClients, WebhookConfig,
+};
+use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, date_time_ymd};
+use rustls::ServerConfig;
+
+use crate::{
+    BCS_HOST, KUBERNETES_HOST, application, call,
+    certificates::{Authority, server_params},
+    clients_of, config, replaces, review,
+    server::{Server, always, answer, echo},
+    service,
+};
+
+fn common_name_only(name: &str) -> CertificateParams {
+    let mut params = server_params(&[]);
+    params.distinguished_name.push(DnType::CommonName, name);
+    params
+}
+
+fn with(names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> CertificateParams {
+    let mut params = server_params(names);
+    change(&mut params);
+    params
+}
+
+/// For BCS the name is `{name}.{namespace}`, for Kubernetes `{name}.{namespace}.svc`; a common name
+/// alone counts for neither, as in Go since 1.15. A wildcard must have two names behind it.
+#[tokio::test]
+async fn the_certificate_must_be_right() {
+    type Make = fn(&Authority) -> ServerConfig;
+    let cases: [(&str, Make, Result<(), &[&str]>); 10] = [
+        ("the right name", |ca| ca.server(&[BCS_HOST]), Ok(())),
+        (
+            "a wildcard over a whole top-level name",
+            |ca| ca.server(&["*.ns"]),
+            Err(&["is for *.ns;"]),
+        ),
+        (
+            "another CA of the same name",
+            |_| Authority::new().server(&[BCS_HOST]),
+            Err(&["caBundle"]),
+        ),
+        (
+            "another name",
+            |ca| ca.server(&["hook.other", "hook.ns.svc"]),
+            Err(&["is for hook.other, hook.ns.svc;", "must hold hook.ns"]),
+        ),
+        (
+            "a common name only",
+            |ca| ca.server_with(common_name_only(BCS_HOST)),
+            Err(&["no subjectAltName", "DNS:hook.ns", "admittance certs"]),
+        ),
+        (
+            "expired",
+            |ca| {
+                ca.server_with(with(&[BCS_HOST], |params| {
+                    params.not_after = date_time_ymd(2020, 2, 3)
+                }))
+            },
+            Err(&["expired at 2020-02-03T00:00:00Z"]),
+        ),
+        (
+            "not valid yet",
+            |ca| {
+                ca.server_with(with(&[BCS_HOST], |params| {
+                    params.not_before = date_time_ymd(4000, 1, 1)
+                }))
+            },
+            Err(&["not valid before 4000-01-01T00:00:00Z"]),
+        ),
+        (
+            "for clients",
+            |ca| {
+                ca.server_with(with(&[BCS_HOST], |params| {
+                    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+                }))
+            },
+            Err(&["serverAuth"]),
+        ),
+        (
+            "the CA itself",
+            Authority::as_server,
+            Err(&["certificate of a CA", "admittance certs"]),
+        ),
+        (
+            "a client certificate wanted",
+            |ca| ca.server_for_clients(&[BCS_HOST]),
+            Err(&["client certificate"]),
+        ),
+    ];
+    for (case, make, expected) in cases {
+        let authority = Authority::new();
+        let server = Server::start(make(&authority), echo());
+        let webhook = Webhook::new(config(Protocol::BcsResource, &authority), &clients_of(&server)).unwrap();
+        let answer = call(&webhook, &application()).await;
+        match expected {
+            Ok(()) => assert!(replaces(&answer), "{case}: {answer:?}"),
+            Err(parts) => {
+                let failure = answer.unwrap_err();
+                assert_eq!(failure.kind, FailureKind::Tls, "{case}: {failure}");
+                for part in [&["hook.ns"], parts].concat() {
+                    assert!(failure.message.contains(part), "{case}: {failure}");
+                }
+            }
+        }
+    }
+}
+
+/// In TLS 1.3 the server says so after the client's side of the handshake is done.
+#[tokio::test]
+async fn a_client_certificate_is_wanted_over_http1() {
+    let authority = Authority::new();
+    let server = Server::start_http1(authority.server_for_clients(&[BCS_HOST]), echo());
+    let webhook = Webhook::new(config(Protocol::BcsResource, &authority), &clients_of(&server)).unwrap();
+    let failure = call(&webhook, &application()).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Tls, "{failure}");
+    assert!(failure.message.contains("client certificate"), "{failure}");
+}
+
+#[tokio::test]
+async fn the_name_follows_the_naming() {
+    for (naming, right, wrong) in [
+        (Naming::Bcs, BCS_HOST, KUBERNETES_HOST),
+        (Naming::Kubernetes, KUBERNETES_HOST, BCS_HOST),
+    ] {
+        for (host, ok) in [(right, true), (wrong, false)] {
+            let authority = Authority::new();
+            let mut server = Server::start(authority.server(&[host]), echo());
+            let config = WebhookConfig {
+                target: service(naming, ""),
+                ..config(Protocol::BcsResource, &authority)
+            };
+            let webhook = Webhook::new(config, &clients_of(&server)).unwrap();
+            let answer = call(&webhook, &application()).await;
+            assert_eq!(replaces(&answer), ok, "{naming:?} {host}: {answer:?}");
+            if ok {
+                assert_eq!(server.arrived.recv().await.unwrap().authority, right);
+            }
+        }
+    }
+}
+
+/// A CA of the bundle may also be a certificate that is no CA, made by nobody but itself.
+#[tokio::test]
+async fn a_self_signed_certificate_can_be_its_own_bundle() {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = with(&[BCS_HOST], |params| params.is_ca = IsCa::NoCa);
+    let certificate = params.self_signed(&key).unwrap().der().clone();
+    let key = rustls_pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let tls = ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.clone()], key)
+        .unwrap();
+    let server = Server::start(tls, echo());
+    let config = WebhookConfig {
+        ca_bundle: Some(vec![certificate]),
+        ..WebhookConfig::new(Protocol::BcsResource, service(Naming::Bcs, "/"))
+    };
+    let webhook = Webhook::new(config, &clients_of(&server)).unwrap();
+    assert!(replaces(&call(&webhook, &application()).await));
+}
+
+/// The port is open, and what answers is no TLS server.
+#[tokio::test]
+async fn a_server_without_tls() {
+    let authority = Authority::new();
+    let plain = Server::start_plain(always(|| answer(200, "{}")));
+    let webhook = Webhook::new(config(Protocol::BcsResource, &authority), &clients_of(&plain)).unwrap();
+    let failure = call(&webhook, &application()).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Tls, "{failure}");
+    assert!(failure.message.contains("does not speak TLS"), "{failure}");
+}
+
+/// Only a URL, and only in the BCS form, may be without TLS.
+#[tokio::test]
+async fn plain_http_is_for_bcs_urls() {
+    let server = Server::start_plain(echo());
+    let target = Target::Url(format!("http://{}/admit", server.address).parse().unwrap());
+    let clients = WebhookClients::default();
+    let config = WebhookConfig::new(Protocol::BcsResource, target.clone());
+    let webhook = Webhook::new(config, &clients).unwrap();
+    assert!(replaces(&call(&webhook, &application()).await));
+
+    let config = WebhookConfig::new(review(ReviewVersion::V1), target);
+    assert!(matches!(Webhook::new(config, &clients), Err(Error::Url { .. })));
+}
+
+/// Without a bundle the system's CAs count, and none of them signed this certificate.
+#[tokio::test]
+async fn a_url_without_bundle_trusts_the_system_only() {
+    let authority = Authority::new();
+    let server = Server::start(authority.server(&["localhost"]), echo());
+    let url = format!("https://localhost:{}/", server.address.port())
+        .parse()
+        .unwrap();
+    let mut config = WebhookConfig::new(Protocol::BcsResource, Target::Url(url));
+    match Webhook::new(config.clone(), &WebhookClients::default()) {
+        Ok(webhook) => {
+            let failure = call(&webhook, &application()).await.unwrap_err();
+            assert_eq!(failure.kind, FailureKind::Tls, "{failure}");
+            assert!(failure.message.contains("none of the trusted CAs"), "{failure}");
+        }
+        // A system without CAs, such as a bare container.
+        Err(error) => assert!(matches!(error, Error::SystemRoots { .. }), "{error}"),
+    }
+    config.ca_bundle = Some(vec![authority.certificate()]);
+    let webhook = Webhook::new(config, &WebhookClients::default()).unwrap();
+    assert!(replaces(&call(&webhook, &application()).await));
+}
+
+#[test]
+fn a_service_needs_a_bundle() {
+    let config = WebhookConfig::new(Protocol::BcsResource, service(Naming::Bcs, "/"));
+    let error = Webhook::new(config, &WebhookClients::default()).unwrap_err();
+    assert!(error.to_string().contains("`hook.ns` has no caBundle"), "{error}");
+}
