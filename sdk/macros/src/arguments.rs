@@ -1,0 +1,229 @@
+//! The arguments of `#[plugin(...)]`.
+
+use syn::parse::{Parse, ParseStream};
+use syn::punctuated::Punctuated;
+use syn::{Error, Ident, LitBool, LitStr, Result, Token};
+
+/// All of them; what is absent has its default.
+#[derive(Default)]
+pub(crate) struct Arguments {
+    pub(crate) name: Option<LitStr>,
+    pub(crate) version: Option<LitStr>,
+    pub(crate) summary: Option<LitStr>,
+    pub(crate) mutates: bool,
+    pub(crate) resources: Vec<ResourceRule>,
+    pub(crate) capabilities: Vec<Capability>,
+}
+
+/// The resources of one group and version.
+pub(crate) struct ResourceRule {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) resources: Vec<String>,
+}
+
+/// Something that the plugin asks for.
+pub(crate) enum Capability {
+    Cluster(String),
+    Http(String),
+    Environment(String),
+}
+
+impl Parse for Arguments {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let mut arguments = Self::default();
+        let mut seen: Vec<String> = Vec::new();
+        while !input.is_empty() {
+            let key: Ident = input.parse()?;
+            let text = key.to_string();
+            if seen.contains(&text) {
+                return Err(Error::new(key.span(), format!("`{text}` is given twice")));
+            }
+            match text.as_str() {
+                "name" => arguments.name = Some(name(input)?),
+                "version" => arguments.version = Some(version(input)?),
+                "summary" => arguments.summary = Some(value(input)?),
+                "mutates" => arguments.mutates = flag(input)?,
+                "resources" => arguments.resources = resources(&list::<LitStr>(input)?)?,
+                "capabilities" => arguments.capabilities = list(input)?.into_iter().collect(),
+                _ => {
+                    let message = format!(
+                        "unknown argument `{text}`; there are name, version, summary, mutates, resources and capabilities"
+                    );
+                    return Err(Error::new(key.span(), message));
+                }
+            }
+            seen.push(text);
+            if !input.is_empty() {
+                input.parse::<Token![,]>()?;
+            }
+        }
+        Ok(arguments)
+    }
+}
+
+fn value(input: ParseStream<'_>) -> Result<LitStr> {
+    input.parse::<Token![=]>()?;
+    input.parse()
+}
+
+fn name(input: ParseStream<'_>) -> Result<LitStr> {
+    let name = value(input)?;
+    let text = name.value();
+    let right = text.starts_with(|c: char| c.is_ascii_lowercase())
+        && !text.ends_with('-')
+        && text
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
+    if right {
+        Ok(name)
+    } else {
+        Err(Error::new(
+            name.span(),
+            "a plugin's name is in lower case with hyphens: \"sidecar-injector\"",
+        ))
+    }
+}
+
+fn version(input: ParseStream<'_>) -> Result<LitStr> {
+    let version = value(input)?;
+    let text = version.value();
+    let core = text.split(['-', '+']).next().unwrap_or_default();
+    let numbers = core.split('.').filter(|part| part.parse::<u64>().is_ok()).count();
+    if numbers == 3 && core.split('.').count() == 3 {
+        Ok(version)
+    } else {
+        Err(Error::new(
+            version.span(),
+            "a plugin's version is semver: \"1.2.3\"",
+        ))
+    }
+}
+
+fn flag(input: ParseStream<'_>) -> Result<bool> {
+    if input.peek(Token![=]) {
+        input.parse::<Token![=]>()?;
+        return Ok(input.parse::<LitBool>()?.value);
+    }
+    Ok(true)
+}
+
+fn list<T: Parse>(input: ParseStream<'_>) -> Result<Punctuated<T, Token![,]>> {
+    input.parse::<Token![=]>()?;
+    let content;
+    syn::bracketed!(content in input);
+    Punctuated::parse_terminated(&content)
+}
+
+/// `v1/pods`, `apps/v1/deployments`; those of one group and version become one rule.
+fn resources(list: &Punctuated<LitStr, Token![,]>) -> Result<Vec<ResourceRule>> {
+    let mut rules: Vec<ResourceRule> = Vec::new();
+    for literal in list {
+        let text = literal.value();
+        let parts: Vec<&str> = text.split('/').collect();
+        let (group, version, resource) = match parts.as_slice() {
+            [version, resource] => ("", *version, *resource),
+            [group, version, resource] => (*group, *version, *resource),
+            _ => ("", "", ""),
+        };
+        if version.is_empty() || resource.is_empty() || resource.chars().any(char::is_uppercase) {
+            return Err(Error::new(
+                literal.span(),
+                "a resource is version and plural in lower case, after the group if it has one: \"v1/pods\", \
+                 \"apps/v1/deployments\", \"*/*/*\"",
+            ));
+        }
+        match rules
+            .iter_mut()
+            .find(|rule| rule.group == group && rule.version == version)
+        {
+            Some(rule) => rule.resources.push(resource.to_owned()),
+            None => rules.push(ResourceRule {
+                group: group.to_owned(),
+                version: version.to_owned(),
+                resources: vec![resource.to_owned()],
+            }),
+        }
+    }
+    Ok(rules)
+}
+
+impl Parse for Capability {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let kind: Ident = input.parse()?;
+        let make: fn(String) -> Self = match kind.to_string().as_str() {
+            "cluster" => Self::Cluster,
+            "http" => Self::Http,
+            "environment" => Self::Environment,
+            _ => {
+                return Err(Error::new(
+                    kind.span(),
+                    "a capability is cluster(\"v1/Node\"), http(\"https://policy.example.com\") or environment(\"NAME\")",
+                ));
+            }
+        };
+        let content;
+        syn::parenthesized!(content in input);
+        let literal: LitStr = content.parse()?;
+        if !content.is_empty() {
+            return Err(content.error("one text, and nothing after it"));
+        }
+        let text = literal.value();
+        let mistake = match make(String::new()) {
+            Self::Cluster(_) if !text.contains('/') => {
+                Some("a kind with its version: \"v1/Node\", \"apps/v1/Deployment\"")
+            }
+            Self::Http(_) if text != "*" && !text.starts_with("https://") => {
+                Some("an origin, \"https://policy.example.com\", or \"*\" for one from the settings")
+            }
+            _ if text.is_empty() => Some("a name"),
+            _ => None,
+        };
+        match mistake {
+            Some(right) => Err(Error::new(literal.span(), format!("this must be {right}"))),
+            None => Ok(make(text)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_arguments_are_told_apart() {
+        let table = [
+            ("colour = 1", "unknown argument `colour`"),
+            ("name = \"a\", name = \"b\"", "`name` is given twice"),
+            ("name = \"Big Name\"", "lower case with hyphens"),
+            ("version = \"one\"", "semver"),
+            ("resources = [\"pods\"]", "version and plural"),
+            ("resources = [\"v1/Pods\"]", "version and plural"),
+            ("capabilities = [disk(\"/\")]", "a capability is"),
+            ("capabilities = [cluster(\"Node\")]", "a kind with its version"),
+            ("capabilities = [http(\"http://a\")]", "an origin"),
+            ("capabilities = [environment(\"\")]", "a name"),
+            ("mutates mutates", "expected `,`"),
+        ];
+        for (input, message) in table {
+            let error = syn::parse_str::<Arguments>(input).err().expect(input);
+            assert!(error.to_string().contains(message), "{input}: {error}");
+        }
+    }
+
+    #[test]
+    fn flags_may_have_a_value() {
+        for (input, expected) in [
+            ("", false),
+            ("mutates", true),
+            ("mutates = true,", true),
+            ("mutates = false", false),
+        ] {
+            assert_eq!(
+                syn::parse_str::<Arguments>(input).expect(input).mutates,
+                expected,
+                "{input}"
+            );
+        }
+    }
+}

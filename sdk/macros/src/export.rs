@@ -1,0 +1,175 @@
+//! `#[plugin]`: the description and, on WebAssembly, the exports.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::{Error, ItemImpl, Result};
+
+use crate::arguments::{Arguments, Capability, ResourceRule};
+
+pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
+    let arguments: Arguments = syn::parse2(arguments)?;
+    let item = implementation(item)?;
+    let plugin = &item.self_ty;
+    let description = description(&arguments);
+    Ok(quote! {
+        #item
+
+        impl ::admittance_sdk::Describe for #plugin {
+            fn describe() -> ::admittance_sdk::Description {
+                #description
+            }
+        }
+
+        #[cfg(target_family = "wasm")]
+        const _: () = {
+            static PLUGIN: ::admittance_sdk::Configured<#plugin> = ::admittance_sdk::Configured::new();
+
+            struct Component;
+
+            impl ::admittance_sdk::bindings::Guest for Component {
+                fn describe() -> ::admittance_sdk::Description {
+                    <#plugin as ::admittance_sdk::Describe>::describe()
+                }
+
+                fn configure(
+                    settings: ::std::string::String,
+                ) -> ::core::result::Result<(), ::std::vec::Vec<::admittance_sdk::bindings::SettingsError>> {
+                    PLUGIN.configure(&settings)
+                }
+
+                fn admit(
+                    request: ::admittance_sdk::bindings::Request,
+                ) -> ::core::result::Result<::admittance_sdk::bindings::Response, ::std::string::String> {
+                    PLUGIN.admit(request)
+                }
+            }
+
+            ::admittance_sdk::bindings::export!(Component with_types_in ::admittance_sdk::bindings);
+        };
+    })
+}
+
+/// `impl Plugin for SomeType`, and nothing else.
+fn implementation(item: TokenStream) -> Result<ItemImpl> {
+    const RIGHT: &str = "`#[plugin]` goes on `impl Plugin for YourType`";
+    let whole = item.clone();
+    let item: ItemImpl = syn::parse2(item).map_err(|_| Error::new_spanned(&whole, RIGHT))?;
+    let Some((negative, path, _)) = &item.trait_ else {
+        return Err(Error::new_spanned(&item.self_ty, RIGHT));
+    };
+    if let Some(negative) = negative {
+        return Err(Error::new_spanned(negative, RIGHT));
+    }
+    if path
+        .segments
+        .last()
+        .is_none_or(|segment| segment.ident != "Plugin")
+    {
+        return Err(Error::new_spanned(path, RIGHT));
+    }
+    if !item.generics.params.is_empty() {
+        return Err(Error::new_spanned(
+            &item.generics,
+            "a component has one plugin of one type; take the parameters away, or name the type that is meant",
+        ));
+    }
+    Ok(item)
+}
+
+fn description(arguments: &Arguments) -> TokenStream {
+    let Arguments {
+        name,
+        version,
+        summary,
+        mutates,
+        resources,
+        capabilities,
+    } = arguments;
+    let name = or_else(name.as_ref(), "CARGO_PKG_NAME");
+    let version = or_else(version.as_ref(), "CARGO_PKG_VERSION");
+    let summary = or_else(summary.as_ref(), "CARGO_PKG_DESCRIPTION");
+    let resources = resources.iter().map(
+        |ResourceRule {
+             group,
+             version,
+             resources,
+         }| {
+            quote! {
+                ::admittance_sdk::ResourceRule {
+                    api_groups: ::std::vec![::std::string::String::from(#group)],
+                    api_versions: ::std::vec![::std::string::String::from(#version)],
+                    resources: ::std::vec![#(::std::string::String::from(#resources)),*],
+                }
+            }
+        },
+    );
+    let capabilities = capabilities.iter().map(|capability| {
+        let (variant, text) = match capability {
+            Capability::Cluster(text) => (quote!(Cluster), text),
+            Capability::Http(text) => (quote!(Http), text),
+            Capability::Environment(text) => (quote!(Environment), text),
+        };
+        quote!(::admittance_sdk::Capability::#variant(::std::string::String::from(#text)))
+    });
+    quote! {
+        ::admittance_sdk::Description {
+            name: ::std::string::String::from(#name),
+            version: ::std::string::String::from(#version),
+            summary: ::std::string::String::from(#summary),
+            mutates: #mutates,
+            resources: ::std::vec![#(#resources),*],
+            settings_schema: ::admittance_sdk::settings_schema::<Self>(),
+            capabilities: ::std::vec![#(#capabilities),*],
+        }
+    }
+}
+
+/// What the author wrote, or what Cargo says of the author's crate.
+fn or_else(given: Option<&syn::LitStr>, variable: &str) -> TokenStream {
+    match given {
+        Some(given) => quote!(#given),
+        None => quote!(::core::env!(#variable)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_places_are_told_apart() {
+        let table = [
+            (
+                quote!(
+                    struct A;
+                ),
+                "impl Plugin for YourType",
+            ),
+            (quote!(impl A {}), "impl Plugin for YourType"),
+            (quote!(impl Clone for A {}), "impl Plugin for YourType"),
+            (
+                quote!(
+                    impl<T> Plugin for A<T> {}
+                ),
+                "one plugin of one type",
+            ),
+        ];
+        for (item, message) in table {
+            let error = expand(TokenStream::new(), item.clone())
+                .err()
+                .map(|error| error.to_string());
+            assert!(
+                error.as_ref().is_some_and(|error| error.contains(message)),
+                "{item}: {error:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_exports_are_for_wasm_alone() {
+        let expanded = expand(TokenStream::new(), quote!(impl Plugin for A {}))
+            .expect("it is right")
+            .to_string();
+        assert!(expanded.contains("cfg (target_family = \"wasm\")"), "{expanded}");
+    }
+}

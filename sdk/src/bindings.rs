@@ -1,0 +1,10 @@
+//! What `wit-bindgen` makes of the contract. The rest of this crate is a comfortable coat over it.
+
+wit_bindgen::generate!({
+    path: "../wit",
+    world: "plugin",
+    generate_all,
+    pub_export_macro: true,
+    default_bindings_module: "admittance_sdk::bindings",
+    additional_derives: [PartialEq],
+});

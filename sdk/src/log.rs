@@ -1,0 +1,90 @@
+//! Lines for the operator's log.
+//!
+//! In the sandbox they go to the host, which adds the plugin's name and the request's uid, and drops
+//! what is over the limit of a call. Natively they go to standard error.
+//!
+//! ```
+//! use admittance_sdk::log;
+//!
+//! let image = "nginx";
+//! log::info!("rewrote {image}");
+//! log::warn!("no rule matched");
+//! ```
+
+/// How serious a line is, mildest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Steps inside an operation.
+    Trace,
+    /// What an operation did and why.
+    Debug,
+    /// Something that an operator may want to know.
+    Info,
+    /// Something odd that did not stop the work.
+    Warn,
+    /// Something that stopped this piece of work.
+    Error,
+}
+
+/// Emit one line. `context` is a short category that readers can filter by; the macros use the module's path.
+pub fn log(level: Level, context: &str, message: &str) {
+    #[cfg(target_family = "wasm")]
+    {
+        use crate::bindings::wasi::logging::logging;
+        let level = match level {
+            Level::Trace => logging::Level::Trace,
+            Level::Debug => logging::Level::Debug,
+            Level::Info => logging::Level::Info,
+            Level::Warn => logging::Level::Warn,
+            Level::Error => logging::Level::Error,
+        };
+        logging::log(level, context, message);
+    }
+    #[cfg(not(target_family = "wasm"))]
+    eprintln!("{level:?} {context}: {message}");
+}
+
+/// Emit a line at a level, its text as for `format!`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __log {
+    ($level:ident, $($text:tt)+) => {
+        $crate::log::log($crate::log::Level::$level, ::core::module_path!(), &$crate::log::line(::core::format_args!($($text)+)))
+    };
+}
+
+/// A formatted line; a text without arguments is not copied.
+#[doc(hidden)]
+pub fn line(text: std::fmt::Arguments<'_>) -> std::borrow::Cow<'static, str> {
+    match text.as_str() {
+        Some(text) => std::borrow::Cow::Borrowed(text),
+        None => std::borrow::Cow::Owned(std::fmt::format(text)),
+    }
+}
+
+macro_rules! levels {
+    ($dollar:tt $($(#[$doc:meta])* $hidden:ident as $name:ident: $level:ident;)*) => {$(
+        $(#[$doc])*
+        #[doc(hidden)]
+        #[macro_export]
+        macro_rules! $hidden {
+            ($dollar($dollar text:tt)+) => { $crate::__log!($level, $dollar($dollar text)+) };
+        }
+        $(#[$doc])*
+        #[doc(inline)]
+        pub use $hidden as $name;
+    )*};
+}
+
+levels! {$
+    /// Steps inside an operation; the text as for `format!`.
+    __trace as trace: Trace;
+    /// What an operation did and why; the text as for `format!`.
+    __debug as debug: Debug;
+    /// Something that an operator may want to know; the text as for `format!`.
+    __info as info: Info;
+    /// Something odd that did not stop the work; the text as for `format!`.
+    __warn as warn: Warn;
+    /// Something that stopped this piece of work; the text as for `format!`.
+    __error as error: Error;
+}

@@ -1,0 +1,157 @@
+//! What an author implements, and how it is run.
+
+use std::sync::OnceLock;
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+
+use crate::bindings::admittance::plugin::types;
+use crate::{Error, Request, Response, SettingsErrors, sample, settings};
+
+pub use crate::bindings::admittance::plugin::types::{Capability, Description, ResourceRule};
+
+/// An admission plugin: settings in, verdicts out.
+///
+/// Put [`#[plugin]`](macro@crate::plugin) on the implementation, and the crate is a plugin when it is built for
+/// `wasm32-wasip2`. Built for anything else it is an ordinary library, so that `cargo test` just works.
+///
+/// The value that `configure` returns is shared by all requests: it lives in memory that the host copies
+/// for every call, so a change that `admit` makes to it (through a `Mutex`, say) is gone after the call.
+pub trait Plugin: Sized + Send + Sync + 'static {
+    /// What the operator writes under `settings`. Put [`#[settings]`](macro@crate::settings) on
+    /// the type, or take [`NoSettings`](crate::NoSettings).
+    type Settings: DeserializeOwned + JsonSchema;
+
+    /// Check the settings and keep what [`Plugin::admit`] needs.
+    ///
+    /// Called once. Do costly things here (compile a regular expression, build a table); no later call does them again.
+    ///
+    /// # Errors
+    /// All that is wrong with the settings, each with its place.
+    fn configure(settings: Self::Settings) -> Result<Self, SettingsErrors>;
+
+    /// Give the verdict on one request.
+    ///
+    /// # Errors
+    /// There is no verdict: a failure of the plugin, to which the stage's failure policy applies. To
+    /// refuse the request, answer [`Response::deny`].
+    fn admit(&self, request: &Request) -> Result<Response, Error>;
+
+    /// Use once what the first request would otherwise allocate.
+    ///
+    /// Called at the end of `configure`. The memory that it leaves is where every call starts, so a
+    /// cache that is filled here is full from the first request on. The sample is the CREATE of a
+    /// Pod of about 1 kB. Most plugins that want this write `let _ = self.admit(sample);`. Capabilities
+    /// other than logging are not there yet.
+    fn warm_up(&self, sample: &Request) {
+        let _ = sample;
+    }
+}
+
+/// What a plugin says of itself. [`#[plugin]`](macro@crate::plugin) implements it.
+pub trait Describe {
+    /// Name, version, summary, resources, capabilities and the schema of the settings.
+    fn describe() -> Description;
+}
+
+/// The JSON Schema of a plugin's settings, as text.
+#[doc(hidden)]
+pub fn settings_schema<P: Plugin>() -> Option<String> {
+    serde_json::to_string(&schemars::schema_for!(P::Settings)).ok()
+}
+
+/// A plugin that is configured once, for as long as the instance lives.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Configured<P>(OnceLock<P>);
+
+impl<P: Plugin> Configured<P> {
+    /// Not configured yet.
+    #[expect(clippy::new_without_default, reason = "only ever made in a static")]
+    pub const fn new() -> Self {
+        Self(OnceLock::new())
+    }
+
+    /// The export `configure`.
+    ///
+    /// # Errors
+    /// The mistakes in the settings.
+    pub fn configure(&self, settings: &str) -> Result<(), Vec<types::SettingsError>> {
+        let plugin = configure::<P>(settings).map_err(SettingsErrors::into_contract)?;
+        self.0.set(plugin).map_err(|_| {
+            SettingsErrors::one(
+                jsonptr::PointerBuf::new(),
+                "this instance has settings already; other settings need another instance",
+            )
+            .into_contract()
+        })
+    }
+
+    /// The export `admit`.
+    ///
+    /// # Errors
+    /// The plugin's failure.
+    pub fn admit(&self, request: types::Request) -> Result<types::Response, String> {
+        let Some(plugin) = self.0.get() else {
+            return Err("`admit` was called before `configure`".to_owned());
+        };
+        match plugin.admit(&Request::from_contract(request)) {
+            Ok(response) => Ok(response.into_contract()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+/// Read the settings, configure the plugin, and let it warm up.
+pub(crate) fn configure<P: Plugin>(settings: &str) -> Result<P, SettingsErrors> {
+    let plugin = P::configure(settings::parse(settings)?)?;
+    plugin.warm_up(&sample::request());
+    Ok(plugin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NoSettings;
+
+    struct Counts(OnceLock<String>);
+
+    impl Plugin for Counts {
+        type Settings = NoSettings;
+
+        fn configure(_: NoSettings) -> Result<Self, SettingsErrors> {
+            Ok(Self(OnceLock::new()))
+        }
+
+        fn admit(&self, request: &Request) -> Result<Response, Error> {
+            let first = self.0.get_or_init(|| request.kind().kind.clone());
+            Err(Error::other(first.clone()))
+        }
+
+        fn warm_up(&self, sample: &Request) {
+            let _ = self.admit(sample);
+        }
+    }
+
+    #[test]
+    fn calls_out_of_order_are_errors() {
+        let plugin = Configured::<Counts>::new();
+        let early = plugin.admit(crate::testing::create("{}").build().into_contract());
+        assert!(early.is_err_and(|message| message.contains("before `configure`")));
+        assert!(plugin.configure("{}").is_ok());
+        let twice = plugin.configure("{}").expect_err("it is configured already");
+        assert_eq!(twice.len(), 1);
+    }
+
+    #[test]
+    fn warm_up_happens_in_configure_with_a_sample() {
+        let plugin = Configured::<Counts>::new();
+        plugin.configure("{}").expect("no settings are right");
+        let failure = plugin.admit(
+            crate::testing::create(r#"{"kind":"Other"}"#)
+                .build()
+                .into_contract(),
+        );
+        assert_eq!(failure.expect_err("it always fails"), "Pod");
+    }
+}

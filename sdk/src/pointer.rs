@@ -1,0 +1,50 @@
+//! JSON Pointers (RFC 6901), built from segments.
+
+pub use jsonptr::{Pointer, PointerBuf};
+
+/// A JSON Pointer from its segments: names and indexes, each escaped as RFC 6901 asks.
+///
+/// ```
+/// use admittance_sdk::pointer;
+///
+/// let index = 2;
+/// assert_eq!(pointer!["spec", "containers", index, "image"].as_str(), "/spec/containers/2/image");
+/// assert_eq!(pointer!["metadata", "annotations", "example.com/team"].as_str(), "/metadata/annotations/example.com~1team");
+/// assert_eq!(pointer![].as_str(), "");
+/// ```
+#[macro_export]
+macro_rules! pointer {
+    () => { $crate::PointerBuf::new() };
+    ($($segment:expr),+ $(,)?) => {{
+        let mut pointer = $crate::PointerBuf::new();
+        $(pointer.push_back($segment);)+
+        pointer
+    }};
+}
+
+/// The pointer that a `serde_path_to_error` path stands for, as far as the path is known.
+pub(crate) fn from_path(path: &serde_path_to_error::Path) -> PointerBuf {
+    use serde_path_to_error::Segment;
+    let mut pointer = PointerBuf::new();
+    for segment in path.iter() {
+        match segment {
+            Segment::Seq { index } => pointer.push_back(*index),
+            Segment::Map { key } => pointer.push_back(key.as_str()),
+            Segment::Enum { variant } => pointer.push_back(variant.as_str()),
+            // Serde buffered what is below (untagged, flattened), so nobody knows.
+            Segment::Unknown => break,
+        }
+    }
+    pointer
+}
+
+/// What `serde_json` says, without the line and column: whoever reads it wrote another text.
+pub(crate) fn message(error: &serde_json::Error) -> String {
+    let mut message = error.to_string();
+    if error.line() > 0
+        && let Some(end) = message.rfind(" at line ")
+    {
+        message.truncate(end);
+    }
+    message
+}

@@ -1,0 +1,254 @@
+//! The request, as a plugin reads it.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use crate::bindings::admittance::plugin::types::{
+    GroupVersionKind, GroupVersionResource, Operation, UserInfo,
+};
+
+use crate::bindings::admittance::plugin::types;
+use crate::error::Document;
+use crate::{Error, Response, merge, pointer};
+
+/// One admission request.
+///
+/// The object is a JSON text. Read only what you need of it, as a type that names only those fields:
+/// the rest is skipped without being kept, and texts can borrow from the request. Parsing a whole
+/// object into a [`Value`] is most of what a call costs.
+///
+/// ```
+/// use admittance_sdk::{Error, Request, Response, view};
+/// use std::borrow::Cow;
+///
+/// #[view]
+/// struct Pod<'a> {
+///     #[serde(borrow)]
+///     spec: PodSpec<'a>,
+/// }
+///
+/// #[view]
+/// struct PodSpec<'a> {
+///     host_network: Option<bool>,
+///     #[serde(borrow)]
+///     node_name: Option<Cow<'a, str>>,
+/// }
+///
+/// fn admit(request: &Request) -> Result<Response, Error> {
+///     // A DELETE has no object.
+///     let Some(pod) = request.object::<Pod>()? else { return Ok(Response::allow()) };
+///     if pod.spec.host_network == Some(true) {
+///         return Ok(Response::deny("spec.hostNetwork: the host's network is not for Pods; remove the field"));
+///     }
+///     Ok(Response::allow())
+/// }
+/// # use admittance_sdk::testing;
+/// # let request = testing::create(r#"{"apiVersion":"v1","kind":"Pod","spec":{"hostNetwork":false}}"#).build();
+/// # assert!(admit(&request).is_ok());
+/// ```
+#[derive(Debug)]
+pub struct Request(types::Request);
+
+impl Request {
+    /// Names this request in logs and traces.
+    pub fn uid(&self) -> &str {
+        &self.0.uid
+    }
+
+    /// What the caller wants to do.
+    pub fn operation(&self) -> Operation {
+        self.0.operation
+    }
+
+    /// The type of the object.
+    pub fn kind(&self) -> &GroupVersionKind {
+        &self.0.kind
+    }
+
+    /// The collection that the object is in.
+    pub fn resource(&self) -> &GroupVersionResource {
+        &self.0.resource
+    }
+
+    /// `status`, `scale`, ...; absent for the resource itself.
+    pub fn subresource(&self) -> Option<&str> {
+        self.0.subresource.as_deref()
+    }
+
+    /// The object's name; absent when the control plane is still to generate it.
+    pub fn name(&self) -> Option<&str> {
+        Some(self.0.name.as_str()).filter(|name| !name.is_empty())
+    }
+
+    /// Absent for a resource that is in no namespace.
+    pub fn namespace(&self) -> Option<&str> {
+        self.0.namespace.as_deref()
+    }
+
+    /// Who asks. All of it is empty when the control plane does not say.
+    pub fn user(&self) -> &UserInfo {
+        &self.0.user
+    }
+
+    /// The result will not be stored: a plugin with effects outside of its answer must leave them.
+    pub fn dry_run(&self) -> bool {
+        self.0.dry_run
+    }
+
+    /// The object as the stages before this one left it, as a type of yours that names the fields
+    /// you need. Absent for a DELETE.
+    ///
+    /// # Errors
+    /// The object does not have the type's shape; the message says where.
+    pub fn object<'a, T: Deserialize<'a>>(&'a self) -> Result<Option<T>, Error> {
+        read(Document::Object, self.object_json())
+    }
+
+    /// The object as it is stored now, when the control plane sent it with an UPDATE or a DELETE.
+    ///
+    /// # Errors
+    /// The object does not have the type's shape; the message says where.
+    pub fn old_object<'a, T: Deserialize<'a>>(&'a self) -> Result<Option<T>, Error> {
+        read(Document::OldObject, self.old_object_json())
+    }
+
+    /// The options of the operation (`CreateOptions` and so on), where the control plane has them.
+    ///
+    /// # Errors
+    /// The options do not have the type's shape; the message says where.
+    pub fn options<'a, T: Deserialize<'a>>(&'a self) -> Result<Option<T>, Error> {
+        read(Document::Options, self.0.options.as_deref())
+    }
+
+    /// The whole object as a tree. Costs several times what [`Request::object`] with a type does.
+    ///
+    /// # Errors
+    /// The object is not JSON, or nested deeper than 128 levels.
+    pub fn object_value(&self) -> Result<Option<Value>, Error> {
+        self.object()
+    }
+
+    /// The whole old object as a tree.
+    ///
+    /// # Errors
+    /// The object is not JSON, or nested deeper than 128 levels.
+    pub fn old_object_value(&self) -> Result<Option<Value>, Error> {
+        self.old_object()
+    }
+
+    /// The object's JSON text.
+    pub fn object_json(&self) -> Option<&str> {
+        self.0.object.as_deref()
+    }
+
+    /// The old object's JSON text.
+    pub fn old_object_json(&self) -> Option<&str> {
+        self.0.old_object.as_deref()
+    }
+
+    /// Read the object as a type, change it, and answer with the patch of what you changed.
+    ///
+    /// The type may name only some of the fields: the patch holds the difference between the value
+    /// before and after your change, so that what the type does not know stays as it was. Elements of
+    /// lists are told apart by their `name` where all have one, else by being equal, else by their
+    /// place. No change is the verdict `allow`; so is a request without an object.
+    ///
+    /// This reads the object twice, once as a tree. Where microseconds matter, read a partial type
+    /// with [`Request::object`] and build a [`Patch`](crate::Patch).
+    ///
+    /// ```
+    /// use admittance_sdk::{Error, Request, Response};
+    /// use admittance_sdk::serde::{Deserialize, Serialize};
+    /// use std::collections::BTreeMap;
+    ///
+    /// #[derive(Deserialize, Serialize)]
+    /// # #[serde(crate = "admittance_sdk::serde")]
+    /// struct Labelled {
+    ///     metadata: Metadata,
+    /// }
+    ///
+    /// #[derive(Deserialize, Serialize)]
+    /// # #[serde(crate = "admittance_sdk::serde")]
+    /// struct Metadata {
+    ///     #[serde(default)]
+    ///     labels: BTreeMap<String, String>,
+    /// }
+    ///
+    /// fn admit(request: &Request) -> Result<Response, Error> {
+    ///     request.mutate(|object: &mut Labelled| {
+    ///         object.metadata.labels.insert("team".into(), "storage".into());
+    ///         Ok(())
+    ///     })
+    /// }
+    /// # use admittance_sdk::testing;
+    /// # use admittance_sdk::serde_json::json;
+    /// # let outcome = testing::create(json!({"kind": "Pod", "metadata": {"name": "a"}, "spec": {}}))
+    /// #     .run(admit).unwrap();
+    /// # assert_eq!(outcome.object(), Some(&json!({
+    /// #     "kind": "Pod", "metadata": {"name": "a", "labels": {"team": "storage"}}, "spec": {}})));
+    /// ```
+    ///
+    /// # Errors
+    /// The object does not have the type's shape, the closure's own error, or a list that the type
+    /// does not keep whole.
+    pub fn mutate<T>(&self, change: impl FnOnce(&mut T) -> Result<(), Error>) -> Result<Response, Error>
+    where
+        T: DeserializeOwned + Serialize,
+    {
+        let Some(mut object) = self.object::<T>()? else {
+            return Ok(Response::allow());
+        };
+        let before = tree(&object)?;
+        change(&mut object)?;
+        let after = tree(&object)?;
+        if before == after {
+            return Ok(Response::allow());
+        }
+        let Some(original) = self.object_value()? else {
+            return Ok(Response::allow());
+        };
+        let merged = merge::rebase(&original, &before, after)?;
+        Ok(Response::patch(
+            (&json_patch::diff(&original, &merged)).try_into()?,
+        ))
+    }
+
+    pub(crate) fn from_contract(request: types::Request) -> Self {
+        Self(request)
+    }
+
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn contract_mut(&mut self) -> &mut types::Request {
+        &mut self.0
+    }
+}
+
+fn tree(object: &impl Serialize) -> Result<Value, Error> {
+    serde_json::to_value(object).map_err(|source| Error::Write {
+        pointer: jsonptr::PointerBuf::new(),
+        source,
+    })
+}
+
+fn read<'a, T: Deserialize<'a>>(document: Document, text: Option<&'a str>) -> Result<Option<T>, Error> {
+    let Some(text) = text else { return Ok(None) };
+    serde_json::from_str(text)
+        .map(Some)
+        .map_err(|error| explain::<T>(document, text, &error))
+}
+
+/// Where the error is. Reading again with the path noted costs nothing as long as nothing is wrong.
+#[cold]
+fn explain<'a, T: Deserialize<'a>>(document: Document, text: &'a str, error: &serde_json::Error) -> Error {
+    let pointer =
+        match serde_path_to_error::deserialize::<_, T>(&mut serde_json::Deserializer::from_str(text)) {
+            Ok(_) => jsonptr::PointerBuf::new(),
+            Err(error) => pointer::from_path(error.path()),
+        };
+    Error::Read {
+        document,
+        pointer,
+        message: pointer::message(error),
+    }
+}

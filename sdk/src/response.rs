@@ -1,0 +1,189 @@
+//! What a plugin says of a request.
+
+use serde::Serialize;
+
+use crate::bindings::admittance::plugin::types::{self, Verdict};
+use crate::{Error, Patch};
+
+/// Why a request is refused. The caller sees all of it.
+///
+/// ```
+/// use admittance_sdk::{Denial, Response};
+///
+/// let image = "nginx";
+/// let response = Response::deny(
+///     Denial::new(format!("spec.containers[0].image: \"{image}\" has no tag; name one, as in \"{image}:1.29\""))
+///         .code(422)
+///         .reason("ImageNotAllowed"),
+/// );
+/// # let _ = response;
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Denial {
+    code: u16,
+    reason: String,
+    message: String,
+}
+
+impl Denial {
+    /// A refusal with the status 403 and the reason `Forbidden`. The message is a sentence for people: what is wrong,
+    /// where in the object, and what to do.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self {
+            code: 403,
+            reason: "Forbidden".to_owned(),
+            message: message.into(),
+        }
+    }
+
+    /// An HTTP status from 400 to 599. The host takes 403 for anything else.
+    pub fn code(mut self, code: u16) -> Self {
+        self.code = code;
+        self
+    }
+
+    /// One CamelCase word for machines.
+    pub fn reason(mut self, reason: impl Into<String>) -> Self {
+        self.reason = reason.into();
+        self
+    }
+}
+
+impl From<&str> for Denial {
+    fn from(message: &str) -> Self {
+        Self::new(message)
+    }
+}
+
+impl From<String> for Denial {
+    fn from(message: String) -> Self {
+        Self::new(message)
+    }
+}
+
+/// A verdict, and the warnings and audit annotations that go with it.
+///
+/// ```
+/// use admittance_sdk::Response;
+///
+/// let response = Response::allow()
+///     .warn("spec.hostNetwork will be refused from the next release on")
+///     .audit("host-network", "true");
+/// # let _ = response;
+/// ```
+#[derive(Debug)]
+#[must_use = "a response does nothing unless `admit` returns it"]
+pub struct Response(types::Response);
+
+impl Response {
+    /// The request may pass as it is.
+    pub fn allow() -> Self {
+        Self::new(Verdict::Allow)
+    }
+
+    /// The request may not pass. Takes a [`Denial`], or just its message.
+    pub fn deny(denial: impl Into<Denial>) -> Self {
+        let Denial {
+            code,
+            reason,
+            message,
+        } = denial.into();
+        Self::new(Verdict::Deny(types::Denial {
+            code,
+            reason,
+            message,
+        }))
+    }
+
+    /// The request may pass with this change; with an empty patch, as it is.
+    pub fn patch(patch: Patch) -> Self {
+        if patch.is_empty() {
+            Self::allow()
+        } else {
+            Self::new(Verdict::Patch(patch.into_json()))
+        }
+    }
+
+    /// The request may pass as this object, whole, in place of its own. What the value does not hold
+    /// is lost: prefer [`Response::patch`] or [`Request::mutate`](crate::Request::mutate).
+    ///
+    /// # Errors
+    /// The value cannot be written as JSON.
+    pub fn replace(object: &impl Serialize) -> Result<Self, Error> {
+        let text = serde_json::to_string(object).map_err(|source| Error::Write {
+            pointer: jsonptr::PointerBuf::new(),
+            source,
+        })?;
+        Ok(Self::new(Verdict::Replace(text)))
+    }
+
+    /// Add a sentence for whoever sent the request; it is shown also when the request passes.
+    pub fn warn(mut self, warning: impl Into<String>) -> Self {
+        self.0.warnings.push(warning.into());
+        self
+    }
+
+    /// Add a note for the audit log. The key may hold letters, digits, `-`, `_` and `.`; every other
+    /// character becomes `_`.
+    pub fn audit(mut self, key: &str, value: impl Into<String>) -> Self {
+        let key = key
+            .chars()
+            .map(|c| {
+                if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') {
+                    c
+                } else {
+                    '_'
+                }
+            })
+            .collect();
+        self.0.audit_annotations.push((key, value.into()));
+        self
+    }
+
+    fn new(verdict: Verdict) -> Self {
+        Self(types::Response {
+            verdict,
+            warnings: Vec::new(),
+            audit_annotations: Vec::new(),
+        })
+    }
+
+    pub(crate) fn into_contract(self) -> types::Response {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_patch_is_allow() {
+        assert_eq!(
+            Response::patch(Patch::new()).into_contract().verdict,
+            Verdict::Allow
+        );
+    }
+
+    #[test]
+    fn audit_keys_hold_only_what_the_contract_allows() {
+        let response = Response::allow().audit("example.com/a key", "v").into_contract();
+        assert_eq!(
+            response.audit_annotations,
+            [("example.com_a_key".to_owned(), "v".to_owned())]
+        );
+    }
+
+    #[test]
+    fn a_denial_from_a_message_is_403_forbidden() {
+        let expected = types::Denial {
+            code: 403,
+            reason: "Forbidden".to_owned(),
+            message: "no".to_owned(),
+        };
+        assert_eq!(
+            Response::deny("no").into_contract().verdict,
+            Verdict::Deny(expected)
+        );
+    }
+}

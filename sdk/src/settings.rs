@@ -1,0 +1,215 @@
+//! Settings: from JSON to the plugin's type, or every mistake with its place.
+
+use std::fmt;
+
+use jsonptr::Pointer;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::bindings::admittance::plugin::types;
+use crate::pointer;
+
+/// The settings of a plugin that has none. Anything but `{}` is a mistake.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NoSettings {}
+
+/// One thing that is wrong with the settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettingsError {
+    pointer: String,
+    message: String,
+}
+
+impl SettingsError {
+    /// Where, as a JSON Pointer into the settings; empty for the settings as a whole.
+    pub fn pointer(&self) -> &str {
+        &self.pointer
+    }
+
+    /// What is wrong and what would be right.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+/// All that is wrong with the settings. The operator gets all of it at once.
+///
+/// ```
+/// use admittance_sdk::{SettingsErrors, pointer};
+///
+/// fn check(names: &[&str]) -> Result<(), SettingsErrors> {
+///     let mut errors = SettingsErrors::new();
+///     for (index, name) in names.iter().enumerate() {
+///         if name.is_empty() {
+///             errors.push(pointer!["names", index], "a name is empty; give one, or remove the element");
+///         }
+///     }
+///     errors.check()
+/// }
+/// assert!(check(&["a", "b"]).is_ok());
+/// assert_eq!(check(&["", "b", ""]).unwrap_err().len(), 2);
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SettingsErrors(Vec<SettingsError>);
+
+impl SettingsErrors {
+    /// Nothing wrong so far.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// One mistake alone: `Err(SettingsErrors::one(pointer!["registry"], "..."))`.
+    pub fn one(pointer: impl AsRef<Pointer>, message: impl Into<String>) -> Self {
+        let mut errors = Self::new();
+        errors.push(pointer, message);
+        errors
+    }
+
+    /// Note a mistake: where it is, and what is wrong and would be right.
+    pub fn push(&mut self, pointer: impl AsRef<Pointer>, message: impl Into<String>) {
+        self.0.push(SettingsError {
+            pointer: pointer.as_ref().as_str().to_owned(),
+            message: message.into(),
+        });
+    }
+
+    /// Whether nothing was noted.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many mistakes were noted.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The mistakes, in the order in which they were noted.
+    pub fn iter(&self) -> std::slice::Iter<'_, SettingsError> {
+        self.0.iter()
+    }
+
+    /// `Ok` if there are none: end the checks with `errors.check()?`.
+    pub fn check(self) -> Result<(), Self> {
+        if self.is_empty() { Ok(()) } else { Err(self) }
+    }
+
+    pub(crate) fn into_contract(self) -> Vec<types::SettingsError> {
+        self.0
+            .into_iter()
+            .map(|error| types::SettingsError {
+                pointer: error.pointer,
+                message: error.message,
+            })
+            .collect()
+    }
+}
+
+impl<'a> IntoIterator for &'a SettingsErrors {
+    type Item = &'a SettingsError;
+    type IntoIter = std::slice::Iter<'a, SettingsError>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl fmt::Display for SettingsErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, SettingsError { pointer, message }) in self.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "; " };
+            write!(f, "{separator}settings at \"{pointer}\": {message}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for SettingsErrors {}
+
+/// Settings from the operator's JSON.
+pub(crate) fn parse<S: DeserializeOwned>(json: &str) -> Result<S, SettingsErrors> {
+    let mut deserializer = serde_json::Deserializer::from_str(json);
+    let settings = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+        SettingsErrors::one(pointer::from_path(error.path()), pointer::message(error.inner()))
+    })?;
+    deserializer
+        .end()
+        .map_err(|error| SettingsErrors::one(jsonptr::PointerBuf::new(), pointer::message(&error)))?;
+    Ok(settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "camelCase", deny_unknown_fields)]
+    #[expect(dead_code, reason = "only its shape matters")]
+    struct Sample {
+        #[serde(default)]
+        names: Vec<String>,
+        #[serde(default)]
+        by_key: std::collections::BTreeMap<String, Mode>,
+        required: u8,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    enum Mode {
+        Fast,
+    }
+
+    #[test]
+    fn a_serde_error_has_its_place() {
+        let table = [
+            (
+                "wrong type in a list",
+                r#"{"required":1,"names":["a",5]}"#,
+                "/names/1",
+                "invalid type: integer `5`",
+            ),
+            (
+                "wrong type",
+                r#"{"required":"x"}"#,
+                "/required",
+                "invalid type: string",
+            ),
+            (
+                "out of range",
+                r#"{"required":300}"#,
+                "/required",
+                "invalid value: integer `300`",
+            ),
+            ("missing", "{}", "", "missing field `required`"),
+            (
+                "unknown field",
+                r#"{"required":1,"nmaes":[]}"#,
+                "/nmaes",
+                "unknown field `nmaes`",
+            ),
+            (
+                "key to escape",
+                r#"{"required":1,"byKey":{"a/b":"slow"}}"#,
+                "/byKey/a~1b",
+                "unknown variant `slow`",
+            ),
+            ("not an object", "5", "", "invalid type: integer `5`"),
+            ("not JSON", "{", "", "EOF while parsing"),
+            ("two values", r#"{"required":1} {}"#, "", "trailing characters"),
+        ];
+        for (name, json, pointer, message) in table {
+            let errors = parse::<Sample>(json).expect_err(name);
+            let error = errors.iter().next().expect(name);
+            assert_eq!(error.pointer(), pointer, "{name}: {error:?}");
+            assert!(error.message().starts_with(message), "{name}: {error:?}");
+            assert!(!error.message().contains(" line "), "{name}: {error:?}");
+        }
+    }
+
+    #[test]
+    fn no_settings_takes_only_the_empty_object() {
+        assert_eq!(parse::<NoSettings>("{}"), Ok(NoSettings {}));
+        assert!(parse::<NoSettings>(r#"{"a":1}"#).is_err());
+    }
+}

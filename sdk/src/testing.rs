@@ -1,0 +1,268 @@
+//! Running a plugin natively, in its own `cargo test`.
+//!
+//! ```
+//! # use admittance_sdk::prelude::*;
+//! # struct Frozen;
+//! # #[plugin]
+//! # impl Plugin for Frozen {
+//! #     type Settings = NoSettings;
+//! #     fn configure(_: NoSettings) -> Result<Self, SettingsErrors> { Ok(Self) }
+//! #     fn admit(&self, request: &Request) -> Result<Response, Error> {
+//! #         if request.operation() == Operation::Update { return Ok(Response::deny("frozen")); }
+//! #         let mut patch = Patch::new();
+//! #         patch.add(pointer!["frozen"], &true)?;
+//! #         Ok(Response::patch(patch))
+//! #     }
+//! # }
+//! use admittance_sdk::serde_json::json;
+//! use admittance_sdk::testing;
+//!
+//! # fn main() {
+//! let plugin = testing::configure::<Frozen>("{}").unwrap();
+//!
+//! let outcome = testing::create(json!({"kind": "Pod"})).user("alice").admit(&plugin).unwrap();
+//! assert_eq!(outcome.object(), Some(&json!({"kind": "Pod", "frozen": true})));
+//!
+//! let outcome = testing::update(r#"{"kind": "Pod"}"#, r#"{"kind": "Pod"}"#).admit(&plugin).unwrap();
+//! assert_eq!(outcome.denial().unwrap().message, "frozen");
+//! # }
+//! ```
+
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::bindings::admittance::plugin::types;
+use crate::{
+    Describe, Description, Error, Operation, Plugin, Request, Response, SettingsErrors, plugin, sample,
+};
+
+pub(crate) mod cluster;
+
+pub use crate::bindings::admittance::plugin::types::Denial;
+pub use cluster::with_cluster;
+
+/// Configure a plugin as the host does, warm-up included. The settings are a JSON text or a
+/// [`Value`].
+///
+/// # Errors
+/// What the plugin says of the settings.
+pub fn configure<P: Plugin>(settings: impl fmt::Display) -> Result<P, SettingsErrors> {
+    plugin::configure(&settings.to_string())
+}
+
+/// What a plugin says of itself.
+pub fn describe<P: Plugin + Describe>() -> Description {
+    P::describe()
+}
+
+/// The CREATE of an object, given as a JSON text or a [`Value`].
+///
+/// Kind, resource, name and namespace are what the object says, as far as it says it.
+pub fn create(object: impl fmt::Display) -> RequestBuilder {
+    RequestBuilder::new(Operation::Create, Some(object.to_string()), None)
+}
+
+/// The UPDATE of an old object to a new one.
+pub fn update(old_object: impl fmt::Display, object: impl fmt::Display) -> RequestBuilder {
+    RequestBuilder::new(
+        Operation::Update,
+        Some(object.to_string()),
+        Some(old_object.to_string()),
+    )
+}
+
+/// The DELETE of an object.
+pub fn delete(old_object: impl fmt::Display) -> RequestBuilder {
+    RequestBuilder::new(Operation::Delete, None, Some(old_object.to_string()))
+}
+
+/// A CONNECT, such as `exec`, with its options as the object.
+pub fn connect(options: impl fmt::Display) -> RequestBuilder {
+    RequestBuilder::new(Operation::Connect, Some(options.to_string()), None)
+}
+
+/// A request in the making.
+#[derive(Debug)]
+#[must_use = "a request does nothing until a plugin admits it"]
+pub struct RequestBuilder(Request);
+
+impl RequestBuilder {
+    fn new(operation: Operation, object: Option<String>, old_object: Option<String>) -> Self {
+        let mut request = sample::request();
+        let contract = request.contract_mut();
+        let described: Value = object
+            .as_ref()
+            .or(old_object.as_ref())
+            .and_then(|text| serde_json::from_str(text).ok())
+            .unwrap_or_default();
+        let text = |pointer: &str| {
+            described
+                .pointer(pointer)
+                .and_then(Value::as_str)
+                .map(str::to_owned)
+        };
+        let api_version = text("/apiVersion").unwrap_or_default();
+        let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+        let kind = text("/kind").unwrap_or_default();
+        contract.resource = types::GroupVersionResource {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            resource: format!("{}s", kind.to_lowercase()),
+        };
+        contract.kind = types::GroupVersionKind {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind,
+        };
+        contract.name = text("/metadata/name").unwrap_or_default();
+        contract.namespace = text("/metadata/namespace");
+        contract.operation = operation;
+        contract.object = object;
+        contract.old_object = old_object;
+        contract.dry_run = false;
+        Self(request)
+    }
+
+    /// Set the namespace.
+    pub fn namespace(self, namespace: impl Into<String>) -> Self {
+        self.with(|contract| contract.namespace = Some(namespace.into()))
+    }
+
+    /// Set the name.
+    pub fn name(self, name: impl Into<String>) -> Self {
+        self.with(|contract| contract.name = name.into())
+    }
+
+    /// Set the name of the user who asks.
+    pub fn user(self, username: impl Into<String>) -> Self {
+        self.with(|contract| contract.user.username = username.into())
+    }
+
+    /// Set the groups of the user who asks.
+    pub fn groups<G: Into<String>>(self, groups: impl IntoIterator<Item = G>) -> Self {
+        self.with(|contract| contract.user.groups = groups.into_iter().map(Into::into).collect())
+    }
+
+    /// Set the plural name of the collection; it is the kind in lower case with an `s` otherwise.
+    pub fn resource(self, resource: impl Into<String>) -> Self {
+        self.with(|contract| contract.resource.resource = resource.into())
+    }
+
+    /// Make it a request to a subresource: `status`, `scale`, ...
+    pub fn subresource(self, subresource: impl Into<String>) -> Self {
+        self.with(|contract| contract.subresource = Some(subresource.into()))
+    }
+
+    /// Set the options of the operation, as a JSON text or a [`Value`].
+    pub fn options(self, options: impl fmt::Display) -> Self {
+        self.with(|contract| contract.options = Some(options.to_string()))
+    }
+
+    /// Say that the result will not be stored.
+    pub fn dry_run(self) -> Self {
+        self.with(|contract| contract.dry_run = true)
+    }
+
+    /// The request itself.
+    pub fn build(self) -> Request {
+        self.0
+    }
+
+    /// Let a plugin admit the request, and apply what it says.
+    ///
+    /// # Errors
+    /// The plugin's failure, or [`Error::Plugin`] for a patch that does not apply.
+    pub fn admit(self, plugin: &impl Plugin) -> Result<Outcome, Error> {
+        self.run(|request| plugin.admit(request))
+    }
+
+    /// Let a function admit the request, and apply what it says.
+    ///
+    /// # Errors
+    /// The function's failure, or [`Error::Plugin`] for a patch that does not apply.
+    pub fn run(self, admit: impl FnOnce(&Request) -> Result<Response, Error>) -> Result<Outcome, Error> {
+        let types::Response {
+            verdict,
+            warnings,
+            audit_annotations,
+        } = admit(&self.0)?.into_contract();
+        let mut object = self.0.object_value()?;
+        let mut patch = None;
+        let mut denial = None;
+        match verdict {
+            types::Verdict::Allow => {}
+            types::Verdict::Replace(text) => {
+                object = Some(serde_json::from_str(&text).map_err(Error::other)?)
+            }
+            types::Verdict::Deny(why) => denial = Some(why),
+            types::Verdict::Patch(text) => {
+                let operations: json_patch::Patch = serde_json::from_str(&text).map_err(Error::other)?;
+                let target = object
+                    .as_mut()
+                    .ok_or_else(|| Error::other("a patch for a request without an object"))?;
+                json_patch::patch(target, &operations).map_err(Error::other)?;
+                patch = Some(serde_json::from_str(&text).map_err(Error::other)?);
+            }
+        }
+        Ok(Outcome {
+            object,
+            patch,
+            denial,
+            warnings,
+            audit_annotations,
+        })
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut types::Request)) -> Self {
+        change(self.0.contract_mut());
+        self
+    }
+}
+
+/// What came out of a request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    object: Option<Value>,
+    patch: Option<Value>,
+    denial: Option<Denial>,
+    warnings: Vec<String>,
+    audit_annotations: Vec<(String, String)>,
+}
+
+impl Outcome {
+    /// The object after the verdict; unchanged if it was `allow` or `deny`.
+    pub fn object(&self) -> Option<&Value> {
+        self.object.as_ref()
+    }
+
+    /// The value at a JSON Pointer in the object after the verdict.
+    pub fn at(&self, pointer: &str) -> Option<&Value> {
+        self.object.as_ref()?.pointer(pointer)
+    }
+
+    /// The operations of the patch, if the verdict was `patch`.
+    pub fn patch(&self) -> Option<&Value> {
+        self.patch.as_ref()
+    }
+
+    /// Why the request was refused, if it was.
+    pub fn denial(&self) -> Option<&Denial> {
+        self.denial.as_ref()
+    }
+
+    /// Whether the request may pass, changed or not.
+    pub fn is_allowed(&self) -> bool {
+        self.denial.is_none()
+    }
+
+    /// The sentences for whoever sent the request.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// The notes for the audit log.
+    pub fn audit_annotations(&self) -> &[(String, String)] {
+        &self.audit_annotations
+    }
+}

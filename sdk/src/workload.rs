@@ -1,0 +1,325 @@
+//! Where the containers are, in every kind of object that has some.
+//!
+//! | object | pod template |
+//! |---|---|
+//! | Kubernetes `Pod` | the object itself |
+//! | `Deployment`, `StatefulSet`, `DaemonSet`, `ReplicaSet`, `Job`, `ReplicationController` | `spec.template` |
+//! | `CronJob` | `spec.jobTemplate.spec.template` |
+//! | `PodTemplate` | `template` |
+//! | BCS `application`, `deployment`, `daemonset` (`apiVersion: v4`) | `spec.template` |
+//! | any other kind | the same places, if there is something of that shape |
+//!
+//! ```
+//! use admittance_sdk::workload::Workload;
+//! use admittance_sdk::{Error, Request, Response};
+//!
+//! fn admit(request: &Request) -> Result<Response, Error> {
+//!     let Some(workload) = Workload::read(request)? else { return Ok(Response::allow()) };
+//!     for template in workload.templates() {
+//!         for container in template.containers.iter().flatten() {
+//!             if container.image.as_deref().is_none_or(str::is_empty) {
+//!                 return Ok(Response::deny(format!("{}/containers: one has no image; name it", template.spec_path)));
+//!             }
+//!         }
+//!     }
+//!     Ok(Response::allow())
+//! }
+//! # use admittance_sdk::{serde_json::json, testing};
+//! # let job = json!({"kind": "Job", "spec": {"template": {"spec": {"containers": [{"name": "a"}]}}}});
+//! # assert_eq!(testing::create(job).run(admit).unwrap().denial().unwrap().message, "/spec/template/spec/containers: one has no image; name it");
+//! ```
+
+mod shape;
+
+use jsonptr::PointerBuf;
+use serde_json::Value;
+
+pub use shape::{Container, TextMap, Volume};
+
+use crate::{Error, Request, pointer};
+
+/// The pod templates of an object.
+#[derive(Debug)]
+pub struct Workload<'a> {
+    annotations: Option<TextMap<'a>>,
+    templates: Vec<PodTemplate<'a>>,
+    misspelt: Option<Misspelt>,
+}
+
+/// What containers run, and with which metadata. Paths are JSON Pointers into the object.
+#[derive(Debug, Clone)]
+pub struct PodTemplate<'a> {
+    /// Where annotations and labels of what runs are: `/spec/template/metadata`.
+    ///
+    /// A BCS object without such metadata takes its own: `/metadata`.
+    pub metadata_path: PointerBuf,
+    /// Whether there is an object at `metadata_path`.
+    pub has_metadata: bool,
+    /// The annotations at `metadata_path`, if there are any.
+    pub annotations: Option<TextMap<'a>>,
+    /// The labels at `metadata_path`, if there are any.
+    pub labels: Option<TextMap<'a>>,
+    /// Where the pod spec is: `/spec/template/spec`.
+    pub spec_path: PointerBuf,
+    /// `containers`, absent if there is no such list.
+    pub containers: Option<Vec<Container<'a>>>,
+    /// `initContainers`, absent if there is no such list.
+    pub init_containers: Option<Vec<Container<'a>>>,
+    /// `ephemeralContainers`, absent if there is no such list.
+    pub ephemeral_containers: Option<Vec<Container<'a>>>,
+    /// `volumes`, absent if there is no such list.
+    pub volumes: Option<Vec<Volume<'a>>>,
+}
+
+/// A field on the way to the containers whose name is right but for the case of its letters.
+///
+/// BCS decodes JSON as Go does, where `Containers` is `containers`; a plugin that looks for the one is passed by
+/// with the other. Kubernetes takes names to the letter, so there this is never reported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Misspelt {
+    /// Where the field is.
+    pub path: PointerBuf,
+    /// How its name is written.
+    pub expected: &'static str,
+}
+
+impl<'a> Workload<'a> {
+    /// The workload in the object of a request; `None` if there is no object, or no pod template in it.
+    ///
+    /// # Errors
+    /// The object is of a kind that has containers, but not of its shape. Objects of other kinds are
+    /// errors only if there are containers in them.
+    pub fn read(request: &'a Request) -> Result<Option<Self>, Error> {
+        let control_plane = ControlPlane::of(request);
+        let read = if is_pod(request) {
+            request
+                .object::<shape::Pod<'a>>()
+                .map(|pod| pod.map(|pod| Self::pod(pod, control_plane)))
+        } else {
+            request
+                .object::<shape::Object<'a>>()
+                .map(|object| object.map(|object| Self::object(object, control_plane)))
+        };
+        match read {
+            Ok(workload) => {
+                Ok(workload.filter(|workload| !workload.templates.is_empty() || workload.misspelt.is_some()))
+            }
+            Err(error) if is_known(request) || has_containers(request) => Err(error),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// The pod templates: one, in every kind that Kubernetes and BCS know.
+    pub fn templates(&self) -> &[PodTemplate<'a>] {
+        &self.templates
+    }
+
+    /// A field that BCS takes for another than it seems. A plugin that enforces something refuses
+    /// such an object.
+    pub fn misspelt(&self) -> Option<&Misspelt> {
+        self.misspelt.as_ref()
+    }
+
+    /// The value of an annotation of the object itself, which need not be one of what runs.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.annotations.as_ref()?.get(key)
+    }
+
+    fn pod(pod: shape::Pod<'a>, control_plane: ControlPlane) -> Self {
+        let annotations = pod
+            .metadata
+            .as_ref()
+            .and_then(|metadata| metadata.annotations.clone());
+        let mut workload = Self {
+            annotations,
+            templates: Vec::with_capacity(1),
+            misspelt: None,
+        };
+        if let Some(spec) = pod.spec {
+            workload.push(
+                PodTemplate::new(pointer!["metadata"], pod.metadata, pointer!["spec"], spec),
+                control_plane,
+            );
+        }
+        workload
+    }
+
+    fn object(object: shape::Object<'a>, control_plane: ControlPlane) -> Self {
+        let annotations = object
+            .metadata
+            .as_ref()
+            .and_then(|metadata| metadata.annotations.clone());
+        let mut workload = Self {
+            annotations,
+            templates: Vec::with_capacity(1),
+            misspelt: None,
+        };
+        if let (ControlPlane::Bcs, Some(misspelt)) = (control_plane, object.misspelt()) {
+            workload.misspelt = Some(misspelt);
+        }
+        let shape::Object {
+            metadata,
+            spec,
+            template,
+            ..
+        } = object;
+        let shape::Spec {
+            template: direct,
+            job_template,
+            ..
+        } = spec.unwrap_or_default();
+        let of_job = job_template
+            .and_then(|job| job.spec)
+            .and_then(|spec| spec.template);
+        let places = [
+            (pointer!["spec", "template"], direct),
+            (pointer!["spec", "jobTemplate", "spec", "template"], of_job),
+            (pointer!["template"], template),
+        ];
+        let mut own_metadata = metadata;
+        for (path, template) in places {
+            let Some(shape::Template {
+                metadata,
+                spec: Some(spec),
+                ..
+            }) = template
+            else {
+                continue;
+            };
+            let (metadata_path, metadata) = match (metadata, control_plane) {
+                (None, ControlPlane::Bcs) => (pointer!["metadata"], own_metadata.take()),
+                (metadata, _) => (path.with_trailing_token("metadata"), metadata),
+            };
+            workload.push(
+                PodTemplate::new(metadata_path, metadata, path.with_trailing_token("spec"), spec),
+                control_plane,
+            );
+        }
+        workload
+    }
+
+    fn push(
+        &mut self,
+        (template, misspelt): (PodTemplate<'a>, Option<Misspelt>),
+        control_plane: ControlPlane,
+    ) {
+        if control_plane == ControlPlane::Bcs && self.misspelt.is_none() {
+            self.misspelt = misspelt;
+        }
+        self.templates.push(template);
+    }
+}
+
+impl<'a> PodTemplate<'a> {
+    /// The three lists of containers: the name of the list, and what is in it.
+    pub fn container_lists(&self) -> [(&'static str, &[Container<'a>]); 3] {
+        [
+            ("containers", self.containers.as_deref().unwrap_or_default()),
+            (
+                "initContainers",
+                self.init_containers.as_deref().unwrap_or_default(),
+            ),
+            (
+                "ephemeralContainers",
+                self.ephemeral_containers.as_deref().unwrap_or_default(),
+            ),
+        ]
+    }
+
+    /// The value of an annotation of what runs.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.annotations.as_ref()?.get(key)
+    }
+
+    fn new(
+        metadata_path: PointerBuf,
+        metadata: Option<shape::Metadata<'a>>,
+        spec_path: PointerBuf,
+        spec: shape::PodSpec<'a>,
+    ) -> (Self, Option<Misspelt>) {
+        let misspelt = spec.misspelt(&spec_path).or_else(|| {
+            metadata
+                .as_ref()
+                .and_then(|metadata| metadata.misspelt(&metadata_path))
+        });
+        let shape::PodSpec {
+            containers,
+            init_containers,
+            ephemeral_containers,
+            volumes,
+            ..
+        } = spec;
+        let has_metadata = metadata.is_some();
+        let shape::Metadata {
+            annotations, labels, ..
+        } = metadata.unwrap_or_default();
+        let template = Self {
+            metadata_path,
+            has_metadata,
+            annotations,
+            labels,
+            spec_path,
+            containers,
+            init_containers,
+            ephemeral_containers,
+            volumes,
+        };
+        (template, misspelt)
+    }
+}
+
+/// Whose rules the object follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ControlPlane {
+    /// `apiVersion: v4`, the only one that BCS has.
+    Bcs,
+    Kubernetes,
+}
+
+impl ControlPlane {
+    fn of(request: &Request) -> Self {
+        let kind = request.kind();
+        if kind.group.is_empty() && kind.version == "v4" {
+            Self::Bcs
+        } else {
+            Self::Kubernetes
+        }
+    }
+}
+
+fn is_pod(request: &Request) -> bool {
+    request.kind().group.is_empty() && request.kind().kind == "Pod"
+}
+
+/// Whether the control plane itself defines containers for this kind.
+fn is_known(request: &Request) -> bool {
+    let kind = request.kind();
+    let name = kind.kind.as_str();
+    match kind.group.as_str() {
+        "" if kind.version == "v4" => ["application", "deployment", "daemonset"]
+            .iter()
+            .any(|known| name.eq_ignore_ascii_case(known)),
+        "" => matches!(name, "Pod" | "PodTemplate" | "ReplicationController"),
+        "apps" => matches!(name, "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet"),
+        "batch" => matches!(name, "Job" | "CronJob"),
+        _ => false,
+    }
+}
+
+/// Whether an object that could not be read has a list where containers would be.
+#[cold]
+fn has_containers(request: &Request) -> bool {
+    let Ok(Some(object)) = request.object_value() else {
+        return true;
+    };
+    [
+        "/spec/template/spec/containers",
+        "/spec/jobTemplate/spec/template/spec/containers",
+        "/template/spec/containers",
+    ]
+    .iter()
+    .any(|pointer| object.pointer(pointer).is_some_and(Value::is_array))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,275 @@
+//! The fields on the way to the containers. Everything else is skipped.
+
+use std::fmt;
+
+use jsonptr::{Pointer, PointerBuf};
+use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+
+use super::Misspelt;
+use crate::Text;
+
+/// A type of optional fields that notes a key which is one of them but for its case, as derived
+/// types cannot, and refuses a key that stands there twice.
+macro_rules! shape {
+    ($(#[$doc:meta])* $vis:vis struct $name:ident { $($(#[$field_doc:meta])* $key:literal => $field_vis:vis $field:ident: $type:ty,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Default, PartialEq, Eq)]
+        $vis struct $name<'a> {
+            $($(#[$field_doc])* $field_vis $field: Option<$type>,)*
+            misspelt: Option<(Text<'a>, &'static str)>,
+        }
+
+        impl<'a> $name<'a> {
+            /// The misspelt key of this object itself.
+            #[allow(dead_code, reason = "only some shapes are asked for")]
+            fn misspelt_here(&self, at: &Pointer) -> Option<Misspelt> {
+                self.misspelt.as_ref().map(|(key, expected)| Misspelt {
+                    path: at.with_trailing_token(key.as_str()),
+                    expected,
+                })
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name<'de> {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Fields;
+
+                impl<'de> Visitor<'de> for Fields {
+                    type Value = $name<'de>;
+
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str("an object")
+                    }
+
+                    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+                        let mut shape = $name::default();
+                        while let Some(key) = map.next_key::<Text<'de>>()? {
+                            match key.as_str() {
+                                $($key => {
+                                    if shape.$field.is_some() {
+                                        return Err(M::Error::duplicate_field($key));
+                                    }
+                                    shape.$field = map.next_value()?;
+                                })*
+                                other => {
+                                    if let Some(expected) = [$($key),*].into_iter().find(|key| folds_to(other, key)) {
+                                        shape.misspelt = Some((key, expected));
+                                    }
+                                    map.next_value::<IgnoredAny>()?;
+                                }
+                            }
+                        }
+                        Ok(shape)
+                    }
+                }
+
+                deserializer.deserialize_map(Fields)
+            }
+        }
+    };
+}
+
+shape! {
+    /// A Pod.
+    pub(super) struct Pod {
+        "metadata" => pub(super) metadata: Metadata<'a>,
+        "spec" => pub(super) spec: PodSpec<'a>,
+    }
+}
+
+shape! {
+    /// Anything else, with a pod template somewhere.
+    pub(super) struct Object {
+        "metadata" => pub(super) metadata: Metadata<'a>,
+        "spec" => pub(super) spec: Spec<'a>,
+        "template" => pub(super) template: Template<'a>,
+    }
+}
+
+shape! {
+    pub(super) struct Spec {
+        "template" => pub(super) template: Template<'a>,
+        "jobTemplate" => pub(super) job_template: JobTemplate<'a>,
+    }
+}
+
+shape! {
+    pub(super) struct JobTemplate {
+        "spec" => pub(super) spec: JobSpec<'a>,
+    }
+}
+
+shape! {
+    pub(super) struct JobSpec {
+        "template" => pub(super) template: Template<'a>,
+    }
+}
+
+shape! {
+    pub(super) struct Template {
+        "metadata" => pub(super) metadata: Metadata<'a>,
+        "spec" => pub(super) spec: PodSpec<'a>,
+    }
+}
+
+shape! {
+    pub(super) struct Metadata {
+        "annotations" => pub(super) annotations: TextMap<'a>,
+        "labels" => pub(super) labels: TextMap<'a>,
+    }
+}
+
+shape! {
+    pub(super) struct PodSpec {
+        "containers" => pub(super) containers: Vec<Container<'a>>,
+        "initContainers" => pub(super) init_containers: Vec<Container<'a>>,
+        "ephemeralContainers" => pub(super) ephemeral_containers: Vec<Container<'a>>,
+        "volumes" => pub(super) volumes: Vec<Volume<'a>>,
+    }
+}
+
+shape! {
+    /// A container, of any of the three lists.
+    pub struct Container {
+        /// Its name. BCS containers may have none.
+        "name" => pub name: Text<'a>,
+        /// The reference of its image, as written.
+        "image" => pub image: Text<'a>,
+    }
+}
+
+shape! {
+    /// A volume.
+    pub struct Volume {
+        /// Its name.
+        "name" => pub name: Text<'a>,
+        /// The image that it shows, for an image volume.
+        "image" => image: ImageSource<'a>,
+    }
+}
+
+shape! {
+    struct ImageSource {
+        "reference" => reference: Text<'a>,
+    }
+}
+
+impl Volume<'_> {
+    /// The image that an image volume shows, at `image.reference`.
+    pub fn image_reference(&self) -> Option<&str> {
+        self.image.as_ref()?.reference.as_deref()
+    }
+}
+
+impl Object<'_> {
+    /// The first misspelt key above the pod specs.
+    pub(super) fn misspelt(&self) -> Option<Misspelt> {
+        let root = PointerBuf::new();
+        self.misspelt_here(&root).or_else(|| {
+            let spec = self.spec.as_ref()?;
+            let path = root.with_trailing_token("spec");
+            spec.misspelt_here(&path).or_else(|| {
+                spec.template
+                    .as_ref()?
+                    .misspelt_here(&path.with_trailing_token("template"))
+            })
+        })
+    }
+}
+
+impl Metadata<'_> {
+    /// The first misspelt key in metadata that stands at `at`.
+    pub(super) fn misspelt(&self, at: &Pointer) -> Option<Misspelt> {
+        self.misspelt_here(at)
+    }
+}
+
+impl PodSpec<'_> {
+    /// The first misspelt key in a pod spec that stands at `at`.
+    pub(super) fn misspelt(&self, at: &Pointer) -> Option<Misspelt> {
+        let lists = [
+            ("containers", &self.containers),
+            ("initContainers", &self.init_containers),
+            ("ephemeralContainers", &self.ephemeral_containers),
+        ];
+        self.misspelt_here(at).or_else(|| {
+            lists.iter().find_map(|(list, containers)| {
+                containers
+                    .iter()
+                    .flatten()
+                    .enumerate()
+                    .find(|(_, container)| container.misspelt.is_some())
+                    .and_then(|(index, container)| {
+                        container.misspelt_here(&at.with_trailing_token(*list).with_trailing_token(index))
+                    })
+            })
+        })
+    }
+}
+
+/// Annotations or labels, in the order of the object. Looked up one after the other: there are few.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TextMap<'a>(Vec<(Text<'a>, Text<'a>)>);
+
+impl<'a> TextMap<'a> {
+    /// The value of a key; of the last one, if the object has it twice.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.0
+            .iter()
+            .rev()
+            .find(|(other, _)| other == key)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// Whether there is such a key.
+    pub fn contains_key(&self, key: &str) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// Keys and values.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+}
+
+impl<'de> Deserialize<'de> for TextMap<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entries;
+
+        impl<'de> Visitor<'de> for Entries {
+            type Value = TextMap<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object whose values are strings")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+                let mut entries = Vec::new();
+                while let Some(key) = map.next_key()? {
+                    // A `null` is the empty string to the control planes.
+                    entries.push((key, map.next_value::<Option<_>>()?.unwrap_or_default()));
+                }
+                Ok(TextMap(entries))
+            }
+        }
+
+        deserializer.deserialize_map(Entries)
+    }
+}
+
+/// Whether Go's `encoding/json` takes `key` for the field `name`: it folds ASCII case, and two letters of
+/// Unicode fold to ASCII ones (the long s and the Kelvin sign). `name` is ASCII.
+fn folds_to(key: &str, name: &str) -> bool {
+    let fold = |character: char| match character {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        other => other.to_ascii_lowercase(),
+    };
+    // Two bytes of slack for each letter that may be one of the two; the names are far apart in length.
+    key.len() >= name.len()
+        && key.len() <= name.len() * 3
+        && key
+            .chars()
+            .map(fold)
+            .eq(name.chars().map(|character| character.to_ascii_lowercase()))
+}

@@ -1,0 +1,261 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{Text, testing};
+
+/// Kind by kind: where the template is found, or that there is none.
+#[test]
+fn templates_are_found_by_kind_and_by_shape() {
+    let spec = json!({"containers": [{"name": "a", "image": "b"}]});
+    let template = json!({"spec": spec});
+    let in_template = json!({"template": template});
+    let table = [
+        ("v1", "Pod", json!({"spec": spec}), &["/spec"] as &[&str]),
+        ("v1", "Pod", json!({"spec": in_template}), &["/spec"]),
+        (
+            "apps/v1",
+            "Deployment",
+            json!({"spec": in_template}),
+            &["/spec/template/spec"],
+        ),
+        (
+            "apps/v1",
+            "StatefulSet",
+            json!({"spec": in_template}),
+            &["/spec/template/spec"],
+        ),
+        (
+            "apps/v1",
+            "DaemonSet",
+            json!({"spec": in_template}),
+            &["/spec/template/spec"],
+        ),
+        (
+            "apps/v1",
+            "ReplicaSet",
+            json!({"spec": in_template}),
+            &["/spec/template/spec"],
+        ),
+        (
+            "v1",
+            "ReplicationController",
+            json!({"spec": in_template}),
+            &["/spec/template/spec"],
+        ),
+        (
+            "batch/v1",
+            "Job",
+            json!({"spec": in_template}),
+            &["/spec/template/spec"],
+        ),
+        (
+            "batch/v1",
+            "CronJob",
+            json!({"spec": {"jobTemplate": {"spec": in_template}}}),
+            &["/spec/jobTemplate/spec/template/spec"],
+        ),
+        (
+            "v1",
+            "PodTemplate",
+            json!({"template": template}),
+            &["/template/spec"],
+        ),
+        (
+            "v4",
+            "application",
+            json!({"spec": in_template}),
+            &["/spec/template/spec"],
+        ),
+        (
+            "v4",
+            "Deployment",
+            json!({"spec": in_template}),
+            &["/spec/template/spec"],
+        ),
+        (
+            "argoproj.io/v1alpha1",
+            "Rollout",
+            json!({"spec": in_template}),
+            &["/spec/template/spec"],
+        ),
+        (
+            "example.com/v1",
+            "Both",
+            json!({"spec": in_template, "template": template}),
+            &["/spec/template/spec", "/template/spec"],
+        ),
+        ("v1", "Service", json!({"spec": {"ports": []}}), &[]),
+        ("v1", "ConfigMap", json!({"data": {"spec": "x"}}), &[]),
+        (
+            "example.com/v1",
+            "Mail",
+            json!({"spec": {"template": "Dear {name}"}}),
+            &[],
+        ),
+        (
+            "monitoring.coreos.com/v1",
+            "Prometheus",
+            json!({"spec": {"containers": []}}),
+            &[],
+        ),
+        ("v1", "Pod", json!({"spec": null}), &[]),
+    ];
+    for (api_version, kind, mut object, expected) in table {
+        object["apiVersion"] = api_version.into();
+        object["kind"] = kind.into();
+        let request = testing::create(&object).build();
+        let workload = Workload::read(&request).unwrap_or_else(|error| panic!("{object}: {error}"));
+        let paths: Vec<&str> = workload
+            .iter()
+            .flat_map(Workload::templates)
+            .map(|template| template.spec_path.as_str())
+            .collect();
+        assert_eq!(paths, expected, "{object}");
+    }
+}
+
+#[test]
+fn what_should_have_containers_must_have_their_shape() {
+    let table = [
+        (
+            "a Pod",
+            json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": {}}}),
+            "/spec/containers",
+        ),
+        (
+            "a Deployment",
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"template": "x"}}),
+            "/spec/template",
+        ),
+        (
+            "containers in another kind",
+            json!({"apiVersion": "a.b/v1", "kind": "C", "spec": {"template": {"spec": {"containers": [{"image": 5}]}}}}),
+            "/spec/template/spec/containers/0/image",
+        ),
+    ];
+    for (name, object, pointer) in table {
+        let request = testing::create(&object).build();
+        let error = Workload::read(&request).expect_err(name).to_string();
+        assert!(error.contains(&format!("\"{pointer}\"")), "{name}: {error}");
+    }
+}
+
+#[test]
+fn a_key_that_stands_twice_is_an_error() {
+    let text = r#"{"apiVersion":"v1","kind":"Pod","spec":{"containers":[{"image":"good"}],"containers":[{"image":"bad"}]}}"#;
+    let request = testing::create(text).build();
+    let error = Workload::read(&request)
+        .expect_err("which of them counts?")
+        .to_string();
+    assert!(error.contains("duplicate field `containers`"), "{error}");
+}
+
+#[test]
+fn bcs_objects_without_template_metadata_have_their_own() {
+    let object = |api_version: &str, template: Value| {
+        json!({
+            "apiVersion": api_version, "kind": "application",
+            "metadata": {"name": "a", "annotations": {"of": "object"}},
+            "spec": {"template": template},
+        })
+    };
+    let spec = json!({"containers": []});
+    let table = [
+        ("v4", json!({"spec": spec}), "/metadata", true, Some("object")),
+        (
+            "v4",
+            json!({"spec": spec, "metadata": {"annotations": {"of": "template"}}}),
+            "/spec/template/metadata",
+            true,
+            Some("template"),
+        ),
+        (
+            "v1",
+            json!({"spec": spec}),
+            "/spec/template/metadata",
+            false,
+            None,
+        ),
+    ];
+    for (api_version, template, path, exists, annotation) in table {
+        let request = testing::create(object(api_version, template)).build();
+        let workload = Workload::read(&request)
+            .expect("it has the shape")
+            .expect("it has a template");
+        let template = &workload.templates()[0];
+        assert_eq!(template.metadata_path.as_str(), path);
+        assert_eq!(
+            (template.has_metadata, template.annotation("of")),
+            (exists, annotation),
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn names_that_only_bcs_takes_for_others_are_reported() {
+    let table = [
+        ("v4", json!({"Spec": {}}), Some("/Spec")),
+        ("v4", json!({"spec": {"Template": {}}}), Some("/spec/Template")),
+        (
+            "v4",
+            json!({"spec": {"template": {"SPEC": {}}}}),
+            Some("/spec/template/SPEC"),
+        ),
+        (
+            "v4",
+            json!({"spec": {"template": {"spec": {"Containers": []}}}}),
+            Some("/spec/template/spec/Containers"),
+        ),
+        (
+            "v4",
+            json!({"spec": {"template": {"spec": {"container\u{17f}": []}}}}),
+            Some("/spec/template/spec/container\u{17f}"),
+        ),
+        (
+            "v4",
+            json!({"spec": {"template": {"spec": {"containers": [{"Image": "x"}]}}}}),
+            Some("/spec/template/spec/containers/0/Image"),
+        ),
+        (
+            "v4",
+            json!({"spec": {"template": {"spec": {"containers": [{"image": "x"}]}}}}),
+            None,
+        ),
+        (
+            "v1",
+            json!({"spec": {"template": {"spec": {"Containers": [], "containers": []}}}}),
+            None,
+        ),
+    ];
+    for (api_version, mut object, expected) in table {
+        object["apiVersion"] = api_version.into();
+        object["kind"] = "application".into();
+        let request = testing::create(&object).build();
+        let workload = Workload::read(&request).expect("it has the shape");
+        let path = workload
+            .as_ref()
+            .and_then(Workload::misspelt)
+            .map(|misspelt| misspelt.path.as_str());
+        assert_eq!(path, expected, "{object}");
+    }
+}
+
+#[test]
+fn texts_borrow_from_the_request() {
+    let object = json!({"apiVersion": "v1", "kind": "Pod", "spec": {
+        "containers": [{"name": "a", "image": "b"}],
+        "volumes": [{"name": "v", "image": {"reference": "r"}}],
+    }});
+    let request = testing::create(&object).build();
+    let workload = Workload::read(&request)
+        .expect("it has the shape")
+        .expect("it has a template");
+    let template = &workload.templates()[0];
+    let container = &template.containers.as_ref().expect("there is one")[0];
+    assert!(container.image.as_ref().is_some_and(Text::is_borrowed));
+    assert_eq!(
+        template.volumes.as_ref().expect("there is one")[0].image_reference(),
+        Some("r")
+    );
+}
