@@ -40,7 +40,8 @@ pub(crate) fn build(guests: Guests) -> Result<(), Error> {
     cargo(arguments)?;
 
     let from = target_directory().join(TARGET).join("plugin");
-    let to = target_directory().join("plugins");
+    // Not under CARGO_TARGET_DIR: the chains of the examples name this folder.
+    let to = root().join("target/plugins");
     fs::create_dir_all(&to).map_err(|source| Error::File {
         path: to.clone(),
         source,

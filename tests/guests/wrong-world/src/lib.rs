@@ -1,6 +1,7 @@
 //! A component like any other, and no plugin: the host must say so when it loads it.
 
 #[cfg(target_family = "wasm")]
+#[expect(unsafe_code, reason = "generated: the component's boundary")]
 mod component {
     wit_bindgen::generate!({
         inline: "

@@ -1,0 +1,73 @@
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
+
+use crate::Error;
+
+/// The top of the repository.
+pub fn repository() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_owned()
+}
+
+/// What Cargo built: found from where this program itself lies.
+#[derive(Clone, Debug)]
+pub struct Artifacts {
+    target: PathBuf,
+    profile: PathBuf,
+}
+
+impl Artifacts {
+    /// Find the target directory.
+    ///
+    /// # Errors
+    ///
+    /// When this program does not lie in one.
+    pub fn find() -> Result<Self, Error> {
+        let program = env::current_exe().map_err(Error::io("the path of this program"))?;
+        let target = program
+            .ancestors()
+            .find(|folder| folder.join("CACHEDIR.TAG").exists());
+        // target/{profile}/program, or target/{profile}/deps/test-0123456789abcdef.
+        let profile = program.ancestors().find(|folder| folder.parent() == target);
+        match (target, profile) {
+            (Some(target), Some(profile)) => Ok(Self {
+                target: target.to_owned(),
+                profile: profile.to_owned(),
+            }),
+            _ => Err(Error::NoTargetDirectory(program)),
+        }
+    }
+
+    /// A program of this workspace, of the profile that this one is of.
+    ///
+    /// # Errors
+    ///
+    /// When it was not built.
+    pub fn program(&self, name: &str) -> Result<PathBuf, Error> {
+        let path = self.profile.join(format!("{name}{}", env::consts::EXE_SUFFIX));
+        there(path, "cargo build --workspace --bins")
+    }
+
+    /// The component of a plugin or guest, by the name of its package.
+    ///
+    /// # Errors
+    ///
+    /// When it was not built.
+    pub fn component(&self, package: &str) -> Result<PathBuf, Error> {
+        let file = format!("{}.wasm", package.replace('-', "_"));
+        there(
+            self.target.join("wasm32-wasip2/plugin").join(file),
+            "cargo task plugins --guests",
+        )
+    }
+}
+
+fn there(path: PathBuf, command: &'static str) -> Result<PathBuf, Error> {
+    if path.exists() {
+        Ok(path)
+    } else {
+        Err(Error::NotBuilt { path, command })
+    }
+}

@@ -1,0 +1,165 @@
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::{Client as Pool, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use rustls::{ClientConfig, RootCertStore, crypto::ring};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
+use serde_json::Value;
+
+use crate::Error;
+
+/// A client with its own connections.
+#[derive(Clone, Debug)]
+pub struct Client(Pool<HttpsConnector<HttpConnector>, Full<Bytes>>);
+
+/// What a client trusts, and what it shows of itself, over TLS.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Trust<'a> {
+    /// Certificates of authorities, as PEM.
+    pub authorities: &'a str,
+    /// Its own certificate and key, as PEM.
+    pub identity: Option<(&'a str, &'a str)>,
+}
+
+/// A reply, read whole.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// The status.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Bytes,
+}
+
+impl Reply {
+    /// The body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The body as JSON.
+    ///
+    /// # Errors
+    ///
+    /// When it is none.
+    pub fn json(&self) -> Result<Value, Error> {
+        serde_json::from_slice(&self.body)
+            .map_err(|error| Error::Invalid(format!("the reply {} `{}`: {error}", self.status, self.text())))
+    }
+}
+
+impl Client {
+    /// A client for plain HTTP.
+    ///
+    /// # Errors
+    ///
+    /// When there is no cryptography at all.
+    pub fn new() -> Result<Self, Error> {
+        Self::trusting(Trust::default())
+    }
+
+    /// A client for HTTP over TLS as well.
+    ///
+    /// # Errors
+    ///
+    /// When a certificate or key cannot be used.
+    pub fn trusting(trust: Trust<'_>) -> Result<Self, Error> {
+        let invalid =
+            |error: &dyn std::fmt::Display| Error::Invalid(format!("the client's certificates: {error}"));
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(trust.authorities.as_bytes()) {
+            let certificate = certificate.map_err(|error| invalid(&error))?;
+            roots.add(certificate).map_err(|error| invalid(&error))?;
+        }
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| invalid(&error))?
+            .with_root_certificates(roots);
+        let config = match trust.identity {
+            None => builder.with_no_client_auth(),
+            Some((certificates, key)) => {
+                let chain: Result<Vec<_>, _> =
+                    CertificateDer::pem_slice_iter(certificates.as_bytes()).collect();
+                let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|error| invalid(&error))?;
+                builder
+                    .with_client_auth_cert(chain.map_err(|error| invalid(&error))?, key)
+                    .map_err(|error| invalid(&error))?
+            }
+        };
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(config)
+            .https_or_http()
+            .enable_http1()
+            .build();
+        Ok(Self(Pool::builder(TokioExecutor::new()).build(connector)))
+    }
+
+    /// Send a request and read the whole reply.
+    ///
+    /// # Errors
+    ///
+    /// When there is no reply.
+    pub async fn send(&self, request: Request<impl Into<Bytes>>) -> Result<Reply, Error> {
+        let (method, url) = (request.method().clone(), request.uri().to_string());
+        let no_reply = |error: &(dyn std::error::Error + 'static)| {
+            let mut reason = error.to_string();
+            let mut source = error.source();
+            while let Some(error) = source {
+                reason = format!("{reason}: {error}");
+                source = error.source();
+            }
+            Error::NoReply {
+                method: method.clone(),
+                url: url.clone(),
+                reason,
+            }
+        };
+        let response = self
+            .0
+            .request(request.map(|body| Full::new(body.into())))
+            .await
+            .map_err(|error| no_reply(&error))?;
+        let (head, body) = response.into_parts();
+        let body = body.collect().await.map_err(|error| no_reply(&error))?.to_bytes();
+        Ok(Reply {
+            status: head.status,
+            headers: head.headers,
+            body,
+        })
+    }
+
+    /// GET.
+    ///
+    /// # Errors
+    ///
+    /// When there is no reply.
+    pub async fn get(&self, url: &str) -> Result<Reply, Error> {
+        let request = Request::get(url)
+            .body(Bytes::new())
+            .map_err(|error| Error::Invalid(format!("{url}: {error}")))?;
+        self.send(request).await
+    }
+
+    /// A request with a body of JSON, and the header that the BCS driver wants.
+    ///
+    /// # Errors
+    ///
+    /// When there is no reply.
+    pub async fn bcs(&self, method: Method, url: &str, body: impl Into<Bytes>) -> Result<Reply, Error> {
+        let request = Request::builder()
+            .method(method)
+            .uri(url)
+            .header("content-type", "application/json")
+            .header("BCS-ClusterID", "BCS-MESOS-10001")
+            .body(body)
+            .map_err(|error| Error::Invalid(format!("{url}: {error}")))?;
+        self.send(request).await
+    }
+}

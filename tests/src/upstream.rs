@@ -1,0 +1,203 @@
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use axum::{
+    Router,
+    extract::{Request, State},
+    http::{HeaderMap, Method, StatusCode, Uri, header::CONTENT_TYPE},
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, sync::watch};
+
+use crate::Error;
+
+/// A control plane: keeps what it receives, and answers as a BCS scheduler does, with the received object
+/// in `data`. It stops when it is dropped.
+#[derive(Debug)]
+pub struct Upstream {
+    address: SocketAddr,
+    received: watch::Sender<Vec<Received>>,
+    gate: watch::Sender<bool>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+/// One request as it arrived.
+#[derive(Clone, Debug)]
+pub struct Received {
+    /// Its method.
+    pub method: Method,
+    /// Its path and query.
+    pub uri: Uri,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its whole body.
+    pub body: Bytes,
+}
+
+impl Received {
+    /// The body as JSON.
+    ///
+    /// # Errors
+    ///
+    /// When it is none.
+    pub fn json(&self) -> Result<Value, Error> {
+        serde_json::from_slice(&self.body)
+            .map_err(|error| Error::Invalid(format!("{} {}: the body: {error}", self.method, self.uri)))
+    }
+}
+
+/// Holds an upstream's replies back while it lives.
+#[derive(Debug)]
+pub struct Gate(watch::Sender<bool>);
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        self.0.send_replace(true);
+    }
+}
+
+#[derive(Clone)]
+struct Shared {
+    received: watch::Sender<Vec<Received>>,
+    open: watch::Receiver<bool>,
+    watcher: Arc<Mutex<Option<Watcher>>>,
+}
+
+type Watcher = Box<dyn Fn(&Received) + Send>;
+
+impl Upstream {
+    /// Listen on a port that the kernel chooses.
+    ///
+    /// # Errors
+    ///
+    /// When there is none.
+    pub async fn start() -> Result<Self, Error> {
+        Self::start_with(SocketAddr::from(([127, 0, 0, 1], 0)), None).await
+    }
+
+    /// Listen on this address, and call `watcher` with each request.
+    ///
+    /// # Errors
+    ///
+    /// When the address is taken.
+    pub async fn watched(
+        address: SocketAddr,
+        watcher: impl Fn(&Received) + Send + 'static,
+    ) -> Result<Self, Error> {
+        Self::start_with(address, Some(Box::new(watcher))).await
+    }
+
+    async fn start_with(address: SocketAddr, watcher: Option<Watcher>) -> Result<Self, Error> {
+        let listener = TcpListener::bind(address)
+            .await
+            .map_err(Error::io(format!("listening on {address}")))?;
+        let address = listener
+            .local_addr()
+            .map_err(Error::io("the upstream's address"))?;
+        let (received, _) = watch::channel(Vec::new());
+        let (gate, open) = watch::channel(true);
+        let shared = Shared {
+            received: received.clone(),
+            open,
+            watcher: Arc::new(Mutex::new(watcher)),
+        };
+        let router = Router::new().fallback(answer).with_state(shared);
+        let task = tokio::spawn(async move {
+            // It ends only by being aborted.
+            let _ = axum::serve(listener, router).await;
+        });
+        Ok(Self {
+            address,
+            received,
+            gate,
+            task,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// `http://127.0.0.1:...`
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// All that came so far, health checks left out.
+    pub fn received(&self) -> Vec<Received> {
+        self.received.borrow().clone()
+    }
+
+    /// The requests whose body names this object.
+    pub fn received_of(&self, namespace: &str, name: &str) -> Vec<Received> {
+        let of = |body: &Value| {
+            let is = |pointer, expected| body.pointer(pointer).and_then(Value::as_str) == Some(expected);
+            is("/metadata/namespace", namespace) && is("/metadata/name", name)
+        };
+        self.received()
+            .into_iter()
+            .filter(|request| request.json().is_ok_and(|body| of(&body)))
+            .collect()
+    }
+
+    /// Wait until at least this many requests came.
+    pub async fn until_received(&self, count: usize) {
+        // The sender lives in `self`, so the wait cannot fail.
+        let _ = self
+            .received
+            .subscribe()
+            .wait_for(|received| received.len() >= count)
+            .await;
+    }
+
+    /// Hold replies back until the gate is dropped. Requests are received all the same.
+    pub fn close(&self) -> Gate {
+        self.gate.send_replace(false);
+        Gate(self.gate.clone())
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn answer(State(mut shared): State<Shared>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    if head.uri.path() == "/healthz" {
+        return "ok".into_response();
+    }
+    let Ok(body) = body.collect().await.map(http_body_util::Collected::to_bytes) else {
+        return StatusCode::BAD_REQUEST.into_response();
+    };
+    let received = Received {
+        method: head.method,
+        uri: head.uri,
+        headers: head.headers,
+        body,
+    };
+    if let Some(watcher) = &*lock(&shared.watcher) {
+        watcher(&received);
+    }
+    let data = match received.body.is_empty() {
+        true => Value::Null,
+        false => serde_json::from_slice(&received.body)
+            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&received.body).into_owned())),
+    };
+    shared.received.send_modify(|all| all.push(received));
+    // The gate's other end lives as long as the upstream.
+    let _ = shared.open.wait_for(|open| *open).await;
+    let envelope = json!({"result": true, "code": 0, "message": "success", "data": data});
+    ([(CONTENT_TYPE, "application/json")], envelope.to_string()).into_response()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

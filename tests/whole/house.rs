@@ -1,0 +1,209 @@
+//! What holds for the repository as a whole: which way the arrows between crates point, and what
+//! dependencies may be.
+
+use std::{collections::BTreeSet, fs, process::Command};
+
+use admittance_tests::repository;
+use serde::Deserialize;
+use spdx::{Expression, ParseMode};
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+    workspace_members: BTreeSet<String>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    id: String,
+    name: String,
+    version: String,
+    license: Option<String>,
+    source: Option<String>,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Deserialize)]
+struct Dependency {
+    name: String,
+    kind: Option<String>,
+    path: Option<String>,
+}
+
+impl std::fmt::Display for Package {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.name, self.version)
+    }
+}
+
+fn metadata(platforms: &[String]) -> Metadata {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command
+        .args(["metadata", "--format-version", "1", "--locked"])
+        .current_dir(repository());
+    for platform in platforms {
+        command.args(["--filter-platform", platform]);
+    }
+    let output = command.output().unwrap();
+    assert!(
+        output.status.success(),
+        "cargo metadata: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The part of deny.toml that is held here.
+#[derive(Deserialize)]
+struct Deny {
+    graph: Graph,
+    licenses: Licenses,
+    bans: Bans,
+    sources: Sources,
+}
+
+#[derive(Deserialize)]
+struct Graph {
+    targets: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Licenses {
+    allow: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Bans {
+    deny: Vec<Ban>,
+}
+
+#[derive(Deserialize)]
+struct Ban {
+    #[serde(rename = "crate")]
+    name: String,
+    reason: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Sources {
+    allow_registry: Vec<String>,
+}
+
+#[test]
+fn dependencies_are_what_deny_toml_allows() {
+    let deny: Deny = toml::from_str(&fs::read_to_string(repository().join("deny.toml")).unwrap()).unwrap();
+    let metadata = metadata(&deny.graph.targets);
+    assert!(metadata.packages.len() > 100, "all dependencies are seen");
+    let mut wrong = Vec::new();
+    for package in &metadata.packages {
+        if metadata.workspace_members.contains(&package.id) {
+            assert_eq!(package.license.as_deref(), Some("Apache-2.0"), "{package}");
+            continue;
+        }
+        if !is_allowed(
+            package.license.as_deref().unwrap_or_default(),
+            &deny.licenses.allow,
+        ) {
+            wrong.push(format!("{package}: the licence {:?}", package.license));
+        }
+        let registry = package
+            .source
+            .as_deref()
+            .and_then(|source| source.strip_prefix("registry+"));
+        if !registry.is_some_and(|registry| {
+            deny.sources
+                .allow_registry
+                .iter()
+                .any(|allowed| allowed == registry)
+        }) {
+            wrong.push(format!("{package}: the source {:?}", package.source));
+        }
+        if let Some(ban) = deny.bans.deny.iter().find(|ban| ban.name == package.name) {
+            wrong.push(format!("{package}: {}", ban.reason));
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "deny.toml does not allow:\n{}",
+        wrong.join("\n")
+    );
+}
+
+fn is_allowed(license: &str, allowed: &[String]) -> bool {
+    Expression::parse_mode(license, ParseMode::LAX)
+        .is_ok_and(|expression| expression.evaluate(|requirement| allowed.contains(&requirement.to_string())))
+}
+
+#[test]
+fn licences_are_evaluated_as_expressions() {
+    let allowed = ["MIT".to_owned(), "Apache-2.0 WITH LLVM-exception".to_owned()];
+    for (license, expected) in [
+        ("MIT", true),
+        ("MIT/Apache-2.0", true),
+        ("GPL-3.0-only OR MIT", true),
+        ("GPL-3.0-only AND MIT", false),
+        ("GPL-3.0-only", false),
+        ("Apache-2.0 WITH LLVM-exception", true),
+        ("Apache-2.0", false),
+        ("", false),
+        ("no licence at all", false),
+    ] {
+        assert_eq!(is_allowed(license, &allowed), expected, "{license:?}");
+    }
+}
+
+/// The layers of the host, from the top: a crate may use those of the layers below its own.
+const LAYERS: [&[&str]; 5] = [
+    &["admittance-cli"],
+    &["admittance-driver"],
+    &["admittance"],
+    &[
+        "admittance-catalog",
+        "admittance-definitions",
+        "admittance-dialect",
+        "admittance-sandbox",
+        "admittance-webhook",
+    ],
+    &["admittance-admission"],
+];
+
+/// Which crates of the workspace the others may use.
+fn may_use(user: &str, used: &str) -> bool {
+    let layer = |name: &str| LAYERS.iter().position(|layer| layer.contains(&name));
+    match (layer(user), layer(used)) {
+        (Some(user), Some(used)) => user < used,
+        (Some(_), None) | (None, Some(_)) => false,
+        // The side of the guests: the SDK, and what is written with it.
+        (None, None) => matches!(
+            (user, used),
+            ("admittance-sdk", "admittance-sdk-macros") | (_, "admittance-sdk")
+        ),
+    }
+}
+
+#[test]
+fn the_arrows_between_crates_point_one_way() {
+    let metadata = metadata(&["wasm32-wasip2".to_owned()]);
+    let members: Vec<_> = metadata
+        .packages
+        .iter()
+        .filter(|package| metadata.workspace_members.contains(&package.id))
+        .collect();
+    for layered in LAYERS.concat() {
+        assert!(
+            members.iter().any(|package| package.name == layered),
+            "{layered} is a crate"
+        );
+    }
+    for package in members {
+        for dependency in &package.dependencies {
+            // What a crate's own tests use is no arrow of the house.
+            if dependency.path.is_some() && dependency.kind.as_deref() != Some("dev") {
+                let allowed = may_use(&package.name, &dependency.name);
+                assert!(allowed, "{} must not use {}", package.name, dependency.name);
+            }
+        }
+    }
+}
