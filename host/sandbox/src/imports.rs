@@ -171,10 +171,11 @@ fn define_denials(
     let mut into = linker.instance(name)?;
     for (item, export) in instance.exports(engine) {
         match export.ty {
-            // C libraries ask for these before `main`; that there are none is an answer.
+            // Go's start-up code and that of C libraries ask for these, whether or not the program
+            // opens a file; that there are none is an answer.
             ComponentItem::ComponentFunc(_) if name.starts_with("wasi:filesystem/preopens@") => {
                 into.func_new(item, |_, _, _, results| {
-                    results.fill(Val::List(Vec::new().into()));
+                    results.fill(Val::List(Vec::new()));
                     Ok(())
                 })?;
             }
@@ -184,7 +185,7 @@ fn define_denials(
                      and no stage can grant them"
                 );
                 into.func_new(item, move |_, _, _, _| {
-                    Err(Violation::new(FailureKind::CapabilityDenied, message.clone()))
+                    Err(Violation::error(FailureKind::CapabilityDenied, message.clone()))
                 })?;
             }
             ComponentItem::Resource(resource) if !resources.contains(&resource) => {
@@ -250,7 +251,7 @@ impl CallState {
 }
 
 fn denied(message: String) -> wasmtime::Error {
-    Violation::new(FailureKind::CapabilityDenied, message)
+    Violation::error(FailureKind::CapabilityDenied, message)
 }
 
 const NO_CLUSTER: &str = "this host reads from no control plane";

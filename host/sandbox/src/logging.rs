@@ -188,3 +188,154 @@ impl Lines {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fmt;
+
+    use tracing::{
+        Event, Subscriber,
+        field::{Field, Visit},
+        subscriber::with_default,
+    };
+    use tracing_subscriber::{
+        Layer, Registry,
+        filter::LevelFilter,
+        layer::{Context, SubscriberExt as _},
+    };
+
+    use super::*;
+
+    /// Keeps every event as one line: level, then fields.
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<String>>>);
+
+    struct Fields(String);
+
+    impl Visit for Fields {
+        fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+            self.0 += &format!(" {field}={value:?}");
+        }
+    }
+
+    impl<S: Subscriber> Layer<S> for Kept {
+        fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+            assert_eq!(event.metadata().target(), TARGET);
+            let mut fields = Fields(event.metadata().level().to_string());
+            event.record(&mut fields);
+            self.0.lock().unwrap().push(fields.0);
+        }
+    }
+
+    /// What a log with these limits tells when this happens to it.
+    fn told(limits: LogLimits, level: LevelFilter, happens: impl FnOnce(&CallLog)) -> Vec<String> {
+        let kept = Kept::default();
+        with_default(Registry::default().with(kept.clone().with_filter(level)), || {
+            let log = CallLog::new("p".into(), "u1".to_owned(), limits);
+            happens(&log);
+            log.finish();
+        });
+        Arc::into_inner(kept.0).unwrap().into_inner().unwrap()
+    }
+
+    const ALL: LevelFilter = LevelFilter::TRACE;
+
+    #[test]
+    fn lines_become_events() {
+        let told = told(LogLimits::default(), ALL, |log| {
+            log.line(Level::DEBUG, "cache", "hit");
+            log.write(Stream::Out, b"one\ntw");
+            log.write(Stream::Err, b"\nbad\xff\n\n");
+            log.write(Stream::Out, b"o");
+        });
+        assert_eq!(
+            told,
+            [
+                r#"DEBUG message=hit plugin="p" uid="u1" context="cache""#,
+                r#"INFO message=one plugin="p" uid="u1" context="stdout""#,
+                "WARN message=bad\u{fffd} plugin=\"p\" uid=\"u1\" context=\"stderr\"",
+                r#"INFO message=two plugin="p" uid="u1" context="stdout""#,
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_over_the_limit_is_counted() {
+        for (case, limits, kept, dropped) in [
+            (
+                "lines",
+                LogLimits {
+                    lines: 2,
+                    bytes: 1000,
+                },
+                2,
+                3,
+            ),
+            ("bytes", LogLimits { lines: 9, bytes: 14 }, 3, 2),
+            (
+                "no lines",
+                LogLimits {
+                    lines: 0,
+                    bytes: 1000,
+                },
+                0,
+                5,
+            ),
+            ("enough", LogLimits { lines: 5, bytes: 20 }, 5, 0),
+        ] {
+            let told = told(limits, ALL, |log| {
+                for _ in 0..5 {
+                    log.line(Level::INFO, "c", "abc");
+                }
+            });
+            assert_eq!(
+                told.iter().filter(|line| line.contains("message=abc")).count(),
+                kept,
+                "{case}"
+            );
+            let count = told.iter().find(|line| line.starts_with("WARN"));
+            match dropped {
+                0 => assert_eq!(count, None, "{case}"),
+                dropped => assert!(
+                    count.unwrap().ends_with(&format!("dropped={dropped}")),
+                    "{case}: {count:?}"
+                ),
+            }
+        }
+    }
+
+    #[test]
+    fn what_nobody_hears_costs_nothing() {
+        let told = told(LogLimits { lines: 1, bytes: 100 }, LevelFilter::INFO, |log| {
+            log.line(Level::DEBUG, "", "quiet");
+            log.line(Level::INFO, "", "loud");
+        });
+        assert_eq!(told.len(), 1, "{told:?}");
+    }
+
+    #[test]
+    fn a_line_without_end_is_cut() {
+        let told = told(LogLimits::default(), ALL, |log| {
+            for _ in 0..100 {
+                log.write(Stream::Out, &[b'z'; 1000]);
+            }
+            log.write(Stream::Out, b"\nshort\n");
+        });
+        assert_eq!(told.len(), 2);
+        assert_eq!(told[0].matches('z').count(), LINE);
+    }
+
+    #[test]
+    fn the_end_of_standard_error_is_kept() {
+        let log = CallLog::new("p".into(), String::new(), LogLimits { lines: 0, bytes: 0 });
+        log.write(Stream::Err, &[b'x'; 2 * TAIL]);
+        log.write(Stream::Out, b"not this\n");
+        log.write(Stream::Err, b"\nlast words\n");
+        let tail = log.tail();
+        assert!(
+            tail.len() <= TAIL && tail.ends_with("x\nlast words"),
+            "{}",
+            tail.len()
+        );
+    }
+}

@@ -58,7 +58,7 @@ pub(crate) struct Violation {
 }
 
 impl Violation {
-    pub(crate) fn new(kind: FailureKind, message: impl Into<String>) -> wasmtime::Error {
+    pub(crate) fn error(kind: FailureKind, message: impl Into<String>) -> wasmtime::Error {
         wasmtime::Error::new(Self {
             kind,
             message: message.into(),
@@ -155,7 +155,7 @@ impl CallState {
 
 /// The call's time is up.
 pub(crate) fn out_of_time() -> wasmtime::Error {
-    Violation::new(FailureKind::Timeout, "the plugin gave no verdict in time")
+    Violation::error(FailureKind::Timeout, "the plugin gave no verdict in time")
 }
 
 impl WasiView for CallState {
@@ -200,7 +200,7 @@ impl ResourceLimiter for Memory {
         }
         let wanted = self.used.saturating_add(desired.saturating_sub(current));
         if wanted > self.limit {
-            return Err(Violation::new(
+            return Err(Violation::error(
                 FailureKind::Memory,
                 format!(
                     "the plugin asked for {wanted} bytes of memory, and {} are allowed",
@@ -219,7 +219,7 @@ impl ResourceLimiter for Memory {
         _maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
         if desired > per_call::TABLE_ELEMENTS {
-            return Err(Violation::new(
+            return Err(Violation::error(
                 FailureKind::Memory,
                 format!(
                     "the plugin asked for a table of {desired} elements, and {} are allowed",

@@ -1,6 +1,9 @@
 //! What a plugin may reach.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    io::{self, Write},
+    sync::{Arc, Mutex},
+};
 
 use admittance_admission::{Deadline, FailureKind, Hook, Verdict};
 use admittance_sandbox::{
@@ -11,7 +14,7 @@ use async_trait::async_trait;
 
 use crate::{
     guest::{ANSWER, Guest, SCRATCH, TEXT},
-    harness::{answer, call, config, load_with, request, sandbox},
+    harness::{answer, call, config, load, load_with, request, sandbox},
 };
 
 fn with(grants: Grants) -> PluginConfig {
@@ -393,4 +396,56 @@ async fn an_open_stream_is_not_kept_in_a_snapshot() {
     };
     assert!(reason.contains("handle"), "{reason}");
     call(&plugin).await.unwrap();
+}
+
+/// Takes what a subscriber writes.
+#[derive(Clone, Default)]
+struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_plugin_logs_under_its_name_and_the_request() {
+    let guest = Guest::running(&format!(
+        "(call $log (i32.const 2) (i32.const {TEXT}) (i32.const 5) (i32.const {}) (i32.const 9))",
+        TEXT + 5
+    ))
+    .with_items(
+        r#"(import "wasi:logging/logging@0.1.0-draft" "log" (func $log (param i32 i32 i32 i32 i32)))"#,
+    )
+    .with_data(TEXT, b"rulesno owners");
+    let plugin = load(&guest).await;
+    let written = Written::default();
+    let writer = written.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .without_time()
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    let request = request();
+    {
+        // The runtime of this test has one thread, so the call runs under this subscriber.
+        let _listening = tracing::subscriber::set_default(subscriber);
+        plugin
+            .admit(&request, Deadline::after(std::time::Duration::from_secs(60)))
+            .await
+            .unwrap();
+    }
+    let line = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+    assert_eq!(
+        line.trim(),
+        format!(
+            r#"INFO admittance::plugin: no owners plugin="guest" uid="{}" context="rules""#,
+            request.uid
+        )
+    );
 }
