@@ -1,0 +1,339 @@
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use admittance_admission::{Decision, Uid};
+use admittance_dialect::{Class, Dialect, End, Reading, append_warnings};
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Request, Response,
+    header::{CONTENT_ENCODING, CONTENT_LENGTH, EXPECT, TRAILER, TRANSFER_ENCODING},
+    request::Parts,
+};
+use http_body::Body;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use tower_layer::Layer;
+use tower_service::Service;
+use tracing::Instrument;
+
+use crate::Host;
+
+/// The header that carries a request's uid, on its way in, to the inner service, and back.
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Headers that are about the bytes of the body and are wrong once it is rewritten.
+const ABOUT_THE_BYTES: [HeaderName; 3] = [
+    HeaderName::from_static("digest"),
+    HeaderName::from_static("content-digest"),
+    HeaderName::from_static("content-md5"),
+];
+
+/// Puts a [`Host`] in front of any `tower` service that speaks HTTP. Cheap to clone.
+///
+/// A request for which no chain can be is handed on as it came, streamed. The body of any other is
+/// read, passed through the chains, and handed on as it came or as they changed it; when they refuse
+/// it, the dialect writes the reply and the inner service never sees it. A body that is read loses its
+/// trailers.
+///
+/// The value of `X-Request-Id`, if it is at most 128 letters, digits and `.`, `_`, `:`, `-`, becomes
+/// the uid of the request; otherwise a new one is made. It goes to the inner service and to the client.
+#[derive(Clone, Debug)]
+pub struct AdmissionLayer(Arc<Door>);
+
+/// An inner service with a [`Host`] in front of it. Made by [`AdmissionLayer`].
+#[derive(Clone, Debug)]
+pub struct AdmissionService<S> {
+    door: Arc<Door>,
+    inner: S,
+}
+
+/// What was done with a request: an extension of every response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Passage {
+    /// No chain is for it.
+    Untouched,
+    /// The chains let it pass as it was.
+    Allowed,
+    /// The chains changed it.
+    Changed,
+    /// It ended at the front door, as [`End::as_str`] says.
+    Ended(&'static str),
+}
+
+impl Passage {
+    /// One word for logs: `untouched`, `allowed`, `changed`, or how it ended.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Untouched => "untouched",
+            Self::Allowed => "allowed",
+            Self::Changed => "changed",
+            Self::Ended(how) => how,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Door {
+    host: Host,
+    dialect: Arc<dyn Dialect>,
+    body_limit: usize,
+    body_timeout: Duration,
+}
+
+impl Host {
+    /// A layer that passes requests through this host's chains. The table that is live when a request
+    /// comes in is its table to the end.
+    pub fn layer(&self, dialect: impl Dialect) -> AdmissionLayer {
+        self.layer_with(Arc::new(dialect))
+    }
+
+    /// Like [`layer`](Self::layer), with a dialect that is shared.
+    pub fn layer_with(&self, dialect: Arc<dyn Dialect>) -> AdmissionLayer {
+        AdmissionLayer(Arc::new(Door {
+            host: self.clone(),
+            dialect,
+            body_limit: AdmissionLayer::DEFAULT_BODY_LIMIT,
+            body_timeout: AdmissionLayer::DEFAULT_BODY_TIMEOUT,
+        }))
+    }
+}
+
+impl AdmissionLayer {
+    /// 7 MiB: twice what kube-apiserver takes, and some more for the envelope.
+    pub const DEFAULT_BODY_LIMIT: usize = 7 * 1024 * 1024;
+    /// Bodies that must be read are small; this is for slow lines.
+    pub const DEFAULT_BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+    /// The largest body that is read, in bytes. Default: 7 MiB. A body that need not be read has no
+    /// limit.
+    pub fn body_limit(self, bytes: usize) -> Self {
+        Self(Arc::new(Door {
+            body_limit: bytes,
+            ..Arc::unwrap_or_clone(self.0)
+        }))
+    }
+
+    /// How long a body that must be read may take to arrive. Default: 30 s.
+    pub fn body_timeout(self, timeout: Duration) -> Self {
+        Self(Arc::new(Door {
+            body_timeout: timeout,
+            ..Arc::unwrap_or_clone(self.0)
+        }))
+    }
+}
+
+impl<S> Layer<S> for AdmissionLayer {
+    type Service = AdmissionService<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        AdmissionService {
+            door: self.0.clone(),
+            inner,
+        }
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for AdmissionService<S>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send,
+    B: Body<Data = Bytes> + From<Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    R: From<Bytes>,
+{
+    type Response = Response<R>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<R>, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        // The one that was polled ready is the one to call.
+        let waiting = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, waiting);
+        let door = self.door.clone();
+        let uid = uid_of(request.headers());
+        let span = tracing::info_span!("request", uid = uid.as_str());
+        let handle = async move {
+            let (mut head, body) = request.into_parts();
+            let id = HeaderValue::from_str(uid.as_str()).ok();
+            if let Some(id) = &id {
+                head.headers.insert(REQUEST_ID, id.clone());
+            }
+            let mut response = match door.pass(head, body, uid).await {
+                Ok(passed) => {
+                    let mut response = inner.call(passed.request).await?;
+                    append_warnings(response.headers_mut(), &passed.warnings);
+                    response.extensions_mut().insert(passed.passage);
+                    response
+                }
+                Err(reply) => reply.map(R::from),
+            };
+            if let Some(id) = id {
+                response.headers_mut().insert(REQUEST_ID, id);
+            }
+            Ok(response)
+        };
+        Box::pin(handle.instrument(span))
+    }
+}
+
+/// A request on its way to the inner service.
+struct Passed<B> {
+    request: Request<B>,
+    passage: Passage,
+    warnings: Vec<String>,
+}
+
+impl Door {
+    /// What goes on to the inner service, or the reply that ends the request here.
+    async fn pass<B>(&self, head: Parts, body: B, uid: Uid) -> Result<Passed<B>, Response<Bytes>>
+    where
+        B: Body<Data = Bytes> + From<Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let table = self.host.table();
+        let inspection = match self.dialect.classify(&head) {
+            Class::Refuse(rejection) => return Err(self.end(&End::Rejected(&rejection), &[])),
+            Class::Inspect(inspection) if table.may_match(&inspection.outline()) => inspection,
+            Class::Inspect(_) | Class::Pass => {
+                return Ok(Passed {
+                    request: Request::from_parts(head, body),
+                    passage: Passage::Untouched,
+                    warnings: Vec::new(),
+                });
+            }
+        };
+        let body = self.collect(&head, body).await?;
+        let reading = self.dialect.read(&head, &inspection, &body);
+        let (mut request, canonical) = match reading {
+            Ok(Reading::Admit { request, canonical }) => (*request, canonical),
+            Ok(Reading::Nothing) => return Ok(Passed::whole(head, body, Passage::Untouched)),
+            Err(rejection) => return Err(self.end(&End::Rejected(&rejection), &[])),
+        };
+        request.uid = uid;
+        let outcome = table.admit(request).await;
+        if let Decision::Refused(refusal) = &outcome.decision {
+            return Err(self.end(&End::Refused(refusal), &outcome.warnings));
+        }
+        // Nobody looked at it, so nobody can have been misled by how it is spelled.
+        if outcome.trace.is_empty() {
+            return Ok(Passed::whole(head, body, Passage::Untouched));
+        }
+        let body = match &outcome.object {
+            Some(object) if outcome.is_changed() => {
+                let original = canonical.as_ref().unwrap_or(&body);
+                self.dialect.write(&inspection, original, object)
+            }
+            _ => canonical.unwrap_or(body),
+        };
+        let passage = if outcome.is_changed() {
+            Passage::Changed
+        } else {
+            Passage::Allowed
+        };
+        let mut passed = Passed::whole(head, body, passage);
+        passed.warnings = outcome.warnings;
+        Ok(passed)
+    }
+
+    /// The whole body of a request that must be read.
+    async fn collect<B>(&self, head: &Parts, body: B) -> Result<Bytes, Response<Bytes>>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let limit = self.body_limit;
+        if let Some(encoding) = encoding(&head.headers) {
+            return Err(self.end(&End::BodyEncoded { encoding: &encoding }, &[]));
+        }
+        let announced = body.size_hint().lower();
+        if usize::try_from(announced).map_or(true, |announced| announced > limit) {
+            return Err(self.end(&End::BodyTooLarge { limit }, &[]));
+        }
+        let arriving = Limited::new(body, limit).collect();
+        match tokio::time::timeout(self.body_timeout, arriving).await {
+            Ok(Ok(collected)) => Ok(collected.to_bytes()),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => {
+                Err(self.end(&End::BodyTooLarge { limit }, &[]))
+            }
+            Ok(Err(error)) => {
+                let reason = error.to_string();
+                Err(self.end(&End::BodyUnreadable { reason: &reason }, &[]))
+            }
+            Err(_) => {
+                let limit = self.body_timeout;
+                Err(self.end(&End::BodyTimeout { limit }, &[]))
+            }
+        }
+    }
+
+    fn end(&self, end: &End<'_>, warnings: &[String]) -> Response<Bytes> {
+        tracing::info!(end = end.as_str(), "the request ends here: {end}");
+        let mut response = self.dialect.reply(end);
+        append_warnings(response.headers_mut(), warnings);
+        response.extensions_mut().insert(Passage::Ended(end.as_str()));
+        response
+    }
+}
+
+impl<B: From<Bytes>> Passed<B> {
+    /// A request whose body has been read.
+    fn whole(mut head: Parts, body: Bytes, passage: Passage) -> Self {
+        let headers = &mut head.headers;
+        // The body is here, so nobody needs to be asked for it, and it is in one piece.
+        for name in [EXPECT, TRANSFER_ENCODING, TRAILER] {
+            headers.remove(name);
+        }
+        if !body.is_empty() || headers.contains_key(CONTENT_LENGTH) {
+            headers.insert(CONTENT_LENGTH, body.len().into());
+        }
+        if passage == Passage::Changed {
+            for name in ABOUT_THE_BYTES {
+                headers.remove(name);
+            }
+        }
+        Self {
+            request: Request::from_parts(head, B::from(body)),
+            passage,
+            warnings: Vec::new(),
+        }
+    }
+}
+
+/// The encoding of a body that is not sent as it is.
+fn encoding(headers: &HeaderMap) -> Option<String> {
+    let values: Vec<_> = headers
+        .get_all(CONTENT_ENCODING)
+        .iter()
+        .map(|value| String::from_utf8_lossy(value.as_bytes()))
+        .collect();
+    let encoded = values.iter().any(|value| {
+        value
+            .split(',')
+            .any(|coding| !matches!(coding.trim(), "") && !coding.trim().eq_ignore_ascii_case("identity"))
+    });
+    encoded.then(|| values.join(", "))
+}
+
+fn uid_of(headers: &HeaderMap) -> Uid {
+    headers
+        .get(REQUEST_ID)
+        .and_then(|value| value.to_str().ok())
+        .filter(|text| (1..=128).contains(&text.len()))
+        .filter(|text| {
+            text.bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte))
+        })
+        .map_or_else(Uid::fresh, |text| Uid::from(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,233 @@
+use std::{convert::Infallible, sync::Mutex};
+
+use admittance_admission::{
+    Chain, Deadline, Denial, Failure, Hook, Matcher, Operation, Patch, Request as Admission,
+    Response as Answer, Rule, Stage, Verdict, async_trait,
+};
+use admittance_dialect::{Bcs, Cluster};
+use http_body_util::Full;
+use serde_json::json;
+
+use super::*;
+
+/// Denies objects named `bad`, labels those named `plain`, warns about all.
+struct Judge;
+
+#[async_trait]
+impl Hook for Judge {
+    async fn admit(&self, request: &Admission, _: Deadline) -> Result<Answer, Failure> {
+        let mut answer = match request.name.as_str() {
+            "bad" => Answer::deny(Denial::forbidden(format!("uid {}", request.uid))),
+            "plain" => {
+                let patch = json!([{"op": "add", "path": "/seen", "value": true}]);
+                Answer::new(Verdict::Patch(Patch::parse(patch.to_string()).unwrap()))
+            }
+            _ => Answer::allow(),
+        };
+        answer.warnings.push("careful".to_owned());
+        Ok(answer)
+    }
+}
+
+type Seen = Arc<Mutex<Vec<(HeaderMap, String)>>>;
+
+/// Writes down what reaches it.
+#[derive(Clone, Default)]
+struct Inner(Seen);
+
+impl Service<Request<Full<Bytes>>> for Inner {
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Full<Bytes>>) -> Self::Future {
+        let seen = self.0.clone();
+        Box::pin(async move {
+            let (head, body) = request.into_parts();
+            let Ok(body) = body.collect().await;
+            let body = String::from_utf8(body.to_bytes().to_vec()).unwrap();
+            seen.lock().unwrap().push((head.headers, body));
+            Ok(Response::new(Full::default()))
+        })
+    }
+}
+
+async fn layer() -> AdmissionLayer {
+    let rule = Rule {
+        kinds: Matcher::Only(vec!["application".into()]),
+        ..Rule::for_operations([Operation::Create])
+    };
+    let chain = Chain {
+        name: "c".into(),
+        rules: vec![rule],
+        stages: vec![Stage::new("s", Judge)],
+    };
+    let host = Host::builder().chain(chain).build().await.unwrap();
+    host.layer(Bcs::new(Cluster::new("BCS").unwrap()))
+}
+
+fn request(method: &str, body: &str) -> Request<Full<Bytes>> {
+    Request::builder()
+        .method(method)
+        .uri("/mesosdriver/v4/namespaces/n/applications")
+        .header("bcs-clusterid", "BCS")
+        .header(CONTENT_LENGTH, body.len())
+        .header(EXPECT, "100-continue")
+        .header("content-md5", "x")
+        .body(Full::from(body.to_owned()))
+        .unwrap()
+}
+
+fn application(name: &str) -> String {
+    json!({"kind": "application", "metadata": {"name": name}}).to_string()
+}
+
+async fn send(layer: &AdmissionLayer, request: Request<Full<Bytes>>) -> (Response<Full<Bytes>>, Seen) {
+    let inner = Inner::default();
+    let response = layer.layer(inner.clone()).call(request).await.unwrap();
+    (response, inner.0)
+}
+
+#[tokio::test]
+async fn passages() {
+    let layer = layer().await;
+    let changed = r#"{"kind":"application","metadata":{"name":"plain"},"seen":true}"#;
+    let configmap = r#"{"Kind":"configmap","metadata":{"name":"bad"}}"#.to_owned();
+    let respelled = r#"{"KIND":"application","metadata":{"name":"good"}}"#.to_owned();
+    // (case, method, body, passage, what reaches the inner service)
+    for (case, method, body, passage, reaches) in [
+        (
+            "allowed",
+            "POST",
+            application("good"),
+            Passage::Allowed,
+            Some(application("good")),
+        ),
+        (
+            "changed",
+            "POST",
+            application("plain"),
+            Passage::Changed,
+            Some(changed.to_owned()),
+        ),
+        (
+            "denied",
+            "POST",
+            application("bad"),
+            Passage::Ended("refused"),
+            None,
+        ),
+        (
+            "no chain for the operation",
+            "PUT",
+            "{".to_owned(),
+            Passage::Untouched,
+            Some("{".to_owned()),
+        ),
+        (
+            "no chain for the kind",
+            "POST",
+            configmap.clone(),
+            Passage::Untouched,
+            Some(configmap),
+        ),
+        (
+            "in one spelling",
+            "POST",
+            respelled,
+            Passage::Allowed,
+            Some(application("good")),
+        ),
+        (
+            "nothing to admit",
+            "POST",
+            "[]".to_owned(),
+            Passage::Untouched,
+            Some("[]".to_owned()),
+        ),
+        (
+            "not readable",
+            "POST",
+            "{".to_owned(),
+            Passage::Ended("rejected"),
+            None,
+        ),
+    ] {
+        let (response, seen) = send(&layer, request(method, &body)).await;
+        assert_eq!(response.extensions().get::<Passage>(), Some(&passage), "{case}");
+        let seen = seen.lock().unwrap();
+        assert_eq!(seen.first().map(|(_, body)| body), reaches.as_ref(), "{case}");
+        if let Some((headers, body)) = seen.first() {
+            assert_eq!(headers[CONTENT_LENGTH], body.len().to_string(), "{case}");
+            assert_eq!(
+                headers.contains_key("content-md5"),
+                passage != Passage::Changed,
+                "{case}"
+            );
+        }
+        let warned = response.headers().get("warning").is_some();
+        let judged = matches!(
+            passage,
+            Passage::Allowed | Passage::Changed | Passage::Ended("refused")
+        );
+        assert_eq!(warned, judged, "{case}");
+    }
+}
+
+#[tokio::test]
+async fn limits() {
+    let layer = layer().await.body_limit(60);
+    let large = application(&"x".repeat(60));
+    let (response, seen) = send(&layer, request("POST", &large)).await;
+    assert_eq!(response.status(), 413);
+    assert!(seen.lock().unwrap().is_empty());
+    let (response, _) = send(&layer, request("PUT", &large)).await;
+    assert_eq!(response.status(), 200, "what no chain is for has no limit");
+
+    let mut encoded = request("POST", &application("a"));
+    encoded
+        .headers_mut()
+        .insert(CONTENT_ENCODING, HeaderValue::from_static("identity, gzip"));
+    assert_eq!(send(&layer, encoded).await.0.status(), 415);
+    let mut plain = request("POST", &application("a"));
+    plain
+        .headers_mut()
+        .insert(CONTENT_ENCODING, HeaderValue::from_static("Identity"));
+    assert_eq!(send(&layer, plain).await.0.status(), 200);
+}
+
+#[tokio::test]
+async fn request_ids() {
+    let layer = layer().await;
+    let long = "x".repeat(129);
+    for (given, kept) in [
+        (Some("abc-1.2_3:4"), true),
+        (Some(""), false),
+        (Some("a b"), false),
+        (Some("a\"b"), false),
+        (Some(long.as_str()), false),
+        (None, false),
+    ] {
+        for name in ["good", "bad"] {
+            let mut request = request("POST", &application(name));
+            if let Some(given) = given {
+                request.headers_mut().insert(REQUEST_ID, given.parse().unwrap());
+            }
+            let (response, seen) = send(&layer, request).await;
+            let id = response.headers()[REQUEST_ID].to_str().unwrap().to_owned();
+            assert_eq!(Some(id.as_str()) == given, kept, "{given:?}");
+            for (headers, _) in seen.lock().unwrap().iter() {
+                assert_eq!(headers[REQUEST_ID], id);
+            }
+            if name == "bad" {
+                let body = response.into_body().collect().await.unwrap().to_bytes();
+                let body = String::from_utf8(body.to_vec()).unwrap();
+                assert!(body.contains(&format!("uid {id}")), "{body}");
+            }
+        }
+    }
+}
