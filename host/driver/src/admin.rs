@@ -1,0 +1,78 @@
+//! The operator's port: `/healthz`, `/readyz`, `/metrics`.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use admittance::Host;
+use axum::{Json, Router, extract::State, http::StatusCode, response::IntoResponse, routing::get};
+use http::header::CONTENT_TYPE;
+use serde_json::json;
+
+use crate::upstream::Upstream;
+
+/// Writes all metrics in Prometheus' text format.
+pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// What the operator's port tells. Lives as long as the driver.
+#[derive(Clone)]
+pub(crate) struct Admin {
+    pub(crate) host: Host,
+    pub(crate) upstream: Upstream,
+    pub(crate) is_stopping: Arc<AtomicBool>,
+    pub(crate) metrics: RenderMetrics,
+}
+
+impl fmt::Debug for Admin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Admin")
+            .field("is_stopping", &self.is_stopping)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Admin {
+    pub(crate) fn router(self) -> Router {
+        Router::new()
+            .route("/healthz", get(async || "ok\n"))
+            .route("/readyz", get(readiness))
+            .route("/metrics", get(metrics))
+            .with_state(self)
+    }
+}
+
+/// Ready until it is told to stop. An upstream that is down does not make it unready: clients would get
+/// a refused connection in place of a reply that says what is wrong. The detail shows it.
+async fn readiness(State(admin): State<Admin>) -> impl IntoResponse {
+    let is_ready = !admin.is_stopping.load(Ordering::Relaxed);
+    let status = if is_ready {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    let table = admin.host.table();
+    let chains: Vec<_> = table
+        .chains()
+        .iter()
+        .map(|chain| json!({"name": chain.name.as_ref(), "stages": chain.stages.len()}))
+        .collect();
+    let servers: Vec<_> = admin
+        .upstream
+        .health()
+        .into_iter()
+        .map(|health| json!({"server": health.server, "up": health.is_up}))
+        .collect();
+    let detail = json!({"ready": is_ready, "stopping": !is_ready, "chains": chains, "upstream": servers});
+    (status, Json(detail))
+}
+
+async fn metrics(State(admin): State<Admin>) -> impl IntoResponse {
+    (
+        [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
+        (admin.metrics)(),
+    )
+}

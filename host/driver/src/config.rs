@@ -1,0 +1,197 @@
+//! What the configuration file of the driver says, as types that cannot be wrong.
+
+use std::{
+    collections::BTreeMap,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use admittance::{AdmissionLayer, SandboxConfig, admission::Labels, dialect::Dialect};
+use http::uri::PathAndQuery;
+use rustls::{ClientConfig, ServerConfig};
+
+use crate::upstream::Server;
+
+/// Everything the driver is told. Lives until it is bound; each part may be changed before that.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Its own port.
+    pub listen: ListenConfig,
+    /// The operator's port; none when it has none.
+    pub admin: Option<SocketAddr>,
+    /// How it reads requests and writes replies.
+    pub dialect: Arc<dyn Dialect>,
+    /// The control plane behind it.
+    pub upstream: UpstreamConfig,
+    /// What it takes.
+    pub limits: Limits,
+    /// Files and directories of chain definitions.
+    pub definitions: Vec<PathBuf>,
+    /// Where compiled plugins are kept; none: the user's cache directory.
+    pub cache: Option<PathBuf>,
+    /// How plugins run.
+    pub sandbox: SandboxConfig,
+    /// The labels of namespaces.
+    pub namespaces: BTreeMap<String, Labels>,
+    /// Addresses of webhook hosts: host name, and `host:port` to connect to.
+    pub resolve: Vec<(String, String)>,
+    /// What is logged, and how.
+    pub log: LogConfig,
+}
+
+/// The driver's own port.
+#[derive(Clone, Debug)]
+pub struct ListenConfig {
+    /// Default: 127.0.0.1:8080.
+    pub address: SocketAddr,
+    /// None: plain HTTP.
+    pub tls: Option<Arc<ServerConfig>>,
+}
+
+impl Default for ListenConfig {
+    fn default() -> Self {
+        Self {
+            address: (Ipv4Addr::LOCALHOST, 8080).into(),
+            tls: None,
+        }
+    }
+}
+
+/// The control plane behind the driver.
+#[derive(Clone, Debug)]
+pub struct UpstreamConfig {
+    /// At least one.
+    pub servers: Vec<Server>,
+    /// Whom to trust, and what to show.
+    pub tls: ClientConfig,
+    /// For name, connection and TLS handshake together. Default: 2 s.
+    pub connect_timeout: Duration,
+    /// From the end of the request to the head of the reply. Default: 60 s.
+    pub response_timeout: Duration,
+    /// None: only requests show how a server is.
+    pub health: Option<HealthCheck>,
+}
+
+impl UpstreamConfig {
+    /// See [`connect_timeout`](Self::connect_timeout).
+    pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+    /// See [`response_timeout`](Self::response_timeout).
+    pub const DEFAULT_RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
+}
+
+/// A question that shows how a server is: GET, and a status of 200 to 299 is good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthCheck {
+    /// Path and query.
+    pub path: PathAndQuery,
+    /// From one question to the next. Default: 5 s.
+    pub interval: Duration,
+    /// For the head of the answer. Default: 2 s.
+    pub timeout: Duration,
+}
+
+impl HealthCheck {
+    /// See [`interval`](Self::interval).
+    pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(5);
+    /// See [`timeout`](Self::timeout).
+    pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
+}
+
+/// What the driver takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The largest body that is read for the chains, in bytes. Default: 7 MiB.
+    pub body: usize,
+    /// How long a body that is read for the chains may take. Default: 30 s.
+    pub body_timeout: Duration,
+    /// For the TLS handshake, and for the head of each request. Default: 10 s.
+    pub header_timeout: Duration,
+    /// How many requests may be in flight. Default: 1024.
+    pub concurrency: usize,
+    /// How long all chains together may take for one request. Default: 10 s.
+    pub request_timeout: Duration,
+    /// How long requests in flight may take to end at shutdown. Default: 30 s.
+    pub shutdown_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body: AdmissionLayer::DEFAULT_BODY_LIMIT,
+            body_timeout: AdmissionLayer::DEFAULT_BODY_TIMEOUT,
+            header_timeout: Duration::from_secs(10),
+            concurrency: 1024,
+            request_timeout: Duration::from_secs(10),
+            shutdown_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What is logged, and how.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogConfig {
+    /// The least important level that is written.
+    pub level: LogLevel,
+    /// How a line looks.
+    pub format: LogFormat,
+}
+
+/// How important an event is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Only what went wrong.
+    Error,
+    /// And what may go wrong.
+    Warn,
+    /// And what was done.
+    #[default]
+    Info,
+    /// And how.
+    Debug,
+    /// And everything else.
+    Trace,
+}
+
+impl LogLevel {
+    /// Every level.
+    pub const ALL: [Self; 5] = [Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
+
+    /// As the configuration writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+}
+
+/// How a line of the log looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Pretty on a terminal, JSON otherwise.
+    #[default]
+    Auto,
+    /// For people.
+    Pretty,
+    /// For programs.
+    Json,
+}
+
+impl LogFormat {
+    /// Every format.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Pretty, Self::Json];
+
+    /// As the configuration writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Pretty => "pretty",
+            Self::Json => "json",
+        }
+    }
+}

@@ -1,0 +1,215 @@
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use admittance::Host;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tower::Layer;
+
+use crate::{
+    admin::{Admin, RenderMetrics},
+    config::Config,
+    front::Front,
+    listener::{Listener, Stop},
+    upstream::Upstream,
+};
+
+/// Why the driver cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A port cannot be had.
+    #[error("{setting}: {address} cannot be listened on: {source}")]
+    Bind {
+        /// The setting that names it: `listen.address` or `admin.address`.
+        setting: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// The intercepting proxy with its ports bound. Requests that come before [`run`](Self::run) wait.
+#[derive(Debug)]
+pub struct Driver {
+    listener: Listener,
+    address: SocketAddr,
+    admin_listener: Option<(TcpListener, SocketAddr)>,
+    admin: Admin,
+    front: Front,
+    upstream: Upstream,
+    shutdown_timeout: Duration,
+}
+
+/// Says when the driver is to stop. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Shutdown {
+    graceful: CancellationToken,
+    now: CancellationToken,
+}
+
+/// How the driver ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// Every request in flight was answered.
+    Cleanly,
+    /// The shutdown timeout, or a second signal, cut some off.
+    Cut,
+}
+
+impl Shutdown {
+    /// First call: accept no more, and finish what is in flight. Second call: stop now.
+    pub fn signal(&self) {
+        if self.graceful.is_cancelled() {
+            self.now.cancel();
+        } else {
+            self.graceful.cancel();
+        }
+    }
+}
+
+impl Driver {
+    /// Bind the ports. `metrics` writes what `/metrics` shows.
+    ///
+    /// The limits that are the host's own (`limits.request_timeout`, `sandbox`, `definitions` and so on)
+    /// must have been given to the host when it was built.
+    ///
+    /// # Errors
+    ///
+    /// When a port cannot be had.
+    pub async fn bind(config: Config, host: Host, metrics: RenderMetrics) -> Result<Self, Error> {
+        let Config {
+            listen,
+            admin,
+            dialect,
+            upstream,
+            limits,
+            ..
+        } = config;
+        let bind_error = |setting, address| {
+            move |source| Error::Bind {
+                setting,
+                address,
+                source,
+            }
+        };
+        let listener = Listener::bind(listen.address, listen.tls, limits.header_timeout)
+            .await
+            .map_err(bind_error("listen.address", listen.address))?;
+        let address = listener
+            .address()
+            .map_err(bind_error("listen.address", listen.address))?;
+        let admin_listener = match admin {
+            None => None,
+            Some(address) => {
+                let listener = TcpListener::bind(address)
+                    .await
+                    .map_err(bind_error("admin.address", address))?;
+                let bound = listener
+                    .local_addr()
+                    .map_err(bind_error("admin.address", address))?;
+                Some((listener, bound))
+            }
+        };
+        let upstream = Upstream::new(upstream, dialect.clone());
+        let layer = host
+            .layer_with(dialect.clone())
+            .body_limit(limits.body)
+            .body_timeout(limits.body_timeout);
+        Ok(Self {
+            front: Front::new(layer.layer(upstream.clone()), limits.concurrency, dialect),
+            admin: Admin {
+                host,
+                upstream: upstream.clone(),
+                is_stopping: Arc::new(AtomicBool::new(false)),
+                metrics,
+            },
+            listener,
+            address,
+            admin_listener,
+            upstream,
+            shutdown_timeout: limits.shutdown_timeout,
+        })
+    }
+
+    /// Where it listens: with the port that the system chose, when the configuration says 0.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where the operator's endpoints are, if anywhere.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin_listener.as_ref().map(|(_, address)| *address)
+    }
+
+    /// Serve until told to stop, and end what is in flight.
+    pub async fn run(self, shutdown: Shutdown) -> Stopped {
+        let Self {
+            listener,
+            admin_listener,
+            admin,
+            front,
+            upstream,
+            shutdown_timeout,
+            ..
+        } = self;
+        let is_stopping = admin.is_stopping.clone();
+        // The operator's port outlives the other, to show how it ends.
+        let admin_stop = CancellationToken::new();
+        let admin_server = admin_listener.map(|(listener, _)| {
+            let stop = admin_stop.clone().cancelled_owned();
+            let server = axum::serve(listener, admin.router()).with_graceful_shutdown(stop);
+            tokio::spawn(async move { server.await })
+        });
+        let stop = Stop::default();
+        let serving = {
+            let (upstream, stop) = (upstream.clone(), stop.clone());
+            async move {
+                listener.serve(front, stop).await;
+                upstream.tunnels_ended().await;
+            }
+        };
+        let checking = async {
+            upstream.check_health().await;
+            std::future::pending::<()>().await;
+        };
+        let stopping = async {
+            shutdown.graceful.cancelled().await;
+            is_stopping.store(true, Ordering::Relaxed);
+            tracing::info!(timeout = ?shutdown_timeout, "stopping: requests in flight are finished first");
+            stop.graceful.cancel();
+            tokio::select! {
+                () = shutdown.now.cancelled() => tracing::warn!("told twice to stop: requests in flight are cut off"),
+                () = tokio::time::sleep(shutdown_timeout) => {
+                    tracing::warn!(timeout = ?shutdown_timeout, "requests in flight took too long and are cut off");
+                }
+            }
+        };
+        tokio::pin!(serving);
+        let stopped = tokio::select! {
+            () = &mut serving => Stopped::Cleanly,
+            () = checking => Stopped::Cut,
+            () = stopping => {
+                stop.now.cancel();
+                upstream.stop_tunnels();
+                serving.await;
+                Stopped::Cut
+            }
+        };
+        admin_stop.cancel();
+        if let Some(server) = admin_server
+            && tokio::time::timeout(Duration::from_secs(1), server)
+                .await
+                .is_err()
+        {
+            tracing::debug!("a client of the operator's port was cut off");
+        }
+        stopped
+    }
+}

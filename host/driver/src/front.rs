@@ -1,0 +1,189 @@
+//! What every request meets first: the count of those in flight, and the access log.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use admittance::{
+    AdmissionService, Passage, REQUEST_ID,
+    dialect::{Dialect, End},
+};
+use axum::body::Body;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::{Frame, SizeHint};
+use metrics::{counter, gauge, histogram};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
+use tower::Service;
+
+use crate::{
+    measure,
+    upstream::{Client, Upstream},
+};
+
+/// When a client that was turned away may try again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// How the upstream failed to reply: an extension of the reply that was written instead.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EndedUpstream(pub(crate) &'static str);
+
+/// The chains and the upstream, behind a limit. Cheap to clone; lives as long as the driver.
+#[derive(Clone, Debug)]
+pub(crate) struct Front {
+    inner: AdmissionService<Upstream>,
+    permits: Arc<Semaphore>,
+    dialect: Arc<dyn Dialect>,
+}
+
+impl Front {
+    /// At most `concurrency` requests are in flight; one more is turned away at once.
+    pub(crate) fn new(
+        inner: AdmissionService<Upstream>,
+        concurrency: usize,
+        dialect: Arc<dyn Dialect>,
+    ) -> Self {
+        Self {
+            inner,
+            permits: Arc::new(Semaphore::new(concurrency.min(Semaphore::MAX_PERMITS))),
+            dialect,
+        }
+    }
+
+    /// The reply to a request. `guard` is kept until the reply has been sent to its end.
+    pub(crate) async fn answer<G: Send + 'static>(
+        mut self,
+        mut request: Request<Body>,
+        client: Client,
+        guard: G,
+    ) -> Response<Body> {
+        let started = Instant::now();
+        let method = request.method().clone();
+        let path = request.uri().path().to_owned();
+        request.extensions_mut().insert(client);
+        let response = match self.permits.clone().try_acquire_owned() {
+            Ok(permit) => {
+                let in_flight = InFlight::new(permit);
+                let response = match self.inner.call(request).await {
+                    Ok(response) => response,
+                    Err(never) => match never {},
+                };
+                response.map(|body| Body::new(Guarded::new(body, (in_flight, guard))))
+            }
+            Err(_) => {
+                counter!(measure::SHED).increment(1);
+                let end = End::Overloaded {
+                    retry_after: RETRY_AFTER,
+                };
+                let mut response = self.dialect.reply(&end);
+                response.extensions_mut().insert(Passage::Ended(end.as_str()));
+                response.map(|body| Body::new(Guarded::new(Body::from(body), guard)))
+            }
+        };
+        let duration = started.elapsed();
+        let status = response.status().as_u16();
+        let passage = passage(&response);
+        let uid = response
+            .headers()
+            .get(REQUEST_ID)
+            .and_then(|id| id.to_str().ok())
+            .unwrap_or_default();
+        tracing::info!(
+            target: "admittance::access",
+            uid,
+            client = %client.address,
+            %method,
+            path,
+            status,
+            passage,
+            duration_ms = duration.as_secs_f64() * 1e3,
+            "{method} {path} {status}",
+        );
+        counter!(measure::REQUESTS, "status" => class(status), "passage" => passage).increment(1);
+        histogram!(measure::REQUEST_DURATION).record(duration);
+        response
+    }
+}
+
+fn passage(response: &Response<Body>) -> &'static str {
+    let extensions = response.extensions();
+    match (extensions.get::<EndedUpstream>(), extensions.get::<Passage>()) {
+        (Some(EndedUpstream(how)), _) => how,
+        (None, Some(passage)) => passage.as_str(),
+        (None, None) => "unknown",
+    }
+}
+
+fn class(status: u16) -> &'static str {
+    match status / 100 {
+        1 => "1xx",
+        2 => "2xx",
+        3 => "3xx",
+        4 => "4xx",
+        _ => "5xx",
+    }
+}
+
+/// One request in flight.
+struct InFlight(#[expect(dead_code, reason = "it is given back when this is dropped")] OwnedSemaphorePermit);
+
+impl InFlight {
+    fn new(permit: OwnedSemaphorePermit) -> Self {
+        gauge!(measure::IN_FLIGHT).increment(1);
+        Self(permit)
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        gauge!(measure::IN_FLIGHT).decrement(1);
+    }
+}
+
+/// A body that keeps something until it has been sent to its end, or given up.
+struct Guarded<G> {
+    body: Body,
+    guard: Option<G>,
+}
+
+impl<G> Guarded<G> {
+    fn new(body: Body, guard: G) -> Self {
+        Self {
+            body,
+            guard: Some(guard),
+        }
+    }
+}
+
+// Nothing in it is pinned.
+impl<G> Unpin for Guarded<G> {}
+
+impl<G: Send + 'static> http_body::Body for Guarded<G> {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
+            self.guard = None;
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

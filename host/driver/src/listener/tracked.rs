@@ -1,0 +1,110 @@
+use std::{
+    io,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
+};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::activity::Activity;
+
+/// A stream that notes when something arrives, and that can be had again after hyper has dropped it.
+pub(super) struct Tracked<S> {
+    /// There until it is dropped.
+    stream: Option<S>,
+    activity: Activity,
+    remains: Remains<S>,
+}
+
+/// Where the stream goes when it is dropped.
+pub(super) struct Remains<S>(Arc<Mutex<Option<S>>>);
+
+impl<S> Remains<S> {
+    pub(super) fn take(&self) -> Option<S> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl<S> Tracked<S> {
+    pub(super) fn new(stream: S, activity: Activity) -> (Self, Remains<S>) {
+        let remains = Arc::new(Mutex::new(None));
+        let tracked = Self {
+            stream: Some(stream),
+            activity,
+            remains: Remains(remains.clone()),
+        };
+        (tracked, Remains(remains))
+    }
+}
+
+impl<S> Drop for Tracked<S> {
+    fn drop(&mut self) {
+        *self.remains.0.lock().unwrap_or_else(PoisonError::into_inner) = self.stream.take();
+    }
+}
+
+fn gone() -> io::Error {
+    io::ErrorKind::NotConnected.into()
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Tracked<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let Some(stream) = &mut this.stream else {
+            return Poll::Ready(Err(gone()));
+        };
+        let before = buffer.filled().len();
+        let polled = Pin::new(stream).poll_read(cx, buffer);
+        if let Some(arrived) = buffer
+            .filled()
+            .get(before..)
+            .filter(|arrived| !arrived.is_empty())
+        {
+            this.activity.received(arrived);
+        }
+        polled
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Tracked<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match &mut self.stream {
+            Some(stream) => Pin::new(stream).poll_write(cx, bytes),
+            None => Poll::Ready(Err(gone())),
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.stream {
+            Some(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            None => Poll::Ready(Err(gone())),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.as_ref().is_some_and(AsyncWrite::is_write_vectored)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.stream {
+            Some(stream) => Pin::new(stream).poll_flush(cx),
+            None => Poll::Ready(Err(gone())),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.stream {
+            Some(stream) => Pin::new(stream).poll_shutdown(cx),
+            None => Poll::Ready(Err(gone())),
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What the driver counts and times, through the `metrics` facade.
+
+use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
+
+pub(crate) const REQUESTS: &str = "admittance_http_requests_total";
+pub(crate) const REQUEST_DURATION: &str = "admittance_http_request_duration_seconds";
+pub(crate) const IN_FLIGHT: &str = "admittance_http_requests_in_flight";
+pub(crate) const SHED: &str = "admittance_http_requests_shed_total";
+pub(crate) const CONNECTIONS: &str = "admittance_http_connections";
+pub(crate) const UPSTREAM_DURATION: &str = "admittance_http_upstream_duration_seconds";
+pub(crate) const UPSTREAM_ERRORS: &str = "admittance_http_upstream_errors_total";
+pub(crate) const UPSTREAM_CONNECT_FAILURES: &str = "admittance_http_upstream_connect_failures_total";
+
+/// Tell the exporter what the driver's metrics mean. Call it once, after the exporter is installed.
+pub fn describe_metrics() {
+    describe_counter!(
+        REQUESTS,
+        "Requests that were answered, by class of the status (2xx) and by what was done with them (passage)"
+    );
+    describe_histogram!(
+        REQUEST_DURATION,
+        Unit::Seconds,
+        "Time from a request's head to the head of its reply, chains and upstream included"
+    );
+    describe_gauge!(IN_FLIGHT, "Requests whose reply has not been sent to its end");
+    describe_counter!(
+        SHED,
+        "Requests that were turned away because as many as allowed were in flight"
+    );
+    describe_gauge!(CONNECTIONS, "Connections of clients that are open");
+    describe_histogram!(
+        UPSTREAM_DURATION,
+        Unit::Seconds,
+        "Time from handing a request to the upstream to the head of its reply, connecting included"
+    );
+    describe_counter!(
+        UPSTREAM_ERRORS,
+        "Requests that the upstream gave no reply to, by reason: connect, broken, timeout, protocol"
+    );
+    describe_counter!(
+        UPSTREAM_CONNECT_FAILURES,
+        "Attempts to connect to a server of the upstream that failed; the next server may have answered"
+    );
+}

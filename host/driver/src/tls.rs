@@ -1,0 +1,189 @@
+//! TLS material: from PEM files to configurations that are known to work.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use rustls::{
+    ClientConfig, RootCertStore, ServerConfig,
+    crypto::{CryptoProvider, ring},
+    server::WebPkiClientVerifier,
+};
+use rustls_pki_types::{
+    CertificateDer, PrivateKeyDer,
+    pem::{self, PemObject},
+};
+
+/// What is wrong with TLS material.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file cannot be read or is not PEM.
+    #[error("{path}: {reason}", path = path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// A PEM file without what is wanted of it.
+    #[error("{path}: it holds no {wanted}", path = path.display())]
+    Missing {
+        /// The file.
+        path: PathBuf,
+        /// `certificate` or `private key`.
+        wanted: &'static str,
+    },
+    /// The parts do not go together, or are not accepted.
+    #[error("{path}: {reason}", path = path.display())]
+    Rejected {
+        /// The file that is to blame first.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// The system's own certificate authorities cannot be read.
+    #[error("the system's certificate authorities cannot be read: {0}; name a file with `ca`")]
+    System(String),
+}
+
+/// A certificate with its chain, and its key: two PEM files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The certificate, then those that lead to its authority.
+    pub certificate: PathBuf,
+    /// The certificate's private key, not encrypted.
+    pub key: PathBuf,
+}
+
+impl Identity {
+    fn load(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| match error {
+            pem::Error::NoItemsFound => TlsError::Missing {
+                path: self.key.clone(),
+                wanted: "private key",
+            },
+            error => unreadable(&self.key, &error),
+        })?;
+        Ok((certificates(&self.certificate)?, key))
+    }
+}
+
+/// What a server shows to its clients, and, with `client_ca`, whom it lets in.
+///
+/// # Errors
+///
+/// When a file cannot be read, or key and certificate do not belong together.
+pub fn server(identity: &Identity, client_ca: Option<&Path>) -> Result<Arc<ServerConfig>, TlsError> {
+    let (chain, key) = identity.load()?;
+    let provider = provider();
+    let builder = ServerConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| rejected(&identity.certificate, &error))?;
+    let builder = match client_ca {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(path)?), provider)
+                .build()
+                .map_err(|error| rejected(path, &error))?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let mut config = builder
+        .with_single_cert(chain, key)
+        .map_err(|error| rejected(&identity.certificate, &error))?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+/// Whom a client trusts (`ca`, or else the system's authorities), and what it shows.
+///
+/// # Errors
+///
+/// When a file cannot be read, or key and certificate do not belong together.
+pub fn client(ca: Option<&Path>, identity: Option<&Identity>) -> Result<ClientConfig, TlsError> {
+    let roots = match ca {
+        Some(path) => roots(path)?,
+        None => system_roots()?,
+    };
+    with_roots(roots, identity)
+}
+
+/// For a client that speaks no TLS at all: it trusts nobody.
+pub(crate) fn no_client() -> Result<ClientConfig, TlsError> {
+    with_roots(RootCertStore::empty(), None)
+}
+
+fn with_roots(roots: RootCertStore, identity: Option<&Identity>) -> Result<ClientConfig, TlsError> {
+    let builder = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| rejected(Path::new("TLS"), &error))?
+        .with_root_certificates(roots);
+    match identity {
+        None => Ok(builder.with_no_client_auth()),
+        Some(identity) => {
+            let (chain, key) = identity.load()?;
+            builder
+                .with_client_auth_cert(chain, key)
+                .map_err(|error| rejected(&identity.certificate, &error))
+        }
+    }
+}
+
+// Named here, so that no other crate's choice of a default can change it.
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots.add(certificate).map_err(|error| rejected(path, &error))?;
+    }
+    Ok(roots)
+}
+
+fn system_roots() -> Result<RootCertStore, TlsError> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    // Systems hold certificates that no verifier takes; what matters is that some are left.
+    roots.add_parsable_certificates(found.certs);
+    if roots.is_empty() {
+        let reasons: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
+        return Err(TlsError::System(match reasons.as_slice() {
+            [] => "there are none".to_owned(),
+            reasons => reasons.join("; "),
+        }));
+    }
+    Ok(roots)
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let certificates = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| unreadable(path, &error))?;
+    if certificates.is_empty() {
+        return Err(TlsError::Missing {
+            path: path.to_owned(),
+            wanted: "certificate",
+        });
+    }
+    Ok(certificates)
+}
+
+fn unreadable(path: &Path, error: &pem::Error) -> TlsError {
+    TlsError::File {
+        path: path.to_owned(),
+        reason: match error {
+            pem::Error::Io(error) => error.to_string(),
+            error => format!("not PEM: {error}"),
+        },
+    }
+}
+
+fn rejected(path: &Path, error: &dyn std::fmt::Display) -> TlsError {
+    TlsError::Rejected {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    }
+}

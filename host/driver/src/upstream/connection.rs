@@ -1,0 +1,50 @@
+use std::time::Duration;
+
+use http::{Request, Response, Uri};
+use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_util::{
+    client::legacy::{Client, Error, connect::HttpConnector},
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+};
+use rustls::ClientConfig;
+use tokio::net::TcpStream;
+use tower::{BoxError, timeout::Timeout, util::BoxCloneSyncService};
+
+use super::body::Lent;
+
+/// An upstream closes idle connections after a minute or more; to close first avoids sending a request
+/// into a connection that is being closed.
+const IDLE: Duration = Duration::from_secs(30);
+/// Finds connections whose other end is gone without a word.
+const KEEPALIVE: Duration = Duration::from_secs(60);
+
+type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>;
+
+/// The pooled connections to the upstream.
+#[derive(Clone, Debug)]
+pub(super) struct Pool(Client<Connector, Lent>);
+
+impl Pool {
+    /// `connect_timeout` is for name, connection and TLS handshake together.
+    pub(super) fn new(tls: ClientConfig, connect_timeout: Duration) -> Self {
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_keepalive(Some(KEEPALIVE));
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_idle_timeout(IDLE)
+            .pool_timer(TokioTimer::new())
+            .build(BoxCloneSyncService::new(Timeout::new(connector, connect_timeout)));
+        Self(client)
+    }
+
+    pub(super) async fn request(&self, request: Request<Lent>) -> Result<Response<Incoming>, Error> {
+        self.0.request(request).await
+    }
+}

@@ -1,0 +1,184 @@
+//! What a proxy takes from messages and adds to them (RFC 9110, section 7.6).
+
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Request, Response, Version,
+    header::{CONNECTION, EXPECT, HOST, TE, TRANSFER_ENCODING, UPGRADE},
+    request::Parts,
+};
+
+use super::Client;
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// Headers that are for one connection only.
+const HOP_BY_HOP: [HeaderName; 6] = [
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    TE,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// Whether the request asks to switch protocols.
+pub(super) fn upgrade<B>(request: &Request<B>) -> bool {
+    request.version() == Version::HTTP_11
+        && request.headers().contains_key(UPGRADE)
+        && tokens(request.headers(), &CONNECTION).any(|token| token.eq_ignore_ascii_case("upgrade"))
+}
+
+/// Make a client's request one of this proxy. What the client says of itself in `X-Forwarded-For` is
+/// kept and added to; `X-Forwarded-Proto` and `X-Forwarded-Host` are this hop's.
+pub(super) fn prepare_request(head: &mut Parts, upgrades: bool) {
+    let wants_trailers = tokens(&head.headers, &TE).any(|token| token.eq_ignore_ascii_case("trailers"));
+    let upgrade = head.headers.get(UPGRADE).cloned().filter(|_| upgrades);
+    strip(&mut head.headers);
+    let headers = &mut head.headers;
+    // hyper has answered the expectation by the time the body is read.
+    headers.remove(EXPECT);
+    if wants_trailers && !upgrades {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+        headers.insert(CONNECTION, HeaderValue::from_static("te"));
+    }
+    if let Some(upgrade) = upgrade {
+        headers.insert(UPGRADE, upgrade);
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    }
+    let host = headers.remove(HOST).or_else(|| {
+        let authority = head.uri.authority()?;
+        HeaderValue::from_str(authority.as_str()).ok()
+    });
+    match host {
+        Some(host) => headers.insert(X_FORWARDED_HOST, host),
+        None => headers.remove(X_FORWARDED_HOST),
+    };
+    headers.remove(X_FORWARDED_PROTO);
+    if let Some(client) = head.extensions.get::<Client>() {
+        let proto = if client.is_tls { "https" } else { "http" };
+        headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(proto));
+        if let Ok(address) = HeaderValue::from_str(&client.address.ip().to_canonical().to_string()) {
+            headers.append(X_FORWARDED_FOR, address);
+        }
+    }
+}
+
+/// Make an upstream's reply one of this proxy.
+pub(super) fn prepare_response<B>(response: &mut Response<B>, switches: bool) {
+    let upgrade = response.headers().get(UPGRADE).cloned().filter(|_| switches);
+    strip(response.headers_mut());
+    if let Some(upgrade) = upgrade {
+        response.headers_mut().insert(UPGRADE, upgrade);
+        response
+            .headers_mut()
+            .insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    }
+    *response.version_mut() = Version::HTTP_11;
+}
+
+fn strip(headers: &mut HeaderMap) {
+    let listed: Vec<HeaderName> = tokens(headers, &CONNECTION)
+        .filter_map(|token| token.parse().ok())
+        .collect();
+    for name in listed.iter().chain(&HOP_BY_HOP) {
+        headers.remove(name);
+    }
+}
+
+fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
+    headers
+        .get_all(name)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+        .filter(|token| !token.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(headers: &[(&str, &str)]) -> Parts {
+        let mut request = Request::builder().uri("/x");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let mut head = request.body(()).unwrap().into_parts().0;
+        head.extensions.insert(Client {
+            address: "[::ffff:192.0.2.1]:5".parse().unwrap(),
+            is_tls: true,
+        });
+        head
+    }
+
+    fn sorted(headers: &HeaderMap) -> Vec<(&str, &str)> {
+        let mut all: Vec<_> = headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))
+            .collect();
+        all.sort_unstable();
+        all
+    }
+
+    #[test]
+    fn requests() {
+        let mut request = head(&[
+            ("host", "door:80"),
+            ("connection", "close, X-Once ,te"),
+            ("x-once", "1"),
+            ("keep-alive", "timeout=5"),
+            ("proxy-connection", "x"),
+            ("te", "gzip, trailers"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "h2c"),
+            ("expect", "100-continue"),
+            ("x-forwarded-for", "198.51.100.7"),
+            ("x-forwarded-proto", "gopher"),
+            ("x-forwarded-host", "elsewhere"),
+            ("x-kept", "1"),
+        ]);
+        assert!(!upgrade(&Request::from_parts(request.clone(), ())));
+        prepare_request(&mut request, false);
+        assert_eq!(
+            sorted(&request.headers),
+            [
+                ("connection", "te"),
+                ("te", "trailers"),
+                ("x-forwarded-for", "192.0.2.1"),
+                ("x-forwarded-for", "198.51.100.7"),
+                ("x-forwarded-host", "door:80"),
+                ("x-forwarded-proto", "https"),
+                ("x-kept", "1"),
+            ]
+        );
+    }
+
+    #[test]
+    fn upgrades() {
+        let mut request = head(&[("connection", "keep-alive, Upgrade"), ("upgrade", "websocket")]);
+        assert!(upgrade(&Request::from_parts(request.clone(), ())));
+        prepare_request(&mut request, true);
+        assert_eq!(request.headers[CONNECTION], "upgrade");
+        assert_eq!(request.headers[UPGRADE], "websocket");
+
+        let response = || {
+            Response::builder()
+                .header("connection", "upgrade, x-once")
+                .header("upgrade", "websocket")
+                .header("x-once", "1")
+                .body(())
+                .unwrap()
+        };
+        let mut switching = response();
+        prepare_response(&mut switching, true);
+        assert_eq!(
+            sorted(switching.headers()),
+            [("connection", "upgrade"), ("upgrade", "websocket")]
+        );
+        let mut plain = response();
+        prepare_response(&mut plain, false);
+        assert!(plain.headers().is_empty());
+    }
+}
