@@ -25,7 +25,7 @@ use crate::{
 pub(crate) const TICK: Duration = Duration::from_millis(1);
 
 /// Ticks without a call after which the ticker sleeps until the next one.
-const IDLE_TICKS: u32 = 1000;
+const IDLE_TICKS: u32 = 200;
 
 /// What one call may take from the pool. The pool holds this for every call in flight, so that a
 /// call that has its slot never finds the pool empty.
@@ -290,5 +290,30 @@ impl Drop for Ticker {
             // It cannot panic, and if it did there is nothing left to do for it.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ticker_sleeps_while_nothing_runs() {
+        let engine = Engine::default();
+        let ticker = Ticker::start(&engine).unwrap();
+        let asleep = |expected: bool| {
+            while ticker.shared.asleep.load(Ordering::SeqCst) != expected {
+                thread::yield_now();
+            }
+        };
+        for _ in 0..2 {
+            asleep(true);
+            ticker.enter();
+            let running = Running(&ticker);
+            asleep(false);
+            drop(running);
+        }
+        // Ends although it may be asleep.
+        drop(ticker);
     }
 }

@@ -61,6 +61,9 @@ pub enum Error {
     /// The component imports something that this host does not have.
     #[error("the component imports {0}, which this host does not have")]
     UnknownImport(String),
+    /// The component imports something that this host has in another form.
+    #[error("an import of the component does not fit this host: {0}")]
+    WrongImport(String),
     /// The component needs more memories, tables or instances than one call may take.
     #[error("the component needs {needed} {what}, and a call may take {limit}")]
     TooManyParts {

@@ -99,7 +99,7 @@ pub(crate) fn link(sandbox: &Inner, component: &Component) -> Result<Linked, Err
     let (admit, configure) = (export("admit")?, export("configure")?);
     let pre = linker
         .instantiate_pre(component)
-        .map_err(|error| Error::UnknownImport(chain(&error)))?;
+        .map_err(|error| Error::WrongImport(chain(&error)))?;
     let indices = bindings::PluginIndices::new(&pre).map_err(|error| Error::NotAPlugin(chain(&error)))?;
     Ok(Linked {
         pre,
@@ -149,7 +149,7 @@ fn satisfy_imports(linker: &mut Linker<CallState>, component: &Component) -> Res
             }
         } else {
             define_denials(linker, engine, name, &instance, &mut resources)
-                .map_err(|error| Error::UnknownImport(format!("`{name}`: {}", chain(&error))))?;
+                .map_err(|error| Error::WrongImport(chain(&error)))?;
         }
     }
     if unknown.is_empty() {

@@ -83,6 +83,7 @@ impl Plugin {
                     join(&mistakes_of(mistakes))
                 )));
             }
+            store.data_mut().grant();
         }
         let lists = contract::Lists::of(request);
         let extra = lists.extra();
@@ -141,7 +142,7 @@ impl Hook for Plugin {
                 limits: &self.limits,
                 grants: &self.grants,
                 deadline,
-                preparing: false,
+                preparing: self.settings.is_some(),
             },
         );
         let answer = match tokio::time::timeout_at(deadline.instant(), self.call(&mut store, request)).await {

@@ -1,8 +1,11 @@
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use admittance_admission::{Deadline, FailureKind};
 use wasmtime::{ResourceLimiter, Store, UpdateDeadline, component::ResourceTable};
-use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+use wasmtime_wasi::{HostMonotonicClock, WasiCtx, WasiCtxView, WasiView};
 
 use crate::{
     capability::Grants,
@@ -31,7 +34,7 @@ pub struct Limits {
     pub memory: usize,
     /// Time from the call to the verdict, waiting for a slot included; a shorter deadline of the
     /// chain counts before it. Default 1 s.
-    pub time: std::time::Duration,
+    pub time: Duration,
     /// Bytes of all texts of a response. Default 1 MiB.
     pub output: usize,
     /// What it may log.
@@ -42,7 +45,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             memory: 64 << 20,
-            time: std::time::Duration::from_secs(1),
+            time: Duration::from_secs(1),
             output: 1 << 20,
             log: LogLimits::default(),
         }
@@ -72,6 +75,7 @@ pub(crate) struct CallState {
     pub(crate) grants: Arc<Grants>,
     /// Whether this is `describe` or `configure`, when nothing is granted.
     pub(crate) preparing: bool,
+    started: Instant,
     pub(crate) deadline: Deadline,
     pub(crate) log: CallLog,
     pub(crate) output: usize,
@@ -113,6 +117,7 @@ impl CallState {
             sandbox: Arc::clone(sandbox),
             grants: Arc::clone(grants),
             preparing,
+            started: Instant::now(),
             deadline,
             log: CallLog::new(Arc::clone(plugin), uid, limits.log),
             output: limits.output,
@@ -144,7 +149,14 @@ impl CallState {
         self.table.is_empty()
     }
 
-    /// Let the memory grow by one page beyond its limit: snapshotting puts its own data there.
+    /// `configure` is over and `admit` follows in the same instance: what is granted is there from now.
+    pub(crate) fn grant(&mut self) {
+        self.preparing = false;
+        // Made again with the environment; streams that are open stay as they are.
+        self.wasi = None;
+    }
+
+    /// Let each memory grow by one page beyond the limit: snapshotting puts its own data there.
     pub(crate) fn make_room_for_snapshot(&mut self) {
         self.memory.limit = self
             .memory
@@ -166,6 +178,7 @@ impl WasiView for CallState {
             log,
             grants,
             preparing,
+            started,
             ..
         } = self;
         let ctx = wasi.get_or_insert_with(|| {
@@ -173,6 +186,7 @@ impl WasiView for CallState {
             builder
                 .stdout(StandardStream::new(log.clone(), Stream::Out))
                 .stderr(StandardStream::new(log.clone(), Stream::Err))
+                .monotonic_clock(CallClock(*started))
                 .allow_udp(false)
                 .allow_tcp(false)
                 .max_random_size(RANDOM_MAX);
@@ -184,6 +198,19 @@ impl WasiView for CallState {
             builder.build()
         });
         WasiCtxView { ctx, table }
+    }
+}
+
+/// Counts from the begin of the call, whenever the guest first asks.
+struct CallClock(Instant);
+
+impl HostMonotonicClock for CallClock {
+    fn resolution(&self) -> u64 {
+        1
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 }
 

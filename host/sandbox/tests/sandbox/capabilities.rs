@@ -449,3 +449,35 @@ async fn a_plugin_logs_under_its_name_and_the_request() {
         )
     );
 }
+
+#[tokio::test]
+async fn nothing_is_granted_to_configure_in_a_call_either() {
+    // What `configure` sees of the environment is counted in memory, and `admit` counts again.
+    let count = |at: u32| {
+        format!(
+            "(call $environment (i32.const {SCRATCH})) (i32.store (i32.const {at}) (i32.load (i32.const {})))",
+            SCRATCH + 4
+        )
+    };
+    let (first, second) = (SCRATCH + 16, SCRATCH + 20);
+    let guest = Guest::running(&format!(
+        "{}
+         (if (i32.load (i32.const {first})) (then unreachable))
+         (if (i32.ne (i32.load (i32.const {second})) (i32.const 1)) (then unreachable))",
+        count(second)
+    ))
+    .with_configure(&count(first))
+    .with_world("import wasi:cli/environment@0.2.3;")
+    .with_items(
+        r#"(import "wasi:cli/environment@0.2.3" "get-environment" (func $environment (param i32)))
+           (table 1 funcref) (func $unused (table.set (i32.const 0) (ref.null func)))"#,
+    );
+    let environment = [("REGION".to_owned(), "north".to_owned())].into();
+    let config = with(Grants {
+        environment,
+        ..Grants::default()
+    });
+    let plugin = load_with(sandbox(), &guest, "{}", &config).await.unwrap();
+    assert!(matches!(plugin.configured(), Configured::PerCall { .. }));
+    call(&plugin).await.unwrap();
+}

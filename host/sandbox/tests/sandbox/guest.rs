@@ -19,7 +19,7 @@ const HEAP: u32 = 2 * 65_536;
 /// The parts of WASI that guests here import, cut down to what they call.
 const WASI: &str = r#"
 package wasi:cli@0.2.3 {
-    interface exit { exit: func(status: result); }
+    interface exit { exit: func(status: result); no-such-exit: func(); }
     interface environment { get-environment: func() -> list<tuple<string, string>>; }
     interface stderr {
         use wasi:io/streams@0.2.3.{output-stream};

@@ -46,6 +46,10 @@ async fn what_is_not_a_plugin() {
         .with_world("import wasi:http/handler@0.3.0;")
         .with_items(r#"(import "wasi:http/handler@0.3.0" "handle" (func $it))"#)
         .component();
+    let no_such_function = Guest::running("(call $it)")
+        .with_world("import wasi:cli/exit@0.2.3;")
+        .with_items(r#"(import "wasi:cli/exit@0.2.3" "no-such-exit" (func $it))"#)
+        .component();
     for (case, module, says) in [
         ("nothing", Vec::new(), "not WebAssembly"),
         ("text", b"hello".to_vec(), "not WebAssembly"),
@@ -82,6 +86,11 @@ async fn what_is_not_a_plugin() {
             "imports `other:host/thing@1.0.0`",
         ),
         ("WASI 0.3", wasi_3, "imports `wasi:http/handler@0.3.0`"),
+        (
+            "a function that is not there",
+            no_such_function,
+            "does not fit this host",
+        ),
         (
             "garbage collection",
             text("(component (core module (type (struct (field i32)))))"),
