@@ -1,0 +1,140 @@
+use super::{
+    Mistakes, Node,
+    tree::{Entry, Position},
+};
+
+/// An object that is read field by field. Ask for every field that is known, then call
+/// [`Fields::finish`], which reports the others.
+///
+/// A field whose value is `null` counts as absent, as in Kubernetes.
+#[derive(Debug)]
+pub struct Fields<'a> {
+    node: Node<'a>,
+    entries: &'a [Entry],
+    any_case: bool,
+    asked: Vec<&'static str>,
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn new(node: Node<'a>, entries: &'a [Entry], any_case: bool) -> Self {
+        Self {
+            node,
+            entries,
+            any_case,
+            asked: Vec::new(),
+        }
+    }
+
+    /// The object itself.
+    pub fn node(&self) -> &Node<'a> {
+        &self.node
+    }
+
+    /// The field of this name, if it is there.
+    pub fn optional(&mut self, name: &'static str) -> Option<Node<'a>> {
+        self.asked.push(name);
+        let entry = self.entries.iter().find(|entry| self.is(entry, name))?;
+        let node = self.node.field(&entry.key, &entry.value);
+        (!node.is_null()).then_some(node)
+    }
+
+    /// The field of this name. `fix` says what to write when it is missing, `name the chain`.
+    pub fn required(&mut self, name: &'static str, fix: &str, mistakes: &mut Mistakes) -> Option<Node<'a>> {
+        let node = self.optional(name);
+        if node.is_none() {
+            let path = self.node.path_of(name);
+            mistakes.push(self.node.mistake_at(self.node.position(), path, "missing", fix));
+        }
+        node
+    }
+
+    /// Whether the field of this name is there.
+    pub fn has(&self, name: &str) -> bool {
+        self.entries
+            .iter()
+            .any(|entry| self.is(entry, name) && !matches!(entry.value.value, super::tree::Value::Null))
+    }
+
+    /// These fields are known, and what is in them does not matter.
+    pub fn ignore(&mut self, names: &[&'static str]) {
+        self.asked.extend(names);
+    }
+
+    /// This field is known and cannot be used; `why` is the sentence that says so.
+    pub fn refuse(&mut self, name: &'static str, why: &str, fix: &str, mistakes: &mut Mistakes) {
+        self.asked.push(name);
+        if let Some(entry) = self.entries.iter().find(|entry| self.is(entry, name)) {
+            let path = self.node.path_of(&entry.key);
+            mistakes.push(self.node.mistake_at(entry.key_position, path, why, fix));
+        }
+    }
+
+    /// Report the fields that were not asked for, with the name that was perhaps meant.
+    pub fn finish(self, mistakes: &mut Mistakes) {
+        let mut first: Vec<(&'static str, Position)> = Vec::new();
+        for entry in self.entries {
+            let path = || self.node.path_of(&entry.key);
+            let Some(name) = self.asked.iter().copied().find(|name| self.is(entry, name)) else {
+                let fix = self.suggestion(&entry.key);
+                mistakes.push(
+                    self.node
+                        .mistake_at(entry.key_position, path(), "unknown field", fix),
+                );
+                continue;
+            };
+            // Only where case does not matter can there be two.
+            match first.iter().find(|(seen, _)| *seen == name) {
+                Some((_, position)) => {
+                    let message = format!(
+                        "the field `{name}` is written a second time; the first is on line {}",
+                        position.line
+                    );
+                    let fix = "keep one of the two";
+                    mistakes.push(self.node.mistake_at(entry.key_position, path(), message, fix));
+                }
+                None => first.push((name, entry.key_position)),
+            }
+        }
+    }
+
+    fn is(&self, entry: &Entry, name: &str) -> bool {
+        if self.any_case {
+            entry.key.eq_ignore_ascii_case(name)
+        } else {
+            entry.key == name
+        }
+    }
+
+    fn suggestion(&self, key: &str) -> String {
+        let free = self
+            .asked
+            .iter()
+            .copied()
+            .filter(|name| !self.entries.iter().any(|entry| self.is(entry, name)));
+        match closest(key, free) {
+            Some(name) => format!("did you mean `{name}`?"),
+            None => {
+                let mut known = self.asked.clone();
+                known.sort_unstable();
+                known.dedup();
+                format!("known here: {}", known.join(", "))
+            }
+        }
+    }
+}
+
+/// The candidate that a text was perhaps meant to be: case aside, up to two or three slips away.
+pub(super) fn closest<'n>(text: &str, candidates: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let text = text.to_lowercase();
+    let slips = match text.chars().count() {
+        0..=2 => 0,
+        3..=5 => 1,
+        6..=9 => 2,
+        _ => 3,
+    };
+    candidates
+        .map(|name| (strsim::osa_distance(&text, &name.to_lowercase()), name))
+        .filter(|(distance, _)| *distance <= slips)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}

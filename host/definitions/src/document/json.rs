@@ -1,0 +1,155 @@
+//! JSON with positions: serde_json reads, and the place of each raw value in the text gives its line.
+
+use serde::{
+    Deserialize,
+    de::{Deserializer as _, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::value::RawValue;
+
+use super::tree::{DEEPEST, Entry, Flaw, MapBuilder, Position, Positioned, Value};
+
+/// The tree of a JSON text. Flaws that leave a tree (duplicate keys) are added to `flaws`.
+pub(super) fn read(text: &str, flaws: &mut Vec<Flaw>) -> Result<Positioned, Flaw> {
+    let lines = Lines::new(text);
+    let raw: &RawValue = serde_json::from_str(text).map_err(|error| {
+        // serde_json: the column is the count of bytes up to and with the one that is wrong.
+        let position = Position {
+            line: u32::try_from(error.line()).unwrap_or(u32::MAX),
+            column: u32::try_from(error.column()).unwrap_or(u32::MAX).max(1),
+        };
+        Flaw::new(
+            position,
+            format!("this is not JSON: {}", without_place(&error)),
+            "",
+        )
+    })?;
+    value(&lines, raw, 0, flaws)
+}
+
+/// serde_json ends its text with a place that is already told.
+fn without_place(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" at line ") {
+        Some(end) => text.chars().take(text[..end].chars().count()).collect(),
+        None => text,
+    }
+}
+
+/// Finds the line and column of a part of the text.
+struct Lines<'a> {
+    text: &'a str,
+    starts: Vec<usize>,
+}
+
+impl<'a> Lines<'a> {
+    fn new(text: &'a str) -> Self {
+        let breaks = text.match_indices('\n').map(|(at, _)| at + 1);
+        Self {
+            text,
+            starts: std::iter::once(0).chain(breaks).collect(),
+        }
+    }
+
+    /// Where `part`, a slice of the text, begins.
+    fn position(&self, part: &str) -> Position {
+        let offset = (part.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
+        let line = self.starts.partition_point(|start| *start <= offset);
+        let start = line
+            .checked_sub(1)
+            .and_then(|line| self.starts.get(line))
+            .copied()
+            .unwrap_or(0);
+        let column = self
+            .text
+            .get(start..offset)
+            .map_or(0, |before| before.chars().count());
+        Position {
+            line: u32::try_from(line).unwrap_or(u32::MAX),
+            column: u32::try_from(column + 1).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+fn value(lines: &Lines<'_>, raw: &RawValue, depth: usize, flaws: &mut Vec<Flaw>) -> Result<Positioned, Flaw> {
+    let text = raw.get();
+    let position = lines.position(text);
+    if depth > DEEPEST {
+        return Err(Flaw::too_deep(position));
+    }
+    let wrong = |error: serde_json::Error| {
+        Flaw::new(
+            position,
+            format!("this is not JSON: {}", without_place(&error)),
+            "",
+        )
+    };
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let value = match text.as_bytes().first() {
+        Some(b'{') => {
+            let mut map = MapBuilder::default();
+            for (key, field) in reader.deserialize_map(Fields).map_err(wrong)? {
+                let entry = Entry {
+                    key: serde_json::from_str(key.get()).map_err(wrong)?,
+                    key_position: lines.position(key.get()),
+                    value: self::value(lines, field, depth + 1, flaws)?,
+                };
+                map.insert(entry, flaws);
+            }
+            map.finish()
+        }
+        Some(b'[') => Value::List(
+            reader
+                .deserialize_seq(Entries)
+                .map_err(wrong)?
+                .into_iter()
+                .map(|entry| self::value(lines, entry, depth + 1, flaws))
+                .collect::<Result<_, _>>()?,
+        ),
+        Some(b'"') => Value::String(String::deserialize(&mut reader).map_err(wrong)?),
+        Some(b't' | b'f') => Value::Bool(bool::deserialize(&mut reader).map_err(wrong)?, text.to_owned()),
+        Some(b'n') => Value::Null,
+        _ => Value::Number(
+            serde_json::Number::deserialize(&mut reader).map_err(wrong)?,
+            text.to_owned(),
+        ),
+    };
+    Ok(Positioned { position, value })
+}
+
+/// The fields of one object, in order, each key and value still text.
+struct Fields;
+
+impl<'de> Visitor<'de> for Fields {
+    type Value = Vec<(&'de RawValue, &'de RawValue)>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(field) = map.next_entry()? {
+            fields.push(field);
+        }
+        Ok(fields)
+    }
+}
+
+/// The entries of one array, each still text.
+struct Entries;
+
+impl<'de> Visitor<'de> for Entries {
+    type Value = Vec<&'de RawValue>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(value) = entries.next_element()? {
+            values.push(value);
+        }
+        Ok(values)
+    }
+}

@@ -1,0 +1,149 @@
+use std::fmt;
+
+use serde::Serialize;
+
+/// A place in a file.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Location {
+    /// The file as it was named to the reader.
+    pub file: String,
+    /// Counted from 1; 0 means the file as a whole.
+    pub line: u32,
+    /// Counted from 1, in characters; 0 means the file as a whole.
+    pub column: u32,
+}
+
+impl Location {
+    /// The file as a whole.
+    pub fn of_file(file: impl Into<String>) -> Self {
+        Self {
+            file: file.into(),
+            line: 0,
+            column: 0,
+        }
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line == 0 {
+            f.write_str(&self.file)
+        } else {
+            write!(f, "{}:{}:{}", self.file, self.line, self.column)
+        }
+    }
+}
+
+/// One thing that is wrong in a document: where, what, and what to write instead.
+///
+/// Its text is one line: `chains/pods.yaml:14:24: spec.stages[0].failurePolicy: "fial" is no failure
+/// policy; write Fail or Ignore`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, thiserror::Error)]
+pub struct Mistake {
+    /// Where in the file.
+    #[serde(flatten)]
+    pub location: Location,
+    /// The path of the field, `spec.stages[0].name`; empty for the document as a whole.
+    pub path: String,
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it; empty when the message says it all.
+    pub fix: String,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.location)?;
+        if !self.path.is_empty() {
+            write!(f, "{}: ", self.path)?;
+        }
+        f.write_str(&self.message)?;
+        if !self.fix.is_empty() {
+            write!(f, "; {}", self.fix)?;
+        }
+        Ok(())
+    }
+}
+
+/// Every mistake that was found in the documents read so far. Its text has one line for each.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, thiserror::Error)]
+#[serde(transparent)]
+pub struct Mistakes(Vec<Mistake>);
+
+impl Mistakes {
+    /// None yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Add one.
+    pub fn push(&mut self, mistake: Mistake) {
+        self.0.push(mistake);
+    }
+
+    /// Whether none was made.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// In the order of their files and lines, if [`Mistakes::into_result`] gave them; else in the
+    /// order they were found in.
+    pub fn iter(&self) -> std::slice::Iter<'_, Mistake> {
+        self.0.iter()
+    }
+
+    /// The value if there is no mistake.
+    ///
+    /// # Errors
+    ///
+    /// The mistakes, each once, sorted by file, line and column.
+    pub fn into_result<T>(mut self, value: T) -> Result<T, Self> {
+        if self.is_empty() {
+            return Ok(value);
+        }
+        self.0.sort();
+        self.0.dedup();
+        Err(self)
+    }
+}
+
+impl IntoIterator for Mistakes {
+    type Item = Mistake;
+    type IntoIter = std::vec::IntoIter<Mistake>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a Mistakes {
+    type Item = &'a Mistake;
+    type IntoIter = std::slice::Iter<'a, Mistake>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl Extend<Mistake> for Mistakes {
+    fn extend<I: IntoIterator<Item = Mistake>>(&mut self, mistakes: I) {
+        self.0.extend(mistakes);
+    }
+}
+
+impl fmt::Display for Mistakes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, mistake) in self.0.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            mistake.fmt(f)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,232 @@
+//! Reads YAML and JSON files so that every mistake in them can be told with its file, its line and
+//! the path of the field, all of them at once.
+//!
+//! A [`Document`] is a tree with positions. A [`Node`] is a place in it; its methods read what should
+//! be there, and push what is wrong to [`Mistakes`]. [`Fields`] reads an object field by field and
+//! reports the fields that nobody asked for.
+//!
+//! YAML is version 1.2: `on`, `yes` and `0777` are not what they were in 1.1. Aliases are refused,
+//! since they can stand for any amount of text. A file has at most [`LARGEST_FILE`] bytes and nests at
+//! most 64 levels deep.
+
+mod fields;
+mod json;
+mod mistake;
+mod node;
+mod tree;
+mod yaml;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fs::File,
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value as Json;
+
+use self::tree::{Flaw, Position, Positioned};
+pub use self::{
+    fields::Fields,
+    mistake::{Location, Mistake, Mistakes},
+    node::Node,
+};
+
+/// The most bytes that a file may have: 4 MiB. A definition is a few kilobytes.
+pub const LARGEST_FILE: usize = 4 * 1024 * 1024;
+
+/// One document of a file. Lives until it was turned into what it describes.
+#[derive(Clone, Debug)]
+pub struct Document {
+    file: String,
+    directory: PathBuf,
+    root: Positioned,
+}
+
+impl Document {
+    /// The whole of it.
+    pub fn root(&self) -> Node<'_> {
+        Node::root(self)
+    }
+
+    /// Where it begins.
+    pub fn location(&self) -> Location {
+        self.at(self.root.position)
+    }
+
+    fn at(&self, position: Position) -> Location {
+        Location {
+            file: self.file.clone(),
+            line: position.line,
+            column: position.column,
+        }
+    }
+}
+
+/// The documents in a file, without the empty ones. `*.json` is read as JSON; anything else as YAML,
+/// or as JSON when that is what it is. Relative paths in it are taken from the file's directory.
+///
+/// What is wrong is pushed to `mistakes`; the documents before a syntax error are still there.
+pub fn read_file(path: &Path, mistakes: &mut Mistakes) -> Vec<Document> {
+    let name = path.display().to_string();
+    let bytes = match read_bytes(path) {
+        Ok(bytes) => bytes,
+        Err(message) => {
+            mistakes.push(of_file(&name, message, ""));
+            return Vec::new();
+        }
+    };
+    if bytes.len() > LARGEST_FILE {
+        let message = format!("the file has more than {LARGEST_FILE} bytes");
+        mistakes.push(of_file(&name, message, "split it"));
+        return Vec::new();
+    }
+    match std::str::from_utf8(&bytes) {
+        Ok(text) => read(name, path, text, mistakes),
+        Err(error) => {
+            let before = bytes.get(..error.valid_up_to()).unwrap_or_default();
+            let before = String::from_utf8_lossy(before);
+            let last = before.rsplit('\n').next().unwrap_or_default();
+            mistakes.push(Mistake {
+                location: Location {
+                    file: name,
+                    line: number(before.matches('\n').count() + 1),
+                    column: number(last.chars().count() + 1),
+                },
+                path: String::new(),
+                message: "the file is not UTF-8 from here on".to_owned(),
+                fix: "save it as UTF-8".to_owned(),
+            });
+            Vec::new()
+        }
+    }
+}
+
+/// As [`read_file`], from a text. `name` stands for the file in mistakes and decides, as a path, what
+/// relative paths are taken from.
+pub fn read_text(name: &str, text: &str, mistakes: &mut Mistakes) -> Vec<Document> {
+    if text.len() > LARGEST_FILE {
+        let message = format!("the text has more than {LARGEST_FILE} bytes");
+        mistakes.push(of_file(name, message, "split it"));
+        return Vec::new();
+    }
+    read(name.to_owned(), Path::new(name), text, mistakes)
+}
+
+/// The one document in a file. That there is none, or more than one, is a mistake.
+pub fn read_one(path: &Path, mistakes: &mut Mistakes) -> Option<Document> {
+    let before = mistakes.len();
+    let documents = read_file(path, mistakes);
+    if mistakes.len() > before && documents.is_empty() {
+        return None;
+    }
+    only(&path.display().to_string(), documents, mistakes)
+}
+
+/// The value of a text that holds one document, YAML or JSON. `name` stands for the file in mistakes.
+///
+/// # Errors
+///
+/// When the text cannot be read, or holds no document or more than one.
+pub fn to_json(name: &str, text: &str) -> Result<Json, Mistakes> {
+    let mut mistakes = Mistakes::new();
+    let documents = read_text(name, text, &mut mistakes);
+    let value = if mistakes.is_empty() {
+        only(name, documents, &mut mistakes).map(|document| document.root().json())
+    } else {
+        None
+    };
+    mistakes.into_result(value.unwrap_or_default())
+}
+
+fn only(name: &str, documents: Vec<Document>, mistakes: &mut Mistakes) -> Option<Document> {
+    let mut documents = documents.into_iter();
+    let first = documents.next();
+    match (&first, documents.next()) {
+        (None, _) => mistakes.push(of_file(name, "there is no document in it".to_owned(), "")),
+        (Some(_), Some(second)) => mistakes.push(Mistake {
+            location: second.location(),
+            path: String::new(),
+            message: "a second document begins here, and only one is read".to_owned(),
+            fix: "keep one of them".to_owned(),
+        }),
+        (Some(_), None) => {}
+    }
+    first
+}
+
+fn read(file: String, path: &Path, text: &str, mistakes: &mut Mistakes) -> Vec<Document> {
+    let mut flaws = Vec::new();
+    let roots = trees(path, text.strip_prefix('\u{feff}').unwrap_or(text), &mut flaws);
+    mistakes.extend(flaws.into_iter().map(|flaw| Mistake {
+        location: Location {
+            file: file.clone(),
+            line: flaw.position.line,
+            column: flaw.position.column,
+        },
+        path: String::new(),
+        message: flaw.message,
+        fix: flaw.fix.to_owned(),
+    }));
+    let directory = path.parent().unwrap_or(Path::new("")).to_owned();
+    roots
+        .into_iter()
+        .map(|root| Document {
+            file: file.clone(),
+            directory: directory.clone(),
+            root,
+        })
+        .collect()
+}
+
+fn trees(path: &Path, text: &str, flaws: &mut Vec<Flaw>) -> Vec<Positioned> {
+    let named_json = path
+        .extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
+    // JSON is almost YAML: not its escapes outside of the basic plane, for one.
+    if named_json || text.trim_start().starts_with(['{', '[']) {
+        let mut json_flaws = Vec::new();
+        match json::read(text, &mut json_flaws) {
+            Ok(root) => {
+                flaws.append(&mut json_flaws);
+                return vec![root];
+            }
+            Err(_) if named_json && text.trim().is_empty() => return Vec::new(),
+            Err(flaw) if named_json => {
+                flaws.append(&mut json_flaws);
+                flaws.push(flaw);
+                return Vec::new();
+            }
+            Err(_) => {}
+        }
+    }
+    yaml::read(text, flaws)
+}
+
+fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
+    let unreadable = |error: std::io::Error| format!("the file cannot be read: {error}");
+    // Opening a pipe would wait for a writer.
+    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err("this is no regular file".to_owned());
+    }
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(LARGEST_FILE as u64 + 1).read_to_end(&mut bytes))
+        .map_err(unreadable)?;
+    Ok(bytes)
+}
+
+fn of_file(name: &str, message: String, fix: &str) -> Mistake {
+    Mistake {
+        location: Location::of_file(name),
+        path: String::new(),
+        message,
+        fix: fix.to_owned(),
+    }
+}
+
+fn number(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,491 @@
+use std::{num::NonZeroU8, time::Duration};
+
+use serde_json::json;
+
+use super::*;
+
+/// The mistakes of reading `text`, as lines.
+fn reading(name: &str, text: &str) -> String {
+    let mut mistakes = Mistakes::new();
+    read_text(name, text, &mut mistakes);
+    mistakes.to_string()
+}
+
+/// The mistakes that `look` finds in a document, as lines.
+fn looking(text: &str, look: impl FnOnce(&Node<'_>, &mut Mistakes)) -> String {
+    let mut mistakes = Mistakes::new();
+    let documents = read_text("f", text, &mut mistakes);
+    look(&documents[0].root(), &mut mistakes);
+    mistakes
+        .into_result(())
+        .map_or_else(|mistakes| mistakes.to_string(), |()| String::new())
+}
+
+#[test]
+fn values() {
+    let table = [
+        (
+            "yaml 1.2 scalars",
+            "f.yaml",
+            "[on, yes, no, 0777, 0o17, 0x1F, ~, null, true, TRUE, 1.50, +3, '1']",
+            json!([
+                "on", "yes", "no", 777, 15, 31, null, null, true, true, 1.5, 3, "1"
+            ]),
+        ),
+        (
+            "large integers are exact",
+            "f.yaml",
+            "[18446744073709551615, -9223372036854775808]",
+            json!([18_446_744_073_709_551_615_u64, i64::MIN]),
+        ),
+        (
+            "tags of the core schema",
+            "f.yaml",
+            "a: !!str 1\nb: !!map {c: !!seq [!!int 3]}",
+            json!({"a": "1", "b": {"c": [3]}}),
+        ),
+        ("anchors without aliases", "f.yaml", "a: &x 1", json!({"a": 1})),
+        (
+            "keys that look like something else",
+            "f.yaml",
+            "1: a\ntrue: b",
+            json!({"1": "a", "true": "b"}),
+        ),
+        (
+            "blocks",
+            "f.yaml",
+            "a: |\n  x\n  y\nb: >-\n  x\n  y\n",
+            json!({"a": "x\ny\n", "b": "x y"}),
+        ),
+        ("a byte order mark", "f.yaml", "\u{feff}a: 1", json!({"a": 1})),
+        (
+            "windows line ends",
+            "f.yaml",
+            "a: 1\r\nb: x\r\n",
+            json!({"a": 1, "b": "x"}),
+        ),
+        (
+            "json with tabs",
+            "f.json",
+            "{\n\t\"a\": [\n\t\t1\n\t]\n}",
+            json!({"a": [1]}),
+        ),
+        (
+            "json with tabs in a yaml file",
+            "f.yaml",
+            "{\n\t\"a\": \"\\ud83d\\ude00\\/\"\n}",
+            json!({"a": "😀/"}),
+        ),
+        ("yaml that begins like json", "f.yaml", "{a: 1}", json!({"a": 1})),
+        (
+            "order is kept",
+            "f.json",
+            r#"{"b":1,"a":2}"#,
+            json!({"b": 1, "a": 2}),
+        ),
+    ];
+    for (case, name, text, expected) in table {
+        assert_eq!(
+            to_json(name, text).unwrap().to_string(),
+            expected.to_string(),
+            "{case}"
+        );
+    }
+}
+
+#[test]
+fn documents_of_a_file() {
+    // (text, JSON of its documents)
+    let table = [
+        ("", ""),
+        ("# nothing\n", ""),
+        ("---\n---\n", ""),
+        (
+            "a: 1\n---\nb: 2\n---\n---\nc: 3\n...\n",
+            r#"{"a":1} {"b":2} {"c":3}"#,
+        ),
+    ];
+    for (text, expected) in table {
+        let mut mistakes = Mistakes::new();
+        let documents = read_text("f.yaml", text, &mut mistakes);
+        assert_eq!(mistakes.to_string(), "");
+        let found: Vec<_> = documents
+            .iter()
+            .map(|document| document.root().json().to_string())
+            .collect();
+        assert_eq!(found.join(" "), expected, "{text:?}");
+    }
+    let lines = |text| to_json("f.yaml", text).unwrap_err().to_string();
+    assert_eq!(lines(" "), "f.yaml: there is no document in it");
+    assert_eq!(
+        lines("a: 1\n---\nb: 2"),
+        "f.yaml:3:1: a second document begins here, and only one is read; keep one of them"
+    );
+}
+
+#[test]
+fn texts_that_are_no_tree() {
+    let deep_json = format!("{}1{}", "[".repeat(70), "]".repeat(70));
+    let deep_yaml = "- ".repeat(70);
+    let bomb = "a: &a [x, x]\nb: &b [*a, *a]\n";
+    let table = [
+        (
+            "f.yaml",
+            "a: 1\nb: 2\na: 3\n",
+            "f.yaml:3:1: the field `a` is written a second time; the first is on line 1; keep one of the two",
+        ),
+        (
+            "f.json",
+            "{\"a\": 1,\n \"\\u0061\": 2}",
+            "f.json:2:2: the field `a` is written a second time; the first is on line 1; keep one of the two",
+        ),
+        (
+            "f.yaml",
+            bomb,
+            "f.yaml:2:8: aliases (`*name`) are not supported here; write the value out",
+        ),
+        (
+            "f.yaml",
+            &deep_yaml,
+            "f.yaml:1:129: the document is nested deeper than 64 levels; write it flatter",
+        ),
+        (
+            "f.json",
+            &deep_json,
+            "f.json:1:66: the document is nested deeper than 64 levels; write it flatter",
+        ),
+        (
+            "f.yaml",
+            "a: [1\n",
+            "f.yaml:2:1: this is not YAML: while parsing a flow sequence, expected ',' or ']'",
+        ),
+        (
+            "f.yaml",
+            "a:\n\t- b\n",
+            "f.yaml:2:2: this is not YAML: tabs disallowed within this context (block indentation)",
+        ),
+        (
+            "f.json",
+            "{\n\t\"a\": 1,\n}",
+            "f.json:3:1: this is not JSON: key must be a string",
+        ),
+        (
+            "f.json",
+            "{} {}",
+            "f.json:1:4: this is not JSON: trailing characters",
+        ),
+        (
+            "f.yaml",
+            "? [a]\n: b",
+            "f.yaml:1:3: the name of a field must be a text; write `name: value`",
+        ),
+        (
+            "f.yaml",
+            "~: b",
+            "f.yaml:1:1: the name of a field must be a text; write `name: value`",
+        ),
+        (
+            "f.yaml",
+            "a: !secret x",
+            "f.yaml:1:4: the tag `!secret` is not supported; remove the tag",
+        ),
+        (
+            "f.yaml",
+            "a: !set {x: 1}",
+            "f.yaml:1:4: the tag `!set` is not supported; remove the tag",
+        ),
+        (
+            "f.yaml",
+            "a: !!int x",
+            "f.yaml:1:4: `x` does not fit its tag `!!int`; remove the tag",
+        ),
+        (
+            "f.yaml",
+            "a: .nan",
+            "f.yaml:1:4: `.nan` is a number that JSON cannot hold; put it in quotes if it is a text",
+        ),
+    ];
+    for (name, text, expected) in table {
+        assert_eq!(reading(name, text), expected, "{text:?}");
+    }
+}
+
+#[test]
+fn documents_before_a_syntax_error_are_read() {
+    let mut mistakes = Mistakes::new();
+    let documents = read_text("f.yaml", "a: 1\n---\nb: [\n", &mut mistakes);
+    assert_eq!(documents.len(), 1);
+    assert_eq!(mistakes.len(), 1);
+}
+
+#[test]
+fn files() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    std::fs::write(path("latin1.yaml"), b"a: 1\nb: \xe9\n").unwrap();
+    std::fs::write(path("large.yaml"), vec![b'#'; LARGEST_FILE + 1]).unwrap();
+    std::fs::write(path("relative.yaml"), "key: server.key").unwrap();
+    for (name, expected) in [
+        (
+            "latin1.yaml",
+            ":2:4: the file is not UTF-8 from here on; save it as UTF-8",
+        ),
+        ("large.yaml", ": the file has more than 4194304 bytes; split it"),
+        (
+            "absent.yaml",
+            ": the file cannot be read: No such file or directory (os error 2)",
+        ),
+        (".", ": this is no regular file"),
+    ] {
+        let mut mistakes = Mistakes::new();
+        assert!(read_one(&path(name), &mut mistakes).is_none());
+        let expected = format!("{}{expected}", path(name).display());
+        assert_eq!(mistakes.to_string(), expected);
+    }
+    let mut mistakes = Mistakes::new();
+    let document = read_one(&path("relative.yaml"), &mut mistakes).unwrap();
+    let mut fields = document.root().object(&mut mistakes).unwrap();
+    let key = fields.optional("key").unwrap().file(&mut mistakes);
+    assert_eq!(key, Some(path("server.key")));
+}
+
+#[test]
+fn fields_of_an_object() {
+    let look = |node: &Node<'_>, mistakes: &mut Mistakes| {
+        let mut fields = node.object(mistakes).unwrap();
+        fields.required("name", "name the chain", mistakes);
+        fields.optional("failurePolicy");
+        fields.ignore(&["labels"]);
+        fields.refuse("matchConditions", "not supported yet", "remove it", mistakes);
+        fields.finish(mistakes);
+    };
+    let table = [
+        ("name: a\nlabels: [1]\n", ""),
+        ("failurePolicy: x\n", "f:1:1: name: missing; name the chain"),
+        ("name: ~\n", "f:1:1: name: missing; name the chain"),
+        (
+            "name: a\nfailurepolicy: x\n",
+            "f:2:1: failurepolicy: unknown field; did you mean `failurePolicy`?",
+        ),
+        (
+            "name: a\nfailurPolcy: x\n",
+            "f:2:1: failurPolcy: unknown field; did you mean `failurePolicy`?",
+        ),
+        (
+            "name: a\n\"some thing\": x\n",
+            "f:2:1: [\"some thing\"]: unknown field; known here: failurePolicy, labels, matchConditions, name",
+        ),
+        (
+            "name: a\nmatchConditions: []\n",
+            "f:2:1: matchConditions: not supported yet; remove it",
+        ),
+        (
+            "name: a\nx: 1\n---\n",
+            "f:2:1: x: unknown field; known here: failurePolicy, labels, matchConditions, name",
+        ),
+    ];
+    for (text, expected) in table {
+        assert_eq!(looking(text, look), expected, "{text:?}");
+    }
+    let any_case = looking("NAME: a\nname: b\nother: c", |node, mistakes| {
+        let mut fields = node.object_of_any_case(mistakes).unwrap();
+        assert_eq!(fields.optional("name").unwrap().string(mistakes), Some("a"));
+        fields.finish(mistakes);
+    });
+    assert_eq!(
+        any_case,
+        "f:2:1: name: the field `name` is written a second time; the first is on line 1; keep one of the two\n\
+         f:3:1: other: unknown field; known here: name"
+    );
+}
+
+#[test]
+fn leaves() {
+    type Look = fn(&Node<'_>, &mut Mistakes) -> String;
+    let string: Look = |node, mistakes| format!("{:?}", node.text(mistakes));
+    let boolean: Look = |node, mistakes| format!("{:?}", node.boolean(mistakes));
+    let port: Look = |node, mistakes| format!("{:?}", node.integer(1..=65535_u16, mistakes));
+    let duration: Look = |node, mistakes| {
+        let range = Duration::from_millis(1)..=Duration::from_secs(30);
+        format!("{:?}", node.duration(range, mistakes))
+    };
+    let size: Look = |node, mistakes| format!("{:?}", node.size(1 << 20..=1 << 30, mistakes));
+    let policy: Look = |node, mistakes| {
+        format!(
+            "{:?}",
+            node.one_of("failure policy", &[("Fail", 1), ("Ignore", 2)], mistakes)
+        )
+    };
+    let operation: Look = |node, mistakes| {
+        format!(
+            "{:?}",
+            node.one_of_any_case("operation", &[("CREATE", 1), ("UPDATE", 2)], mistakes)
+        )
+    };
+    let parsed: Look = |node, mistakes| format!("{:?}", node.parse::<NonZeroU8>(mistakes));
+    let strings: Look = |node, mistakes| format!("{:?}", node.strings(mistakes));
+    let map: Look = |node, mistakes| format!("{:?}", node.string_map(mistakes));
+    let object: Look = |node, mistakes| format!("{}", node.object(mistakes).is_some());
+
+    // (reader, value, what is read or the mistake)
+    let table: [(Look, &str, &str); 47] = [
+        (string, "a", "Some(\"a\")"),
+        (string, "yes", "Some(\"yes\")"),
+        (string, "''", "empty; write a value or remove the field"),
+        (
+            string,
+            "1.10",
+            "a number where a string is expected; put it in quotes: \"1.10\"",
+        ),
+        (
+            string,
+            "True",
+            "true or false where a string is expected; put it in quotes: \"True\"",
+        ),
+        (string, "[a]", "a list where a string is expected"),
+        (boolean, "true", "Some(true)"),
+        (boolean, "yes", "a string where true or false is expected"),
+        (port, "443", "Some(443)"),
+        (port, "0", "0 is out of range; write 1 to 65535"),
+        (port, "65536", "65536 is out of range; write 1 to 65535"),
+        (port, "-1", "-1 is out of range; write 1 to 65535"),
+        (
+            port,
+            "99999999999999999999",
+            "99999999999999999999 is no whole number; write 1 to 65535",
+        ),
+        (port, "1.5", "1.5 is no whole number; write 1 to 65535"),
+        (
+            port,
+            "'443'",
+            "a string where a whole number is expected; write 1 to 65535",
+        ),
+        (duration, "250ms", "Some(250ms)"),
+        (duration, "30s", "Some(30s)"),
+        (duration, "1s 500ms", "Some(1.5s)"),
+        (duration, "31s", "31s is out of range; write 1ms to 30s"),
+        (duration, "0s", "0s is out of range; write 1ms to 30s"),
+        (duration, "5", "5 has no unit; write 5s or 5ms"),
+        (
+            duration,
+            "'5'",
+            "\"5\" is no duration; write a number and its unit, `250ms` or `1s`",
+        ),
+        (
+            duration,
+            "fast",
+            "\"fast\" is no duration; write a number and its unit, `250ms` or `1s`",
+        ),
+        (
+            duration,
+            "true",
+            "true or false where a duration is expected; write one with its unit, `250ms` or `1s`",
+        ),
+        (size, "64MiB", "Some(67108864)"),
+        (size, "64 MB", "Some(64000000)"),
+        (size, "1048576", "Some(1048576)"),
+        (size, "1GiB", "Some(1073741824)"),
+        (size, "1KiB", "1KiB is out of range; write 1MiB to 1GiB"),
+        (
+            size,
+            "much",
+            "\"much\" is no size; write a number and its unit, `64MiB`",
+        ),
+        (
+            size,
+            "-1",
+            "\"-1\" is no size; write a number and its unit, `64MiB`",
+        ),
+        (policy, "Fail", "Some(1)"),
+        (
+            policy,
+            "fail",
+            "\"fail\" is no failure policy; case matters: write Fail",
+        ),
+        (
+            policy,
+            "fial",
+            "\"fial\" is no failure policy; write Fail or Ignore",
+        ),
+        (
+            policy,
+            "3",
+            "a number where a failure policy is expected; write Fail or Ignore",
+        ),
+        (operation, "Create", "Some(1)"),
+        (
+            operation,
+            "UPSERT",
+            "\"UPSERT\" is no operation; write CREATE or UPDATE",
+        ),
+        (parsed, "'7'", "Some(7)"),
+        (parsed, "'0'", "number would be zero for non-zero type"),
+        (strings, "[a, b]", "Some([\"a\", \"b\"])"),
+        (strings, "a", "a string where a list is expected; write [a]"),
+        (
+            strings,
+            "[a, 1]",
+            "[1]: a number where a string is expected; put it in quotes: \"1\"",
+        ),
+        (map, "{a: b}", "Some({\"a\": \"b\"})"),
+        (
+            map,
+            "{a.b/c: true}",
+            "[\"a.b/c\"]: true or false where a string is expected; put it in quotes: \"true\"",
+        ),
+        (
+            map,
+            "[]",
+            "a list where an object is expected; write `key: value`",
+        ),
+        (object, "{}", "true"),
+        (
+            object,
+            "x",
+            "a string where an object is expected; write `field: value`",
+        ),
+    ];
+    for (look, value, expected) in table {
+        let mut mistakes = Mistakes::new();
+        let documents = read_text("f", &format!("v: {value}"), &mut mistakes);
+        let mut fields = documents[0].root().object(&mut mistakes).unwrap();
+        let node = fields.optional("v").unwrap();
+        let read = look(&node, &mut mistakes);
+        let found = match mistakes.iter().next() {
+            None => read,
+            Some(mistake) => {
+                let line = mistake.to_string();
+                let (_, rest) = line.split_once(": v").unwrap();
+                rest.strip_prefix(": ").unwrap_or(rest).to_owned()
+            }
+        };
+        assert_eq!(found, expected, "{value}");
+        assert!(mistakes.len() < 2, "{mistakes}");
+    }
+}
+
+#[test]
+fn mistakes_are_sorted_told_once_and_readable_by_machines() {
+    let mut mistakes = Mistakes::new();
+    for (file, line, path) in [("b", 1, ""), ("a", 12, "x"), ("a", 2, "y"), ("a", 12, "x")] {
+        mistakes.push(Mistake {
+            location: Location {
+                file: file.into(),
+                line,
+                column: 1,
+            },
+            path: path.into(),
+            message: "m".into(),
+            fix: "f".into(),
+        });
+    }
+    let mistakes = mistakes.into_result(()).unwrap_err();
+    assert_eq!(
+        mistakes.to_string(),
+        "a:2:1: y: m; f\na:12:1: x: m; f\nb:1:1: m; f"
+    );
+    assert_eq!(
+        serde_json::to_value(mistakes.iter().next()).unwrap(),
+        json!({"file": "a", "line": 2, "column": 1, "path": "y", "message": "m", "fix": "f"})
+    );
+}

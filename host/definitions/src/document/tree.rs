@@ -1,0 +1,99 @@
+//! What a document holds, with the place of every part.
+
+use serde_json::Number;
+
+/// Deeper nesting than this is refused: no document needs it, and the tree is walked recursively.
+pub(super) const DEEPEST: usize = 64;
+
+/// A line and a column, counted from 1, columns in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Position {
+    pub(super) line: u32,
+    pub(super) column: u32,
+}
+
+/// A value and where it begins.
+#[derive(Clone, Debug)]
+pub(super) struct Positioned {
+    pub(super) position: Position,
+    pub(super) value: Value,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Value {
+    Null,
+    /// With the text that was written.
+    Bool(bool, String),
+    /// With the text that was written.
+    Number(Number, String),
+    String(String),
+    List(Vec<Positioned>),
+    Map(Vec<Entry>),
+}
+
+/// A field of a map. No two fields of a map have the same key.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) key: String,
+    pub(super) key_position: Position,
+    pub(super) value: Positioned,
+}
+
+/// Something that keeps a text from being a tree, before there are paths to name.
+#[derive(Debug)]
+pub(super) struct Flaw {
+    pub(super) position: Position,
+    pub(super) message: String,
+    pub(super) fix: &'static str,
+}
+
+impl Flaw {
+    pub(super) fn new(position: Position, message: impl Into<String>, fix: &'static str) -> Self {
+        Self {
+            position,
+            message: message.into(),
+            fix,
+        }
+    }
+
+    pub(super) fn too_deep(position: Position) -> Self {
+        Self::new(
+            position,
+            format!("the document is nested deeper than {DEEPEST} levels"),
+            "write it flatter",
+        )
+    }
+
+    pub(super) fn duplicate(position: Position, key: &str, first: Position) -> Self {
+        Self::new(
+            position,
+            format!(
+                "the field `{key}` is written a second time; the first is on line {}",
+                first.line
+            ),
+            "keep one of the two",
+        )
+    }
+}
+
+/// Reads a map's fields in, keeping the first of two with the same key.
+#[derive(Debug, Default)]
+pub(super) struct MapBuilder {
+    entries: Vec<Entry>,
+    keys: std::collections::HashMap<String, Position>,
+}
+
+impl MapBuilder {
+    pub(super) fn insert(&mut self, entry: Entry, flaws: &mut Vec<Flaw>) {
+        if let Some(first) = self.keys.get(&entry.key) {
+            flaws.push(Flaw::duplicate(entry.key_position, &entry.key, *first));
+            return;
+        }
+        self.keys.insert(entry.key.clone(), entry.key_position);
+        self.entries.push(entry);
+    }
+
+    pub(super) fn finish(self) -> Value {
+        Value::Map(self.entries)
+    }
+}
