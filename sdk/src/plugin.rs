@@ -133,10 +133,14 @@ mod tests {
         }
     }
 
+    fn contract(object: &str) -> types::Request {
+        crate::testing::create(object).build().contract_mut().clone()
+    }
+
     #[test]
     fn calls_out_of_order_are_errors() {
         let plugin = Configured::<Counts>::new();
-        let early = plugin.admit(crate::testing::create("{}").build().into_contract());
+        let early = plugin.admit(contract("{}"));
         assert!(early.is_err_and(|message| message.contains("before `configure`")));
         assert!(plugin.configure("{}").is_ok());
         let twice = plugin.configure("{}").expect_err("it is configured already");
@@ -147,11 +151,7 @@ mod tests {
     fn warm_up_happens_in_configure_with_a_sample() {
         let plugin = Configured::<Counts>::new();
         plugin.configure("{}").expect("no settings are right");
-        let failure = plugin.admit(
-            crate::testing::create(r#"{"kind":"Other"}"#)
-                .build()
-                .into_contract(),
-        );
+        let failure = plugin.admit(contract(r#"{"kind":"Other"}"#));
         assert_eq!(failure.expect_err("it always fails"), "Pod");
     }
 }

@@ -102,7 +102,7 @@ impl Request {
     /// # Errors
     /// The object does not have the type's shape; the message says where.
     pub fn object<'a, T: Deserialize<'a>>(&'a self) -> Result<Option<T>, Error> {
-        read(Document::Object, self.object_json())
+        self.read(Document::Object)
     }
 
     /// The object as it is stored now, when the control plane sent it with an UPDATE or a DELETE.
@@ -110,7 +110,7 @@ impl Request {
     /// # Errors
     /// The object does not have the type's shape; the message says where.
     pub fn old_object<'a, T: Deserialize<'a>>(&'a self) -> Result<Option<T>, Error> {
-        read(Document::OldObject, self.old_object_json())
+        self.read(Document::OldObject)
     }
 
     /// The options of the operation (`CreateOptions` and so on), where the control plane has them.
@@ -118,7 +118,7 @@ impl Request {
     /// # Errors
     /// The options do not have the type's shape; the message says where.
     pub fn options<'a, T: Deserialize<'a>>(&'a self) -> Result<Option<T>, Error> {
-        read(Document::Options, self.0.options.as_deref())
+        self.read(Document::Options)
     }
 
     /// The whole object as a tree. Costs several times what [`Request::object`] with a type does.
@@ -214,6 +214,19 @@ impl Request {
         ))
     }
 
+    /// One of the texts, as a type.
+    pub(crate) fn read<'a, T: Deserialize<'a>>(&'a self, document: Document) -> Result<Option<T>, Error> {
+        let text = match document {
+            Document::Object => self.object_json(),
+            Document::OldObject => self.old_object_json(),
+            Document::Options => self.0.options.as_deref(),
+        };
+        let Some(text) = text else { return Ok(None) };
+        serde_json::from_str(text)
+            .map(Some)
+            .map_err(|error| explain::<T>(document, text, &error))
+    }
+
     pub(crate) fn from_contract(request: types::Request) -> Self {
         Self(request)
     }
@@ -229,13 +242,6 @@ fn tree(object: &impl Serialize) -> Result<Value, Error> {
         pointer: jsonptr::PointerBuf::new(),
         source,
     })
-}
-
-fn read<'a, T: Deserialize<'a>>(document: Document, text: Option<&'a str>) -> Result<Option<T>, Error> {
-    let Some(text) = text else { return Ok(None) };
-    serde_json::from_str(text)
-        .map(Some)
-        .map_err(|error| explain::<T>(document, text, &error))
 }
 
 /// Where the error is. Reading again with the path noted costs nothing as long as nothing is wrong.

@@ -36,12 +36,13 @@ use serde_json::Value;
 
 pub use shape::{Container, TextMap, Volume};
 
-use crate::{Error, Request, pointer};
+use crate::{Document, Error, Request, pointer};
 
 /// The pod templates of an object.
 #[derive(Debug)]
 pub struct Workload<'a> {
     annotations: Option<TextMap<'a>>,
+    is_pod: bool,
     templates: Vec<PodTemplate<'a>>,
     misspelt: Option<Misspelt>,
 }
@@ -90,23 +91,40 @@ impl<'a> Workload<'a> {
     /// The object is of a kind that has containers, but not of its shape. Objects of other kinds are
     /// errors only if there are containers in them.
     pub fn read(request: &'a Request) -> Result<Option<Self>, Error> {
+        Self::read_document(request, Document::Object)
+    }
+
+    /// The workload in the old object of a request, when the control plane sent it.
+    ///
+    /// # Errors
+    /// As for [`Workload::read`].
+    pub fn read_old(request: &'a Request) -> Result<Option<Self>, Error> {
+        Self::read_document(request, Document::OldObject)
+    }
+
+    fn read_document(request: &'a Request, document: Document) -> Result<Option<Self>, Error> {
         let control_plane = ControlPlane::of(request);
         let read = if is_pod(request) {
             request
-                .object::<shape::Pod<'a>>()
+                .read::<shape::Pod<'a>>(document)
                 .map(|pod| pod.map(|pod| Self::pod(pod, control_plane)))
         } else {
             request
-                .object::<shape::Object<'a>>()
+                .read::<shape::Object<'a>>(document)
                 .map(|object| object.map(|object| Self::object(object, control_plane)))
         };
         match read {
             Ok(workload) => {
                 Ok(workload.filter(|workload| !workload.templates.is_empty() || workload.misspelt.is_some()))
             }
-            Err(error) if is_known(request) || has_containers(request) => Err(error),
+            Err(error) if is_known(request) || has_containers(request, document) => Err(error),
             Err(_) => Ok(None),
         }
+    }
+
+    /// Whether the object is itself a Kubernetes Pod, which control planes let change little once it is there.
+    pub fn is_pod(&self) -> bool {
+        self.is_pod
     }
 
     /// The pod templates: one, in every kind that Kubernetes and BCS know.
@@ -132,6 +150,7 @@ impl<'a> Workload<'a> {
             .and_then(|metadata| metadata.annotations.clone());
         let mut workload = Self {
             annotations,
+            is_pod: true,
             templates: Vec::with_capacity(1),
             misspelt: None,
         };
@@ -151,6 +170,7 @@ impl<'a> Workload<'a> {
             .and_then(|metadata| metadata.annotations.clone());
         let mut workload = Self {
             annotations,
+            is_pod: false,
             templates: Vec::with_capacity(1),
             misspelt: None,
         };
@@ -288,7 +308,8 @@ impl ControlPlane {
 }
 
 fn is_pod(request: &Request) -> bool {
-    request.kind().group.is_empty() && request.kind().kind == "Pod"
+    let kind = request.kind();
+    kind.group.is_empty() && kind.version == "v1" && kind.kind == "Pod"
 }
 
 /// Whether the control plane itself defines containers for this kind.
@@ -308,8 +329,8 @@ fn is_known(request: &Request) -> bool {
 
 /// Whether an object that could not be read has a list where containers would be.
 #[cold]
-fn has_containers(request: &Request) -> bool {
-    let Ok(Some(object)) = request.object_value() else {
+fn has_containers(request: &Request, document: Document) -> bool {
+    let Ok(Some(object)) = request.read::<Value>(document) else {
         return true;
     };
     [

@@ -1,1 +1,350 @@
-//! Rewrites and refuses container images.
+//! The stock plugin `image-policy`: rewrites container images to other registries, and refuses those
+//! that break the rules, in Pods and workloads of Kubernetes and of BCS.
+//!
+//! ```yaml
+//! rewrites:
+//!   docker.io: mirror.example.com/docker-hub
+//! allowedRegistries: [mirror.example.com, registry.example.com/team]
+//! refusedRegistries: [registry.example.com/team/attic]
+//! refuseLatest: true
+//! requireDigest: false
+//! ```
+//!
+//! Every rule is optional, and holds for the image as it is after rewriting. `containers`,
+//! `initContainers`, `ephemeralContainers` and image volumes are covered. An image that is no valid
+//! reference is refused as soon as there is a rule to check.
+//!
+//! Images that an existing Pod has already are left alone when it is updated: it runs them, and
+//! another name for them would restart it. So are objects that are being deleted, which a refusal
+//! would keep from going.
+
+mod reference;
+mod settings;
+
+use std::fmt::Write as _;
+
+use admittance_sdk::prelude::*;
+use admittance_sdk::serde::de::IgnoredAny;
+use admittance_sdk::workload::{PodTemplate, Workload};
+use admittance_sdk::{Pointer, PointerBuf};
+
+use reference::{Prefix, Reference};
+pub use settings::Settings;
+use settings::{Rewrite, registries, rewrites};
+
+/// The configured plugin.
+#[derive(Debug)]
+pub struct ImagePolicy {
+    rewrites: Vec<Rewrite>,
+    allowed: Option<Vec<Prefix>>,
+    refused: Vec<Prefix>,
+    refuse_latest: bool,
+    require_digest: bool,
+}
+
+#[plugin(
+    mutates,
+    resources = [
+        "v1/pods", "v1/pods/ephemeralcontainers", "v1/replicationcontrollers", "v1/podtemplates",
+        "apps/v1/deployments", "apps/v1/statefulsets", "apps/v1/daemonsets", "apps/v1/replicasets",
+        "batch/v1/jobs", "batch/v1/cronjobs",
+        "v4/applications", "v4/deployments",
+    ],
+)]
+impl Plugin for ImagePolicy {
+    type Settings = Settings;
+
+    fn configure(settings: Settings) -> Result<Self, SettingsErrors> {
+        let mut errors = SettingsErrors::new();
+        let rewrites = rewrites(&settings.rewrites, &mut errors);
+        let refused = registries("refusedRegistries", &settings.refused_registries, &mut errors);
+        let allowed = settings.allowed_registries.map(|texts| {
+            if texts.is_empty() {
+                errors.push(
+                    pointer!["allowedRegistries"],
+                    "an empty list refuses every image; name a registry, or leave the field out",
+                );
+            }
+            registries("allowedRegistries", &texts, &mut errors)
+        });
+        errors.check()?;
+        let Settings {
+            refuse_latest,
+            require_digest,
+            ..
+        } = settings;
+        Ok(Self {
+            rewrites,
+            allowed,
+            refused,
+            refuse_latest,
+            require_digest,
+        })
+    }
+
+    fn admit(&self, request: &Request) -> Result<Response, Error> {
+        if !matches!(request.operation(), Operation::Create | Operation::Update) {
+            return Ok(Response::allow());
+        }
+        let Some(workload) = Workload::read(request)? else {
+            return Ok(Response::allow());
+        };
+        let old = if request.operation() == Operation::Update && workload.is_pod() {
+            Workload::read_old(request)?
+        } else {
+            None
+        };
+        let mut patch = Patch::new();
+        let mut violations = Vec::new();
+        if let Some(misspelt) = workload.misspelt()
+            && self.checks()
+        {
+            violations.push(format!(
+                "{}: the control plane reads this field as \"{}\"; write it so",
+                field_path(&misspelt.path),
+                misspelt.expected
+            ));
+        }
+        for template in workload.templates() {
+            for image in images(template) {
+                if old.as_ref().is_none_or(|old| !has(old, &image)) {
+                    self.judge(&image, &template.spec_path, &mut patch, &mut violations)?;
+                }
+            }
+        }
+        if violations.is_empty() || (request.operation() == Operation::Update && is_being_deleted(request)?) {
+            return Ok(Response::patch(patch));
+        }
+        let message = match violations.as_slice() {
+            [one] => one.clone(),
+            all => {
+                let mut message = format!("{} images break the policy:", all.len());
+                for violation in all {
+                    message.push_str("\n- ");
+                    message.push_str(violation);
+                }
+                message
+            }
+        };
+        Ok(Response::deny(Denial::new(message).reason("ImageNotAllowed")))
+    }
+
+    fn warm_up(&self, sample: &Request) {
+        // Leaves the heap as large as a call needs it.
+        let _ = self.admit(sample);
+    }
+}
+
+impl ImagePolicy {
+    /// Whether there is a rule that can refuse an image.
+    fn checks(&self) -> bool {
+        self.allowed.is_some() || !self.refused.is_empty() || self.refuse_latest || self.require_digest
+    }
+
+    /// Add to the patch or to the violations what one image calls for.
+    fn judge(
+        &self,
+        image: &Image<'_>,
+        spec: &Pointer,
+        patch: &mut Patch,
+        violations: &mut Vec<String>,
+    ) -> Result<(), Error> {
+        let written = match Reference::parse(image.reference) {
+            Ok(reference) => reference,
+            Err(_) if !self.checks() => return Ok(()),
+            Err(why) => {
+                let path = field_path(&image.path(spec));
+                violations.push(format!(
+                    "{path}: image \"{}\" is not a valid reference: {why}; write it as \
+                     registry/path:tag or registry/path@digest",
+                    image.reference
+                ));
+                return Ok(());
+            }
+        };
+        let rewritten = self
+            .rewrites
+            .iter()
+            .find_map(|rewrite| written.rewritten(&rewrite.from, &rewrite.to));
+        let broken = match &rewritten {
+            None => self.broken(&written),
+            Some(text) => match Reference::parse(text) {
+                Ok(reference) => self.broken(&reference),
+                // Both parts were valid, so together they can only be too long.
+                Err(why) => Some(format!(
+                    "cannot be used: {why}; shorten the name, or change `rewrites`"
+                )),
+            },
+        };
+        if let Some(broken) = broken {
+            let mut violation = format!(
+                "{}: image \"{}\" ",
+                field_path(&image.path(spec)),
+                image.reference
+            );
+            if let Some(rewritten) = &rewritten {
+                let _ = write!(violation, "(rewritten to \"{rewritten}\") ");
+            }
+            violation.push_str(&broken);
+            violations.push(violation);
+        } else if let Some(rewritten) = rewritten {
+            patch.replace(image.path(spec), &rewritten)?;
+        }
+        Ok(())
+    }
+
+    /// The first rule that an image breaks, and what to do.
+    fn broken(&self, image: &Reference<'_>) -> Option<String> {
+        if let Some(prefix) = self.refused.iter().find(|prefix| image.is_under_any_port(prefix)) {
+            return Some(format!(
+                "is under \"{prefix}\", which refusedRegistries lists; use another registry"
+            ));
+        }
+        if let Some(allowed) = &self.allowed
+            && !allowed.iter().any(|prefix| image.is_under(prefix))
+        {
+            let mut message =
+                String::from("is from a registry that allowedRegistries does not list; use one of ");
+            for (index, prefix) in allowed.iter().enumerate() {
+                let separator = if index == 0 { "" } else { ", " };
+                let _ = write!(message, "{separator}\"{prefix}\"");
+            }
+            return Some(message);
+        }
+        if self.require_digest && !image.has_digest() {
+            return Some(
+                "has no digest, which requireDigest asks for; pin it with \"@sha256:...\"".to_owned(),
+            );
+        }
+        if self.refuse_latest && image.is_latest() {
+            return Some(
+                "has no tag or the tag \"latest\", which refuseLatest refuses; name a version, as in \":1.2.3\""
+                    .to_owned(),
+            );
+        }
+        None
+    }
+}
+
+/// An image, and where in its pod spec it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Image<'a> {
+    place: Place,
+    index: usize,
+    /// The name of the container or volume.
+    name: Option<&'a str>,
+    reference: &'a str,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// A list of containers, by name.
+    Containers(&'static str),
+    Volumes,
+}
+
+impl Image<'_> {
+    fn path(&self, spec: &Pointer) -> PointerBuf {
+        let mut path = spec.to_buf();
+        match self.place {
+            Place::Containers(list) => {
+                path.push_back(list);
+                path.push_back(self.index);
+                path.push_back("image");
+            }
+            Place::Volumes => {
+                path.push_back("volumes");
+                path.push_back(self.index);
+                path.push_back("image");
+                path.push_back("reference");
+            }
+        }
+        path
+    }
+}
+
+/// All images of a template.
+fn images<'t>(template: &'t PodTemplate<'_>) -> impl Iterator<Item = Image<'t>> {
+    let containers = template
+        .container_lists()
+        .into_iter()
+        .flat_map(|(list, containers)| {
+            containers
+                .iter()
+                .enumerate()
+                .filter_map(move |(index, container)| {
+                    let (name, reference) = (container.name.as_deref(), container.image.as_deref()?);
+                    Some(Image {
+                        place: Place::Containers(list),
+                        index,
+                        name,
+                        reference,
+                    })
+                })
+        });
+    let volumes = template
+        .volumes
+        .iter()
+        .flatten()
+        .enumerate()
+        .filter_map(|(index, volume)| {
+            let (name, reference) = (volume.name.as_deref(), volume.image_reference()?);
+            Some(Image {
+                place: Place::Volumes,
+                index,
+                name,
+                reference,
+            })
+        });
+    containers.chain(volumes)
+}
+
+/// Whether the old object has the image in a container of the same name and list.
+fn has(old: &Workload<'_>, image: &Image<'_>) -> bool {
+    old.templates().iter().flat_map(images).any(|other| {
+        Image {
+            index: image.index,
+            ..other
+        } == *image
+    })
+}
+
+/// Whether the object as it is stored is on its way out. What the new object says does not count:
+/// its sender writes it.
+#[cold]
+fn is_being_deleted(request: &Request) -> Result<bool, Error> {
+    #[view]
+    struct Object {
+        metadata: Option<Metadata>,
+    }
+
+    #[view]
+    struct Metadata {
+        deletion_timestamp: Option<IgnoredAny>,
+    }
+
+    let old = request.old_object::<Object>()?;
+    Ok(old
+        .and_then(|object| object.metadata)
+        .is_some_and(|metadata| metadata.deletion_timestamp.is_some()))
+}
+
+/// The path as Kubernetes writes it: `spec.containers[0].image`.
+fn field_path(pointer: &Pointer) -> String {
+    let mut path = String::new();
+    for token in pointer.tokens() {
+        let decoded = token.decoded();
+        if decoded.bytes().all(|byte| byte.is_ascii_digit()) {
+            let _ = write!(path, "[{decoded}]");
+        } else {
+            if !path.is_empty() {
+                path.push('.');
+            }
+            path.push_str(&decoded);
+        }
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests;

@@ -160,17 +160,16 @@ impl Plugin for SidecarInjector {
     }
 
     fn admit(&self, request: &Request) -> Result<Response, Error> {
-        let concerned = match request.operation() {
-            Operation::Create => true,
-            Operation::Update => !is_kubernetes_pod(request),
-            Operation::Delete | Operation::Connect => false,
-        };
-        if !concerned || request.subresource().is_some() {
+        let writes = matches!(request.operation(), Operation::Create | Operation::Update);
+        if !writes || request.subresource().is_some() {
             return Ok(Response::allow());
         }
         let Some(workload) = Workload::read(request)? else {
             return Ok(Response::allow());
         };
+        if workload.is_pod() && request.operation() == Operation::Update {
+            return Ok(Response::allow());
+        }
         if let Some(misspelt) = workload.misspelt() {
             return Ok(Response::deny(
                 Denial::new(format!(
@@ -297,11 +296,6 @@ impl Wish {
     }
 }
 
-fn is_kubernetes_pod(request: &Request) -> bool {
-    let kind = request.kind();
-    kind.group.is_empty() && kind.version == "v1" && kind.kind == "Pod"
-}
-
 /// Whether the element is in the list.
 ///
 /// BCS drops the names of containers when it stores them. Where there are containers without names, one of the same
@@ -363,3 +357,6 @@ fn insert<'a>(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -122,30 +122,42 @@ fn resources(list: &Punctuated<LitStr, Token![,]>) -> Result<Vec<ResourceRule>> 
         let text = literal.value();
         let parts: Vec<&str> = text.split('/').collect();
         let (group, version, resource) = match parts.as_slice() {
-            [version, resource] => ("", *version, *resource),
-            [group, version, resource] => (*group, *version, *resource),
-            _ => ("", "", ""),
+            [version, resource @ ..] if is_version(version) || resource.len() == 1 => {
+                ("", *version, resource)
+            }
+            [group, version, resource @ ..] => (*group, *version, resource),
+            _ => ("", "", [].as_slice()),
         };
-        if version.is_empty() || resource.is_empty() || resource.chars().any(char::is_uppercase) {
+        let is_plural = |part: &&str| !part.is_empty() && !part.chars().any(char::is_uppercase);
+        let right =
+            !version.is_empty() && (1..=2).contains(&resource.len()) && resource.iter().all(is_plural);
+        if !right {
             return Err(Error::new(
                 literal.span(),
                 "a resource is version and plural in lower case, after the group if it has one: \"v1/pods\", \
                  \"apps/v1/deployments\", \"*/*/*\"",
             ));
         }
+        let resource = resource.join("/");
         match rules
             .iter_mut()
             .find(|rule| rule.group == group && rule.version == version)
         {
-            Some(rule) => rule.resources.push(resource.to_owned()),
+            Some(rule) => rule.resources.push(resource),
             None => rules.push(ResourceRule {
                 group: group.to_owned(),
                 version: version.to_owned(),
-                resources: vec![resource.to_owned()],
+                resources: vec![resource],
             }),
         }
     }
     Ok(rules)
+}
+
+/// `v1`, `v2beta1`: no API group has such a name, so it is a version of the core group.
+fn is_version(part: &str) -> bool {
+    part.strip_prefix('v')
+        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 impl Parse for Capability {
@@ -208,6 +220,33 @@ mod tests {
         for (input, message) in table {
             let error = syn::parse_str::<Arguments>(input).err().expect(input);
             assert!(error.to_string().contains(message), "{input}: {error}");
+        }
+    }
+
+    #[test]
+    fn resources_have_groups_and_subresources() {
+        let table = [
+            ("v1/pods", ("", "v1", "pods")),
+            ("*/pods", ("", "*", "pods")),
+            (
+                "v1/pods/ephemeralcontainers",
+                ("", "v1", "pods/ephemeralcontainers"),
+            ),
+            ("apps/v1/deployments", ("apps", "v1", "deployments")),
+            ("apps/v1/deployments/scale", ("apps", "v1", "deployments/scale")),
+            ("*/*/*", ("*", "*", "*")),
+        ];
+        for (input, expected) in table {
+            let arguments: Arguments = syn::parse_str(&format!("resources = [\"{input}\"]")).expect(input);
+            let rule = &arguments.resources[0];
+            assert_eq!(
+                (
+                    rule.group.as_str(),
+                    rule.version.as_str(),
+                    rule.resources[0].as_str()
+                ),
+                expected
+            );
         }
     }
 

@@ -1,0 +1,93 @@
+//! What the operator writes, and what is kept of it.
+
+use std::collections::BTreeMap;
+
+use admittance_sdk::prelude::*;
+
+use crate::reference::Prefix;
+
+/// Where images come from, and which may run. Every rule is optional.
+#[settings]
+#[derive(Debug, Default)]
+pub struct Settings {
+    /// From a registry, or a registry and the beginning of a path, to what takes its place. Of
+    /// several that match, the longest counts. An image without a registry is one of `docker.io`.
+    #[serde(default)]
+    pub rewrites: BTreeMap<String, String>,
+    /// The only registries, or beginnings of names, that images may have after rewriting.
+    pub allowed_registries: Option<Vec<String>>,
+    /// Registries, or beginnings of names, that images may not have after rewriting. One without a
+    /// port stands for all ports of its host.
+    #[serde(default)]
+    pub refused_registries: Vec<String>,
+    /// Refuse images without a tag, or with the tag `latest`, unless they have a digest.
+    #[serde(default)]
+    pub refuse_latest: bool,
+    /// Refuse images without a digest.
+    #[serde(default)]
+    pub require_digest: bool,
+}
+
+/// One rewrite.
+#[derive(Debug)]
+pub(crate) struct Rewrite {
+    pub(crate) from: Prefix,
+    pub(crate) to: Prefix,
+}
+
+/// The rewrites, the longest first.
+pub(crate) fn rewrites(rewrites: &BTreeMap<String, String>, errors: &mut SettingsErrors) -> Vec<Rewrite> {
+    let mut read = Vec::new();
+    for (from, to) in rewrites {
+        let mut prefix = |text: &str| {
+            Prefix::parse(text)
+                .map_err(|why| errors.push(pointer!["rewrites", from], format!("\"{text}\" {why}")))
+                .ok()
+        };
+        if let (Some(from_prefix), Some(to)) = (prefix(from), prefix(to)) {
+            read.push((
+                from,
+                Rewrite {
+                    from: from_prefix,
+                    to,
+                },
+            ));
+        }
+    }
+    for (key, rewrite) in &read {
+        // The plugin may run again on its own result, which must stay as it is.
+        if let Some((other, _)) = read.iter().find(|(_, other)| other.from.covers(&rewrite.to)) {
+            errors.push(
+                pointer!["rewrites", *key],
+                format!(
+                    "\"{}\" would be rewritten again, by the rule for \"{other}\"; rewrite to a name that no rule is for",
+                    rewrite.to
+                ),
+            );
+        }
+        if let Some((other, _)) = read
+            .iter()
+            .find(|(other, same)| other < key && same.from == rewrite.from)
+        {
+            errors.push(
+                pointer!["rewrites", *key],
+                format!("this is the same as \"{other}\"; remove one of them"),
+            );
+        }
+    }
+    let mut rewrites: Vec<Rewrite> = read.into_iter().map(|(_, rewrite)| rewrite).collect();
+    rewrites.sort_by_key(|rewrite| std::cmp::Reverse(rewrite.from.specificity()));
+    rewrites
+}
+
+/// A list of registries.
+pub(crate) fn registries(field: &str, texts: &[String], errors: &mut SettingsErrors) -> Vec<Prefix> {
+    let mut prefixes = Vec::with_capacity(texts.len());
+    for (index, text) in texts.iter().enumerate() {
+        match Prefix::parse(text) {
+            Ok(prefix) => prefixes.push(prefix),
+            Err(why) => errors.push(pointer![field, index], format!("\"{text}\" {why}")),
+        }
+    }
+    prefixes
+}
