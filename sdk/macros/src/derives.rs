@@ -1,7 +1,7 @@
 //! `#[settings]` and `#[view]`: derives, with the defaults that nearly all want.
 
 use proc_macro2::TokenStream;
-use quote::{ToTokens, quote};
+use quote::quote;
 use syn::{Data, DeriveInput, Result};
 
 /// `Deserialize` and `JsonSchema`; unknown fields are mistakes.
@@ -80,11 +80,11 @@ fn has(item: &DeriveInput, name: &str) -> Result<bool> {
             found |= meta.path.is_ident(name);
             // Past `= value` or `(...)`, which are serde's business.
             if meta.input.peek(syn::Token![=]) {
-                meta.value()?.parse::<syn::Expr>()?.into_token_stream();
+                let _: syn::Expr = meta.value()?.parse()?;
             } else if meta.input.peek(syn::token::Paren) {
                 let content;
                 syn::parenthesized!(content in meta.input);
-                content.parse::<TokenStream>()?;
+                let _: TokenStream = content.parse()?;
             }
             Ok(())
         })?;
