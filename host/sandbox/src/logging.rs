@@ -327,15 +327,16 @@ mod tests {
 
     #[test]
     fn the_end_of_standard_error_is_kept() {
-        let log = CallLog::new("p".into(), String::new(), LogLimits { lines: 0, bytes: 0 });
-        log.write(Stream::Err, &[b'x'; 2 * TAIL]);
-        log.write(Stream::Out, b"not this\n");
-        log.write(Stream::Err, b"\nlast words\n");
-        let tail = log.tail();
-        assert!(
-            tail.len() <= TAIL && tail.ends_with("x\nlast words"),
-            "{}",
-            tail.len()
-        );
+        told(LogLimits { lines: 0, bytes: 0 }, ALL, |log| {
+            log.write(Stream::Err, &[b'x'; 2 * TAIL]);
+            log.write(Stream::Out, b"not this\n");
+            log.write(Stream::Err, b"\nlast words\n");
+            let tail = log.tail();
+            assert!(
+                tail.len() <= TAIL && tail.ends_with("x\nlast words"),
+                "{}",
+                tail.len()
+            );
+        });
     }
 }

@@ -1,9 +1,6 @@
 //! What a plugin may reach.
 
-use std::{
-    io::{self, Write},
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
 
 use admittance_admission::{Deadline, FailureKind, Hook, Verdict};
 use admittance_sandbox::{
@@ -14,7 +11,7 @@ use async_trait::async_trait;
 
 use crate::{
     guest::{ANSWER, Guest, SCRATCH, TEXT},
-    harness::{answer, call, config, load, load_with, request, sandbox},
+    harness::{answer, call, config, load, load_with, log_lines, request, sandbox},
 };
 
 fn with(grants: Grants) -> PluginConfig {
@@ -398,21 +395,6 @@ async fn an_open_stream_is_not_kept_in_a_snapshot() {
     call(&plugin).await.unwrap();
 }
 
-/// Takes what a subscriber writes.
-#[derive(Clone, Default)]
-struct Written(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Written {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn a_plugin_logs_under_its_name_and_the_request() {
     let guest = Guest::running(&format!(
@@ -424,30 +406,17 @@ async fn a_plugin_logs_under_its_name_and_the_request() {
     )
     .with_data(TEXT, b"rulesno owners");
     let plugin = load(&guest).await;
-    let written = Written::default();
-    let writer = written.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .without_time()
-        .with_ansi(false)
-        .with_writer(move || writer.clone())
-        .finish();
     let request = request();
-    {
-        // The runtime of this test has one thread, so the call runs under this subscriber.
-        let _listening = tracing::subscriber::set_default(subscriber);
-        plugin
-            .admit(&request, Deadline::after(std::time::Duration::from_secs(60)))
-            .await
-            .unwrap();
-    }
-    let line = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
-    assert_eq!(
-        line.trim(),
-        format!(
-            r#"INFO admittance::plugin: no owners plugin="guest" uid="{}" context="rules""#,
-            request.uid
-        )
+    plugin
+        .admit(&request, Deadline::after(std::time::Duration::from_secs(60)))
+        .await
+        .unwrap();
+    let expected = format!(
+        r#"INFO admittance::plugin: no owners plugin="guest" uid="{}" context="rules""#,
+        request.uid
     );
+    let lines = log_lines();
+    assert!(lines.iter().any(|line| line.trim() == expected), "{lines:#?}");
 }
 
 #[tokio::test]

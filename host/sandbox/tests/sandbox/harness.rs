@@ -1,6 +1,10 @@
 //! What every test needs: a sandbox, a request, and short ways to a plugin and its answer.
 
-use std::{sync::LazyLock, time::Duration};
+use std::{
+    io::{self, Write},
+    sync::{Arc, LazyLock, Mutex},
+    time::Duration,
+};
 
 use admittance_admission::{
     Deadline, Failure, GroupVersionKind, GroupVersionResource, Hook, Object, Operation, Request, Response,
@@ -24,7 +28,41 @@ pub(crate) fn small(calls_in_flight: u32) -> Sandbox {
     .unwrap()
 }
 
+/// What plugins logged, in all tests. One subscriber for the process: tracing remembers what it once
+/// found that nobody listens to, so one for a test alone would miss lines now and then.
+static LOG: LazyLock<Written> = LazyLock::new(|| {
+    let written = Written::default();
+    let writer = written.clone();
+    let format = tracing_subscriber::fmt().without_time().with_ansi(false);
+    format.with_writer(move || writer.clone()).init();
+    written
+});
+
+#[derive(Clone, Default)]
+struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+pub(crate) fn log_lines() -> Vec<String> {
+    let bytes = LOG.0.lock().unwrap().clone();
+    String::from_utf8_lossy(&bytes)
+        .lines()
+        .map(str::to_owned)
+        .collect()
+}
+
 pub(crate) fn config() -> PluginConfig {
+    // Before the first line is logged: every test asks for a configuration first.
+    LazyLock::force(&LOG);
     // Long enough for a busy machine; tests of time set their own.
     let limits = Limits {
         time: Duration::from_secs(30),
