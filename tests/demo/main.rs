@@ -1,1 +1,105 @@
-fn main() {}
+//! The demo: the driver with two plugins in front of a small example upstream, and `curl` lines to try.
+//! `cargo task demo` compiles what it needs and starts it.
+
+mod example;
+
+use std::{net::SocketAddr, process::ExitCode};
+
+use admittance_tests::{Admittance, Client, Error, Received, Serve, Upstream, repository};
+use clap::Parser;
+use example::{EXAMPLES, images};
+
+/// The driver with two plugins in front of a small example upstream.
+#[derive(Debug, Parser)]
+#[command(name = "cargo task demo", bin_name = "cargo task demo")]
+struct Arguments {
+    /// Where the driver listens; port 0 is any that is free [default: 127.0.0.1:8080, with --once port 0].
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// Send the examples, check the answers, and stop.
+    #[arg(long)]
+    once: bool,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(&Arguments::parse()).await {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
+    let listen = match arguments.listen {
+        Some(listen) => listen,
+        None if arguments.once => any_port,
+        None => SocketAddr::from(([127, 0, 0, 1], 8080)),
+    };
+    let upstream = Upstream::watched(any_port, |received| println!("{}", arrival(received))).await?;
+    let mut driver = Serve::new(repository().join("docs/examples/demo/admittance.yaml"))?
+        .listen(listen)
+        .upstream(&upstream.url())
+        .cache(repository().join("target/demo-cache"))
+        .start()
+        .await?;
+    println!(
+        "\nThe driver listens on {}, in front of an example upstream.",
+        driver.url("")
+    );
+    if arguments.once {
+        return send_all(&driver, &upstream).await;
+    }
+    for example in &EXAMPLES {
+        println!("\n{}:\n  {}", example.title, example.curl(&driver));
+    }
+    println!("\nThe chain is docs/examples/demo/chains/applications.yaml. Ctrl-C stops both.\n");
+    tokio::select! {
+        // The terminal sends the signal to the driver too, which finishes what is in flight.
+        interrupt = tokio::signal::ctrl_c() => interrupt.map_err(|source| Error::Io { what: "Ctrl-C".into(), source })?,
+        ended = driver.ended() => {
+            eprintln!("error: the driver ended with {}", ended?);
+            return Ok(ExitCode::FAILURE);
+        }
+    }
+    driver.ended().await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Send every example as `curl` would, and say what came of it.
+async fn send_all(driver: &Admittance, upstream: &Upstream) -> Result<ExitCode, Error> {
+    let client = Client::new()?;
+    let mut as_promised = true;
+    for example in &EXAMPLES {
+        println!("\n{}:\n  {}", example.title, example.curl(driver));
+        let before = upstream.received().len();
+        let reply = client
+            .bcs(http::Method::POST, &driver.url(example.path), example.body()?)
+            .await?;
+        println!("{}\n{}", reply.status, reply.text().trim_end());
+        let received = upstream.received().split_off(before);
+        if let Err(difference) = example.check(&reply, &received) {
+            eprintln!("error: this is not what the demo promises: {difference}");
+            as_promised = false;
+        }
+    }
+    Ok(if as_promised {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// A line for a request that reached the upstream.
+fn arrival(received: &Received) -> String {
+    let body = received.json().unwrap_or_default();
+    let images = images(&body).join(", ");
+    format!(
+        "upstream: {} {}  images: {images}",
+        received.method,
+        received.uri.path()
+    )
+}

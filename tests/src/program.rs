@@ -88,11 +88,11 @@ impl Serve {
             listen: None,
             admin: None,
         };
-        let ready = program
-            .until_logged("the line that it serves", |line| line.message() == "ready")
+        let serving = program
+            .until_logged("the line that it serves", |line| line.message() == "serving")
             .await?;
-        program.listen = ready.address("listen");
-        program.admin = ready.address("admin");
+        program.listen = serving.address("address");
+        program.admin = serving.address("admin");
         Ok(program)
     }
 

@@ -2,8 +2,12 @@
 
 #![expect(
     clippy::unwrap_used,
-    clippy::panic,
+    clippy::indexing_slicing,
     reason = "a test says what is wrong by panicking"
 )]
 
+mod bcs;
+mod hostile;
 mod house;
+mod scene;
+mod webhooks;

@@ -38,7 +38,6 @@ impl Guest for Component {
             }
             #[expect(clippy::panic, reason = "this is what it is for")]
             Behaviour::PanicsInConfigure => panic!("no way to begin"),
-            Behaviour::LoopsInConfigure => loop_forever(),
             _ => {}
         }
         BEHAVIOUR.get_or_init(|| behaviour);
@@ -121,7 +120,7 @@ fn verdict(behaviour: Behaviour, request: &Request) -> Result<Verdict, String> {
             return Err(format!("the host let it send: {answer:?}"));
         }
         Behaviour::ReturnsError => return Err("the moon is in the wrong place".to_owned()),
-        Behaviour::RefusesSettings | Behaviour::PanicsInConfigure | Behaviour::LoopsInConfigure => {
+        Behaviour::RefusesSettings | Behaviour::PanicsInConfigure => {
             return Err("configure let it through".to_owned());
         }
     })

@@ -85,6 +85,4 @@ behaviours! {
     RefusesSettings = "refuses-settings",
     /// Panics in `configure`.
     PanicsInConfigure = "panics-in-configure",
-    /// Computes without end in `configure`.
-    LoopsInConfigure = "loops-in-configure",
 }

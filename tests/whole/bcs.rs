@@ -1,0 +1,335 @@
+//! The front door of a BCS cluster, from the client to the scheduler.
+
+use http::{Method, Request};
+use serde_json::{Value, json};
+
+use crate::scene::{Scene, application, bcs_message, source};
+
+/// The two stock plugins, for every namespace but `excluded`.
+async fn scene() -> Scene {
+    let (sidecar, images) = (source("sidecar-injector"), source("image-policy"));
+    Scene::bcs(&format!(
+        "
+apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: {{ name: workloads }}
+spec:
+  rules: [{{ operations: [CREATE, UPDATE], kinds: [application, deployment] }}]
+  stages:
+    - name: sidecar
+      plugin:
+        source: \"{sidecar}\"
+        settings:
+          containers: [{{ name: log-agent, type: MESOS, image: \"docker.io/ops/log-agent:2.4\" }}]
+      namespaceSelector: {{ operator: NotIn, values: [excluded] }}
+      failurePolicy: Fail
+    - name: images
+      plugin:
+        source: \"{images}\"
+        settings: {{ rewrites: {{ docker.io: mirror.example.com }}, refuseLatest: true }}
+      namespaceSelector: {{ operator: NotIn, values: [excluded] }}
+      failurePolicy: Fail
+"
+    ))
+    .await
+}
+
+fn deployment(namespace: &str, name: &str, image: &str) -> Value {
+    let mut object = application(namespace, name, image);
+    object["kind"] = "deployment".into();
+    object["spec"]["selector"] = json!({"podname": name});
+    object["spec"]["strategy"] = json!({"type": "RollingUpdate"});
+    object
+}
+
+fn images(object: &Value) -> Vec<&str> {
+    let containers = object["spec"]["template"]["spec"]["containers"]
+        .as_array()
+        .unwrap();
+    containers
+        .iter()
+        .map(|container| container["image"].as_str().unwrap())
+        .collect()
+}
+
+#[tokio::test]
+async fn what_is_created_or_changed_goes_through_the_chain() {
+    let scene = scene().await;
+    let image = "docker.io/library/nginx:1.29";
+    for (name, method, path, object) in [
+        (
+            "create",
+            Method::POST,
+            "/mesosdriver/v4/namespaces/shop/applications",
+            application("shop", "create", image),
+        ),
+        (
+            "update",
+            Method::PUT,
+            "/mesosdriver/v4/namespaces/shop/applications?instances=2",
+            application("shop", "update", image),
+        ),
+        (
+            "rollback",
+            Method::PUT,
+            "/mesosdriver/v4/namespaces/shop/applications/rollback",
+            application("shop", "rollback", image),
+        ),
+        (
+            "deploy",
+            Method::POST,
+            "/mesosdriver/v4/namespaces/shop/deployments",
+            deployment("shop", "deploy", image),
+        ),
+        (
+            "redeploy",
+            Method::PUT,
+            "/mesosdriver/v4/namespaces/shop/deployments",
+            deployment("shop", "redeploy", image),
+        ),
+        // The namespace in the body counts, not the one in the path.
+        (
+            "elsewhere",
+            Method::POST,
+            "/mesosdriver/v4/namespaces/excluded/applications",
+            application("shop", "elsewhere", image),
+        ),
+    ] {
+        let reply = scene.send(method.clone(), path, &object).await;
+        assert_eq!(reply.status, 200, "{name}: {}", reply.text());
+        let received = scene.upstream.received_of("shop", name);
+        let [received] = received.as_slice() else {
+            panic!("{name} came {} times", received.len())
+        };
+        assert_eq!(
+            (&received.method, received.uri.to_string().as_str()),
+            (&method, path),
+            "{name}"
+        );
+        assert_eq!(received.headers["bcs-clusterid"], "BCS-MESOS-10001", "{name}");
+        let length = received.headers["content-length"].to_str().unwrap();
+        assert_eq!(length, received.body.len().to_string(), "{name}");
+        let stored = received.json().unwrap();
+        assert_eq!(
+            images(&stored),
+            [
+                "mirror.example.com/library/nginx:1.29",
+                "mirror.example.com/ops/log-agent:2.4"
+            ]
+        );
+        // All else is as it was, and the client gets the scheduler's own reply.
+        for path in [
+            "/restartPolicy",
+            "/killPolicy",
+            "/constraint",
+            "/spec/instance",
+            "/metadata/labels",
+        ] {
+            assert_eq!(stored.pointer(path), object.pointer(path), "{name}: {path}");
+        }
+        assert_eq!(
+            reply.json().unwrap(),
+            json!({"result": true, "code": 0, "message": "success", "data": stored})
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_says_which_stage_and_why_and_nothing_is_stored() {
+    let scene = scene().await;
+    let reply = scene
+        .create(&application("shop", "refused", "docker.io/library/nginx:latest"))
+        .await;
+    assert_eq!(reply.status, 400);
+    assert_eq!(reply.headers["content-type"], "application/json");
+    let body = reply.json().unwrap();
+    assert_eq!(
+        (&body["result"], &body["code"], &body["data"]),
+        (&json!(false), &json!(1_405_234), &Value::Null)
+    );
+    let message = bcs_message(&reply);
+    assert!(
+        message.starts_with("stage images of chain workloads denied the request: "),
+        "{message}"
+    );
+    assert!(message.contains("nginx:latest"), "{message}");
+    assert_eq!(scene.stored("shop", "refused"), None);
+}
+
+#[tokio::test]
+async fn what_no_stage_is_for_passes_to_the_byte() {
+    let scene = scene().await;
+    let excluded = application("excluded", "odd", "docker.io/library/nginx:latest");
+    // Spaces, escapes and numbers that a parser and a writer would change.
+    let odd = excluded.to_string().replace(
+        "\"instance\":2",
+        "\"instance\" :  2.0e0, \"note\": \"\\u0041\\/\"",
+    );
+    let mut process = application("shop", "process", "docker.io/library/nginx:latest");
+    process["kind"] = "process".into();
+    for (name, path, body) in [
+        (
+            "an excluded namespace",
+            "/mesosdriver/v4/namespaces/excluded/applications",
+            odd,
+        ),
+        (
+            "another kind",
+            "/mesosdriver/v4/namespaces/shop/processes",
+            format!("{process:#}\n"),
+        ),
+        (
+            "a list",
+            "/mesosdriver/v4/agentsettings",
+            "[ {\"innerIP\": \"127.0.0.1\"} ]".to_owned(),
+        ),
+        (
+            "no body",
+            "/mesosdriver/v4/agentsettings/enable?ips=127.0.0.1",
+            String::new(),
+        ),
+    ] {
+        let before = scene.upstream.received().len();
+        let reply = scene
+            .client
+            .bcs(Method::POST, &scene.program.url(path), body.clone())
+            .await
+            .unwrap();
+        assert_eq!(reply.status, 200, "{name}: {}", reply.text());
+        let received = scene.upstream.received().split_off(before);
+        let [received] = received.as_slice() else {
+            panic!("{name} came {} times", received.len())
+        };
+        assert_eq!(received.body, body, "{name}");
+        assert_eq!(received.uri.to_string(), path, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_for_chains_streams_through() {
+    let scene = scene().await;
+    // Larger than a body that chains read may be.
+    let large = "x".repeat(20 << 20);
+    for (method, path, body) in [
+        (
+            Method::GET,
+            "/mesosdriver/v4/namespaces/shop/applications?a=b%20c",
+            "",
+        ),
+        (
+            Method::DELETE,
+            "/mesosdriver/v4/namespaces/shop/applications/web?enforce=1",
+            "",
+        ),
+        (
+            Method::PATCH,
+            "/mesosdriver/v4/namespaces/shop/applications",
+            "{}",
+        ),
+        (Method::POST, "/elsewhere", &large),
+    ] {
+        let before = scene.upstream.received().len();
+        let url = scene.program.url(path);
+        let reply = scene
+            .client
+            .bcs(method.clone(), &url, body.to_owned())
+            .await
+            .unwrap();
+        assert_eq!(reply.status, 200, "{method} {path}");
+        let received = scene.upstream.received().split_off(before);
+        let [received] = received.as_slice() else {
+            panic!("{path} came {} times", received.len())
+        };
+        assert_eq!(
+            (&received.method, received.uri.to_string().as_str()),
+            (&method, path)
+        );
+        assert_eq!(received.body.len(), body.len(), "{method} {path}");
+        assert!(received.body == body, "{method} {path}: another body");
+    }
+}
+
+#[tokio::test]
+async fn another_cluster_is_refused_before_any_hook() {
+    let scene = scene().await;
+    let body = application("shop", "web", "docker.io/library/nginx:1.29").to_string();
+    for clusters in [
+        &[][..],
+        &["BCS-MESOS-10002"],
+        &["bcs-mesos-10001"],
+        &["BCS-MESOS-10001", "BCS-MESOS-10002"],
+    ] {
+        for method in [Method::POST, Method::GET] {
+            let url = scene.program.url("/mesosdriver/v4/namespaces/shop/applications");
+            let mut request = Request::builder().method(method).uri(url);
+            for cluster in clusters {
+                request = request.header("BCS-ClusterID", *cluster);
+            }
+            let reply = scene
+                .client
+                .send(request.body(body.clone()).unwrap())
+                .await
+                .unwrap();
+            assert_eq!(reply.status, 400, "{clusters:?}");
+            assert_eq!(reply.json().unwrap()["code"], 1_405_234, "{clusters:?}");
+            assert!(
+                bcs_message(&reply).starts_with("http header BCS-ClusterID "),
+                "{clusters:?}"
+            );
+        }
+    }
+    assert!(scene.upstream.received().is_empty());
+    let metrics = scene.program.metrics().await.unwrap();
+    assert_eq!(
+        metrics.sum("admittance_stage_duration_seconds_count", &[]),
+        None,
+        "no stage was called"
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_refused() {
+    let scene = scene().await;
+    let twice = r#"{"kind":"application","kind":"process","metadata":{"namespace":"shop","name":"a"}}"#;
+    let large = application("shop", &"x".repeat(8 << 20), "nginx:1").to_string();
+    for (name, body, status, code) in [
+        ("half an object", r#"{"kind":"application","#, 400, 1_405_010),
+        ("a key twice", twice, 400, 1_405_010),
+        ("too large", &large, 413, 1_405_012),
+    ] {
+        let url = scene.program.url("/mesosdriver/v4/namespaces/shop/applications");
+        let reply = scene
+            .client
+            .bcs(Method::POST, &url, body.to_owned())
+            .await
+            .unwrap();
+        assert_eq!(reply.status, status, "{name}: {}", reply.text());
+        assert_eq!(reply.json().unwrap()["code"], code, "{name}: {}", reply.text());
+    }
+    assert!(scene.upstream.received().is_empty());
+}
+
+#[tokio::test]
+async fn a_scheduler_that_is_away_is_told_in_the_envelope() {
+    let Scene {
+        directory: _directory,
+        upstream,
+        program,
+        client,
+    } = scene().await;
+    drop(upstream);
+    let body = application("shop", "web", "docker.io/library/nginx:1.29").to_string();
+    let url = program.url("/mesosdriver/v4/namespaces/shop/applications");
+    let reply = client.bcs(Method::POST, &url, body).await.unwrap();
+    assert_eq!(reply.status, 200);
+    let body = reply.json().unwrap();
+    assert_eq!(
+        (&body["result"], &body["code"]),
+        (&json!(false), &json!(1_405_009)),
+        "{body}"
+    );
+    assert!(
+        bcs_message(&reply).starts_with("do http request failed!"),
+        "{body}"
+    );
+}

@@ -1,0 +1,359 @@
+//! Guests that behave badly, under both failure policies, and a well-behaved request beside each.
+
+use std::{fmt::Write as _, sync::Arc};
+
+use admittance_tests::{Admittance, Metrics};
+use guest_misbehaves::Behaviour;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+use crate::scene::{Scene, application, bcs_message, cache, source, write};
+
+/// What comes of a guest.
+#[derive(Clone, Copy)]
+enum Expected {
+    /// Its stage gives a verdict that lets the request pass.
+    Passes,
+    /// Its stage fails at once, in this way and with these words.
+    Fails(&'static str, &'static str),
+    /// Its stage is stopped by its timeout.
+    RunsOn,
+    /// It does not load, with these words.
+    DoesNotLoad(&'static str),
+}
+
+use Expected::{DoesNotLoad, Fails, Passes, RunsOn};
+
+/// A new behaviour of the guest does not compile here without its row.
+fn expected(behaviour: Behaviour) -> Expected {
+    match behaviour {
+        Behaviour::WellBehaved | Behaviour::LogsTooMuch => Passes,
+        Behaviour::Traps => Fails("trap", "unreachable"),
+        Behaviour::Panics => Fails("trap", "no way out"),
+        Behaviour::Exits => Fails("trap", "exit code 1"),
+        Behaviour::LoopsForever | Behaviour::Sleeps | Behaviour::LogsWithoutEnd => RunsOn,
+        Behaviour::GrowsMemory => Fails("memory", "67108864"),
+        Behaviour::Recurses => Fails("trap", "too deep"),
+        Behaviour::HugePatch => Fails("output-too-large", "1048576"),
+        Behaviour::InvalidJson => Fails("invalid-response", "JSON"),
+        Behaviour::NoPatch => Fails("invalid-response", "patch"),
+        Behaviour::PatchDoesNotApply => Fails("patch-failed", "/spec/nowhere"),
+        Behaviour::ChangesName => Fails("identity-changed", "metadata.name"),
+        Behaviour::ChangesNamespace => Fails("identity-changed", "metadata.namespace"),
+        Behaviour::EmptiesObject => Fails("identity-changed", "apiVersion"),
+        Behaviour::AsksForCluster => Fails("capability-denied", "v1/Node"),
+        Behaviour::AsksForHttp => Fails("capability-denied", "https://policy.example.com"),
+        Behaviour::ReturnsError => Fails("error", "the moon is in the wrong place"),
+        Behaviour::RefusesSettings => DoesNotLoad("these settings are never right"),
+        Behaviour::PanicsInConfigure => DoesNotLoad("no way to begin"),
+    }
+}
+
+/// One chain with a bad guest in the middle. Its name is also its stage's and its namespace.
+#[derive(Clone)]
+struct Case {
+    name: String,
+    expected: Expected,
+    policy: &'static str,
+    plugin: String,
+}
+
+const POLICIES: [(&str, &str); 2] = [("Fail", "fail"), ("Ignore", "ignore")];
+
+fn cases() -> Vec<Case> {
+    let misbehaves = source("guest-misbehaves");
+    let of_settings = Behaviour::ALL.iter().map(|behaviour| {
+        let settings = format!("{{ behaviour: {} }}", behaviour.name());
+        (
+            behaviour.name(),
+            expected(*behaviour),
+            format!("{{ source: \"{misbehaves}\", settings: {settings} }}"),
+        )
+    });
+    let of_their_own = [
+        (
+            "opens-file",
+            Fails("capability-denied", "file"),
+            format!("{{ source: \"{}\" }}", source("guest-opens-file")),
+        ),
+        (
+            "wrong-world",
+            DoesNotLoad("must export the world `plugin`"),
+            format!("{{ source: \"{}\" }}", source("guest-wrong-world")),
+        ),
+        (
+            "not-wasm",
+            DoesNotLoad("not WebAssembly"),
+            "{ source: \"file:not-wasm.wasm\" }".to_owned(),
+        ),
+        (
+            "core-module",
+            DoesNotLoad("core module"),
+            "{ source: \"file:core-module.wasm\" }".to_owned(),
+        ),
+        (
+            "missing",
+            DoesNotLoad("missing.wasm"),
+            "{ source: \"file:missing.wasm\" }".to_owned(),
+        ),
+    ];
+    let guests: Vec<_> = of_settings.chain(of_their_own).collect();
+    let under = |(policy, suffix): (&'static str, &str)| {
+        let case = |(name, expected, plugin): &(&str, Expected, String)| Case {
+            name: format!("{name}-{suffix}"),
+            expected: *expected,
+            policy,
+            plugin: plugin.clone(),
+        };
+        guests.iter().map(case).collect::<Vec<_>>()
+    };
+    POLICIES.into_iter().flat_map(under).collect()
+}
+
+fn loads(case: &Case) -> bool {
+    !matches!(case.expected, DoesNotLoad(_))
+}
+
+/// A chain for each case: a good stage, the bad one, and another good one.
+fn chains<'a>(cases: impl IntoIterator<Item = &'a Case>) -> String {
+    let mut text = String::new();
+    let (first, last) = (source("guest-misbehaves"), source("sidecar-injector"));
+    for Case {
+        name,
+        expected,
+        policy,
+        plugin,
+    } in cases
+    {
+        // Long enough to see that the request beside it is answered first; the others end at once.
+        let timeout = if matches!(expected, RunsOn) { "3s" } else { "8s" };
+        write!(
+            text,
+            "---
+apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: {{ name: {name} }}
+spec:
+  rules: [{{ operations: [CREATE], kinds: [application] }}]
+  stages:
+    - name: first
+      plugin: {{ source: \"{first}\", settings: {{ behaviour: well-behaved }} }}
+      namespaceSelector: {{ operator: In, values: [{name}] }}
+      failurePolicy: Fail
+    - name: {name}
+      plugin: {plugin}
+      namespaceSelector: {{ operator: In, values: [{name}] }}
+      failurePolicy: {policy}
+      timeout: {timeout}
+    - name: last
+      plugin: {{ source: \"{last}\", settings: {{ annotations: {{ last: \"true\" }} }} }}
+      namespaceSelector: {{ operator: In, values: [{name}] }}
+      failurePolicy: Fail
+"
+        )
+        .unwrap();
+    }
+    text
+}
+
+#[tokio::test]
+async fn a_bad_guest_ends_its_own_call_and_nothing_else() {
+    let cases: Vec<_> = cases().into_iter().filter(loads).collect();
+    let scene = Arc::new(Scene::bcs(&chains(&cases)).await);
+    // All at once: what runs on shares the threads with all others.
+    let mut calls = JoinSet::new();
+    for case in cases {
+        calls.spawn(call(scene.clone(), case));
+    }
+    let mut called = Vec::new();
+    while let Some(case) = calls.join_next().await {
+        called.push(case.unwrap());
+    }
+    let metrics = scene.program.metrics().await.unwrap();
+    for case in &called {
+        check_metrics(case, &metrics);
+    }
+    check_logs(&scene.program);
+}
+
+/// Send a request to the case's chain, one to a good chain beside it, and check what comes of both.
+async fn call(scene: Arc<Scene>, case: Case) -> Case {
+    let name = &case.name;
+    let object = application(name, "app", "nginx:1.29");
+    let begins = scene.program.when_logged("the guest's first line", {
+        let name = name.clone();
+        move |line| line.message() == "begins" && line.field("plugin") == name
+    });
+    let sent = tokio::spawn({
+        let (scene, object) = (scene.clone(), object.clone());
+        async move { scene.create(&object).await }
+    });
+    if name.starts_with("opens-file") {
+        // It does not log.
+    } else {
+        begins.await.unwrap();
+    }
+    let beside = scene
+        .create(&application(
+            "well-behaved-fail",
+            &format!("beside-{name}"),
+            "nginx:1.29",
+        ))
+        .await;
+    assert_eq!(beside.status, 200, "beside {name}: {}", beside.text());
+    if matches!(case.expected, RunsOn) {
+        assert!(!sent.is_finished(), "{name}: the request beside it waited for it");
+    }
+    let stored_beside = scene
+        .stored("well-behaved-fail", &format!("beside-{name}"))
+        .unwrap();
+    assert_eq!(
+        stored_beside["metadata"]["annotations"]["well-behaved"], "true",
+        "beside {name}"
+    );
+
+    let reply = sent.await.unwrap();
+    let stored = scene.stored(name, "app");
+    let (failure, words) = match case.expected {
+        Passes => {
+            assert_eq!(reply.status, 200, "{name}: {}", reply.text());
+            check_object(name, &object, &stored.unwrap());
+            return case;
+        }
+        Fails(failure, words) => (failure, words),
+        RunsOn => ("timeout", "in time"),
+        DoesNotLoad(_) => unreachable!("it is filtered out"),
+    };
+    if case.policy == "Fail" {
+        assert_eq!(reply.status, 400, "{name}: {}", reply.text());
+        assert_eq!(reply.json().unwrap()["code"], 1_405_234, "{name}");
+        let message = bcs_message(&reply);
+        let beginning = format!("stage {name} of chain {name} failed ({failure}): ");
+        assert!(message.starts_with(&beginning), "{name}: {message}");
+        assert!(message.contains(words), "{name}: {message}");
+        assert_eq!(stored, None, "{name}: the upstream got it");
+    } else {
+        assert_eq!(reply.status, 200, "{name}: {}", reply.text());
+        check_object(name, &object, &stored.unwrap());
+    }
+    case
+}
+
+/// What was stored is the client's object with what the good stages added, and nothing else.
+fn check_object(name: &str, sent: &Value, stored: &Value) {
+    let mut rest = stored.clone();
+    let annotations = rest["metadata"]
+        .as_object_mut()
+        .unwrap()
+        .remove("annotations")
+        .unwrap();
+    assert_eq!(&rest, sent, "{name}");
+    assert_eq!(annotations["well-behaved"], "true", "{name}");
+    assert_eq!(
+        annotations["last"], "true",
+        "{name}: the stage after it was called"
+    );
+    assert!(annotations.get("huge").is_none(), "{name}");
+}
+
+fn check_metrics(
+    Case {
+        name,
+        expected,
+        policy,
+        ..
+    }: &Case,
+    metrics: &Metrics,
+) {
+    let stage = [("chain", name.as_str()), ("stage", name.as_str())];
+    let failures = "admittance_stage_failures_total";
+    let failure = match expected {
+        Fails(failure, _) => failure,
+        RunsOn => "timeout",
+        Passes | DoesNotLoad(_) => {
+            assert_eq!(metrics.sum(failures, &stage).unwrap_or_default(), 0.0, "{name}");
+            return;
+        }
+    };
+    let labels = [stage[0], stage[1], ("failure", failure), ("policy", *policy)];
+    assert_eq!(metrics.sum(failures, &labels), Some(1.0), "{name}: {failure}");
+    assert_eq!(
+        metrics.sum(failures, &stage),
+        Some(1.0),
+        "{name}: it failed in no other way"
+    );
+    let verdicts = [stage[0], stage[1], ("verdict", "failed")];
+    assert_eq!(
+        metrics.sum("admittance_stage_duration_seconds_count", &verdicts),
+        Some(1.0),
+        "{name}"
+    );
+}
+
+/// A plugin's log is kept, and limited.
+fn check_logs(program: &Admittance) {
+    for noisy in ["logs-too-much-fail", "logs-without-end-ignore"] {
+        let log = program.log();
+        let lines = log.iter().filter(|line| line.field("plugin") == noisy);
+        assert_eq!(
+            lines
+                .clone()
+                .filter(|line| line.field("context") == "noise")
+                .count(),
+            63,
+            "{noisy}"
+        );
+        assert_eq!(
+            lines
+                .filter(|line| line.message().contains("the rest was dropped"))
+                .count(),
+            1,
+            "{noisy}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_guest_that_does_not_load_is_told_before_anything_is_served() {
+    let cases: Vec<_> = cases().into_iter().filter(|case| !loads(case)).collect();
+    let directory = bad_modules();
+    let chains = write(&directory, "chains.yaml", chains(&cases));
+    let config = write(&directory, "admittance.yaml", crate::scene::BCS);
+
+    let serve = admittance_tests::Serve::new(config)
+        .unwrap()
+        .cache(cache())
+        .finish()
+        .await
+        .unwrap();
+    assert_eq!(serve.code, Some(2), "{}", serve.stderr);
+    assert!(!serve.stderr.contains("serving"), "{}", serve.stderr);
+
+    let arguments = [
+        "check".as_ref(),
+        chains.as_os_str(),
+        "--cache".as_ref(),
+        cache().as_os_str(),
+    ];
+    let check = Admittance::run(arguments).await.unwrap();
+    assert_eq!(check.code, Some(1), "{}", check.stdout);
+
+    for output in [&serve.stderr, &check.stdout] {
+        for Case { name, expected, .. } in &cases {
+            let DoesNotLoad(words) = expected else { continue };
+            let told = output
+                .lines()
+                .any(|line| line.contains(name.as_str()) && line.contains(words));
+            assert!(told, "{name} and `{words}` in a line of:\n{output}");
+        }
+    }
+}
+
+/// A directory with files that are no components.
+fn bad_modules() -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    write(&directory, "not-wasm.wasm", "this is a text");
+    write(&directory, "core-module.wasm", b"\0asm\x01\0\0\0");
+    directory
+}

@@ -1,0 +1,133 @@
+//! The program between a client and an upstream, with the chains that a test writes.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use admittance_tests::{Admittance, Artifacts, Client, Reply, Serve, Upstream};
+use http::Method;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+pub(crate) struct Scene {
+    pub(crate) directory: TempDir,
+    pub(crate) upstream: Upstream,
+    pub(crate) program: Admittance,
+    pub(crate) client: Client,
+}
+
+/// The configuration of a BCS driver, to which a test may add.
+pub(crate) const BCS: &str = "
+dialect:
+  bcs: { cluster: BCS-MESOS-10001 }
+upstream:
+  servers: [\"http://127.0.0.1:1\"]
+definitions: [chains.yaml]
+";
+
+impl Scene {
+    /// A BCS driver with these chains.
+    pub(crate) async fn bcs(chains: &str) -> Self {
+        Self::configured(BCS, chains).await
+    }
+
+    /// A driver with this configuration, whose definitions are in `chains.yaml`.
+    pub(crate) async fn configured(config: &str, chains: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let config = write(&directory, "admittance.yaml", config);
+        write(&directory, "chains.yaml", chains);
+        let upstream = Upstream::start().await.unwrap();
+        let program = Serve::new(config)
+            .unwrap()
+            .upstream(&upstream.url())
+            .cache(cache())
+            .start()
+            .await
+            .unwrap();
+        Self {
+            directory,
+            upstream,
+            program,
+            client: Client::new().unwrap(),
+        }
+    }
+
+    /// Send a request as a BCS user does.
+    pub(crate) async fn send(&self, method: Method, path: &str, body: &Value) -> Reply {
+        self.client
+            .bcs(method, &self.program.url(path), body.to_string())
+            .await
+            .unwrap()
+    }
+
+    /// Create an object of the BCS API.
+    pub(crate) async fn create(&self, object: &Value) -> Reply {
+        let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+        let kind = object["kind"].as_str().unwrap();
+        self.send(
+            Method::POST,
+            &format!("/mesosdriver/v4/namespaces/{namespace}/{kind}s"),
+            object,
+        )
+        .await
+    }
+
+    /// The one object that the upstream got by this namespace and name; `None` when it got none.
+    pub(crate) fn stored(&self, namespace: &str, name: &str) -> Option<Value> {
+        let received = self.upstream.received_of(namespace, name);
+        assert!(
+            received.len() < 2,
+            "{namespace}/{name} came {} times",
+            received.len()
+        );
+        received.first().map(|request| request.json().unwrap())
+    }
+}
+
+pub(crate) fn write(directory: &TempDir, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+    let path = directory.path().join(name);
+    fs::write(&path, text).unwrap();
+    path
+}
+
+/// Where compiled plugins are kept between runs of the tests.
+pub(crate) fn cache() -> &'static Path {
+    Path::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/compiled"))
+}
+
+/// A `source:` for the component of a package.
+pub(crate) fn source(package: &str) -> String {
+    format!(
+        "file:{}",
+        Artifacts::find().unwrap().component(package).unwrap().display()
+    )
+}
+
+/// An application as BCS users write it.
+pub(crate) fn application(namespace: &str, name: &str, image: &str) -> Value {
+    json!({
+        "apiVersion": "v4",
+        "kind": "application",
+        "metadata": {"name": name, "namespace": namespace, "labels": {"app": name}},
+        "restartPolicy": {"policy": "Never", "interval": 5, "backoff": 10},
+        "killPolicy": {"gracePeriod": 5},
+        "constraint": {"intersectionItem": []},
+        "spec": {"instance": 2, "template": {"spec": {
+            "containers": [{
+                "type": "MESOS",
+                "image": image,
+                "imagePullPolicy": "Always",
+                "ports": [{"containerPort": 9999, "name": "test-port", "protocol": "HTTP"}],
+                "resources": {"limits": {"cpu": "2", "memory": "100"}},
+            }],
+            "networkMode": "BRIDGE",
+            "networkType": "BRIDGE",
+        }}},
+    })
+}
+
+/// What the BCS driver says of a refused request.
+pub(crate) fn bcs_message(reply: &Reply) -> String {
+    reply.json().unwrap()["message"].as_str().unwrap().to_owned()
+}

@@ -1,0 +1,579 @@
+//! Remote webhooks as stages, over TLS with certificates that `admittance certs` made.
+
+use std::{convert::Infallible, fs, net::SocketAddr, path::Path, sync::Arc};
+
+use admittance_tests::{Admittance, Client, Serve, Upstream};
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto,
+};
+use rustls::{ServerConfig, crypto::ring};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+use crate::scene::{Scene, application, bcs_message, cache, write};
+
+/// Make a CA and a certificate for a service; give back the `caBundle`.
+async fn certificates(directory: &Path, service: &str) -> String {
+    let out = directory.to_str().unwrap();
+    let made = Admittance::run(["certs", "--out", out, "--service", service, "--output", "json"])
+        .await
+        .unwrap();
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    let made: Value = serde_json::from_str(&made.stdout).unwrap();
+    made["caBundle"].as_str().unwrap().to_owned()
+}
+
+/// A webhook server; what it does depends on the path. It ends with the test.
+async fn serve(directory: &Path, service: &str) -> SocketAddr {
+    let certificates = CertificateDer::pem_file_iter(directory.join(format!("{service}.pem")));
+    let certificates = certificates.unwrap().map(Result::unwrap).collect();
+    let key = PrivateKeyDer::from_pem_file(directory.join(format!("{service}.key"))).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(certificates, key)
+        .unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                // A client that trusts another CA breaks the handshake off.
+                let Ok(stream) = acceptor.accept(stream).await else {
+                    return;
+                };
+                let connection = auto::Builder::new(TokioExecutor::new());
+                let _ = connection
+                    .serve_connection(TokioIo::new(stream), service_fn(answer))
+                    .await;
+            });
+        }
+    });
+    address
+}
+
+async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let path = request.uri().path().to_owned();
+    let body = request.into_body().collect().await.unwrap().to_bytes();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    let (status, reply) = match path.strip_prefix("/review/") {
+        Some(what) => review(what, &body),
+        None => resource(&path, body),
+    };
+    if path.ends_with("hangs") {
+        std::future::pending::<()>().await;
+    }
+    let response = Response::builder()
+        .status(status)
+        .header("content-type", "application/json");
+    Ok(response.body(Full::new(Bytes::from(reply))).unwrap())
+}
+
+/// The raw object in, the whole object back.
+fn resource(path: &str, mut object: Value) -> (u16, String) {
+    assert_eq!(object["kind"], "application", "the object comes bare");
+    match path {
+        "/annotates" | "/created" => {
+            object["metadata"]["annotations"]["hook"] = "seen".into();
+            (if path == "/created" { 201 } else { 200 }, object.to_string())
+        }
+        "/renames" => {
+            object["metadata"]["name"] = "another".into();
+            (200, object.to_string())
+        }
+        "/hangs" | "/empty" => (200, String::new()),
+        "/empty-object" => (200, "{}".into()),
+        "/null" => (200, "null".into()),
+        "/text" => (200, "all is well".into()),
+        "/broken" => (500, "100% out of order".into()),
+        path => (404, format!("no hook at {path}")),
+    }
+}
+
+/// An AdmissionReview in, an AdmissionReview back.
+fn review(what: &str, review: &Value) -> (u16, String) {
+    assert_eq!(review["kind"], "AdmissionReview");
+    assert_eq!(review["request"]["operation"], "CREATE");
+    let patch = |patch: &str| json!({"allowed": true, "patchType": "JSONPatch", "patch": patch});
+    let mut response = match what {
+        "allows" => json!({"allowed": true, "warnings": ["mind the gap"]}),
+        // [{"op":"add","path":"/metadata/annotations","value":{"hook":"seen"}}]
+        "patches" => patch(
+            "W3sib3AiOiJhZGQiLCJwYXRoIjoiL21ldGFkYXRhL2Fubm90YXRpb25zIiwidmFsdWUiOnsiaG9vayI6InNlZW4ifX1d",
+        ),
+        "denies" => {
+            json!({"allowed": false, "status": {"code": 422, "reason": "Invalid", "message": "no tea today"}})
+        }
+        "wrong-uid" => json!({"allowed": true, "uid": "another"}),
+        "bad-patch" => patch("%%%"),
+        "no-patch-type" => json!({"allowed": true, "patch": "W10="}),
+        what => return (404, format!("no hook at {what}")),
+    };
+    if response.get("uid").is_none() {
+        response["uid"] = review["request"]["uid"].clone();
+    }
+    let reply = json!({"apiVersion": review["apiVersion"], "kind": "AdmissionReview", "response": response});
+    (200, reply.to_string())
+}
+
+/// What comes of a hook.
+#[derive(Clone, Copy)]
+enum Expected {
+    Changes,
+    Passes,
+    Denies,
+    Fails(&'static str, &'static str),
+}
+
+use Expected::{Changes, Denies, Fails, Passes};
+
+/// (name, protocol, service, path, CA bundle, what comes of it)
+const HOOKS: [(&str, &str, &str, &str, Authority, Expected); 20] = [
+    (
+        "annotates",
+        "BcsResource",
+        "hook",
+        "/annotates",
+        Authority::Right,
+        Changes,
+    ),
+    (
+        "created",
+        "BcsResource",
+        "hook",
+        "/created",
+        Authority::Right,
+        Fails("bad-status", "201"),
+    ),
+    (
+        "renames",
+        "BcsResource",
+        "hook",
+        "/renames",
+        Authority::Right,
+        Fails("identity-changed", "metadata.name"),
+    ),
+    (
+        "empty",
+        "BcsResource",
+        "hook",
+        "/empty",
+        Authority::Right,
+        Fails("invalid-response", "empty"),
+    ),
+    (
+        "empty-object",
+        "BcsResource",
+        "hook",
+        "/empty-object",
+        Authority::Right,
+        Fails("identity-changed", "apiVersion"),
+    ),
+    (
+        "null",
+        "BcsResource",
+        "hook",
+        "/null",
+        Authority::Right,
+        Fails("invalid-response", "object"),
+    ),
+    (
+        "text",
+        "BcsResource",
+        "hook",
+        "/text",
+        Authority::Right,
+        Fails("invalid-response", "JSON"),
+    ),
+    (
+        "broken",
+        "BcsResource",
+        "hook",
+        "/broken",
+        Authority::Right,
+        Fails("bad-status", "100% out of order"),
+    ),
+    (
+        "absent",
+        "BcsResource",
+        "hook",
+        "/absent",
+        Authority::Right,
+        Fails("bad-status", "404"),
+    ),
+    (
+        "hangs",
+        "BcsResource",
+        "hook",
+        "/hangs",
+        Authority::Right,
+        Fails("timeout", ""),
+    ),
+    (
+        "wrong-ca",
+        "BcsResource",
+        "hook",
+        "/annotates",
+        Authority::Wrong,
+        Fails("tls", "certificate"),
+    ),
+    (
+        "wrong-name",
+        "BcsResource",
+        "other",
+        "/annotates",
+        Authority::Right,
+        Fails("tls", "other.hooks"),
+    ),
+    (
+        "away",
+        "BcsResource",
+        "away",
+        "/annotates",
+        Authority::Right,
+        Fails("unreachable", "away.hooks"),
+    ),
+    (
+        "allows",
+        "AdmissionReview",
+        "hook",
+        "/review/allows",
+        Authority::Right,
+        Passes,
+    ),
+    (
+        "patches",
+        "AdmissionReview",
+        "hook",
+        "/review/patches",
+        Authority::Right,
+        Changes,
+    ),
+    (
+        "denies",
+        "AdmissionReview",
+        "hook",
+        "/review/denies",
+        Authority::Right,
+        Denies,
+    ),
+    (
+        "wrong-uid",
+        "AdmissionReview",
+        "hook",
+        "/review/wrong-uid",
+        Authority::Right,
+        Fails("invalid-response", "uid"),
+    ),
+    (
+        "bad-patch",
+        "AdmissionReview",
+        "hook",
+        "/review/bad-patch",
+        Authority::Right,
+        Fails("invalid-response", "patch"),
+    ),
+    (
+        "no-patch-type",
+        "AdmissionReview",
+        "hook",
+        "/review/no-patch-type",
+        Authority::Right,
+        Fails("invalid-response", "patchType"),
+    ),
+    (
+        "review-ca",
+        "AdmissionReview",
+        "hook",
+        "/review/allows",
+        Authority::Wrong,
+        Fails("tls", "certificate"),
+    ),
+];
+
+#[derive(Clone, Copy)]
+enum Authority {
+    Right,
+    Wrong,
+}
+
+/// The names that a webhook's server may be known by, each with where it is.
+fn resolve(hook: SocketAddr, away: SocketAddr) -> String {
+    let rows = [("hook", hook), ("other", hook), ("away", away)];
+    let of = |(name, address): &(&str, SocketAddr)| {
+        format!("    {name}.hooks: \"{address}\"\n    {name}.hooks.svc: \"{address}\"\n")
+    };
+    format!(
+        "webhooks:\n  resolve:\n{}",
+        rows.iter().map(of).collect::<String>()
+    )
+}
+
+/// A port at which nobody listens.
+async fn nobody() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap()
+}
+
+#[tokio::test]
+async fn every_answer_of_a_webhook_under_both_policies() {
+    let directory = tempfile::tempdir().unwrap();
+    let (right, wrong) = (directory.path().join("right"), directory.path().join("wrong"));
+    let bundle = certificates(&right, "hook.hooks").await;
+    let wrong_bundle = certificates(&wrong, "hook.hooks").await;
+    let hook = serve(&right, "hook.hooks").await;
+
+    let mut chains = String::new();
+    for (name, protocol, service, path, authority, _) in HOOKS {
+        let bundle = match authority {
+            Authority::Right => &bundle,
+            Authority::Wrong => &wrong_bundle,
+        };
+        let timeout = if name == "hangs" { "200ms" } else { "8s" };
+        for policy in ["Fail", "Ignore"] {
+            let namespace = format!("{name}-{}", policy.to_lowercase());
+            chains += &format!(
+                "---
+apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: {{ name: {namespace} }}
+spec:
+  rules: [{{ operations: [CREATE], kinds: [application] }}]
+  stages:
+    - name: hook
+      webhook:
+        protocol: {protocol}
+        service: {{ namespace: hooks, name: {service}, path: {path} }}
+        caBundle: {bundle}
+      namespaceSelector: {{ operator: In, values: [{namespace}] }}
+      failurePolicy: {policy}
+      timeout: {timeout}
+"
+            );
+        }
+    }
+    let config = format!("{}{}", crate::scene::BCS, resolve(hook, nobody().await));
+    let scene = Scene::configured(&config, &chains).await;
+    for (name, .., expected) in HOOKS {
+        for policy in ["Fail", "Ignore"] {
+            check(&scene, name, policy, expected).await;
+        }
+    }
+}
+
+async fn check(scene: &Scene, name: &str, policy: &str, expected: Expected) {
+    let namespace = format!("{name}-{}", policy.to_lowercase());
+    let object = application(&namespace, "app", "nginx:1.29");
+    let reply = scene.create(&object).await;
+    let stored = scene.stored(&namespace, "app");
+    let message = || bcs_message(&reply);
+    match (expected, policy) {
+        (Changes, _) => {
+            assert_eq!(reply.status, 200, "{namespace}: {}", reply.text());
+            let mut changed = object;
+            changed["metadata"]["annotations"] = json!({"hook": "seen"});
+            assert_eq!(stored, Some(changed), "{namespace}");
+        }
+        (Passes, _) | (Fails(..), "Ignore") => {
+            assert_eq!(reply.status, 200, "{namespace}: {}", reply.text());
+            assert_eq!(stored, Some(object), "{namespace}: the last good object");
+        }
+        (Denies, _) => {
+            assert_eq!(
+                (reply.status.as_u16(), stored),
+                (400, None),
+                "{namespace}: {}",
+                reply.text()
+            );
+            assert!(
+                message().contains("denied the request: no tea today"),
+                "{namespace}: {}",
+                message()
+            );
+        }
+        (Fails(failure, words), _) => {
+            assert_eq!(
+                (reply.status.as_u16(), stored),
+                (400, None),
+                "{namespace}: {}",
+                reply.text()
+            );
+            let beginning = format!("stage hook of chain {namespace} failed ({failure}): ");
+            assert!(message().starts_with(&beginning), "{namespace}: {}", message());
+            assert!(message().contains(words), "{namespace}: {}", message());
+        }
+    }
+    if let Fails(failure, _) = expected {
+        let labels = [
+            ("chain", namespace.as_str()),
+            ("failure", failure),
+            ("policy", policy),
+        ];
+        let metrics = scene.program.metrics().await.unwrap();
+        assert_eq!(
+            metrics.sum("admittance_stage_failures_total", &labels),
+            Some(1.0),
+            "{namespace}"
+        );
+    }
+}
+
+/// A document as BCS users have it.
+#[tokio::test]
+async fn a_bcs_admissionwebhook_is_a_chain_as_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let bundle = certificates(directory.path(), "hook.hooks").await;
+    let hook = serve(directory.path(), "hook.hooks").await;
+    let webhook = |name: &str, path: &str, policy: &str| {
+        let client = json!({"caBundle": bundle, "namespace": "hooks", "name": "hook", "path": path});
+        json!({"name": name, "failurePolicy": policy, "clientConfig": client})
+    };
+    let mut excluded = webhook("refuses-elsewhere", "/broken", "Fail");
+    excluded["namespaceSelector"] = json!({"operator": "NotIn", "values": ["shop"]});
+    let document = json!({
+        "apiVersion": "v4",
+        "kind": "admissionwebhook",
+        "metadata": {"name": "webhook-test", "namespace": "defaultGroup"},
+        "resourcesRef": {"operation": "Create", "kind": "Application"},
+        "admissionWebhooks": [
+            webhook("container-broken", "/broken", "Ignore"),
+            webhook("container-sidecar", "/annotates", "Fail"),
+            excluded,
+        ],
+    });
+    write(&directory, "webhooks.json", document.to_string());
+    let config = crate::scene::BCS.replace("chains.yaml", "webhooks.json");
+    let config = write(
+        &directory,
+        "admittance.yaml",
+        format!("{config}{}", resolve(hook, nobody().await)),
+    );
+    let upstream = Upstream::start().await.unwrap();
+    let program = Serve::new(config)
+        .unwrap()
+        .upstream(&upstream.url())
+        .cache(cache())
+        .start()
+        .await
+        .unwrap();
+    let scene = Scene {
+        directory,
+        upstream,
+        program,
+        client: Client::new().unwrap(),
+    };
+
+    let object = application("shop", "web", "nginx:1.29");
+    let reply = scene.create(&object).await;
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    assert_eq!(
+        scene.stored("shop", "web").unwrap()["metadata"]["annotations"]["hook"],
+        "seen"
+    );
+
+    let reply = scene.create(&application("other", "web", "nginx:1.29")).await;
+    assert_eq!((reply.status.as_u16(), scene.stored("other", "web")), (400, None));
+    assert!(
+        bcs_message(&reply).contains("stage refuses-elsewhere"),
+        "{}",
+        reply.text()
+    );
+
+    // It is for CREATE alone.
+    let path = "/mesosdriver/v4/namespaces/shop/applications";
+    let update = application("shop", "update", "nginx:1.29");
+    assert_eq!(scene.send(http::Method::PUT, path, &update).await.status, 200);
+    assert_eq!(scene.stored("shop", "update"), Some(update));
+}
+
+/// The front door itself over TLS, and over mutual TLS.
+#[tokio::test]
+async fn the_front_door_speaks_tls() {
+    let directory = tempfile::tempdir().unwrap();
+    let (ours, theirs) = (directory.path().join("ours"), directory.path().join("theirs"));
+    for (out, host) in [(&ours, "localhost"), (&theirs, "localhost")] {
+        let out = out.to_str().unwrap();
+        let arguments = [
+            "certs",
+            "--out",
+            out,
+            "--host",
+            host,
+            "--host",
+            "127.0.0.1",
+            "--client",
+            "operator",
+        ];
+        assert_eq!(Admittance::run(arguments).await.unwrap().code, Some(0));
+    }
+    let pem = |folder: &Path, name: &str| fs::read_to_string(folder.join(name)).unwrap();
+    let client = |folder: &Path, identity: Option<&Path>| {
+        let identity = identity.map(|folder| (pem(folder, "operator.pem"), pem(folder, "operator.key")));
+        let identity = identity
+            .as_ref()
+            .map(|(certificate, key)| (certificate.as_str(), key.as_str()));
+        Client::trusting(admittance_tests::Trust {
+            authorities: &pem(folder, "ca.pem"),
+            identity,
+        })
+        .unwrap()
+    };
+    // (client CA in the configuration, [(client, whether it is served)])
+    for (client_ca, clients) in [
+        (
+            "",
+            vec![
+                ("trusts", client(&ours, None), true),
+                ("trusts another", client(&theirs, None), false),
+            ],
+        ),
+        (
+            ", clientCa: ours/ca.pem",
+            vec![
+                ("shows its certificate", client(&ours, Some(&ours)), true),
+                ("shows none", client(&ours, None), false),
+                ("shows one of another CA", client(&ours, Some(&theirs)), false),
+            ],
+        ),
+    ] {
+        let tls = format!("tls: {{ certificate: ours/localhost.pem, key: ours/localhost.key{client_ca} }}");
+        let config = format!("listen: {{ {tls} }}\n{}", crate::scene::BCS);
+        write(&directory, "chains.yaml", "");
+        let config = write(
+            &directory,
+            "admittance.yaml",
+            config.replace("[chains.yaml]", "[]"),
+        );
+        let upstream = Upstream::start().await.unwrap();
+        let program = Serve::new(config)
+            .unwrap()
+            .upstream(&upstream.url())
+            .start()
+            .await
+            .unwrap();
+        for (name, client, is_served) in clients {
+            let url = program.tls_url("/mesosdriver/v4/namespaces/shop/applications");
+            let reply = client.bcs(http::Method::GET, &url, "").await;
+            assert_eq!(
+                reply.is_ok_and(|reply| reply.status == 200),
+                is_served,
+                "{client_ca} {name}"
+            );
+        }
+        assert_eq!(upstream.received().len(), 1, "{client_ca}");
+    }
+}
