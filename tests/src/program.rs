@@ -22,6 +22,7 @@ const NEVER: Duration = Duration::from_secs(120);
 #[derive(Debug)]
 pub struct Serve {
     command: Command,
+    listen: Option<SocketAddr>,
 }
 
 impl Serve {
@@ -36,12 +37,23 @@ impl Serve {
             .args(["serve", "--log-format", "json", "--config"])
             .arg(config.as_ref());
         command.args(["--admin", "127.0.0.1:0"]);
-        Ok(Self { command }.listen(SocketAddr::from(([127, 0, 0, 1], 0))))
+        let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
+        Ok(Self {
+            command,
+            listen: Some(any_port),
+        })
     }
 
     /// Listen here.
-    pub fn listen(self, address: SocketAddr) -> Self {
-        self.arguments(["--listen", &address.to_string()])
+    pub fn listen(mut self, address: SocketAddr) -> Self {
+        self.listen = Some(address);
+        self
+    }
+
+    /// Listen where the configuration says.
+    pub fn listen_as_configured(mut self) -> Self {
+        self.listen = None;
+        self
     }
 
     /// Forward to this upstream.
@@ -65,13 +77,14 @@ impl Serve {
     /// # Errors
     ///
     /// When it ends instead.
-    pub async fn start(mut self) -> Result<Admittance, Error> {
-        self.command
+    pub async fn start(self) -> Result<Admittance, Error> {
+        let mut command = self.command();
+        command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
-        let mut child = self.command.spawn().map_err(Error::io("starting admittance"))?;
+        let mut child = command.spawn().map_err(Error::io("starting admittance"))?;
         let (sender, log) = watch::channel(Log::default());
         if let Some(stderr) = child.stderr.take() {
             let mut lines = BufReader::new(stderr).lines();
@@ -96,13 +109,21 @@ impl Serve {
         Ok(program)
     }
 
+    fn command(self) -> Command {
+        let Self { mut command, listen } = self;
+        if let Some(address) = listen {
+            command.args(["--listen", &address.to_string()]);
+        }
+        command
+    }
+
     /// Run it to its end.
     ///
     /// # Errors
     ///
     /// When it does not start, or does not end.
     pub async fn finish(self) -> Result<Finished, Error> {
-        finish(self.command).await
+        finish(self.command()).await
     }
 }
 

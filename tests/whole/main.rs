@@ -7,7 +7,10 @@
 )]
 
 mod bcs;
+mod commands;
+mod demo;
 mod hostile;
 mod house;
+mod lifecycle;
 mod scene;
 mod webhooks;

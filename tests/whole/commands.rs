@@ -1,0 +1,328 @@
+//! `admittance check` and `admittance run`, as scripts use them.
+
+use std::{ffi::OsStr, fs, path::Path};
+
+use admittance_tests::{Admittance, Finished};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::scene::{application, cache, source, write};
+
+async fn admittance(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Finished {
+    Admittance::run(arguments.into_iter().map(|argument| argument.as_ref().to_owned()))
+        .await
+        .unwrap()
+}
+
+/// A native document with mistakes that only its text shows.
+const WRONG_CHAIN: &str = "\
+apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata:
+  name: Not A Name
+spec:
+  rules:
+    - operations: [CREATE, DESTROY]
+      kinds: [application]
+  stages:
+    - name: both
+      plugin: { source: \"file:a.wasm\" }
+      webhook: { protocol: BcsResource, url: \"https://localhost/\" }
+    - name: typo
+      plugin: { source: \"file:a.wasm\" }
+      failurPolicy: Fail
+      timeout: fast
+    - name: no-bundle
+      webhook:
+        protocol: BcsResource
+        service: { namespace: hooks, name: hook }
+    - name: bundle
+      webhook:
+        protocol: BcsResource
+        service: { namespace: hooks, name: hook }
+        caBundle: bm8gcGVt
+";
+
+/// A BCS document with mistakes.
+const WRONG_BCS: &str = r#"{
+  "apiVersion": "v4",
+  "kind": "admissionwebhook",
+  "metadata": {"name": "wrong", "namespace": "defaultGroup"},
+  "resourcesRef": {"operation": "Destroy", "kind": "application"},
+  "admissionWebhooks": [
+    {
+      "name": "hook",
+      "failurePolicy": "Sometimes",
+      "clientConfig": {"namespace": "hooks", "name": "hook"},
+      "namespaceSelector": {"operator": "Near", "values": ["a"]}
+    }
+  ]
+}
+"#;
+
+fn wrong_documents() -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    write(&directory, "a.yaml", WRONG_CHAIN);
+    write(&directory, "b.json", WRONG_BCS);
+    write(
+        &directory,
+        "c.yaml",
+        "apiVersion: admittance.dev/v1alpha1\nkind: [AdmissionChain\n",
+    );
+    write(&directory, "ignored.txt", "not a definition");
+    directory
+}
+
+#[tokio::test]
+async fn check_names_every_mistake_of_every_file() {
+    let directory = wrong_documents();
+    let check = admittance([OsStr::new("check"), directory.path().as_os_str()]).await;
+    assert_eq!(check.code, Some(1), "{}{}", check.stdout, check.stderr);
+    // (file and line, what must be said of it)
+    for (place, words) in [
+        ("a.yaml:4:", "metadata.name"),
+        ("a.yaml:7:", "spec.rules[0].operations[1]"),
+        ("a.yaml:10:", "spec.stages[0]"),
+        ("a.yaml:15:", "failurePolicy"),
+        ("a.yaml:16:", "spec.stages[1].timeout"),
+        ("a.yaml:18:", "caBundle"),
+        ("a.yaml:25:", "spec.stages[3].webhook.caBundle"),
+        ("b.json:5:", "resourcesRef.operation"),
+        ("b.json:8:", "admissionWebhooks[0].failurePolicy"),
+        ("b.json:9:", "caBundle"),
+        ("b.json:10:", "admissionWebhooks[0].namespaceSelector.operator"),
+        ("c.yaml:", ""),
+    ] {
+        let told = check
+            .stdout
+            .lines()
+            .any(|line| line.contains(place) && line.contains(words));
+        assert!(told, "{place} {words} in:\n{}", check.stdout);
+    }
+    assert!(!check.stdout.contains("ignored.txt"), "{}", check.stdout);
+
+    let json = admittance([
+        OsStr::new("check"),
+        directory.path().as_os_str(),
+        OsStr::new("--output=json"),
+    ])
+    .await;
+    assert_eq!(json.code, Some(1));
+    let report: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(report["ok"], false);
+    let text_lines = check
+        .stdout
+        .lines()
+        .filter(|line| line.contains(".yaml:") || line.contains(".json:"))
+        .count();
+    assert_eq!(
+        report["mistakes"].as_array().unwrap().len(),
+        text_lines,
+        "{}\n{}",
+        check.stdout,
+        json.stdout
+    );
+}
+
+#[tokio::test]
+async fn check_loads_plugins_and_gives_them_their_settings() {
+    let directory = tempfile::tempdir().unwrap();
+    let images = source("image-policy");
+    let chain = |settings: &str| {
+        format!(
+            "apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: {{ name: images }}
+spec:
+  rules: [{{ operations: [CREATE], kinds: [application] }}]
+  stages:
+    - name: images
+      plugin: {{ source: \"{images}\", settings: {settings} }}
+"
+        )
+    };
+    for (settings, code, words) in [
+        ("{ refuseLatest: true }", 0, "images"),
+        ("{ refuseLatest: perhaps }", 1, "refuseLatest"),
+        ("{ refuseLates: true }", 1, "refuseLates"),
+    ] {
+        let file = write(&directory, "images.yaml", chain(settings));
+        let arguments = [
+            OsStr::new("check"),
+            file.as_os_str(),
+            OsStr::new("--cache"),
+            cache().as_os_str(),
+        ];
+        let check = admittance(arguments).await;
+        assert_eq!(
+            check.code,
+            Some(code),
+            "{settings}: {}{}",
+            check.stdout,
+            check.stderr
+        );
+        assert!(check.stdout.contains(words), "{settings}: {}", check.stdout);
+    }
+}
+
+#[tokio::test]
+async fn check_finds_nothing_wrong_with_the_examples() {
+    let examples = admittance_tests::repository().join("docs/examples");
+    let mut checked = 0;
+    for entry in fs::read_dir(examples).unwrap() {
+        let chains = entry.unwrap().path().join("chains");
+        if chains.is_dir() {
+            let arguments = [
+                OsStr::new("check"),
+                chains.as_os_str(),
+                OsStr::new("--cache"),
+                cache().as_os_str(),
+            ];
+            let check = admittance(arguments).await;
+            assert_eq!(
+                check.code,
+                Some(0),
+                "{}: {}{}",
+                chains.display(),
+                check.stdout,
+                check.stderr
+            );
+            checked += 1;
+        }
+    }
+    assert!(checked > 0);
+}
+
+/// One request in each form that `run` takes.
+fn requests(directory: &TempDir, object: &Value) -> Vec<(&'static str, std::path::PathBuf)> {
+    let review = json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "5f3c6a1e-0000-4000-8000-000000000000",
+            "kind": {"group": "", "version": "v4", "kind": "application"},
+            "resource": {"group": "", "version": "v4", "resource": "applications"},
+            "operation": "CREATE",
+            "namespace": object["metadata"]["namespace"],
+            "name": object["metadata"]["name"],
+            "userInfo": {"username": "someone"},
+            "object": object,
+        },
+    });
+    let http = format!(
+        "POST /mesosdriver/v4/namespaces/shop/applications HTTP/1.1\nHost: driver\nBCS-ClusterID: BCS-MESOS-10001\n\n{object}"
+    );
+    vec![
+        ("an object", write(directory, "object.json", object.to_string())),
+        (
+            "an AdmissionReview",
+            write(directory, "review.json", review.to_string()),
+        ),
+        ("an HTTP request", write(directory, "request.http", http)),
+    ]
+}
+
+async fn run(hooks: &Path, request: &Path, more: &[&str]) -> Finished {
+    let mut arguments = vec![OsStr::new("run"), hooks.as_os_str(), request.as_os_str()];
+    arguments.extend([OsStr::new("--cache"), cache().as_os_str()]);
+    arguments.extend(more.iter().map(OsStr::new));
+    admittance(arguments).await
+}
+
+#[tokio::test]
+async fn run_takes_every_form_of_request() {
+    let directory = tempfile::tempdir().unwrap();
+    let chains = admittance_tests::repository().join("docs/examples/demo/chains");
+    let good = application("shop", "web", "docker.io/library/nginx:1.29");
+    for (form, request) in requests(&directory, &good) {
+        let run = run(&chains, &request, &["--output", "json"]).await;
+        assert_eq!(run.code, Some(0), "{form}: {}{}", run.stdout, run.stderr);
+        let report: Value = serde_json::from_str(&run.stdout).unwrap();
+        assert_eq!(
+            (&report["allowed"], &report["changed"]),
+            (&json!(true), &json!(true)),
+            "{form}"
+        );
+        let verdicts: Vec<_> = report["stages"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| &row["verdict"])
+            .collect();
+        assert_eq!(verdicts, ["patch", "patch"], "{form}");
+        let containers = &report["object"]["spec"]["template"]["spec"]["containers"];
+        assert_eq!(
+            containers[0]["image"], "mirror.example.com/library/nginx:1.29",
+            "{form}"
+        );
+        assert_eq!(
+            containers[1]["image"], "mirror.example.com/ops/log-agent:2.4",
+            "{form}"
+        );
+        assert!(!report["patch"].as_array().unwrap().is_empty(), "{form}");
+    }
+
+    let refused = application("shop", "web", "docker.io/library/nginx:latest");
+    for (form, request) in requests(&directory, &refused) {
+        let run = run(&chains, &request, &["--output", "json"]).await;
+        assert_eq!(run.code, Some(1), "{form}: {}{}", run.stdout, run.stderr);
+        let report: Value = serde_json::from_str(&run.stdout).unwrap();
+        assert_eq!(report["allowed"], false, "{form}");
+        assert_eq!(report["refusal"]["stage"], "images", "{form}");
+    }
+
+    let excluded = application("bcs-system", "web", "docker.io/library/nginx:latest");
+    let (_, request) = requests(&directory, &excluded).swap_remove(0);
+    let run = run(&chains, &request, &["--output", "json"]).await;
+    let report: Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!(
+        (&report["allowed"], &report["changed"]),
+        (&json!(true), &json!(false))
+    );
+    assert_eq!(report["stages"][0]["why"], "namespaceSelector does not match");
+}
+
+#[tokio::test]
+async fn run_shows_people_a_row_for_each_stage_and_what_changed() {
+    let directory = tempfile::tempdir().unwrap();
+    let object = application("shop", "web", "docker.io/library/nginx:1.29");
+    let (_, request) = requests(&directory, &object).swap_remove(0);
+    let chains = admittance_tests::repository().join("docs/examples/demo/chains");
+    let run = run(&chains, &request, &[]).await;
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    let lines: Vec<_> = run.stdout.lines().collect();
+    let is = |beginning: &str, words: &str| {
+        lines
+            .iter()
+            .any(|line| line.trim_start().starts_with(beginning) && line.contains(words))
+    };
+    assert!(
+        is("applications", "sidecar") && is("applications", "images"),
+        "{}",
+        run.stdout
+    );
+    assert!(is("-", "docker.io/library/nginx:1.29"), "{}", run.stdout);
+    assert!(is("+", "mirror.example.com/library/nginx:1.29"), "{}", run.stdout);
+    assert!(is("allowed", "changed by"), "{}", run.stdout);
+    assert!(
+        !run.stdout.contains('\u{1b}'),
+        "no colours where there is no terminal"
+    );
+}
+
+#[tokio::test]
+async fn run_takes_a_plugin_with_its_settings() {
+    let directory = tempfile::tempdir().unwrap();
+    let object = application("shop", "web", "nginx:latest");
+    let (_, request) = requests(&directory, &object).swap_remove(0);
+    let source = source("image-policy");
+    let plugin = Path::new(source.strip_prefix("file:").unwrap());
+    for (settings, code) in [
+        ("{refuseLatest: true}", 1),
+        (r#"{"refuseLatest": false}"#, 0),
+        ("{refuseLatest: 5}", 2),
+    ] {
+        let run = run(plugin, &request, &["--settings", settings]).await;
+        assert_eq!(run.code, Some(code), "{settings}: {}{}", run.stdout, run.stderr);
+    }
+}

@@ -1,0 +1,387 @@
+//! The program from its start to its end: configuration, ports, the compiled cache, metrics, shutdown.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use admittance_tests::{Admittance, Client, Serve, Upstream};
+use http::Method;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::scene::{BCS, Scene, application, source, write};
+
+/// A chain with one good plugin.
+fn chain() -> String {
+    format!(
+        "
+apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: {{ name: good }}
+spec:
+  rules: [{{ operations: [CREATE], kinds: [application] }}]
+  stages:
+    - name: good
+      plugin: {{ source: \"{}\", settings: {{ behaviour: well-behaved }} }}
+      failurePolicy: Fail
+",
+        source("guest-misbehaves")
+    )
+}
+
+fn terminate(program: &Admittance) {
+    let id = Pid::from_raw(program.id().unwrap().cast_signed()).unwrap();
+    kill_process(id, Signal::TERM).unwrap();
+}
+
+/// A request that has reached the upstream, which holds its reply back.
+async fn in_flight(
+    upstream: &Upstream,
+    program: &Admittance,
+) -> tokio::task::JoinHandle<Result<admittance_tests::Reply, admittance_tests::Error>> {
+    let before = upstream.received().len();
+    let url = program.url("/mesosdriver/v4/namespaces/shop/applications");
+    let body = application("shop", "web", "nginx:1.29").to_string();
+    let client = Client::new().unwrap();
+    let sent = tokio::spawn(async move { client.bcs(Method::POST, &url, body).await });
+    upstream.until_received(before + 1).await;
+    sent
+}
+
+#[tokio::test]
+async fn the_first_signal_lets_requests_in_flight_finish() {
+    let Scene {
+        upstream,
+        mut program,
+        client,
+        ..
+    } = Scene::bcs(&chain()).await;
+    let ready = client.get(&program.admin_url("/readyz")).await.unwrap();
+    assert_eq!(ready.status, 200);
+    assert_eq!(
+        ready.json().unwrap()["chains"],
+        json!([{"name": "good", "stages": 1}])
+    );
+
+    let gate = upstream.close();
+    let sent = in_flight(&upstream, &program).await;
+    terminate(&program);
+    program
+        .until_logged("the beginning of the shutdown", |line| {
+            line.message().starts_with("stopping")
+        })
+        .await
+        .unwrap();
+    assert_eq!(
+        client.get(&program.admin_url("/readyz")).await.unwrap().status,
+        503
+    );
+    assert_eq!(
+        client.get(&program.admin_url("/healthz")).await.unwrap().status,
+        200
+    );
+    assert!(!sent.is_finished());
+
+    drop(gate);
+    let reply = sent.await.unwrap().unwrap();
+    assert_eq!(
+        reply.json().unwrap()["data"]["metadata"]["annotations"]["well-behaved"],
+        "true"
+    );
+    assert_eq!(program.ended().await.unwrap().code(), Some(0));
+    let late = client
+        .get(&program.url("/mesosdriver/v4/namespaces/shop/applications"))
+        .await;
+    assert!(late.is_err(), "nobody listens");
+}
+
+#[tokio::test]
+async fn the_second_signal_cuts_them_off() {
+    let Scene {
+        upstream,
+        mut program,
+        ..
+    } = Scene::bcs(&chain()).await;
+    let _gate = upstream.close();
+    let sent = in_flight(&upstream, &program).await;
+    terminate(&program);
+    program
+        .until_logged("the beginning of the shutdown", |line| {
+            line.message().starts_with("stopping")
+        })
+        .await
+        .unwrap();
+    terminate(&program);
+    assert_eq!(program.ended().await.unwrap().code(), Some(1));
+    assert!(sent.await.unwrap().is_err(), "there was no reply to give");
+}
+
+#[tokio::test]
+async fn the_shutdown_timeout_cuts_them_off() {
+    let config = format!("{BCS}limits: {{ shutdownTimeout: 50ms }}\n");
+    let Scene {
+        upstream,
+        mut program,
+        ..
+    } = Scene::configured(&config, &chain()).await;
+    let _gate = upstream.close();
+    let sent = in_flight(&upstream, &program).await;
+    terminate(&program);
+    assert_eq!(program.ended().await.unwrap().code(), Some(1));
+    assert!(sent.await.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn metrics_tell_what_each_stage_did() {
+    let (misbehaves, images) = (source("guest-misbehaves"), source("image-policy"));
+    let scene = Scene::bcs(&format!(
+        "
+apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: {{ name: mixed }}
+spec:
+  rules: [{{ operations: [CREATE], kinds: [application] }}]
+  stages:
+    - name: changes
+      plugin: {{ source: \"{misbehaves}\", settings: {{ behaviour: well-behaved }} }}
+    - name: images
+      plugin: {{ source: \"{images}\", settings: {{ refuseLatest: true }} }}
+    - name: fails
+      plugin: {{ source: \"{misbehaves}\", settings: {{ behaviour: returns-error }} }}
+      failurePolicy: Ignore
+    - name: audited
+      plugin: {{ source: \"{misbehaves}\", settings: {{ behaviour: returns-error }} }}
+      failurePolicy: Fail
+      mode: Audit
+"
+    ))
+    .await;
+    for (name, image, status) in [
+        ("a", "nginx:1", 200),
+        ("b", "nginx:1", 200),
+        ("c", "nginx:latest", 400),
+    ] {
+        assert_eq!(
+            scene.create(&application("shop", name, image)).await.status,
+            status
+        );
+    }
+    let metrics = scene.program.metrics().await.unwrap();
+    let stages = "admittance_stage_duration_seconds_count";
+    let failures = "admittance_stage_failures_total";
+    let table: [(&str, &[(&str, &str)], Option<f64>); 12] = [
+        ("admittance_requests_total", &[("decision", "changed")], Some(2.0)),
+        ("admittance_requests_total", &[("decision", "denied")], Some(1.0)),
+        ("admittance_request_duration_seconds_count", &[], Some(3.0)),
+        (
+            stages,
+            &[("chain", "mixed"), ("stage", "changes"), ("verdict", "patch")],
+            Some(3.0),
+        ),
+        (stages, &[("stage", "images"), ("verdict", "allow")], Some(2.0)),
+        (stages, &[("stage", "images"), ("verdict", "deny")], Some(1.0)),
+        (
+            stages,
+            &[("stage", "fails"), ("verdict", "failed"), ("mode", "Enforce")],
+            Some(2.0),
+        ),
+        (
+            stages,
+            &[("stage", "audited"), ("verdict", "failed"), ("mode", "Audit")],
+            Some(2.0),
+        ),
+        (
+            failures,
+            &[("stage", "fails"), ("failure", "error"), ("policy", "Ignore")],
+            Some(2.0),
+        ),
+        (
+            failures,
+            &[("stage", "audited"), ("failure", "error"), ("policy", "Fail")],
+            Some(2.0),
+        ),
+        ("admittance_http_requests_total", &[("status", "2xx")], Some(2.0)),
+        ("admittance_http_requests_total", &[("status", "4xx")], Some(1.0)),
+    ];
+    for (name, labels, expected) in table {
+        assert_eq!(
+            metrics.sum(name, labels),
+            expected,
+            "{name} {labels:?}\n{}",
+            metrics.text()
+        );
+    }
+    for bucket in ["0.00001", "10"] {
+        let labels = [("stage", "changes"), ("le", bucket)];
+        assert!(
+            metrics
+                .sum("admittance_stage_duration_seconds_bucket", &labels)
+                .is_some(),
+            "{bucket}"
+        );
+    }
+}
+
+/// Whether each plugin came from the cache, in one start of the program.
+async fn from_cache(config: &Path, cache: &Path) -> Vec<bool> {
+    let upstream = Upstream::start().await.unwrap();
+    let program = Serve::new(config)
+        .unwrap()
+        .upstream(&upstream.url())
+        .cache(cache)
+        .start()
+        .await
+        .unwrap();
+    let url = program.url("/mesosdriver/v4/namespaces/shop/applications");
+    let body = application("shop", "web", "nginx:1.29").to_string();
+    let reply = Client::new()
+        .unwrap()
+        .bcs(Method::POST, &url, body)
+        .await
+        .unwrap();
+    assert_eq!(
+        reply.json().unwrap()["data"]["metadata"]["annotations"]["well-behaved"],
+        "true"
+    );
+    let loaded = program
+        .log()
+        .into_iter()
+        .filter(|line| line.message() == "plugin loaded");
+    loaded
+        .map(|line| line.fields()["from_cache"].as_bool().unwrap())
+        .collect()
+}
+
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(self::files(&path))
+        } else {
+            files.push(path)
+        }
+    }
+    files
+}
+
+#[tokio::test]
+async fn a_plugin_is_compiled_once_and_again_when_its_entry_is_damaged() {
+    let directory = tempfile::tempdir().unwrap();
+    write(&directory, "chains.yaml", chain());
+    let config = write(&directory, "admittance.yaml", BCS);
+    let cache = directory.path().join("cache");
+    assert_eq!(from_cache(&config, &cache).await, [false]);
+    assert_eq!(from_cache(&config, &cache).await, [true]);
+
+    let flip_last: fn(&mut Vec<u8>) = |bytes| *bytes.last_mut().unwrap() ^= 1;
+    let flip_middle: fn(&mut Vec<u8>) = |bytes| {
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+    };
+    let cut: fn(&mut Vec<u8>) = |bytes| bytes.truncate(bytes.len() / 2);
+    let empty: fn(&mut Vec<u8>) = Vec::clear;
+    for (name, damage) in [
+        ("last", flip_last),
+        ("middle", flip_middle),
+        ("cut", cut),
+        ("empty", empty),
+    ] {
+        let files = files(&cache);
+        assert!(!files.is_empty());
+        for file in files {
+            let mut bytes = fs::read(&file).unwrap();
+            damage(&mut bytes);
+            fs::write(&file, bytes).unwrap();
+        }
+        assert_eq!(from_cache(&config, &cache).await, [false], "{name}");
+        assert_eq!(
+            from_cache(&config, &cache).await,
+            [true],
+            "{name}: it was put right"
+        );
+    }
+}
+
+#[tokio::test]
+async fn every_mistake_of_the_configuration_is_told_before_a_port_is_bound() {
+    let directory = tempfile::tempdir().unwrap();
+    // Taken: whoever tried to bind it would say so.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let config = write(
+        &directory,
+        "admittance.yaml",
+        format!(
+            "listen: {{ address: \"{address}\", tls: {{ certificate: absent.pem, key: absent.key }} }}
+dialect: {{ bcs: {{ cluster: \"\" }} }}
+upstream:
+  servers: [\"ftp://127.0.0.1\"]
+  connectTimeout: soon
+limits: {{ body: -1, concurency: 5 }}
+log: {{ level: loud }}
+"
+        ),
+    );
+    let ended = Serve::new(&config)
+        .unwrap()
+        .listen(address)
+        .finish()
+        .await
+        .unwrap();
+    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+    for (line, words) in [
+        (1, "absent.pem"),
+        (2, "dialect.bcs.cluster"),
+        (4, "upstream.servers"),
+        (5, "upstream.connectTimeout"),
+        (6, "limits.body"),
+        (6, "concurency"),
+        (7, "log.level"),
+    ] {
+        let place = format!("admittance.yaml:{line}:");
+        let told = ended
+            .stderr
+            .lines()
+            .any(|text| text.contains(&place) && text.contains(words));
+        assert!(told, "{place} {words} in:\n{}", ended.stderr);
+    }
+    assert!(!ended.stderr.contains("listened on"), "{}", ended.stderr);
+}
+
+#[tokio::test]
+async fn a_port_that_is_taken_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    write(&directory, "chains.yaml", chain());
+    let config = write(
+        &directory,
+        "admittance.yaml",
+        format!("{BCS}listen: {{ address: \"{address}\" }}\n"),
+    );
+    let serve = Serve::new(&config)
+        .unwrap()
+        .cache(crate::scene::cache())
+        .listen_as_configured();
+    let ended = serve.finish().await.unwrap();
+    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+    let words = format!("listen.address: {address} cannot be listened on");
+    assert!(ended.stderr.contains(&words), "{}", ended.stderr);
+}
+
+/// Detail of the operator's endpoint, for people.
+#[tokio::test]
+async fn readiness_shows_the_upstream() {
+    let scene = Scene::bcs(&chain()).await;
+    let ready: Value = scene
+        .client
+        .get(&scene.program.admin_url("/readyz"))
+        .await
+        .unwrap()
+        .json()
+        .unwrap();
+    assert_eq!(ready["ready"], true);
+    assert_eq!(ready["upstream"].as_array().unwrap().len(), 1);
+}
