@@ -19,7 +19,7 @@ mod warning;
 pub use bcs::{Bcs, Cluster, InvalidCluster};
 pub use dialect::{Class, Dialect, Inspection, Reading};
 pub use end::{End, Rejection, RejectionKind};
-pub use rest::{KindSource, Rest, RestConfig, Route, RouteError, ValueSource};
+pub use rest::{KindSource, Rest, RestConfig, Route, RouteError, RouteProblem, ValueSource};
 pub use review::{ReviewError, read_review};
 pub use spelling::{Pattern, Pointer, PointerError};
 pub use warning::append_warnings;

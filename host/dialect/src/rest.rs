@@ -33,47 +33,43 @@ pub struct Rest {
     routes: Vec<Arc<Prepared>>,
 }
 
-/// A route that cannot be used.
+/// A route that cannot be used: which, where in it, and why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RouteError {
+#[error("routes[{route}].{field}: {problem}")]
+pub struct RouteError {
+    /// Its place in the list of routes.
+    pub route: usize,
+    /// As the configuration calls it.
+    pub field: &'static str,
+    /// Why.
+    pub problem: RouteProblem,
+}
+
+/// What is wrong with a part of a route.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RouteProblem {
     /// The template of the path cannot be read.
-    #[error("routes[{route}].path: `{path}` is no path template: {reason}; write `/v1/job/{{id}}`")]
+    #[error("`{path}` is no path template: {reason}; write `/v1/job/{{id}}`")]
     Path {
-        /// Which route.
-        route: usize,
         /// As it is written.
         path: String,
         /// What is wrong.
         reason: String,
     },
     /// A name or namespace is to come from a parameter that the path does not have.
-    #[error(
-        "routes[{route}].{field}: the path has no parameter `{parameter}`; write {{{parameter}}} into it"
-    )]
-    Parameter {
-        /// Which route.
-        route: usize,
-        /// `name` or `namespace`.
-        field: &'static str,
-        /// The parameter.
-        parameter: String,
-    },
+    #[error("the path has no parameter `{0}`; write {{{0}}} into it")]
+    Parameter(String),
     /// A part of the identity is outside of the object.
-    #[error("routes[{route}].identity: `{pointer}` is not in the object at `{object}`")]
+    #[error("`{pointer}` is not in the object at `{object}`")]
     Identity {
-        /// Which route.
-        route: usize,
         /// The part.
         pointer: String,
         /// Where the object is.
         object: String,
     },
     /// No method at all.
-    #[error("routes[{route}].method: name at least one method, such as PUT")]
-    NoMethod {
-        /// Which route.
-        route: usize,
-    },
+    #[error("name at least one method, such as PUT")]
+    NoMethod,
 }
 
 /// A route, and what is derived from it once.
@@ -120,19 +116,28 @@ impl Rest {
 impl Prepared {
     fn new(index: usize, route: Route) -> Result<Self, Vec<RouteError>> {
         let mut errors = Vec::new();
+        let mut wrong = |field, problem| {
+            errors.push(RouteError {
+                route: index,
+                field,
+                problem,
+            });
+        };
         if route.methods.is_empty() {
-            errors.push(RouteError::NoMethod { route: index });
+            wrong("method", RouteProblem::NoMethod);
         }
         let mut template = Router::new();
-        let wrong_path = |reason: String| RouteError::Path {
-            route: index,
-            path: route.path.clone(),
-            reason,
+        let reason = if route.path.starts_with('/') {
+            template
+                .insert(&route.path, ())
+                .err()
+                .map(|error| error.to_string())
+        } else {
+            Some("it does not start with `/`".to_owned())
         };
-        if !route.path.starts_with('/') {
-            errors.push(wrong_path("it does not start with `/`".to_owned()));
-        } else if let Err(error) = template.insert(&route.path, ()) {
-            errors.push(wrong_path(error.to_string()));
+        if let Some(reason) = reason {
+            let path = route.path.clone();
+            wrong("path", RouteProblem::Path { path, reason });
         }
         for (field, sources) in [("namespace", &route.namespace), ("name", &route.name)] {
             for source in sources {
@@ -140,16 +145,12 @@ impl Prepared {
                     && !route.path.contains(&format!("{{{parameter}}}"))
                     && !route.path.contains(&format!("{{*{parameter}}}"))
                 {
-                    errors.push(RouteError::Parameter {
-                        route: index,
-                        field,
-                        parameter: parameter.clone(),
-                    });
+                    wrong(field, RouteProblem::Parameter(parameter.clone()));
                 }
             }
         }
-        let identity = identity(index, &route).unwrap_or_else(|error| {
-            errors.push(error);
+        let identity = identity(&route).unwrap_or_else(|problem| {
+            wrong("identity", problem);
             IdentityFields::kubernetes()
         });
         if !errors.is_empty() {
@@ -191,9 +192,8 @@ impl Prepared {
 
 /// The fields that no stage may change, as places in the object: those that are named, or else those
 /// that name, namespace and kind are taken from.
-fn identity(index: usize, route: &Route) -> Result<IdentityFields, RouteError> {
-    let outside = |pointer: &str| RouteError::Identity {
-        route: index,
+fn identity(route: &Route) -> Result<IdentityFields, RouteProblem> {
+    let outside = |pointer: &str| RouteProblem::Identity {
         pointer: pointer.to_owned(),
         object: route.object.to_string(),
     };
