@@ -1,5 +1,7 @@
 //! What the configuration file of the driver says, as types that cannot be wrong.
 
+mod read;
+
 use std::{
     collections::BTreeMap,
     net::{Ipv4Addr, SocketAddr},

@@ -6,6 +6,7 @@ mod tracked;
 use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::body::Body;
+use futures_util::FutureExt;
 use http::{Request, Version};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
@@ -75,6 +76,17 @@ impl Listener {
     /// connection does ends or delays this loop.
     pub(crate) async fn serve(self, front: Front, stop: Stop) {
         let connections = TaskTracker::new();
+        let open = |stream, address| {
+            let connection = Connection {
+                front: front.clone(),
+                tls: self.tls.clone(),
+                header_timeout: self.header_timeout,
+                address,
+                stop: stop.clone(),
+            };
+            let span = tracing::debug_span!("connection", client = %address);
+            connections.spawn(connection.run(stream).instrument(span));
+        };
         loop {
             let accepted = tokio::select! {
                 biased;
@@ -82,17 +94,7 @@ impl Listener {
                 accepted = self.tcp.accept() => accepted,
             };
             match accepted {
-                Ok((stream, address)) => {
-                    let connection = Connection {
-                        front: front.clone(),
-                        tls: self.tls.clone(),
-                        header_timeout: self.header_timeout,
-                        address,
-                        stop: stop.clone(),
-                    };
-                    let span = tracing::debug_span!("connection", client = %address);
-                    connections.spawn(connection.run(stream).instrument(span));
-                }
+                Ok((stream, address)) => open(stream, address),
                 Err(error) if ended_before_accept(&error) => {
                     tracing::debug!(%error, "a client left before it was accepted");
                 }
@@ -101,6 +103,10 @@ impl Listener {
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
+        }
+        // Those that the system has taken already would be cut off with what they have sent.
+        while let Some(Ok((stream, address))) = self.tcp.accept().now_or_never() {
+            open(stream, address);
         }
         drop(self.tcp);
         connections.close();

@@ -110,7 +110,11 @@ pub fn client(ca: Option<&Path>, identity: Option<&Identity>) -> Result<ClientCo
 }
 
 /// For a client that speaks no TLS at all: it trusts nobody.
-pub(crate) fn no_client() -> Result<ClientConfig, TlsError> {
+///
+/// # Errors
+///
+/// When the cryptography that this was built with has no TLS in it.
+pub fn no_client() -> Result<ClientConfig, TlsError> {
     with_roots(RootCertStore::empty(), None)
 }
 

@@ -58,8 +58,21 @@ impl std::str::FromStr for Server {
     type Err = InvalidServer;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let error = || InvalidServer(text.to_owned());
-        let parts = text.parse::<Uri>().map_err(|_| error())?.into_parts();
+        let uri = text.parse().map_err(|_| InvalidServer(text.to_owned()))?;
+        Self::new(uri)
+    }
+}
+
+impl Server {
+    /// The server at this URL.
+    ///
+    /// # Errors
+    ///
+    /// When it is not `http` or `https`, or says more than a host and a port.
+    pub fn new(uri: Uri) -> Result<Self, InvalidServer> {
+        let text = uri.to_string();
+        let error = || InvalidServer(text.clone());
+        let parts = uri.into_parts();
         let scheme = parts
             .scheme
             .filter(|scheme| *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS);
@@ -73,15 +86,12 @@ impl std::str::FromStr for Server {
             _ => Err(error()),
         }
     }
-}
 
-impl std::fmt::Display for Server {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}://{}", self.scheme, self.authority)
+    /// Whether connections to it are encrypted.
+    pub fn is_tls(&self) -> bool {
+        self.scheme == Scheme::HTTPS
     }
-}
 
-impl Server {
     fn uri(&self, path: PathAndQuery) -> Uri {
         let mut parts = http::uri::Parts::default();
         parts.scheme = Some(self.scheme.clone());
@@ -89,6 +99,12 @@ impl Server {
         parts.path_and_query = Some(path);
         // All three are there and valid, which is all that is asked.
         Uri::from_parts(parts).unwrap_or_default()
+    }
+}
+
+impl std::fmt::Display for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}://{}", self.scheme, self.authority)
     }
 }
 
@@ -357,5 +373,29 @@ impl Service<Request<Body>> for Upstream {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let upstream = self.clone();
         Box::pin(async move { Ok(upstream.send(request).await) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers() {
+        for (text, expected) in [
+            ("http://127.0.0.1:8081", Some("http://127.0.0.1:8081")),
+            ("https://scheduler/", Some("https://scheduler")),
+            ("http://[::1]:80", Some("http://[::1]:80")),
+            ("127.0.0.1:8081", None),
+            ("ftp://a", None),
+            ("http://user@a", None),
+            ("http://a/path", None),
+            ("http://a?x", None),
+            ("/a", None),
+            ("", None),
+        ] {
+            let server = text.parse::<Server>().ok().map(|server| server.to_string());
+            assert_eq!(server.as_deref(), expected, "{text}");
+        }
     }
 }

@@ -1,0 +1,307 @@
+use std::path::PathBuf;
+
+use admittance::dialect::{Class, Reading};
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use tempfile::TempDir;
+
+use super::*;
+
+fn read(text: &str) -> Result<Config, Vec<String>> {
+    read_in(&tempfile::tempdir().unwrap(), text)
+}
+
+fn read_in(directory: &TempDir, text: &str) -> Result<Config, Vec<String>> {
+    let path = directory.path().join("admittance.yaml");
+    std::fs::write(&path, text).unwrap();
+    Config::read(&path).map_err(|mistakes| {
+        mistakes
+            .iter()
+            .map(|mistake| format!("{}: {}", mistake.path, mistake.message))
+            .collect()
+    })
+}
+
+const LEAST: &str = r#"
+dialect: { bcs: { cluster: BCS-MESOS-10001 } }
+upstream: { servers: ["http://127.0.0.1:8081"] }
+"#;
+
+#[test]
+fn the_least_that_is_needed() {
+    let config = read(LEAST).unwrap();
+    assert_eq!(config.listen.address, "127.0.0.1:8080".parse().unwrap());
+    assert_eq!(config.admin, None);
+    assert_eq!(config.limits, Limits::default());
+    assert_eq!(config.upstream.connect_timeout, Duration::from_secs(2));
+    assert_eq!(config.upstream.response_timeout, Duration::from_secs(60));
+    assert_eq!(config.log, LogConfig::default());
+    assert!(config.definitions.is_empty());
+}
+
+#[test]
+fn everything() {
+    let directory = tempfile::tempdir().unwrap();
+    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    std::fs::write(directory.path().join("server.pem"), cert.pem()).unwrap();
+    std::fs::write(directory.path().join("server.key"), signing_key.serialize_pem()).unwrap();
+    let config = read_in(
+        &directory,
+        r#"
+listen:
+  address: 127.0.0.2:1
+  tls: { certificate: server.pem, key: server.key, clientCa: server.pem }
+admin: { address: "127.0.0.1:9090" }
+dialect: { bcs: { cluster: BCS-MESOS-10001 } }
+upstream:
+  servers: ["http://127.0.0.1:8081", "https://scheduler:8082"]
+  tls: { ca: server.pem, certificate: server.pem, key: server.key }
+  connectTimeout: 1s
+  responseTimeout: 3s
+  health: { path: /healthz?x=1, interval: 4s, timeout: 250ms }
+limits:
+  body: 1MiB
+  bodyTimeout: 5s
+  headerTimeout: 6s
+  concurrency: 7
+  requestTimeout: 8s
+  shutdownTimeout: 9s
+definitions: [chains/, /etc/one.yaml]
+cache: { directory: cache }
+sandbox: { callsInFlight: 10, memory: 11MiB }
+namespaces: { prod: { team: a } }
+webhooks: { resolve: { "sidecar.ns": "127.0.0.1:9443" } }
+log: { level: debug, format: json }
+"#,
+    )
+    .unwrap();
+    assert!(config.listen.tls.is_some());
+    assert_eq!(config.admin, Some("127.0.0.1:9090".parse().unwrap()));
+    assert_eq!(config.upstream.servers.len(), 2);
+    assert_eq!(config.upstream.connect_timeout, Duration::from_secs(1));
+    assert_eq!(config.upstream.response_timeout, Duration::from_secs(3));
+    assert_eq!(
+        config.upstream.health,
+        Some(HealthCheck {
+            path: "/healthz?x=1".parse().unwrap(),
+            interval: Duration::from_secs(4),
+            timeout: Duration::from_millis(250),
+        })
+    );
+    assert_eq!(
+        config.limits,
+        Limits {
+            body: 1 << 20,
+            body_timeout: Duration::from_secs(5),
+            header_timeout: Duration::from_secs(6),
+            concurrency: 7,
+            request_timeout: Duration::from_secs(8),
+            shutdown_timeout: Duration::from_secs(9),
+        }
+    );
+    assert_eq!(
+        config.definitions,
+        [directory.path().join("chains/"), PathBuf::from("/etc/one.yaml")]
+    );
+    assert_eq!(config.cache, Some(directory.path().join("cache")));
+    assert_eq!(config.sandbox.calls_in_flight, 10);
+    assert_eq!(config.sandbox.memory_limit_max, 11 << 20);
+    assert_eq!(config.namespaces["prod"]["team"], "a");
+    assert_eq!(
+        config.resolve,
+        [("sidecar.ns".to_owned(), "127.0.0.1:9443".to_owned())]
+    );
+    assert_eq!(
+        (config.log.level, config.log.format),
+        (LogLevel::Debug, LogFormat::Json)
+    );
+}
+
+#[test]
+fn every_mistake_at_once() {
+    let mistakes = read(
+        r#"
+listen:
+  address: localhost
+  tls: { certificate: server.pem, key: server.key }
+admin: {}
+dialect: { bcs: { cluster: "a b" }, rest: { routes: [] } }
+upstream:
+  servers: ["http://127.0.0.1:8081", "127.0.0.1"]
+  tls: { certificate: server.pem }
+  connectTimeout: 5
+  health: { path: healthz }
+limits: { body: 1, concurrency: 0, headerTimeout: forever, other: 1 }
+sandbox: { callsInFlight: -1 }
+log: { level: loud }
+listening: {}
+"#,
+    )
+    .unwrap_err();
+    for expected in [
+        "listen.address: \"localhost\" is no address to listen on",
+        "listen.tls: ",
+        "admin.address: missing",
+        "dialect: there are two dialects",
+        "upstream.servers[1]: `127.0.0.1` is no server",
+        "upstream.tls: a certificate is of no use without its key",
+        "upstream.connectTimeout: 5 has no unit",
+        "upstream.health.path: \"healthz\" is no path",
+        "limits.body: 1 is out of range",
+        "limits.concurrency: ",
+        "limits.headerTimeout: \"forever\" is no duration",
+        "limits.other: unknown field",
+        "sandbox.callsInFlight: ",
+        "log.level: \"loud\" is no log level",
+        "listening: unknown field",
+    ] {
+        assert!(
+            mistakes.iter().any(|mistake| mistake.starts_with(expected)),
+            "{expected} is not in {mistakes:#?}"
+        );
+    }
+    assert_eq!(mistakes.len(), 15, "{mistakes:#?}");
+}
+
+#[test]
+fn what_must_be_there() {
+    assert_eq!(read("{}").unwrap_err(), ["dialect: missing", "upstream: missing"]);
+    assert_eq!(
+        read("dialect: {}\nupstream: { servers: [] }").unwrap_err(),
+        [
+            "dialect: there is no dialect",
+            "upstream.servers: the list is empty"
+        ]
+    );
+    let missing = Config::read(Path::new("nowhere/admittance.yaml")).unwrap_err();
+    assert!(
+        missing.to_string().contains("nowhere/admittance.yaml"),
+        "{missing}"
+    );
+}
+
+#[test]
+fn routes() {
+    let with = |route: &str| {
+        read(&format!(
+            "upstream: {{ servers: [\"http://127.0.0.1:1\"] }}\ndialect: {{ rest: {{ routes: [{route}] }} }}"
+        ))
+    };
+    let least = r#"method: [PUT], path: "/a/{b}", operation: create, resource: jobs, kind: Job"#;
+    assert!(with(&format!("{{ {least} }}")).is_ok());
+    for (change, expected) in [
+        ("name: { path: c }", ": name: the path has no parameter `c`"),
+        ("name: b", ".name: "),
+        ("name: { path: b, query: c }", ".name: this is not one source"),
+        (
+            "namespace: [{ pointer: a }]",
+            ".namespace[0].pointer: `a` is no JSON Pointer",
+        ),
+        ("namespace: { header: \"a b\" }", ".namespace.header: "),
+        ("object: Job", ".object: `Job` is no JSON Pointer"),
+        ("optional: maybe", ".optional: "),
+        (
+            "identity: [/Job/ID], object: /Task",
+            ": identity: `/Job/ID` is not in the object at `/Task`",
+        ),
+        ("spellings: [\"/a/~3\"]", ".spellings[0]: "),
+        ("methods: [GET]", ".methods: unknown field"),
+    ] {
+        let mistakes = with(&format!("{{ {least}, {change} }}")).unwrap_err();
+        let expected = format!("dialect.rest.routes[0]{expected}");
+        assert!(
+            matches!(mistakes.as_slice(), [mistake] if mistake.starts_with(&expected)),
+            "{change}: {mistakes:?}"
+        );
+    }
+    let mistakes =
+        with("{ method: [put], path: a, operation: MAKE, resource: { group: g }, kind: {} }").unwrap_err();
+    for expected in [
+        ".method[0]: ",
+        ".operation: ",
+        ".resource.resource: missing",
+        ".kind.pointer: missing",
+    ] {
+        let expected = format!("dialect.rest.routes[0]{expected}");
+        assert!(
+            mistakes.iter().any(|mistake| mistake.starts_with(&expected)),
+            "{mistakes:?}"
+        );
+    }
+}
+
+#[test]
+fn the_example_for_nomad() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/nomad/admittance.yaml");
+    let config = Config::read(&path).unwrap();
+    let read = |method: &str, uri: &str, body: &str| {
+        let request = http::Request::builder().method(method).uri(uri).body(()).unwrap();
+        let head = request.into_parts().0;
+        let Class::Inspect(inspection) = config.dialect.classify(&head) else {
+            return "pass".to_owned();
+        };
+        match config.dialect.read(&head, &inspection, &body.to_owned().into()) {
+            Ok(Reading::Nothing) => "nothing".to_owned(),
+            Ok(Reading::Admit { request, .. }) => format!(
+                "{} {} {}/{}{} {}",
+                request.operation,
+                request.resource,
+                request.namespace.unwrap_or_default(),
+                request.name,
+                if request.dry_run { " dry" } else { "" },
+                request.object.unwrap().text()
+            ),
+            Err(rejection) => rejection.to_string(),
+        }
+    };
+    let job = r#"{"Job":{"ID":"web","Namespace":"apps"}}"#;
+    let object = r#"{"ID":"web","Namespace":"apps"}"#;
+    for (method, uri, body, expected) in [
+        (
+            "PUT",
+            "/v1/jobs",
+            job,
+            format!("CREATE v1/jobs apps/web {object}"),
+        ),
+        (
+            "PUT",
+            "/v1/jobs?namespace=x",
+            job,
+            format!("CREATE v1/jobs x/web {object}"),
+        ),
+        (
+            "POST",
+            "/v1/job/web",
+            job,
+            format!("UPDATE v1/jobs apps/web {object}"),
+        ),
+        (
+            "POST",
+            "/v1/job/a/web",
+            job,
+            format!("UPDATE v1/jobs apps/web {object}"),
+        ),
+        (
+            "POST",
+            "/v1/job/web/plan",
+            job,
+            format!("UPDATE v1/jobs apps/web dry {object}"),
+        ),
+        (
+            "POST",
+            "/v1/job/web/scale",
+            r#"{"Count":3}"#,
+            "nothing".to_owned(),
+        ),
+        (
+            "PUT",
+            "/v1/jobs",
+            r#"{"job":{"id":"web","taskgroups":[{"tasks":[{"driver":"exec"}]}]}}"#,
+            r#"CREATE v1/jobs default/web {"ID":"web","TaskGroups":[{"Tasks":[{"Driver":"exec"}]}]}"#
+                .to_owned(),
+        ),
+        ("GET", "/v1/jobs", "", "pass".to_owned()),
+        ("DELETE", "/v1/job/web", "", "pass".to_owned()),
+    ] {
+        assert_eq!(read(method, uri, body), expected, "{method} {uri}");
+    }
+}
