@@ -1,0 +1,243 @@
+//! A driver between a client and an upstream, all on the loopback interface.
+
+use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
+
+use admittance::{
+    Host,
+    admission::{
+        Chain, Deadline, Denial, Failure, Hook, Operation, Patch, Request as Admission, Response as Answer,
+        Rule, Stage, Verdict, async_trait,
+    },
+    dialect::{Bcs, Cluster},
+};
+use admittance_driver::{
+    Config, Driver, Limits, ListenConfig, LogConfig, Server, Shutdown, Stopped, UpstreamConfig, tls,
+};
+use axum::{Router, body::Body};
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    task::JoinHandle,
+};
+
+pub(crate) const CLUSTER: &str = "BCS-MESOS-10001";
+pub(crate) const APPLICATIONS: &str = "/mesosdriver/v4/namespaces/n/applications";
+
+/// Anything in these tests that takes this long hangs.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Await, but not for ever.
+pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.expect("it hangs")
+}
+
+/// Denies objects named `bad`, and marks those named `plain`.
+struct Judge;
+
+#[async_trait]
+impl Hook for Judge {
+    async fn admit(&self, request: &Admission, _: Deadline) -> Result<Answer, Failure> {
+        Ok(match request.name.as_str() {
+            "bad" => Answer::deny(Denial::forbidden("it is bad")),
+            "plain" => {
+                let patch = json!([{"op": "add", "path": "/seen", "value": true}]);
+                Answer::new(Verdict::Patch(Patch::parse(patch.to_string()).unwrap()))
+            }
+            _ => Answer::allow(),
+        })
+    }
+}
+
+/// A body that the judge knows by its name.
+pub(crate) fn application(name: &str) -> String {
+    json!({"apiVersion": "v4", "kind": "application", "metadata": {"name": name, "namespace": "n"}})
+        .to_string()
+}
+
+/// What a driver is to be like, until it is started.
+pub(crate) struct Setup {
+    pub(crate) config: Config,
+}
+
+/// A driver that runs.
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    pub(crate) admin: SocketAddr,
+    pub(crate) shutdown: Shutdown,
+    run: JoinHandle<Stopped>,
+}
+
+impl Setup {
+    /// In front of these servers, with the dialect of BCS.
+    pub(crate) fn new(servers: &[SocketAddr]) -> Self {
+        let servers = servers
+            .iter()
+            .map(|address| format!("http://{address}").parse().unwrap())
+            .collect::<Vec<Server>>();
+        Self {
+            config: Config {
+                listen: ListenConfig {
+                    address: loopback(),
+                    tls: None,
+                },
+                admin: Some(loopback()),
+                dialect: Arc::new(Bcs::new(Cluster::new(CLUSTER).unwrap())),
+                upstream: UpstreamConfig {
+                    servers,
+                    tls: tls::no_client().unwrap(),
+                    connect_timeout: UpstreamConfig::DEFAULT_CONNECT_TIMEOUT,
+                    response_timeout: UpstreamConfig::DEFAULT_RESPONSE_TIMEOUT,
+                    health: None,
+                },
+                limits: Limits::default(),
+                definitions: Vec::new(),
+                cache: None,
+                sandbox: Default::default(),
+                namespaces: Default::default(),
+                resolve: Vec::new(),
+                log: LogConfig::default(),
+            },
+        }
+    }
+
+    pub(crate) fn limits(mut self, change: impl FnOnce(&mut Limits)) -> Self {
+        change(&mut self.config.limits);
+        self
+    }
+
+    pub(crate) fn upstream(mut self, change: impl FnOnce(&mut UpstreamConfig)) -> Self {
+        change(&mut self.config.upstream);
+        self
+    }
+
+    pub(crate) fn tls(mut self, config: Arc<rustls::ServerConfig>) -> Self {
+        self.config.listen.tls = Some(config);
+        self
+    }
+
+    /// With the judge for everything that is created.
+    pub(crate) async fn start(self) -> Running {
+        let chain = Chain {
+            name: "c".into(),
+            rules: vec![Rule::for_operations([Operation::Create])],
+            stages: vec![Stage::new("judge", Judge)],
+        };
+        let host = Host::builder().chain(chain).build().await.unwrap();
+        let metrics = Arc::new(|| "a_metric 1\n".to_owned());
+        let driver = Driver::bind(self.config, host, metrics).await.unwrap();
+        let shutdown = Shutdown::default();
+        Running {
+            address: driver.address(),
+            admin: driver.admin_address().unwrap(),
+            run: tokio::spawn(driver.run(shutdown.clone())),
+            shutdown,
+        }
+    }
+}
+
+impl Running {
+    /// How it ended.
+    pub(crate) async fn stopped(self) -> Stopped {
+        soon(self.run).await.unwrap()
+    }
+
+    /// A connection to it.
+    pub(crate) async fn connect(&self) -> TcpStream {
+        soon(TcpStream::connect(self.address)).await.unwrap()
+    }
+
+    /// Send one request, on a connection of its own.
+    pub(crate) async fn send(&self, request: Request<Body>) -> Response<hyper::body::Incoming> {
+        send(self.address, request).await
+    }
+
+    /// Post an application, and have status and body of the reply.
+    pub(crate) async fn post(&self, body: impl Into<Body>) -> (u16, String) {
+        text(self.send(post(body)).await).await
+    }
+
+    /// Ask the operator's port.
+    pub(crate) async fn ask(&self, path: &str) -> (u16, String) {
+        let request = Request::builder().uri(path).body(Body::empty()).unwrap();
+        text(send(self.admin, request).await).await
+    }
+}
+
+pub(crate) fn loopback() -> SocketAddr {
+    ([127, 0, 0, 1], 0).into()
+}
+
+/// An application that is to be created.
+pub(crate) fn post(body: impl Into<Body>) -> Request<Body> {
+    request("POST", APPLICATIONS, body)
+}
+
+pub(crate) fn request(method: &str, path: &str, body: impl Into<Body>) -> Request<Body> {
+    Request::builder()
+        .method(method)
+        .uri(path)
+        .header("BCS-ClusterID", CLUSTER)
+        .body(body.into())
+        .unwrap()
+}
+
+pub(crate) fn client() -> Client<HttpConnector, Body> {
+    Client::builder(TokioExecutor::new()).build_http()
+}
+
+pub(crate) async fn send(address: SocketAddr, mut request: Request<Body>) -> Response<hyper::body::Incoming> {
+    let path = request.uri().path_and_query().unwrap().to_string();
+    *request.uri_mut() = format!("http://{address}{path}").parse().unwrap();
+    soon(client().request(request)).await.unwrap()
+}
+
+pub(crate) async fn text(response: Response<hyper::body::Incoming>) -> (u16, String) {
+    let status = response.status().as_u16();
+    let body = soon(response.into_body().collect()).await.unwrap().to_bytes();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+/// An upstream that sends every body back.
+pub(crate) async fn echo() -> SocketAddr {
+    serve(Router::new().fallback(async |request: Request<Body>| request.into_body())).await
+}
+
+/// An upstream with these routes.
+pub(crate) async fn serve(routes: Router) -> SocketAddr {
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, routes).await });
+    address
+}
+
+/// An address that refuses connections.
+pub(crate) async fn refusing() -> SocketAddr {
+    TcpListener::bind(loopback()).await.unwrap().local_addr().unwrap()
+}
+
+/// Everything that comes until the other end hangs up.
+pub(crate) async fn rest(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> String {
+    let mut text = Vec::new();
+    soon(stream.read_to_end(&mut text)).await.unwrap();
+    String::from_utf8(text).unwrap()
+}
+
+/// What comes up to and with this.
+pub(crate) async fn until(stream: &mut (impl tokio::io::AsyncRead + Unpin), end: &str) -> String {
+    let mut text = Vec::new();
+    while !text.ends_with(end.as_bytes()) {
+        text.push(soon(stream.read_u8()).await.unwrap());
+    }
+    String::from_utf8(text).unwrap()
+}
+
+pub(crate) async fn write(stream: &mut (impl tokio::io::AsyncWrite + Unpin), text: &str) {
+    soon(stream.write_all(text.as_bytes())).await.unwrap();
+}

@@ -1,0 +1,109 @@
+use std::{sync::Arc, time::Duration};
+
+use axum::{Router, body::Body};
+use http::Request;
+use tokio::sync::{Notify, mpsc};
+
+use crate::harness::*;
+
+#[tokio::test]
+async fn bodies() {
+    let driver = Setup::new(&[echo().await])
+        .limits(|limits| limits.body = 100)
+        .start()
+        .await;
+    let large = application(&"x".repeat(100));
+    let (status, body) = driver.post(large.clone()).await;
+    assert_eq!(status, 413);
+    assert!(body.contains("1405012"), "{body}");
+    // In chunks, without a length that says so beforehand.
+    let chunks = futures_util::stream::iter([Ok::<_, std::io::Error>(large.clone()), Ok(large)]);
+    assert_eq!(driver.post(Body::from_stream(chunks)).await.0, 413);
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come() {
+    let driver = Setup::new(&[echo().await])
+        .limits(|limits| limits.body_timeout = Duration::from_millis(30))
+        .start()
+        .await;
+    let mut stream = driver.connect().await;
+    let head = format!(
+        "POST {APPLICATIONS} HTTP/1.1\r\nhost: x\r\nbcs-clusterid: {CLUSTER}\r\ncontent-length: 9\r\n\r\n{{"
+    );
+    write(&mut stream, &head).await;
+    let reply = until(&mut stream, "}").await;
+    assert!(reply.starts_with("HTTP/1.1 408 "), "{reply}");
+    assert!(reply.contains("did not arrive within 30ms"), "{reply}");
+}
+
+#[tokio::test]
+async fn one_more_than_may_be_in_flight_is_turned_away() {
+    let release = Arc::new(Notify::new());
+    let (arrived, mut arrivals) = mpsc::unbounded_channel();
+    let routes = {
+        let release = release.clone();
+        Router::new().fallback(async move |_: Request<Body>| {
+            arrived.send(()).unwrap();
+            release.notified().await;
+            "done"
+        })
+    };
+    let driver = Arc::new(
+        Setup::new(&[serve(routes).await])
+            .limits(|limits| limits.concurrency = 1)
+            .start()
+            .await,
+    );
+    let first = {
+        let driver = driver.clone();
+        tokio::spawn(async move { driver.post(application("good")).await })
+    };
+    soon(arrivals.recv()).await.unwrap();
+    let response = driver.send(post(application("good"))).await;
+    assert_eq!(response.headers()["retry-after"], "1");
+    let (status, body) = text(response).await;
+    assert_eq!(status, 503);
+    assert!(body.contains("too many requests are in flight"), "{body}");
+    release.notify_one();
+    assert_eq!(soon(first).await.unwrap(), (200, "done".to_owned()));
+    // Its place is free again.
+    release.notify_one();
+    assert_eq!(driver.post(application("good")).await.0, 200);
+}
+
+#[tokio::test]
+async fn a_head_that_does_not_end() {
+    let driver = Setup::new(&[echo().await])
+        .limits(|limits| limits.header_timeout = Duration::from_millis(50))
+        .start()
+        .await;
+    let mut stream = driver.connect().await;
+    write(&mut stream, "GET / HTTP/1.1\r\nx-slow: ").await;
+    let reply = rest(&mut stream).await;
+    assert!(reply.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{reply}");
+    assert!(
+        reply.ends_with("the head of the request did not arrive within 50ms\n"),
+        "{reply}"
+    );
+    // After a whole request, the next head has its own time.
+    let mut stream = driver.connect().await;
+    write(&mut stream, "GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    until(&mut stream, "\r\n\r\n").await;
+    write(&mut stream, "GET").await;
+    let reply = rest(&mut stream).await;
+    assert!(reply.contains("HTTP/1.1 408 "), "{reply}");
+    // One who says nothing at all is not told anything.
+    let mut stream = driver.connect().await;
+    assert_eq!(rest(&mut stream).await, "");
+}
+
+#[tokio::test]
+async fn what_is_no_http() {
+    let driver = Setup::new(&[echo().await]).start().await;
+    let mut stream = driver.connect().await;
+    write(&mut stream, "\x16\x03\x01 hello\r\n\r\n").await;
+    let reply = rest(&mut stream).await;
+    assert!(reply.starts_with("HTTP/1.1 400 "), "{reply}");
+    assert_eq!(driver.post(application("good")).await.0, 200);
+}

@@ -1,0 +1,14 @@
+//! The driver over real sockets: clients, TLS, upstreams, and what goes wrong with them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "helpers of tests are tests, which clippy knows only of functions marked as such"
+)]
+
+mod harness;
+mod limits;
+mod proxy;
+mod shutdown;
+mod tls;

@@ -1,0 +1,344 @@
+use std::time::Duration;
+
+use admittance_driver::HealthCheck;
+use axum::{Router, body::Body, routing::any};
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use http::{HeaderMap, Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use hyper_util::rt::TokioIo;
+use tokio::{io::AsyncReadExt, net::TcpListener, sync::mpsc};
+
+use crate::harness::*;
+
+#[tokio::test]
+async fn chains_stand_in_the_way() {
+    let driver = Setup::new(&[echo().await]).start().await;
+    let changed =
+        r#"{"apiVersion":"v4","kind":"application","metadata":{"name":"plain","namespace":"n"},"seen":true}"#;
+    assert_eq!(driver.post(application("good")).await, (200, application("good")));
+    assert_eq!(driver.post(application("plain")).await, (200, changed.to_owned()));
+    let (status, body) = driver.post(application("bad")).await;
+    assert_eq!(status, 400);
+    assert!(
+        body.contains("1405234") && body.contains("stage judge of chain c denied the request: it is bad")
+    );
+    let stranger = Request::post(APPLICATIONS)
+        .body(Body::from(application("good")))
+        .unwrap();
+    let (status, body) = text(driver.send(stranger).await).await;
+    assert_eq!(status, 400);
+    assert!(body.contains("http header BCS-ClusterID  don't exist"), "{body}");
+}
+
+#[tokio::test]
+async fn what_the_upstream_sees() {
+    let routes = Router::new().fallback(async |request: Request<Body>| {
+        let mut lines: Vec<String> = request
+            .headers()
+            .iter()
+            .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
+            .collect();
+        lines.sort();
+        format!("{} {}\n{}", request.method(), request.uri(), lines.join("\n"))
+    });
+    let upstream = serve(routes).await;
+    let driver = Setup::new(&[upstream]).start().await;
+    let request = Request::get("/mesosdriver/v4/a%2Fb?x=%20;y")
+        .header("bcs-clusterid", CLUSTER)
+        .header("x-request-id", "me-1")
+        .header("x-forwarded-for", "192.0.2.1")
+        .header("connection", "x-once")
+        .header("x-once", "1")
+        .header("te", "trailers")
+        .body(Body::empty())
+        .unwrap();
+    let response = driver.send(request).await;
+    assert_eq!(response.headers()["x-request-id"], "me-1");
+    let expected = format!(
+        "GET /mesosdriver/v4/a%2Fb?x=%20;y\nbcs-clusterid: {CLUSTER}\nconnection: te\nhost: {upstream}\nte: trailers\n\
+         x-forwarded-for: 127.0.0.1\nx-forwarded-for: 192.0.2.1\nx-forwarded-host: {}\n\
+         x-forwarded-proto: http\nx-request-id: me-1",
+        driver.address
+    );
+    assert_eq!(text(response).await.1, expected);
+}
+
+#[tokio::test]
+async fn bodies_that_no_chain_is_for_stream_both_ways() {
+    let driver = Setup::new(&[echo().await])
+        .limits(|limits| limits.body = 1024)
+        .start()
+        .await;
+    // Each chunk is sent only after the one before has come back, so nothing can be waiting for the end.
+    let (sender, receiver) = mpsc::channel::<Bytes>(1);
+    let body = stream::unfold(receiver, async |mut receiver| {
+        receiver
+            .recv()
+            .await
+            .map(|chunk| (Ok::<_, std::io::Error>(chunk), receiver))
+    });
+    let mut response = driver
+        .send(request("PUT", APPLICATIONS, Body::from_stream(body)))
+        .await
+        .into_body();
+    for round in 0..8_u8 {
+        let chunk = Bytes::from(vec![round; 64 * 1024]);
+        soon(sender.send(chunk.clone())).await.unwrap();
+        let mut back = Vec::new();
+        while back.len() < chunk.len() {
+            back.extend(
+                soon(response.frame())
+                    .await
+                    .unwrap()
+                    .unwrap()
+                    .into_data()
+                    .unwrap(),
+            );
+        }
+        assert_eq!(back, chunk);
+    }
+    drop(sender);
+    assert!(soon(response.frame()).await.is_none());
+}
+
+#[tokio::test]
+async fn trailers_are_kept() {
+    let routes = Router::new().fallback(async |request: Request<Body>| {
+        let collected = request.into_body().collect().await.unwrap();
+        let trailers = collected.trailers().cloned().unwrap_or_default();
+        let frames = stream::iter([
+            Ok::<_, std::io::Error>(Frame::data(collected.to_bytes())),
+            Ok(Frame::trailers(trailers)),
+        ]);
+        Response::builder()
+            .header("trailer", "x-sum")
+            .body(Body::new(StreamBody::new(frames)))
+            .unwrap()
+    });
+    let driver = Setup::new(&[serve(routes).await]).start().await;
+    let mut trailers = HeaderMap::new();
+    trailers.insert("x-sum", "42".parse().unwrap());
+    let frames = [
+        Ok::<_, std::io::Error>(Frame::data(Bytes::from("abc"))),
+        Ok(Frame::trailers(trailers)),
+    ];
+    let mut request = request(
+        "PUT",
+        APPLICATIONS,
+        Body::new(StreamBody::new(stream::iter(frames))),
+    );
+    request.headers_mut().insert("te", "trailers".parse().unwrap());
+    request.headers_mut().insert("trailer", "x-sum".parse().unwrap());
+    let collected = soon(driver.send(request).await.into_body().collect())
+        .await
+        .unwrap();
+    assert_eq!(collected.trailers().unwrap()["x-sum"], "42");
+    assert_eq!(collected.to_bytes(), "abc");
+}
+
+#[tokio::test]
+async fn a_switched_protocol_becomes_a_tunnel() {
+    let routes = Router::new().route(
+        "/mesosdriver/v4/webconsole/x",
+        any(async |mut request: Request<Body>| {
+            assert_eq!(request.headers()["upgrade"], "shout");
+            let upgrade = hyper::upgrade::on(&mut request);
+            tokio::spawn(async move {
+                let mut stream = TokioIo::new(upgrade.await.unwrap());
+                let line = until(&mut stream, "\n").await;
+                write(&mut stream, &line.to_uppercase()).await;
+            });
+            Response::builder()
+                .status(101)
+                .header("connection", "upgrade")
+                .header("upgrade", "shout")
+                .body(Body::empty())
+                .unwrap()
+        }),
+    );
+    let driver = Setup::new(&[serve(routes).await]).start().await;
+    let mut stream = driver.connect().await;
+    let head = format!(
+        "GET /mesosdriver/v4/webconsole/x HTTP/1.1\r\nhost: x\r\nbcs-clusterid: {CLUSTER}\r\n\
+         connection: Upgrade\r\nupgrade: shout\r\n\r\nearly "
+    );
+    write(&mut stream, &head).await;
+    let reply = until(&mut stream, "\r\n\r\n").await;
+    assert!(reply.starts_with("HTTP/1.1 101 "), "{reply}");
+    assert!(reply.contains("upgrade: shout\r\n"), "{reply}");
+    write(&mut stream, "bird\n").await;
+    assert_eq!(rest(&mut stream).await, "EARLY BIRD\n");
+}
+
+#[tokio::test]
+async fn the_next_server_is_tried_when_no_connection_is_made() {
+    let driver = Setup::new(&[refusing().await, echo().await, refusing().await])
+        .start()
+        .await;
+    for _ in 0..6 {
+        // Streamed, so that it can be sent only once.
+        let body = stream::iter(["a", "b"]).map(|chunk| Ok::<_, std::io::Error>(Bytes::from(chunk)));
+        let response = driver
+            .send(request("PUT", APPLICATIONS, Body::from_stream(body)))
+            .await;
+        assert_eq!(text(response).await, (200, "ab".to_owned()));
+    }
+    let (status, detail) = driver.ask("/readyz").await;
+    assert_eq!(status, 200);
+    assert_eq!(detail.matches(r#""up":false"#).count(), 2, "{detail}");
+}
+
+#[tokio::test]
+async fn servers_take_turns() {
+    let name = async |name: &'static str| serve(Router::new().fallback(async move || name)).await;
+    let driver = Setup::new(&[name("a").await, name("b").await]).start().await;
+    let mut seen = String::new();
+    for _ in 0..4 {
+        seen += &driver.post(application("good")).await.1;
+    }
+    assert!(seen == "abab" || seen == "baba", "{seen}");
+}
+
+#[tokio::test]
+async fn no_server_at_all() {
+    let driver = Setup::new(&[refusing().await]).start().await;
+    let (status, body) = driver.post(application("good")).await;
+    assert_eq!(status, 200, "as the BCS driver has it");
+    assert_eq!(
+        body,
+        r#"{"result":false,"code":1405009,"message":"do http request failed!no server of the upstream accepted a connection","data":{}}"#
+    );
+}
+
+#[tokio::test]
+async fn a_request_that_has_left_is_not_sent_again() {
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let driver = Setup::new(&[address]).start().await;
+    let server = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        until(&mut stream, "\r\n\r\n").await;
+        let mut some = [0; 3];
+        stream.read_exact(&mut some).await.unwrap();
+        drop(stream);
+        // Nobody comes back.
+        listener
+    };
+    let ((_, body), listener) = soon(async { tokio::join!(driver.post(application("good")), server) }).await;
+    assert!(
+        body.contains("the connection to the upstream broke before it replied"),
+        "{body}"
+    );
+    let again = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;
+    assert!(again.is_err(), "the request was sent again");
+}
+
+#[tokio::test]
+async fn a_slow_upstream() {
+    let routes = Router::new().fallback(async || std::future::pending::<()>().await);
+    let driver = Setup::new(&[serve(routes).await])
+        .upstream(|upstream| upstream.response_timeout = Duration::from_millis(50))
+        .start()
+        .await;
+    let (_, body) = driver.post(application("good")).await;
+    assert!(body.contains("the upstream did not reply within 50ms"), "{body}");
+}
+
+#[tokio::test]
+async fn health_checks_take_a_server_out_and_bring_it_back() {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    };
+    let healthy = Arc::new(AtomicBool::new(false));
+    let state = healthy.clone();
+    let routes = Router::new()
+        .route(
+            "/health",
+            any(async move || {
+                if state.load(Ordering::Relaxed) {
+                    http::StatusCode::OK
+                } else {
+                    http::StatusCode::SERVICE_UNAVAILABLE
+                }
+            }),
+        )
+        .fallback(async || "sick");
+    let well = serve(
+        Router::new()
+            .route("/health", any(async || ""))
+            .fallback(async || "well"),
+    )
+    .await;
+    let driver = Setup::new(&[serve(routes).await, well])
+        .upstream(|upstream| {
+            upstream.health = Some(HealthCheck {
+                path: "/health".parse().unwrap(),
+                interval: Duration::from_millis(10),
+                timeout: Duration::from_secs(1),
+            });
+        })
+        .start()
+        .await;
+    let is_up = async |count: usize| loop {
+        let (_, detail) = driver.ask("/readyz").await;
+        if detail.matches(r#""up":true"#).count() == count {
+            break;
+        }
+        tokio::task::yield_now().await;
+    };
+    soon(is_up(1)).await;
+    for _ in 0..4 {
+        assert_eq!(driver.post(application("good")).await.1, "well");
+    }
+    healthy.store(true, Ordering::Relaxed);
+    soon(is_up(2)).await;
+    let both = [
+        driver.post(application("good")).await.1,
+        driver.post(application("good")).await.1,
+    ];
+    assert!(
+        both.contains(&"sick".to_owned()) && both.contains(&"well".to_owned()),
+        "{both:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_client_that_waits_for_100_is_told_to_go_on() {
+    let driver = Setup::new(&[echo().await]).start().await;
+    for (method, expected) in [("POST", "HTTP/1.1 200"), ("PUT", "HTTP/1.1 200")] {
+        let mut stream = driver.connect().await;
+        let body = application("good");
+        let head = format!(
+            "{method} {APPLICATIONS} HTTP/1.1\r\nhost: x\r\nbcs-clusterid: {CLUSTER}\r\nexpect: 100-continue\r\n\
+             connection: close\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        write(&mut stream, &head).await;
+        assert_eq!(
+            until(&mut stream, "\r\n\r\n").await,
+            "HTTP/1.1 100 Continue\r\n\r\n"
+        );
+        write(&mut stream, &body).await;
+        let reply = rest(&mut stream).await;
+        assert!(
+            reply.starts_with(expected) && reply.ends_with(&body),
+            "{method}: {reply}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_operators_port() {
+    let driver = Setup::new(&[echo().await]).start().await;
+    assert_eq!(driver.ask("/healthz").await, (200, "ok\n".to_owned()));
+    assert_eq!(driver.ask("/metrics").await, (200, "a_metric 1\n".to_owned()));
+    let (status, detail) = driver.ask("/readyz").await;
+    assert_eq!(status, 200);
+    let detail: serde_json::Value = serde_json::from_str(&detail).unwrap();
+    assert_eq!(detail["ready"], true);
+    assert_eq!(detail["chains"][0]["name"], "c");
+    assert_eq!(driver.ask("/other").await.0, 404);
+}

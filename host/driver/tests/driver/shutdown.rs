@@ -1,0 +1,132 @@
+use std::{sync::Arc, time::Duration};
+
+use admittance_driver::Stopped;
+use axum::{Router, body::Body};
+use http::{Request, Response};
+use tokio::{
+    net::TcpStream,
+    sync::{Notify, mpsc},
+};
+
+use crate::harness::*;
+
+/// A driver with one request in flight, and what lets the upstream answer it.
+async fn in_flight(setup: impl FnOnce(Setup) -> Setup) -> (Arc<Running>, Flight) {
+    let release = Arc::new(Notify::new());
+    let (arrived, mut arrivals) = mpsc::unbounded_channel();
+    let routes = {
+        let release = release.clone();
+        Router::new().fallback(async move |_: Request<Body>| {
+            arrived.send(()).unwrap();
+            release.notified().await;
+            "done"
+        })
+    };
+    let driver = Arc::new(setup(Setup::new(&[serve(routes).await])).start().await);
+    let reply = {
+        let driver = driver.clone();
+        tokio::spawn(async move { client_reply(&driver).await })
+    };
+    soon(arrivals.recv()).await.unwrap();
+    (driver, Flight { release, reply })
+}
+
+struct Flight {
+    release: Arc<Notify>,
+    reply: tokio::task::JoinHandle<String>,
+}
+
+/// Everything that comes back on one connection, until the driver closes it.
+async fn client_reply(driver: &Running) -> String {
+    let mut stream = driver.connect().await;
+    let body = application("good");
+    let head = format!(
+        "POST {APPLICATIONS} HTTP/1.1\r\nhost: x\r\nbcs-clusterid: {CLUSTER}\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    write(&mut stream, &head).await;
+    rest(&mut stream).await
+}
+
+/// Wait until nobody listens any more.
+async fn refused(driver: &Running) {
+    while TcpStream::connect(driver.address).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn alone(driver: Arc<Running>) -> Running {
+    Arc::into_inner(driver).expect("nobody else has the driver")
+}
+
+#[tokio::test]
+async fn requests_in_flight_are_finished() {
+    let (driver, flight) = in_flight(|setup| setup).await;
+    // Kept open after a request that ended at the door.
+    let mut idle = driver.connect().await;
+    write(&mut idle, "GET /mesosdriver/v4/x HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    until(&mut idle, "\n}").await;
+    driver.shutdown.signal();
+    soon(refused(&driver)).await;
+    let (status, detail) = driver.ask("/readyz").await;
+    assert_eq!(status, 503);
+    assert!(detail.contains(r#""stopping":true"#), "{detail}");
+    assert_eq!(rest(&mut idle).await, "", "an idle connection is closed");
+    flight.release.notify_one();
+    let reply = soon(flight.reply).await.unwrap();
+    assert!(
+        reply.starts_with("HTTP/1.1 200 ") && reply.ends_with("done"),
+        "{reply}"
+    );
+    assert!(reply.contains("connection: close\r\n"), "{reply}");
+    assert_eq!(alone(driver).stopped().await, Stopped::Cleanly);
+}
+
+#[tokio::test]
+async fn a_second_signal_cuts_them_off() {
+    let (driver, flight) = in_flight(|setup| setup).await;
+    driver.shutdown.signal();
+    driver.shutdown.signal();
+    assert_eq!(soon(flight.reply).await.unwrap(), "");
+    assert_eq!(alone(driver).stopped().await, Stopped::Cut);
+}
+
+#[tokio::test]
+async fn the_timeout_cuts_them_off() {
+    let (driver, flight) =
+        in_flight(|setup| setup.limits(|limits| limits.shutdown_timeout = Duration::from_millis(20))).await;
+    driver.shutdown.signal();
+    assert_eq!(soon(flight.reply).await.unwrap(), "");
+    assert_eq!(alone(driver).stopped().await, Stopped::Cut);
+}
+
+#[tokio::test]
+async fn tunnels_are_waited_for_and_then_cut() {
+    let routes = Router::new().fallback(async |mut request: Request<Body>| {
+        let upgrade = hyper::upgrade::on(&mut request);
+        tokio::spawn(async move {
+            let _open = upgrade.await.unwrap();
+            std::future::pending::<()>().await;
+        });
+        Response::builder()
+            .status(101)
+            .header("connection", "upgrade")
+            .header("upgrade", "x")
+            .body(Body::empty())
+            .unwrap()
+    });
+    let driver = Setup::new(&[serve(routes).await])
+        .limits(|limits| limits.shutdown_timeout = Duration::from_millis(50))
+        .start()
+        .await;
+    let mut stream = driver.connect().await;
+    write(
+        &mut stream,
+        "GET /x HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n",
+    )
+    .await;
+    until(&mut stream, "\r\n\r\n").await;
+    driver.shutdown.signal();
+    assert_eq!(driver.stopped().await, Stopped::Cut);
+    assert_eq!(rest(&mut stream).await, "");
+}
