@@ -4,7 +4,10 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, SeqAccess, Visitor},
+};
 use serde_json::{Value, value::RawValue};
 
 use crate::Labels;
@@ -43,7 +46,7 @@ pub struct Head {
 /// Why bytes are not an object.
 #[derive(Debug, thiserror::Error)]
 pub enum ObjectError {
-    /// Not JSON, or not a JSON object, or a field at its top twice.
+    /// Not JSON that can be read whole, or not a JSON object, or a field at its top twice.
     #[error("not a JSON object: {0}")]
     Json(#[from] serde_json::Error),
     /// Not UTF-8.
@@ -56,10 +59,12 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// When it is not UTF-8 or not one JSON object, or when `apiVersion`, `kind` or `metadata`
+    /// When it is not UTF-8 or not one JSON object; when a tree of it cannot be made, because it is nested
+    /// too deeply or a number or an escape in it has no value; or when `apiVersion`, `kind` or `metadata`
     /// stands in it twice (readers disagree about which one counts).
     pub fn parse(text: impl AsRef<[u8]>) -> Result<Self, ObjectError> {
         let text = std::str::from_utf8(text.as_ref())?;
+        serde_json::from_str::<Whole>(text)?;
         let head = Head::read(text)?;
         Ok(Self(Arc::new(Inner {
             text: OnceLock::from(Box::<str>::from(text)),
@@ -117,6 +122,59 @@ impl PartialEq for Object {
     /// Equal as JSON: order of members and white space do not matter.
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || self.value() == other.value()
+    }
+}
+
+/// Any JSON that [`Value`] can hold, without making one. What is skipped is not checked as strictly by
+/// `serde_json` (`1e999`, `"\ud800"`, a thousand brackets), and an object whose tree cannot be made must
+/// not exist: its stages would see nothing where the control plane sees everything.
+struct Whole;
+
+impl<'de> Deserialize<'de> for Whole {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for Whole {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
+        while map.next_entry::<Self, Self>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self, A::Error> {
+        while seq.next_element::<Self>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(self)
     }
 }
 
@@ -235,6 +293,20 @@ mod tests {
             Err(ObjectError::Utf8(_))
         ));
         assert!(Object::from_value(json!([])).is_none());
+    }
+
+    #[test]
+    fn what_has_no_tree() {
+        let deep = |depth: usize| format!(r#"{{"a":{}{}}}"#, "[".repeat(depth), "]".repeat(depth));
+        for (case, text) in [
+            ("a number beyond all", r#"{"a":1e999}"#.to_owned()),
+            ("half a character", r#"{"a":"\ud800"}"#.to_owned()),
+            ("half a character in a key", r#"{"a":{"\udc00":1}}"#.to_owned()),
+            ("too deep", deep(1000)),
+        ] {
+            assert!(Object::parse(text).is_err(), "{case}");
+        }
+        assert!(Object::parse(deep(100)).unwrap().value().is_object());
     }
 
     #[test]
