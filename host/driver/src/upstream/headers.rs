@@ -2,7 +2,7 @@
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response, Version,
-    header::{CONNECTION, EXPECT, HOST, TE, TRANSFER_ENCODING, UPGRADE},
+    header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, TE, TRANSFER_ENCODING, UPGRADE},
     request::Parts,
 };
 
@@ -78,6 +78,11 @@ pub(super) fn prepare_response<B>(response: &mut Response<B>, switches: bool) {
 }
 
 fn strip(headers: &mut HeaderMap) {
+    // In chunks, the length that is also claimed does not count (RFC 9112, section 6.3). With the
+    // chunks' own header gone it would be believed, and the next hop would see another message.
+    if headers.contains_key(TRANSFER_ENCODING) {
+        headers.remove(CONTENT_LENGTH);
+    }
     let listed: Vec<HeaderName> = tokens(headers, &CONNECTION)
         .filter_map(|token| token.parse().ok())
         .collect();
@@ -131,6 +136,7 @@ mod tests {
             ("keep-alive", "timeout=5"),
             ("proxy-connection", "x"),
             ("te", "gzip, trailers"),
+            ("content-length", "5"),
             ("transfer-encoding", "chunked"),
             ("upgrade", "h2c"),
             ("expect", "100-continue"),

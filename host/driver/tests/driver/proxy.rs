@@ -104,6 +104,26 @@ async fn bodies_that_no_chain_is_for_stream_both_ways() {
 }
 
 #[tokio::test]
+async fn a_length_that_is_claimed_of_chunks_does_not_count() {
+    let driver = Setup::new(&[echo().await]).start().await;
+    for method in ["POST", "PUT"] {
+        let body = application("good");
+        let mut stream = driver.connect().await;
+        let message = format!(
+            "{method} {APPLICATIONS} HTTP/1.1\r\nhost: x\r\nbcs-clusterid: {CLUSTER}\r\nconnection: close\r\n\
+             content-length: 3\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n",
+            body.len()
+        );
+        write(&mut stream, &message).await;
+        let reply = rest(&mut stream).await;
+        assert!(
+            reply.starts_with("HTTP/1.1 200 ") && reply.contains(&body),
+            "{method}: {reply}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn trailers_are_kept() {
     let routes = Router::new().fallback(async |request: Request<Body>| {
         let collected = request.into_body().collect().await.unwrap();
