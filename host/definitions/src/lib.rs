@@ -1,5 +1,32 @@
-//! Documents to chain definitions: native YAML and BCS admissionwebhook JSON, with every mistake found at once.
+//! Documents to chain definitions, with every mistake found at once.
+//!
+//! [`load`] reads files and directories. Three forms of document are known; all of them become the one
+//! model, [`ChainDefinition`]:
+//!
+//! - `admittance.dev/v1alpha1` `AdmissionChain`, the native form;
+//! - `v4` `admissionwebhook`, the form of the BCS driver, as it is given to its API or printed by it;
+//! - `bkbcs.tencent.com/v2` `AdmissionWebhookConfiguration`, the same under `spec`, as BCS keeps it in
+//!   Kubernetes.
+//!
+//! Nothing is fetched, compiled or connected here: a definition says what to load, and is checked as
+//! far as its text goes. [`document`] is the reader beneath; it reads any other configuration too.
 
+mod bcs;
+#[cfg(test)]
+mod certificates;
+mod client;
 pub mod document;
+mod load;
+mod model;
+mod names;
+mod native;
+mod plugin;
+mod rules;
+mod selectors;
 
 pub use document::{Location, Mistake, Mistakes};
+pub use load::{load, load_text};
+pub use model::{
+    AllowDefinition, ChainDefinition, ClusterKind, HookDefinition, ModuleSource, PluginDefinition,
+    ReviewVersion, ServiceNaming, StageDefinition, WebhookDefinition, WebhookProtocol, WebhookTarget,
+};

@@ -1,0 +1,286 @@
+//! The BCS form: `admissionwebhook`.
+//!
+//! The document is what the BCS driver's API takes, and what it prints: keys count in any case, as Go's
+//! decoder has it, since older drivers print Go's own names (`ResourcesRef`, `CaBundle`). What the
+//! driver takes in silence and then calls no hook, or none in time, is a mistake here.
+
+use std::{collections::HashMap, time::Duration};
+
+use admittance_admission::{FailurePolicy, LabelSelector, Matcher, Operation, Rule};
+
+use crate::{
+    Location, client,
+    document::{Document, Fields, Mistakes, Node},
+    model::{ChainDefinition, HookDefinition, StageDefinition, WebhookDefinition, WebhookProtocol, any_rule},
+    native::{FAILURE_POLICIES, MODES, TIMEOUT, unique},
+    plugin, selectors,
+};
+
+/// The timeout of a hook that is given none. The driver itself waits for ever; this is kube-apiserver's
+/// default for webhooks.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+
+const OPERATIONS: [(&str, Operation); 2] = [("Create", Operation::Create), ("Update", Operation::Update)];
+
+/// The kinds of BCS whose objects are created and changed through the driver, as bodies write them. The
+/// driver itself calls hooks for the first two.
+const KINDS: [(&str, &str); 7] = [
+    ("Application", "application"),
+    ("Deployment", "deployment"),
+    ("Process", "process"),
+    ("DaemonSet", "daemonset"),
+    ("ConfigMap", "configmap"),
+    ("Secret", "secret"),
+    ("Service", "service"),
+];
+
+/// What BCS allows one definition for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Subject {
+    operation: Operation,
+    kind: &'static str,
+}
+
+impl std::fmt::Display for Subject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let operation = match self.operation {
+            Operation::Update => "Update",
+            _ => "Create",
+        };
+        write!(f, "{operation} of {}", self.kind)
+    }
+}
+
+/// A BCS definition, and what is to be checked against others.
+pub(crate) struct BcsDefinition<'a> {
+    /// As whole as it could be read: what is missing from it was reported.
+    pub(crate) chain: Option<ChainDefinition>,
+    /// What it is for, and where it says so.
+    pub(crate) subject: Option<(Subject, Node<'a>)>,
+}
+
+/// A definition that is a document of its own.
+pub(crate) fn read<'a>(document: &'a Document, mistakes: &mut Mistakes) -> Option<BcsDefinition<'a>> {
+    let fields = document.root().object_of_any_case(mistakes)?;
+    Some(read_definition(fields, document, None, mistakes))
+}
+
+/// A definition under `spec` of a custom resource. Its own `metadata` counts, as for the driver; that
+/// of the resource stands in where it has none.
+pub(crate) fn read_custom_resource<'a>(
+    document: &'a Document,
+    mistakes: &mut Mistakes,
+) -> Option<BcsDefinition<'a>> {
+    let mut fields = document.root().object(mistakes)?;
+    fields.ignore(&["apiVersion", "kind", "status"]);
+    let metadata = fields.optional("metadata");
+    let spec = fields
+        .required("spec", "write the admissionwebhook there", mistakes)
+        .and_then(|spec| spec.object_of_any_case(mistakes));
+    fields.finish(mistakes);
+    Some(read_definition(spec?, document, metadata, mistakes))
+}
+
+fn read_definition<'a>(
+    mut fields: Fields<'a>,
+    document: &Document,
+    outer_metadata: Option<Node<'a>>,
+    mistakes: &mut Mistakes,
+) -> BcsDefinition<'a> {
+    fields.ignore(&["apiVersion", "kind"]);
+    let metadata = match fields.optional("metadata").or(outer_metadata) {
+        Some(metadata) => Some(metadata),
+        None => fields.required("metadata", "write namespace and name", mistakes),
+    };
+    let name = metadata.and_then(|metadata| read_name(&metadata, mistakes));
+    let subject = fields
+        .required(
+            "resourcesRef",
+            "write operation and kind: `{ operation: Create, kind: Application }`",
+            mistakes,
+        )
+        .and_then(|node| Some((read_subject(&node, mistakes)?, node)));
+    let stages = fields
+        .required("admissionWebhooks", "list the hooks that are called", mistakes)
+        .and_then(|node| read_stages(&node, mistakes));
+    fields.finish(mistakes);
+    let chain = match (name, &subject, stages) {
+        (Some(name), Some((subject, _)), Some(stages)) => Some(ChainDefinition {
+            name,
+            source: document.location(),
+            rules: vec![Rule {
+                operations: Matcher::Only(vec![subject.operation]),
+                kinds: Matcher::Only(vec![subject.kind.to_owned()]),
+                ..any_rule()
+            }],
+            stages,
+        }),
+        _ => None,
+    };
+    BcsDefinition { chain, subject }
+}
+
+fn read_name(metadata: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
+    let mut fields = metadata.object_of_any_case(mistakes)?;
+    let name = fields
+        .required("name", "name the definition", mistakes)
+        .and_then(|name| name.parse_with(printable, mistakes));
+    let namespace = fields
+        .required("namespace", "write the definition's namespace", mistakes)
+        .and_then(|namespace| namespace.parse_with(printable, mistakes));
+    // What BCS and Kubernetes add to an object that they keep.
+    fields.ignore(&[
+        "annotations",
+        "clusterName",
+        "creationTimestamp",
+        "deletionGracePeriodSeconds",
+        "deletionTimestamp",
+        "finalizers",
+        "generateName",
+        "generation",
+        "labels",
+        "managedFields",
+        "ownerReferences",
+        "resourceVersion",
+        "selfLink",
+        "uid",
+    ]);
+    fields.finish(mistakes);
+    Some(format!("{}/{}", namespace?, name?))
+}
+
+fn read_subject(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Subject> {
+    let mut fields = node.object_of_any_case(mistakes)?;
+    let operation = fields
+        .required("operation", "write Create or Update", mistakes)
+        .and_then(|node| node.one_of_any_case("operation", &OPERATIONS, mistakes));
+    let kind = fields
+        .required("kind", "write Application or Deployment", mistakes)
+        .and_then(|node| node.one_of_any_case("kind of BCS", &KINDS, mistakes));
+    fields.finish(mistakes);
+    Some(Subject {
+        operation: operation?,
+        kind: kind?,
+    })
+}
+
+fn read_stages(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<StageDefinition>> {
+    let mut seen = HashMap::new();
+    let mut stages = Vec::new();
+    for stage in node.list(mistakes)? {
+        stages.extend(read_stage(&stage, &mut seen, mistakes));
+    }
+    Some(stages)
+}
+
+fn read_stage(
+    node: &Node<'_>,
+    seen: &mut HashMap<String, Location>,
+    mistakes: &mut Mistakes,
+) -> Option<StageDefinition> {
+    let mut fields = node.object_of_any_case(mistakes)?;
+    let name = fields
+        .required("name", "name the hook", mistakes)
+        .and_then(|name| {
+            let text = name.parse_with(printable, mistakes)?;
+            unique(&name, &text, seen, mistakes);
+            Some(text)
+        });
+    let hook = read_hook(&mut fields, mistakes);
+    let namespace_selector = fields
+        .optional("namespaceSelector")
+        .and_then(|node| selectors::bcs_namespaces(&node, mistakes));
+    let failure_policy = fields
+        .optional("failurePolicy")
+        .and_then(|node| match node.string(mistakes)? {
+            // The driver takes no policy for Ignore, and prints none as an empty text.
+            "" => None,
+            _ => node.one_of("failure policy", &FAILURE_POLICIES, mistakes),
+        })
+        .unwrap_or(FailurePolicy::Ignore);
+    let timeout = fields
+        .optional("timeout")
+        .and_then(|node| node.duration(TIMEOUT, mistakes))
+        .unwrap_or(DEFAULT_TIMEOUT);
+    let mode = fields
+        .optional("mode")
+        .and_then(|node| node.one_of("mode", &MODES, mistakes))
+        .unwrap_or_default();
+    fields.finish(mistakes);
+    Some(StageDefinition {
+        name: name?,
+        hook: hook?,
+        namespace_selector,
+        object_selector: LabelSelector::default(),
+        failure_policy,
+        timeout,
+        mode,
+        location: node.location(),
+    })
+}
+
+fn read_hook(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<HookDefinition> {
+    match (fields.optional("clientConfig"), fields.optional("plugin")) {
+        (Some(node), None) => read_client(&node, mistakes).map(HookDefinition::Webhook),
+        (None, Some(node)) => plugin::read(&node, mistakes).map(HookDefinition::Plugin),
+        (None, None) => {
+            let fix = "write where the hook is, or `plugin` in its place";
+            fields.required("clientConfig", fix, mistakes);
+            None
+        }
+        (Some(client), Some(plugin)) => {
+            read_client(&client, mistakes);
+            plugin::read(&plugin, mistakes);
+            let fix = "keep one of them, or make two hooks";
+            fields
+                .node()
+                .wrong("the hook has a clientConfig and a plugin", fix, mistakes);
+            None
+        }
+    }
+}
+
+fn read_client(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<WebhookDefinition> {
+    let mut fields = node.object_of_any_case(mistakes)?;
+    let protocol = WebhookProtocol::BcsResource;
+    let before = mistakes.len();
+    let ca_bundle = fields
+        .optional("caBundle")
+        .and_then(|node| client::ca_bundle(&node, mistakes));
+    let bundle_is_wrong = mistakes.len() > before;
+    let url = fields
+        .optional("url")
+        .filter(|url| !matches!(url.string(&mut Mistakes::new()), Some("")));
+    let target = match url {
+        // The URL counts before the service, as for the driver, which prints both.
+        Some(url) => {
+            fields.ignore(&["namespace", "name", "path", "port"]);
+            client::url(&url, &protocol, mistakes)
+        }
+        None => {
+            if ca_bundle.is_none() && !bundle_is_wrong {
+                client::require_ca_bundle(&mut fields, mistakes);
+            }
+            client::service(&mut fields, &protocol, mistakes)
+        }
+    };
+    fields.finish(mistakes);
+    Some(WebhookDefinition {
+        protocol,
+        target: target?,
+        ca_bundle,
+    })
+}
+
+/// A name that can stand in a log line. BCS has no rule for names.
+fn printable(text: &str) -> Result<String, String> {
+    if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        return Err(format!(
+            "{text:?} is no name: remove the spaces and control characters"
+        ));
+    }
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,230 @@
+//! Where a webhook is, and whom its caller trusts.
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
+use url::Url;
+
+use crate::{
+    document::{Fields, Mistakes, Node},
+    model::{ServiceNaming, WebhookProtocol, WebhookTarget},
+    names,
+};
+
+const ENCODE: &str = "write the base64 of a PEM file, `base64 -w0 ca.pem`";
+
+/// A URL, by the rules of the protocol: those of Kubernetes for AdmissionReview; what the BCS driver
+/// takes for BcsResource.
+pub(crate) fn url(
+    node: &Node<'_>,
+    protocol: &WebhookProtocol,
+    mistakes: &mut Mistakes,
+) -> Option<WebhookTarget> {
+    let text = node.text(mistakes)?;
+    let of_bcs = *protocol == WebhookProtocol::BcsResource;
+    let url = match Url::parse(text) {
+        Ok(url) => url,
+        // The text is not repeated: there may be a password in it.
+        Err(error) => {
+            node.wrong(
+                format!("this is no URL: {error}"),
+                "write https://host/path",
+                mistakes,
+            );
+            return None;
+        }
+    };
+    let before = mistakes.len();
+    match url.scheme() {
+        "https" => {}
+        "http" if of_bcs => {}
+        "http" => node.wrong(
+            "an AdmissionReview webhook is called over https alone",
+            "write https://",
+            mistakes,
+        ),
+        scheme => node.wrong(
+            format!("the scheme `{scheme}` is not possible"),
+            "write https://",
+            mistakes,
+        ),
+    }
+    if !url.has_host() {
+        node.wrong("the URL has no host", "write https://host/path", mistakes);
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        node.wrong(
+            "user and password are not possible in the URL",
+            "remove them",
+            mistakes,
+        );
+    }
+    if url.fragment().is_some() {
+        node.wrong(
+            "a fragment (`#...`) is not possible in the URL",
+            "remove it",
+            mistakes,
+        );
+    }
+    if url.query().is_some() && !of_bcs {
+        node.wrong(
+            "a query (`?...`) is not possible in the URL",
+            "remove it",
+            mistakes,
+        );
+    }
+    (mistakes.len() == before).then_some(WebhookTarget::Url(url))
+}
+
+/// A service, from the fields `namespace`, `name`, `path` and `port`; `fields` is left for its owner to
+/// finish.
+pub(crate) fn service(
+    fields: &mut Fields<'_>,
+    protocol: &WebhookProtocol,
+    mistakes: &mut Mistakes,
+) -> Option<WebhookTarget> {
+    let of_bcs = *protocol == WebhookProtocol::BcsResource;
+    let namespace = fields
+        .required("namespace", "name the service's namespace", mistakes)
+        .and_then(|node| host_part(&node, mistakes));
+    let name = fields
+        .required("name", "name the service", mistakes)
+        .and_then(|node| host_part(&node, mistakes));
+    let path = fields.optional("path");
+    let path = match path.and_then(|node| node.string(mistakes).map(|text| (node, text))) {
+        None | Some((_, "")) => Some("/".to_owned()),
+        Some((node, text)) => {
+            let check = if of_bcs { bcs_path } else { kubernetes_path };
+            match check(text) {
+                Ok(()) => Some(text.to_owned()),
+                Err(message) => {
+                    node.wrong(message, "", mistakes);
+                    None
+                }
+            }
+        }
+    };
+    let port = match fields.optional("port") {
+        None => Some(443),
+        // The BCS driver takes 443 for 0, and prints 0 for a port that was not given.
+        Some(port) if of_bcs => match port.integer(0..=u16::MAX, mistakes) {
+            Some(0) => Some(443),
+            port => port,
+        },
+        Some(port) => port.integer(1..=u16::MAX, mistakes),
+    };
+    Some(WebhookTarget::Service {
+        namespace: namespace?,
+        name: name?,
+        port: port?,
+        path: path?,
+        naming: if of_bcs {
+            ServiceNaming::Bcs
+        } else {
+            ServiceNaming::Kubernetes
+        },
+    })
+}
+
+/// The CAs in a bundle. An empty text counts as none, as in Kubernetes; `None` also after a mistake.
+pub(crate) fn ca_bundle(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<CertificateDer<'static>>> {
+    let text = node.string(mistakes)?;
+    if text.is_empty() {
+        return None;
+    }
+    match read_bundle(text) {
+        Ok(certificates) => Some(certificates),
+        Err((message, fix)) => {
+            node.wrong(message, fix, mistakes);
+            None
+        }
+    }
+}
+
+/// Push the mistake of a service without CAs.
+pub(crate) fn require_ca_bundle(fields: &mut Fields<'_>, mistakes: &mut Mistakes) {
+    let fix = format!("a service is trusted by its CA: {ENCODE}");
+    match fields.optional("caBundle") {
+        None => {
+            fields.required("caBundle", &fix, mistakes);
+        }
+        Some(node) => node.wrong("empty", fix, mistakes),
+    }
+}
+
+pub(crate) fn read_bundle(text: &str) -> Result<Vec<CertificateDer<'static>>, (String, &'static str)> {
+    if text.trim_start().starts_with("-----BEGIN") {
+        return Err((
+            "this is PEM itself".to_owned(),
+            "write its base64, `base64 -w0 ca.pem`",
+        ));
+    }
+    // A block scalar brings line breaks along; Go's decoder ignores them too.
+    let compact: String = text.split_ascii_whitespace().collect();
+    let pem = BASE64_STANDARD
+        .decode(compact)
+        .map_err(|error| (format!("this is not base64: {error}"), ENCODE))?;
+    let mut certificates = Vec::new();
+    for certificate in CertificateDer::pem_slice_iter(&pem) {
+        let number = certificates.len() + 1;
+        let certificate = certificate
+            .map_err(|error| (format!("certificate {number} in it is no PEM: {error}"), ENCODE))?;
+        webpki::anchor_from_trusted_cert(&certificate).map_err(|error| {
+            (
+                format!("certificate {number} in it is no X.509 certificate: {error}"),
+                ENCODE,
+            )
+        })?;
+        certificates.push(certificate);
+    }
+    if certificates.is_empty() {
+        return Err(("there is no certificate in it".to_owned(), ENCODE));
+    }
+    Ok(certificates)
+}
+
+/// One or more labels of a host name.
+fn host_part(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
+    let text = node.text(mistakes)?;
+    // The other parts of the name are joined to it later; any label shows whether this one is right.
+    let host = format!("{text}.svc");
+    if matches!(ServerName::try_from(host), Ok(ServerName::DnsName(_))) {
+        Some(text.to_owned())
+    } else {
+        let fix = "use letters, digits and `-`";
+        node.wrong(format!("{text:?} cannot be part of a host name"), fix, mistakes);
+        None
+    }
+}
+
+/// kube-apiserver: segments are DNS-1123 subdomains, one `/` may end them.
+fn kubernetes_path(path: &str) -> Result<(), String> {
+    let rest = path
+        .strip_prefix('/')
+        .ok_or_else(|| format!("the path {path:?} does not begin with `/`"))?;
+    if rest.is_empty() {
+        return Ok(());
+    }
+    for segment in rest.strip_suffix('/').unwrap_or(rest).split('/') {
+        if segment.is_empty() {
+            return Err(format!(
+                "the path {path:?} has an empty part: remove one of the `/`"
+            ));
+        }
+        names::subdomain(segment).map_err(|error| format!("the path {path:?}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// The BCS driver puts the path after the port as it is, a query too.
+fn bcs_path(path: &str) -> Result<(), String> {
+    if !path.starts_with('/') {
+        return Err(format!("the path {path:?} does not begin with `/`"));
+    }
+    let odd = |c: char| {
+        !c.is_ascii_graphic() || matches!(c, '#' | '"' | '<' | '>' | '\\' | '^' | '`' | '{' | '|' | '}')
+    };
+    match path.chars().find(|c| odd(*c)) {
+        Some(c) => Err(format!("the path {path:?} has {c:?} in it: percent-encode it")),
+        None => Ok(()),
+    }
+}

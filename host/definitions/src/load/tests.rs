@@ -1,0 +1,116 @@
+use std::fs;
+
+use super::*;
+
+fn chain(name: &str) -> String {
+    format!(
+        "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: {name} }}\nspec:\n  rules: \
+         [ {{ operations: [CREATE], kinds: [pod] }} ]\n  stages: [ {{ name: s, plugin: {{ source: file:s.wasm }} }} ]\n"
+    )
+}
+
+fn bcs_chain(name: &str, operation: &str, kind: &str) -> String {
+    format!(
+        "apiVersion: v4\nkind: admissionwebhook\nmetadata: {{ namespace: n, name: {name} }}\n\
+         resourcesRef: {{ operation: {operation}, kind: {kind} }}\nadmissionWebhooks: []\n"
+    )
+}
+
+fn names(chains: &[ChainDefinition]) -> Vec<&str> {
+    chains.iter().map(|chain| chain.name.as_str()).collect()
+}
+
+#[test]
+fn directories_and_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    for (file, name) in [("2.yaml", "a"), ("1.yml", "c"), ("3.JSON", "b"), ("other.txt", "d")] {
+        fs::write(path(file), chain(name)).unwrap();
+    }
+    fs::write(path("3.JSON"), "").unwrap();
+    fs::write(path("many.yaml"), format!("---\n{}---\n# none\n---\n{}", chain("b"), bcs_chain("x", "Create", "application"))).unwrap();
+    for ignored in [".hidden.yaml", "2.yaml~", "#2.yaml#", "2.yaml.bak", ".#2.yaml", "readme.md"] {
+        fs::write(path(ignored), "no definition").unwrap();
+    }
+    fs::create_dir(path("inside.yaml")).unwrap();
+    fs::write(path("inside.yaml").join("e.yaml"), chain("e")).unwrap();
+
+    let all = load(&[directory.path().to_owned()]).unwrap();
+    assert_eq!(names(&all), ["a", "b", "c", "n/x"]);
+    assert_eq!(all[0].source.file, path("2.yaml").display().to_string());
+    let crate::HookDefinition::Plugin(plugin) = &all[0].stages[0].hook else {
+        panic!("no plugin");
+    };
+    assert_eq!(plugin.source, crate::ModuleSource::File(path("s.wasm")));
+
+    // Named beside its directory, a file is read once; a file with another ending is read when named.
+    let named = load(&[path("2.yaml"), directory.path().to_owned(), path("other.txt")]).unwrap();
+    assert_eq!(names(&named), ["a", "b", "c", "d", "n/x"]);
+    assert_eq!(load(&[]).unwrap(), []);
+}
+
+#[test]
+fn mistakes_of_all_files_together() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    fs::write(path("a.yaml"), chain("A")).unwrap();
+    fs::write(path("b.yaml"), chain("same")).unwrap();
+    fs::write(path("c.yaml"), format!("\n{}", chain("same"))).unwrap();
+    fs::write(path("d.json"), "{").unwrap();
+    let found = load(&[directory.path().to_owned(), path("absent.yaml")]).unwrap_err().to_string();
+    let place = format!("{}/", directory.path().display());
+    assert_eq!(
+        found.replace(&place, ""),
+        "a.yaml:3:19: metadata.name: \"A\" is no name: use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit\n\
+         absent.yaml: the file cannot be read: No such file or directory (os error 2)\n\
+         c.yaml:2:1: metadata.name: \"same\" is also the name of the chain in b.yaml:1:1; give each chain its own name\n\
+         d.json:1:1: this is not JSON: EOF while parsing an object"
+    );
+}
+
+#[test]
+fn one_bcs_definition_for_each_operation_and_kind() {
+    let text = [
+        bcs_chain("a", "Create", "Application"),
+        bcs_chain("b", "Update", "Application"),
+        bcs_chain("c", "create", "deployment"),
+        bcs_chain("d", "CREATE", "application"),
+    ]
+    .join("---\n");
+    assert_eq!(
+        load_text("f", &text).unwrap_err().to_string(),
+        "f:22:15: resourcesRef: f:4:15 already defines hooks for Create of application; BCS has one definition for each operation and kind: put the hooks into one"
+    );
+}
+
+#[test]
+fn documents_that_are_no_definition() {
+    let known = "write an AdmissionChain (admittance.dev/v1alpha1), an admissionwebhook (v4) or an AdmissionWebhookConfiguration (bkbcs.tencent.com/v2)";
+    let table = [
+        ("a: 1", format!("f:1:1: kind: missing; {known}")),
+        ("[]", "f:1:1: a list where an object is expected; write `field: value`".to_owned()),
+        ("kind: 1", "f:1:7: kind: a number where a string is expected; put it in quotes: \"1\"".to_owned()),
+        ("apiVersion: v1\nkind: Pod", format!("f:2:7: kind: \"Pod\" of v1 is not known here; {known}")),
+        ("kind: Pod", format!("f:1:7: kind: \"Pod\" is not known here; {known}")),
+        ("kind: AdmissionChain", "f:1:1: apiVersion is missing; write `apiVersion: admittance.dev/v1alpha1`".to_owned()),
+        ("apiVersion: admittance.dev/v1\nkind: AdmissionChain", "f:1:13: apiVersion: \"admittance.dev/v1\" is no version of AdmissionChain that is known here; write `apiVersion: admittance.dev/v1alpha1`".to_owned()),
+        ("apiVersion: v5\nkind: admissionwebhook", "f:1:13: apiVersion: \"v5\" is no version of admissionwebhook that is known here; write `apiVersion: v4`".to_owned()),
+        ("apiVersion: bkbcs.tencent.com/v1\nkind: AdmissionWebhookConfiguration", "f:1:13: apiVersion: \"bkbcs.tencent.com/v1\" is no version of AdmissionWebhookConfiguration that is known here; write `apiVersion: bkbcs.tencent.com/v2`".to_owned()),
+        ("apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration", "f:1:1: MutatingWebhookConfiguration is not supported yet by this version; write an AdmissionChain with a webhook of protocol AdmissionReview".to_owned()),
+        ("apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration", "f:1:1: ValidatingWebhookConfiguration is not supported yet by this version; write an AdmissionChain with a webhook of protocol AdmissionReview".to_owned()),
+    ];
+    for (text, expected) in table {
+        assert_eq!(load_text("f", text).unwrap_err().to_string(), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_plugin_alone() {
+    let chain = ChainDefinition::of_plugin(Path::new("target/image_policy.wasm"), serde_json::json!({"a": 1}));
+    assert_eq!(chain.name, "image_policy");
+    let crate::HookDefinition::Plugin(plugin) = &chain.stages[0].hook else {
+        panic!("no plugin");
+    };
+    assert_eq!(plugin.source, crate::ModuleSource::File("target/image_policy.wasm".into()));
+    assert_eq!(plugin.settings.to_string(), r#"{"a":1}"#);
+}

@@ -1,0 +1,261 @@
+//! The native form: `AdmissionChain`.
+
+use std::{collections::HashMap, ops::RangeInclusive, time::Duration};
+
+use admittance_admission::{FailurePolicy, Mode, Stage};
+
+use crate::{
+    Location, client,
+    document::{Document, Fields, Mistakes, Node},
+    model::{
+        ChainDefinition, HookDefinition, ReviewVersion, StageDefinition, WebhookDefinition, WebhookProtocol,
+    },
+    names, plugin, rules, selectors,
+};
+
+/// How long a stage may be given: up to what kube-apiserver gives a webhook.
+pub(crate) const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(30);
+
+pub(crate) const MODES: [(&str, Mode); 2] = [("Enforce", Mode::Enforce), ("Audit", Mode::Audit)];
+
+pub(crate) const FAILURE_POLICIES: [(&str, FailurePolicy); 2] =
+    [("Fail", FailurePolicy::Fail), ("Ignore", FailurePolicy::Ignore)];
+
+const REVIEW_VERSIONS: [(&str, ReviewVersion); 2] =
+    [("v1", ReviewVersion::V1), ("v1beta1", ReviewVersion::V1Beta1)];
+
+/// A chain, as whole as it could be read: what is missing from it was reported.
+pub(crate) fn read(document: &Document, mistakes: &mut Mistakes) -> Option<ChainDefinition> {
+    let mut fields = document.root().object(mistakes)?;
+    fields.ignore(&["apiVersion", "kind"]);
+    let name = fields
+        .required("metadata", "name the chain: `metadata: { name: ... }`", mistakes)
+        .and_then(|metadata| read_name(&metadata, mistakes));
+    let spec = fields
+        .required("spec", "write the chain's rules and stages", mistakes)
+        .and_then(|spec| spec.object(mistakes));
+    fields.finish(mistakes);
+    let mut spec = spec?;
+    let rules = spec
+        .required("rules", "say which requests the chain is for", mistakes)
+        .map(|node| rules::read(&node, mistakes));
+    let stages = spec
+        .required("stages", "list the hooks that are called", mistakes)
+        .map(|node| read_stages(&node, mistakes));
+    spec.finish(mistakes);
+    Some(ChainDefinition {
+        name: name?,
+        source: document.location(),
+        rules: rules?,
+        stages: stages?,
+    })
+}
+
+fn read_name(metadata: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
+    let mut fields = metadata.object(mistakes)?;
+    let name = fields
+        .required("name", "name the chain", mistakes)
+        .and_then(|name| name.parse_with(names::subdomain, mistakes));
+    fields.ignore(&["labels", "annotations"]);
+    fields.finish(mistakes);
+    name
+}
+
+fn read_stages(node: &Node<'_>, mistakes: &mut Mistakes) -> Vec<StageDefinition> {
+    let stages = node
+        .filled_list("list the hooks that are called", mistakes)
+        .unwrap_or_default();
+    let mut seen = HashMap::new();
+    stages
+        .iter()
+        .filter_map(|stage| read_stage(stage, &mut seen, mistakes))
+        .collect()
+}
+
+fn read_stage(
+    node: &Node<'_>,
+    seen: &mut HashMap<String, Location>,
+    mistakes: &mut Mistakes,
+) -> Option<StageDefinition> {
+    let mut fields = node.object(mistakes)?;
+    let name = fields
+        .required("name", "name the stage", mistakes)
+        .and_then(|name| {
+            let text = name.parse_with(names::subdomain, mistakes)?;
+            unique(&name, &text, seen, mistakes);
+            Some(text)
+        });
+    let hook = read_hook(&mut fields, mistakes);
+    let namespace_selector = fields
+        .optional("namespaceSelector")
+        .and_then(|node| selectors::namespaces(&node, mistakes));
+    let object_selector = fields
+        .optional("objectSelector")
+        .map(|node| selectors::labels(&node, mistakes))
+        .unwrap_or_default();
+    let failure_policy = fields
+        .optional("failurePolicy")
+        .and_then(|node| node.one_of("failure policy", &FAILURE_POLICIES, mistakes))
+        .unwrap_or_default();
+    let timeout = fields
+        .optional("timeout")
+        .and_then(|node| node.duration(TIMEOUT, mistakes))
+        .unwrap_or(Stage::DEFAULT_TIMEOUT);
+    let mode = fields
+        .optional("mode")
+        .and_then(|node| node.one_of("mode", &MODES, mistakes))
+        .unwrap_or_default();
+    let fix = "remove it, and let the hook decide";
+    fields.refuse(
+        "matchConditions",
+        "not supported yet by this version",
+        fix,
+        mistakes,
+    );
+    fields.finish(mistakes);
+    Some(StageDefinition {
+        name: name?,
+        hook: hook?,
+        namespace_selector,
+        object_selector,
+        failure_policy,
+        timeout,
+        mode,
+        location: node.location(),
+    })
+}
+
+/// Push a mistake if a stage before has this name.
+pub(crate) fn unique(
+    node: &Node<'_>,
+    name: &str,
+    seen: &mut HashMap<String, Location>,
+    mistakes: &mut Mistakes,
+) {
+    match seen.get(name) {
+        Some(first) => {
+            let message = format!("{name:?} is also the name of the stage on line {}", first.line);
+            node.wrong(message, "give each stage its own name", mistakes);
+        }
+        None => {
+            seen.insert(name.to_owned(), node.location());
+        }
+    }
+}
+
+fn read_hook(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<HookDefinition> {
+    match (fields.optional("plugin"), fields.optional("webhook")) {
+        (Some(node), None) => plugin::read(&node, mistakes).map(HookDefinition::Plugin),
+        (None, Some(node)) => read_webhook(&node, mistakes).map(HookDefinition::Webhook),
+        (None, None) => {
+            let fix = "write `plugin` or `webhook`";
+            fields.node().wrong("the stage calls nothing", fix, mistakes);
+            None
+        }
+        (Some(plugin), Some(webhook)) => {
+            // What is in them is checked all the same.
+            plugin::read(&plugin, mistakes);
+            read_webhook(&webhook, mistakes);
+            let fix = "keep one of them, or make two stages";
+            fields
+                .node()
+                .wrong("the stage has a plugin and a webhook", fix, mistakes);
+            None
+        }
+    }
+}
+
+fn read_webhook(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<WebhookDefinition> {
+    let mut fields = node.object(mistakes)?;
+    let protocol = read_protocol(&mut fields, mistakes);
+    // Without a protocol, the address is held to what both of them take.
+    let rules = protocol.clone().unwrap_or(WebhookProtocol::BcsResource);
+    let before = mistakes.len();
+    let ca_bundle = fields
+        .optional("caBundle")
+        .and_then(|node| client::ca_bundle(&node, mistakes));
+    let bundle_is_wrong = mistakes.len() > before;
+    let target = match (fields.optional("url"), fields.optional("service")) {
+        (Some(url), None) => client::url(&url, &rules, mistakes),
+        (None, Some(service)) => {
+            if ca_bundle.is_none() && !bundle_is_wrong {
+                client::require_ca_bundle(&mut fields, mistakes);
+            }
+            service.object(mistakes).and_then(|mut service| {
+                let target = client::service(&mut service, &rules, mistakes);
+                service.finish(mistakes);
+                target
+            })
+        }
+        (None, None) => {
+            node.wrong("the webhook has no address", "write `url` or `service`", mistakes);
+            None
+        }
+        (Some(_), Some(_)) => {
+            node.wrong(
+                "the webhook has a URL and a service",
+                "keep one of them",
+                mistakes,
+            );
+            None
+        }
+    };
+    fields.finish(mistakes);
+    Some(WebhookDefinition {
+        protocol: protocol?,
+        target: target?,
+        ca_bundle,
+    })
+}
+
+/// What `protocol` names, before its details.
+#[derive(Clone, Copy)]
+enum ProtocolName {
+    AdmissionReview,
+    BcsResource,
+}
+
+const PROTOCOLS: [(&str, ProtocolName); 2] = [
+    ("AdmissionReview", ProtocolName::AdmissionReview),
+    ("BcsResource", ProtocolName::BcsResource),
+];
+
+fn read_protocol(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<WebhookProtocol> {
+    let fix = "write AdmissionReview or BcsResource";
+    let protocol = fields
+        .required("protocol", fix, mistakes)
+        .and_then(|node| node.one_of("protocol", &PROTOCOLS, mistakes));
+    let versions = fields.optional("versions");
+    match protocol? {
+        ProtocolName::BcsResource => {
+            if let Some(versions) = versions {
+                versions.wrong("only AdmissionReview has versions", "remove it", mistakes);
+            }
+            Some(WebhookProtocol::BcsResource)
+        }
+        ProtocolName::AdmissionReview => Some(WebhookProtocol::AdmissionReview {
+            versions: match versions {
+                None => vec![ReviewVersion::V1],
+                Some(node) => read_versions(&node, mistakes)?,
+            },
+        }),
+    }
+}
+
+fn read_versions(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<ReviewVersion>> {
+    let mut versions = Vec::new();
+    for entry in node.filled_list("list v1, v1beta1 or both", mistakes)? {
+        let Some(version) = entry.one_of("version of AdmissionReview", &REVIEW_VERSIONS, mistakes) else {
+            continue;
+        };
+        if versions.contains(&version) {
+            entry.wrong("the version is listed twice", "remove one of them", mistakes);
+        } else {
+            versions.push(version);
+        }
+    }
+    Some(versions)
+}
+
+#[cfg(test)]
+mod tests;
