@@ -1,4 +1,84 @@
+use std::{fmt, sync::Arc};
+
+use admittance_definitions::{Location, Mistakes};
+use tokio::task::JoinError;
+
 /// Why a host cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {}
+pub enum Error {
+    /// Definitions are wrong: every mistake of every file.
+    #[error("{0}")]
+    Definitions(#[from] Mistakes),
+    /// Stages cannot be made: each of them.
+    #[error("{}", lines(.0))]
+    Stages(Vec<StageError>),
+    /// The sandbox cannot be made.
+    #[error("the sandbox cannot be started: {0}")]
+    Sandbox(#[source] admittance_sandbox::Error),
+    /// The cache for compiled plugins cannot be used.
+    #[error(transparent)]
+    Cache(#[from] admittance_catalog::Error),
+    /// The addresses of webhooks are wrong.
+    #[error("webhooks.resolve: {0}")]
+    Resolve(#[source] admittance_webhook::Error),
+    /// The runtime is shutting down.
+    #[error("loading broke off: {0}")]
+    Interrupted(#[source] JoinError),
+}
+
+/// A stage that cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[error("{location}: stage {stage} of chain {chain}: {cause}")]
+pub struct StageError {
+    /// Its chain.
+    pub chain: Arc<str>,
+    /// Its name.
+    pub stage: Arc<str>,
+    /// Where it is defined.
+    pub location: Location,
+    /// Why.
+    #[source]
+    pub cause: StageErrorCause,
+}
+
+impl StageError {
+    pub(crate) fn new(chain: &str, stage: &str, location: Location, cause: StageErrorCause) -> Self {
+        Self {
+            chain: chain.into(),
+            stage: stage.into(),
+            location,
+            cause,
+        }
+    }
+}
+
+/// Why a stage cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StageErrorCause {
+    /// Its module cannot be had.
+    #[error(transparent)]
+    Module(#[from] admittance_catalog::Error),
+    /// Its module is not a plugin that runs here, or refuses its settings.
+    #[error(transparent)]
+    Plugin(#[from] admittance_sandbox::Error),
+    /// Its webhook cannot be called.
+    #[error(transparent)]
+    Webhook(#[from] admittance_webhook::Error),
+    /// The runtime is shutting down.
+    #[error("loading broke off: {0}")]
+    Interrupted(#[source] JoinError),
+}
+
+fn lines(errors: &[StageError]) -> impl fmt::Display + '_ {
+    fmt::from_fn(|f| {
+        for (index, error) in errors.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            write!(f, "{error}")?;
+        }
+        Ok(())
+    })
+}

@@ -1,17 +1,55 @@
 //! Admission hooks as WebAssembly components, inside your own program.
+//!
+//! A [`Host`] holds the live table of chains. Build one from definitions on disk, from chains of your
+//! own hooks, or from both, and pass requests through it:
+//!
+//! ```
+//! use admittance::{Host, admission::{Chain, Denial, Object, Operation, Request, Response, Rule, Stage}};
+//! # use admittance::admission::{async_trait, Deadline, Failure, GroupVersionKind, Hook};
+//! # struct OwnerRequired;
+//! # #[async_trait]
+//! # impl Hook for OwnerRequired {
+//! #     async fn admit(&self, _: &Request, _: Deadline) -> Result<Response, Failure> {
+//! #         Ok(Response::deny(Denial::forbidden("who owns it?")))
+//! #     }
+//! # }
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let chain = Chain {
+//!     name: "owners".into(),
+//!     rules: vec![Rule::for_operations([Operation::Create])],
+//!     stages: vec![Stage::new("owner-required", OwnerRequired)],
+//! };
+//! let host = Host::builder().chain(chain).build().await?;
+//!
+//! let object = Object::parse(r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"}}"#)?;
+//! let kind = GroupVersionKind::from_api_version("v1", "Pod");
+//! let resource = kind.guess_resource();
+//! let outcome = host.admit(Request::new(Operation::Create, kind, resource).with_object(object)).await;
+//! assert!(!outcome.is_allowed());
+//! # Ok(()) }
+//! ```
+//!
+//! [`Host::layer`] puts a host in front of any `tower` service that speaks HTTP.
 
+mod assembly;
 mod builder;
 mod error;
 mod host;
+mod layer;
 mod measure;
 mod table;
 
+pub use assembly::{PluginStatus, Progress};
 pub use builder::HostBuilder;
-pub use error::Error;
+pub use error::{Error, StageError, StageErrorCause};
 pub use host::Host;
+pub use layer::{AdmissionLayer, AdmissionService, Passage, REQUEST_ID};
 pub use measure::{DURATION_BUCKETS, describe_metrics};
 pub use table::Table;
 
 pub use admittance_admission as admission;
+pub use admittance_catalog::{Digest, ModuleReference};
 pub use admittance_definitions as definitions;
 pub use admittance_dialect as dialect;
+pub use admittance_sandbox::{Configured, SandboxConfig};

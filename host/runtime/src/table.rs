@@ -3,13 +3,14 @@ use std::{sync::Arc, time::Duration};
 use admittance_admission::{Chain, Deadline, Evaluation, NamespaceSource, Outcome, Outline, Request};
 use tokio::time::Instant;
 
-use crate::measure;
+use crate::{PluginStatus, measure};
 
 /// The chains that are live, as one whole. A request takes the table once and keeps it to its end, so
 /// it never sees half of a change.
 #[derive(Clone)]
 pub struct Table {
     chains: Vec<Arc<Chain>>,
+    plugins: Vec<PluginStatus>,
     namespaces: Arc<dyn NamespaceSource>,
     request_timeout: Duration,
 }
@@ -17,11 +18,13 @@ pub struct Table {
 impl Table {
     pub(crate) fn new(
         chains: Vec<Arc<Chain>>,
+        plugins: Vec<PluginStatus>,
         namespaces: Arc<dyn NamespaceSource>,
         request_timeout: Duration,
     ) -> Self {
         Self {
             chains,
+            plugins,
             namespaces,
             request_timeout,
         }
@@ -30,6 +33,11 @@ impl Table {
     /// The chains, in the order in which a request passes them.
     pub fn chains(&self) -> &[Arc<Chain>] {
         &self.chains
+    }
+
+    /// The plugins in the chains.
+    pub fn plugins(&self) -> &[PluginStatus] {
+        &self.plugins
     }
 
     /// Whether some chain may be for a request of which only this is known. When none is, the request

@@ -1,0 +1,134 @@
+//! `admittance check`: are these documents right?
+
+use std::{path::PathBuf, process::ExitCode};
+
+use admittance::{Error, Host, definitions};
+use anstyle::{AnsiColor, Style};
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use crate::{progress, run::cache_directory};
+
+/// Check chain definitions: every mistake of every file, with its line, its field and the fix.
+///
+/// Plugins are loaded and given their settings, so that a wrong setting or a missing module is found
+/// too. Exits with 1 when something is wrong.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Files, and directories whose *.yaml, *.yml and *.json are taken: chains and BCS admissionwebhooks.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Check the documents alone; load no plugin.
+    #[arg(long)]
+    documents_only: bool,
+    /// Where compiled plugins are kept [default: the user's cache directory].
+    #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_CACHE")]
+    cache: Option<PathBuf>,
+    /// How to print what was found.
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Output {
+    #[default]
+    Text,
+    Json,
+}
+
+const GOOD: Style = AnsiColor::Green.on_default();
+const BAD: Style = AnsiColor::Red.on_default();
+
+pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
+    let found = match definitions::load(&arguments.files) {
+        Ok(chains) if arguments.documents_only => Ok(chains),
+        Ok(chains) => load(arguments, chains.clone())?.map(|()| chains),
+        Err(mistakes) => Err(Wrong::Documents(mistakes)),
+    };
+    match arguments.output {
+        Output::Text => print(&found),
+        Output::Json => anstream::println!("{:#}", report(&found)),
+    }
+    Ok(if found.is_ok() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// What is wrong.
+enum Wrong {
+    Documents(definitions::Mistakes),
+    Stages(Vec<admittance::StageError>),
+}
+
+/// Load what the chains name, as a host would.
+fn load(
+    arguments: &Arguments,
+    chains: Vec<definitions::ChainDefinition>,
+) -> crate::Result<Result<(), Wrong>> {
+    let mut builder = Host::builder().on_progress(progress::show());
+    if let Some(cache) = cache_directory(arguments.cache.clone()) {
+        builder = builder.cache(cache);
+    }
+    for chain in chains {
+        builder = builder.definition(chain);
+    }
+    match crate::block_on(builder.build())? {
+        Ok(_) => Ok(Ok(())),
+        Err(Error::Stages(errors)) => Ok(Err(Wrong::Stages(errors))),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn print(found: &Result<Vec<definitions::ChainDefinition>, Wrong>) {
+    let count = match found {
+        Ok(chains) => {
+            for chain in chains {
+                let stages: Vec<_> = chain.stages.iter().map(|stage| stage.name.as_str()).collect();
+                anstream::println!("{GOOD}ok{GOOD:#}  {}  {}", chain.name, stages.join(" -> "));
+            }
+            return;
+        }
+        Err(Wrong::Documents(mistakes)) => {
+            for mistake in mistakes.iter() {
+                anstream::println!("{mistake}");
+            }
+            mistakes.iter().count()
+        }
+        Err(Wrong::Stages(errors)) => {
+            for error in errors {
+                anstream::println!("{error}");
+            }
+            errors.len()
+        }
+    };
+    let noun = if count == 1 { "mistake" } else { "mistakes" };
+    anstream::println!("{BAD}{count} {noun}{BAD:#}");
+}
+
+fn report(found: &Result<Vec<definitions::ChainDefinition>, Wrong>) -> serde_json::Value {
+    match found {
+        Ok(chains) => json!({
+            "ok": true,
+            "chains": chains.iter().map(|chain| json!({
+                "name": chain.name,
+                "stages": chain.stages.iter().map(|stage| &stage.name).collect::<Vec<_>>(),
+            })).collect::<Vec<_>>(),
+        }),
+        Err(Wrong::Documents(mistakes)) => {
+            json!({"ok": false, "mistakes": mistakes.iter().collect::<Vec<_>>()})
+        }
+        Err(Wrong::Stages(errors)) => json!({
+            "ok": false,
+            "mistakes": errors.iter().map(|error| json!({
+                "file": error.location.file,
+                "line": error.location.line,
+                "column": error.location.column,
+                "chain": &*error.chain,
+                "stage": &*error.stage,
+                "message": error.cause.to_string(),
+            })).collect::<Vec<_>>(),
+        }),
+    }
+}

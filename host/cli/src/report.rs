@@ -1,0 +1,210 @@
+//! An outcome on the screen, and as JSON.
+
+use std::{fmt::Write as _, time::Duration};
+
+use admittance::admission::{Decision, FailurePolicy, Mode, Object, Outcome, Refusal, StageResult, TraceRow};
+use anstyle::{AnsiColor, Style};
+use serde_json::{Value, json};
+use similar::{ChangeTag, TextDiff};
+
+const GOOD: Style = AnsiColor::Green.on_default();
+const BAD: Style = AnsiColor::Red.on_default();
+const ODD: Style = AnsiColor::Yellow.on_default();
+const DIM: Style = Style::new().dimmed();
+const BOLD: Style = Style::new().bold();
+
+/// The outcome for people: a row per stage, what changed, the warnings, and the decision. Holds ANSI
+/// colours; print it through a stream that drops them where they are not wanted.
+pub(crate) fn for_people(outcome: &Outcome, original: Option<&Object>) -> String {
+    let mut text = String::new();
+    stages(&mut text, &outcome.trace);
+    if outcome.is_allowed() && outcome.is_changed() {
+        difference(&mut text, original, outcome.object.as_ref());
+    }
+    for warning in &outcome.warnings {
+        line(&mut text, format_args!("{ODD}warning:{ODD:#} {warning}"));
+    }
+    for note in &outcome.audit_annotations {
+        line(
+            &mut text,
+            format_args!("{DIM}audit {}:{DIM:#} {}: {}", note.stage, note.key, note.value),
+        );
+    }
+    match &outcome.decision {
+        Decision::Allowed if outcome.is_changed() => {
+            line(
+                &mut text,
+                format_args!(
+                    "{GOOD}allowed{GOOD:#}, changed by {} operations",
+                    outcome.patch.len()
+                ),
+            );
+        }
+        Decision::Allowed => line(&mut text, format_args!("{GOOD}allowed{GOOD:#}, unchanged")),
+        Decision::Refused(refusal) => {
+            line(
+                &mut text,
+                format_args!("{BAD}refused{BAD:#} ({}): {refusal}", refusal.code()),
+            );
+        }
+    }
+    text
+}
+
+fn stages(text: &mut String, trace: &[TraceRow]) {
+    if trace.is_empty() {
+        line(text, format_args!("{ODD}no chain is for this request{ODD:#}"));
+        return;
+    }
+    let width = |heading: &str, of: fn(&TraceRow) -> usize| {
+        trace.iter().map(of).max().unwrap_or_default().max(heading.len())
+    };
+    let chains = width("CHAIN", |row| row.chain.chars().count());
+    let names = width("STAGE", |row| row.stage.chars().count());
+    line(
+        text,
+        format_args!(
+            "{BOLD}{:chains$}  {:names$}  {:12}  {:>9}  {}{BOLD:#}",
+            "CHAIN", "STAGE", "VERDICT", "TIME", "WHY"
+        ),
+    );
+    for row in trace {
+        let (style, why) = describe(&row.result);
+        let mut verdict = row.result.as_str().to_owned();
+        if row.mode == Mode::Audit {
+            verdict.push_str(" (audit)");
+        }
+        let time = match row.result {
+            StageResult::NotReached => "-".to_owned(),
+            _ => for_a_person(row.duration),
+        };
+        line(
+            text,
+            format_args!(
+                "{:chains$}  {:names$}  {style}{verdict:12}{style:#}  {time:>9}  {why}",
+                row.chain, row.stage
+            ),
+        );
+    }
+}
+
+fn describe(result: &StageResult) -> (Style, String) {
+    match result {
+        StageResult::Skipped(reason) => (DIM, reason.to_string()),
+        StageResult::NotReached => (DIM, "an earlier stage decided".to_owned()),
+        StageResult::Allowed => (GOOD, String::new()),
+        StageResult::Changed(patch) => (GOOD, format!("{} operations", patch.len())),
+        StageResult::Denied(denial) => (BAD, format!("{}: {denial}", denial.code())),
+        StageResult::Failed { failure, policy } => {
+            let style = if *policy == FailurePolicy::Fail { BAD } else { ODD };
+            (
+                style,
+                format!("{}: {} (failurePolicy {policy})", failure.kind, failure.message),
+            )
+        }
+    }
+}
+
+/// Three digits at most, with the unit that makes it so: `26.4µs`, `1.20ms`.
+fn for_a_person(duration: Duration) -> String {
+    let micros = duration.as_secs_f64() * 1e6;
+    match micros {
+        ..1_000.0 => format!("{micros:.1}µs"),
+        1_000.0..1_000_000.0 => format!("{:.2}ms", micros / 1e3),
+        _ => format!("{:.2}s", micros / 1e6),
+    }
+}
+
+fn difference(text: &mut String, before: Option<&Object>, after: Option<&Object>) {
+    let (before, after) = (pretty(before), pretty(after));
+    let diff = TextDiff::from_lines(&before, &after);
+    text.push('\n');
+    for (index, group) in diff.grouped_ops(3).iter().enumerate() {
+        if index > 0 {
+            line(text, format_args!("{DIM}  ...{DIM:#}"));
+        }
+        for change in group.iter().flat_map(|operation| diff.iter_changes(operation)) {
+            let content = change.value().trim_end_matches('\n');
+            match change.tag() {
+                ChangeTag::Equal => line(text, format_args!("  {content}")),
+                ChangeTag::Delete => line(text, format_args!("{BAD}- {content}{BAD:#}")),
+                ChangeTag::Insert => line(text, format_args!("{GOOD}+ {content}{GOOD:#}")),
+            }
+        }
+    }
+    text.push('\n');
+}
+
+fn pretty(object: Option<&Object>) -> String {
+    let text = object.and_then(|object| serde_json::to_string_pretty(object.value()).ok());
+    text.unwrap_or_default() + "\n"
+}
+
+fn line(text: &mut String, content: std::fmt::Arguments<'_>) {
+    // Writing into a String does not fail.
+    let _ = writeln!(text, "{content}");
+}
+
+/// The outcome for scripts. The shape is part of the program's interface: fields are only added.
+pub(crate) fn for_scripts(outcome: &Outcome) -> Value {
+    let mut report = json!({
+        "uid": outcome.uid.as_str(),
+        "allowed": outcome.is_allowed(),
+        "changed": outcome.is_changed(),
+        "stages": outcome.trace.iter().map(stage).collect::<Vec<_>>(),
+        "warnings": outcome.warnings,
+        "auditAnnotations": outcome.audit_annotations.iter().map(|note| {
+            json!({"stage": &*note.stage, "key": note.key, "value": note.value})
+        }).collect::<Vec<_>>(),
+        "patch": outcome.patch,
+        "object": outcome.object.as_ref().map(Object::value),
+    });
+    if let (Decision::Refused(refusal), Some(report)) = (&outcome.decision, report.as_object_mut()) {
+        report.insert("refusal".into(), refused(refusal));
+    }
+    report
+}
+
+fn refused(refusal: &Refusal) -> Value {
+    let (chain, stage, reason) = match refusal {
+        Refusal::Denied { chain, stage, denial } => (chain, stage, denial.reason.as_str()),
+        Refusal::Failed {
+            chain,
+            stage,
+            failure,
+        } => (chain, stage, failure.kind.as_str()),
+        Refusal::DeadlinePassed { chain, stage } => (chain, stage, "deadline"),
+    };
+    json!({
+        "chain": &**chain,
+        "stage": &**stage,
+        "code": refusal.code(),
+        "reason": reason,
+        "message": refusal.to_string(),
+    })
+}
+
+fn stage(row: &TraceRow) -> Value {
+    let mut stage = json!({
+        "chain": &*row.chain,
+        "stage": &*row.stage,
+        "mode": row.mode.as_str(),
+        "verdict": row.result.as_str(),
+        "microseconds": row.duration.as_secs_f64() * 1e6,
+    });
+    let more = match &row.result {
+        StageResult::Skipped(reason) => json!({"why": reason.to_string()}),
+        StageResult::Changed(patch) => json!({"patch": patch}),
+        StageResult::Denied(denial) => {
+            json!({"code": denial.code(), "reason": denial.reason, "message": denial.message})
+        }
+        StageResult::Failed { failure, policy } => {
+            json!({"failure": failure.kind.as_str(), "message": failure.message, "failurePolicy": policy.as_str()})
+        }
+        StageResult::NotReached | StageResult::Allowed => json!({}),
+    };
+    if let (Some(stage), Value::Object(more)) = (stage.as_object_mut(), more) {
+        stage.extend(more);
+    }
+    stage
+}

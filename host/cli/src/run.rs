@@ -1,0 +1,159 @@
+//! `admittance run`: what would these hooks do with this request?
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use admittance::{
+    Host, HostBuilder,
+    admission::{Labels, Operation, StaticNamespaces},
+    definitions::ChainDefinition,
+};
+use clap::{Args, ValueEnum};
+
+use crate::{logging, progress, report, request_file};
+
+/// Pass one request through a chain or a plugin, without a server.
+///
+/// Prints a row per stage, what changed, and the decision. Exits with 0 when the request is allowed
+/// and with 1 when it is refused.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance run chains/pods.yaml pod.yaml
+  admittance run sidecar_injector.wasm pod.json --settings '{\"containers\": [{\"name\": \"log\", \"image\": \"log:1\"}]}'
+  admittance run chains/ request.http --output json")]
+pub(crate) struct Arguments {
+    /// A chain file, a directory of them, or a plugin (.wasm).
+    #[arg(value_name = "CHAIN|PLUGIN")]
+    hooks: PathBuf,
+    /// An AdmissionReview, a bare object (JSON or YAML), or an HTTP request with its head; - for
+    /// standard input.
+    request: PathBuf,
+    /// The plugin's settings: JSON or YAML text, or @FILE.
+    #[arg(long, value_name = "SETTINGS")]
+    settings: Option<String>,
+    /// What is done to a bare object [default: CREATE].
+    #[arg(long)]
+    operation: Option<Operation>,
+    /// The resource of a bare object, as in a chain's rules [default: guessed from its kind].
+    #[arg(long)]
+    resource: Option<String>,
+    /// The namespace of a bare object that names none.
+    #[arg(long)]
+    namespace: Option<String>,
+    /// A label of the request's namespace, for namespace selectors; may be given again.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
+    namespace_label: Vec<(String, String)>,
+    /// The configuration whose dialect reads an HTTP request [default: the BCS driver's].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Connect to ADDRESS for the webhook host HOST; may be given again.
+    #[arg(long, value_name = "HOST=ADDRESS", value_parser = label)]
+    resolve: Vec<(String, String)>,
+    /// Where compiled plugins are kept [default: the user's cache directory].
+    #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_CACHE")]
+    cache: Option<PathBuf>,
+    /// How to print the outcome.
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Output,
+    /// Show log lines of this level and above; those of plugins too.
+    #[arg(long, value_name = "LEVEL", default_value = "warn", env = "ADMITTANCE_LOG")]
+    log: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// A table and a coloured diff.
+    #[default]
+    Text,
+    /// One JSON object.
+    Json,
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text
+        .split_once('=')
+        .ok_or_else(|| format!("`{text}` has no `=`"))?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
+    logging::start(&arguments.log, logging::Format::Auto)?;
+    let config = arguments
+        .config
+        .as_deref()
+        .map(admittance_driver::Config::read)
+        .transpose()?;
+    let hints = request_file::Hints {
+        operation: arguments.operation,
+        resource: arguments.resource.clone(),
+        namespace: arguments.namespace.clone(),
+    };
+    let dialect = config.as_ref().map(|config| &*config.dialect);
+    let request = request_file::read(&arguments.request, &hints, dialect)?;
+    let original = request.object.clone();
+    let namespace = request.namespace.clone().unwrap_or_default();
+    let labels: Labels = arguments.namespace_label.iter().cloned().collect();
+    let builder = hooks(arguments)?.namespaces(StaticNamespaces::new([(namespace, labels)]));
+    let outcome =
+        crate::block_on(async { Ok::<_, admittance::Error>(builder.build().await?.admit(request).await) })??;
+    match arguments.output {
+        Output::Text => anstream::print!("{}", report::for_people(&outcome, original.as_ref())),
+        Output::Json => anstream::println!("{:#}", report::for_scripts(&outcome)),
+    }
+    Ok(if outcome.is_allowed() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn hooks(arguments: &Arguments) -> crate::Result<HostBuilder> {
+    let mut builder = Host::builder().on_progress(progress::show());
+    if let Some(cache) = cache_directory(arguments.cache.clone()) {
+        builder = builder.cache(cache);
+    }
+    for (host, address) in &arguments.resolve {
+        builder = builder.resolve(host, address);
+    }
+    if arguments
+        .hooks
+        .extension()
+        .is_some_and(|extension| extension == "wasm")
+    {
+        let settings = settings(arguments.settings.as_deref())?;
+        Ok(builder.definition(ChainDefinition::of_plugin(&arguments.hooks, settings)))
+    } else if arguments.settings.is_some() {
+        Err("--settings goes with a plugin (.wasm); a chain file holds its own settings".into())
+    } else {
+        Ok(builder.definitions(&arguments.hooks))
+    }
+}
+
+fn settings(text: Option<&str>) -> crate::Result<serde_json::Value> {
+    let (name, text) = match text {
+        None => return Ok(serde_json::json!({})),
+        Some(text) => match text.strip_prefix('@') {
+            None => ("--settings".to_owned(), text.to_owned()),
+            Some(path) => (
+                path.to_owned(),
+                std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?,
+            ),
+        },
+    };
+    Ok(admittance::definitions::document::to_json(&name, &text)?)
+}
+
+/// Where compiled plugins are kept: as told, or where the user's caches are, or nowhere.
+pub(crate) fn cache_directory(told: Option<PathBuf>) -> Option<PathBuf> {
+    told.or_else(|| {
+        let absolute = |name| {
+            std::env::var_os(name)
+                .map(PathBuf::from)
+                .filter(|path: &PathBuf| path.is_absolute())
+        };
+        let caches = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
+        caches.map(|caches| caches.join(Path::new("admittance/compiled")))
+    })
+}

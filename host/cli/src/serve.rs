@@ -1,0 +1,145 @@
+//! `admittance serve`: the driver, from its configuration to its end.
+
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+
+use admittance::{DURATION_BUCKETS, Host, admission::StaticNamespaces};
+use admittance_driver::{Config, Driver, LogFormat, Server, Shutdown, Stopped};
+use clap::Args;
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::{logging, progress, run::cache_directory};
+
+/// Run the driver: an intercepting proxy in front of a control plane.
+///
+/// The first SIGTERM or SIGINT lets requests in flight finish; the second ends the program at once.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The configuration.
+    #[arg(
+        long,
+        short,
+        value_name = "FILE",
+        default_value = "admittance.yaml",
+        env = "ADMITTANCE_CONFIG"
+    )]
+    config: PathBuf,
+    /// Listen here in place of the configuration's listen.address.
+    #[arg(long, value_name = "ADDRESS", env = "ADMITTANCE_LISTEN")]
+    listen: Option<SocketAddr>,
+    /// Serve /healthz, /readyz and /metrics here in place of the configuration's admin.address.
+    #[arg(long, value_name = "ADDRESS", env = "ADMITTANCE_ADMIN")]
+    admin: Option<SocketAddr>,
+    /// Forward to these servers in place of the configuration's upstream.servers.
+    #[arg(long, value_name = "URL", env = "ADMITTANCE_UPSTREAM", value_delimiter = ',')]
+    upstream: Vec<http::Uri>,
+    /// Keep compiled plugins here in place of the configuration's cache.directory.
+    #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_CACHE")]
+    cache: Option<PathBuf>,
+    /// The level of log lines, or a filter (`info,admittance=debug`), in place of log.level.
+    #[arg(long, value_name = "LEVEL", env = "ADMITTANCE_LOG")]
+    log: Option<String>,
+    /// The form of log lines, in place of log.format.
+    #[arg(long, value_enum, env = "ADMITTANCE_LOG_FORMAT")]
+    log_format: Option<logging::Format>,
+}
+
+pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
+    let mut config = Config::read(&arguments.config)?;
+    config.listen.address = arguments.listen.unwrap_or(config.listen.address);
+    config.admin = arguments.admin.or(config.admin);
+    if !arguments.upstream.is_empty() {
+        config.upstream.servers = arguments
+            .upstream
+            .into_iter()
+            .map(Server::new)
+            .collect::<Result<_, _>>()?;
+    }
+    config.cache = cache_directory(arguments.cache.or(config.cache));
+    let format = arguments.log_format.unwrap_or(match config.log.format {
+        LogFormat::Auto => logging::Format::Auto,
+        LogFormat::Pretty => logging::Format::Pretty,
+        LogFormat::Json => logging::Format::Json,
+    });
+    logging::start(
+        arguments.log.as_deref().unwrap_or(config.log.level.as_str()),
+        format,
+    )?;
+    let metrics = install_metrics()?;
+    crate::block_on(serve(config, metrics))?
+}
+
+async fn serve(config: Config, metrics: PrometheusHandle) -> crate::Result<ExitCode> {
+    let host = build(&config).await?;
+    let maintained = metrics.clone();
+    let driver = Driver::bind(config, host, Arc::new(move || metrics.render())).await?;
+    tracing::info!(
+        address = %driver.address(),
+        admin = driver.admin_address().map(tracing::field::display),
+        "serving"
+    );
+    let shutdown = Shutdown::default();
+    tokio::spawn(stop_on_signals(shutdown.clone(), signals()?));
+    tokio::spawn(maintain(maintained));
+    Ok(match driver.run(shutdown).await {
+        Stopped::Cleanly => {
+            tracing::info!("stopped: every request was answered");
+            ExitCode::SUCCESS
+        }
+        Stopped::Cut => {
+            tracing::warn!("stopped: requests in flight were cut off");
+            ExitCode::FAILURE
+        }
+    })
+}
+
+async fn build(config: &Config) -> Result<Host, admittance::Error> {
+    let mut builder = Host::builder()
+        .request_timeout(config.limits.request_timeout)
+        .sandbox(config.sandbox.clone())
+        .namespaces(StaticNamespaces::new(config.namespaces.clone()))
+        .on_progress(progress::show());
+    for path in &config.definitions {
+        builder = builder.definitions(path);
+    }
+    for (host, address) in &config.resolve {
+        builder = builder.resolve(host, address);
+    }
+    if let Some(cache) = &config.cache {
+        builder = builder.cache(cache);
+    }
+    builder.build().await
+}
+
+/// One histogram for every duration, with buckets that fit plugins and webhooks alike.
+fn install_metrics() -> crate::Result<PrometheusHandle> {
+    let handle = PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Suffix("duration_seconds".into()), &DURATION_BUCKETS)?
+        .install_recorder()?;
+    admittance::describe_metrics();
+    admittance_driver::describe_metrics();
+    Ok(handle)
+}
+
+/// Histograms keep what they are told until somebody drains them; without a scrape nobody does.
+async fn maintain(metrics: PrometheusHandle) {
+    let mut ticks = tokio::time::interval(Duration::from_secs(5));
+    loop {
+        ticks.tick().await;
+        metrics.run_upkeep();
+    }
+}
+
+fn signals() -> std::io::Result<[Signal; 2]> {
+    Ok([signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?])
+}
+
+async fn stop_on_signals(shutdown: Shutdown, [mut terminate, mut interrupt]: [Signal; 2]) {
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        shutdown.signal();
+    }
+}

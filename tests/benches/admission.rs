@@ -1,0 +1,159 @@
+//! What a stage costs: `cargo task bench`.
+//!
+//! One plugin in a fresh instance beside the same code called natively and beside the same code behind
+//! a webhook; a chain of ten; and the whole proxy beside its upstream. Every row is measured in the same
+//! run on the same thread pool, one request after another, so the ratios mean more than the times.
+
+#![expect(missing_docs, reason = "a program")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a benchmark that cannot run should stop"
+)]
+
+mod measure;
+mod native;
+mod objects;
+mod proxy;
+mod webhook;
+
+use admittance::{
+    Host,
+    admission::{GroupVersionKind, Object, Operation, Outcome, Request},
+};
+use admittance_tests::Artifacts;
+
+use crate::{measure::Table, native::Native};
+
+/// What the sidecar injector is told, everywhere.
+const SETTINGS: &str = r#"{
+    "containers": [{"name": "log-agent", "image": "registry.example.com/log-agent:2.1"}],
+    "volumes": [{"name": "logs", "emptyDir": {}}],
+    "annotations": {"example.com/logs": "collected"}
+}"#;
+
+#[tokio::main]
+async fn main() {
+    // `cargo test --benches` passes --test: show that it runs, and measure nothing worth telling.
+    let quick = std::env::args().any(|argument| argument == "--test");
+    let calls = if quick { 20 } else { 20_000 };
+    let directory = tempfile::tempdir().unwrap();
+
+    let native = Native::new(SETTINGS);
+    let one = host(directory.path(), 1).await;
+    let ten = host(directory.path(), 10).await;
+    let native_chain = Host::builder()
+        .chain(native::chain(SETTINGS))
+        .build()
+        .await
+        .unwrap();
+    let webhook = webhook::Server::start(SETTINGS).await;
+    let remote = webhook.host(directory.path()).await;
+
+    let mut table = Table::new(&format!("a stage: {calls} calls each, one after another"));
+    for (name, text) in [("1 kB Pod", objects::pod(2)), ("5 kB Pod", objects::pod(16))] {
+        let name = format!("{name} ({} bytes)", text.len());
+        let base = table
+            .measure(
+                &format!("{name}, native call of the plugin's code"),
+                None,
+                calls,
+                async || native.admit(&text),
+            )
+            .await;
+        table
+            .measure(
+                &format!("{name}, native code as a stage"),
+                Some(base),
+                calls,
+                async || changed(native_chain.admit(request(&text)).await),
+            )
+            .await;
+        let plugin = table
+            .measure(
+                &format!("{name}, one plugin stage"),
+                Some(base),
+                calls,
+                async || changed(one.admit(request(&text)).await),
+            )
+            .await;
+        table
+            .measure(
+                &format!("{name}, ten plugin stages"),
+                Some(base),
+                calls / 4,
+                async || changed(ten.admit(request(&text)).await),
+            )
+            .await;
+        let webhook = table
+            .measure(
+                &format!("{name}, one webhook stage, TLS keep-alive"),
+                Some(base),
+                calls / 4,
+                async || changed(remote.admit(request(&text)).await),
+            )
+            .await;
+        table.note(format!(
+            "{name}: the plugin stage is {:.1} times faster than the webhook stage",
+            webhook.ratio(plugin)
+        ));
+    }
+    table.print();
+
+    proxy::measure(directory.path(), if quick { 20 } else { 5_000 }, &objects::pod(2)).await;
+}
+
+/// A host with a chain of the sidecar injector, so many times.
+async fn host(directory: &std::path::Path, stages: usize) -> Host {
+    Host::builder()
+        .definitions(chain_file(directory, stages))
+        .build()
+        .await
+        .unwrap()
+}
+
+/// A chain file with the sidecar injector, so many times; each stage adds a container of its own.
+fn chain_file(directory: &std::path::Path, stages: usize) -> std::path::PathBuf {
+    let plugin = Artifacts::find().unwrap().component("sidecar-injector").unwrap();
+    let stages: Vec<_> = (0..stages)
+        .map(|stage| {
+            let mut settings: serde_json::Value = serde_json::from_str(SETTINGS).unwrap();
+            settings["containers"][0]["name"] = format!("log-agent-{stage}").into();
+            settings["statusAnnotation"] = format!("example.com/status-{stage}").into();
+            serde_json::json!({
+                "name": format!("sidecar-{stage}"),
+                "plugin": {"source": format!("file:{}", plugin.display()), "settings": settings},
+            })
+        })
+        .collect();
+    write_chain(directory, &format!("plugins-{}", stages.len()), &stages.into())
+}
+
+fn write_chain(directory: &std::path::Path, name: &str, stages: &serde_json::Value) -> std::path::PathBuf {
+    let chain = serde_json::json!({
+        "apiVersion": "admittance.dev/v1alpha1",
+        "kind": "AdmissionChain",
+        "metadata": {"name": name},
+        "spec": {"rules": [{"operations": ["CREATE"], "kinds": ["Pod"]}], "stages": stages},
+    });
+    let path = directory.join(format!("{name}.json"));
+    std::fs::write(&path, chain.to_string()).unwrap();
+    path
+}
+
+/// As a front door makes it: the object is parsed as far as its head.
+fn request(text: &str) -> Request {
+    let kind = GroupVersionKind::from_api_version("v1", "Pod");
+    let resource = kind.guess_resource();
+    Request::new(Operation::Create, kind, resource).with_object(Object::parse(text).unwrap())
+}
+
+/// A benchmark of something that does not work tells nothing.
+fn changed(outcome: Outcome) -> Outcome {
+    assert!(
+        outcome.is_allowed() && outcome.is_changed(),
+        "{:?}",
+        outcome.trace
+    );
+    outcome
+}

@@ -1,0 +1,79 @@
+//! The code of the sidecar injector, called natively.
+
+use admittance::admission::{
+    Chain, Deadline, Failure, FailureKind, Hook, Operation, Patch, Request, Response, Rule, Stage, Verdict,
+    async_trait,
+};
+use admittance_sdk::{
+    Configured,
+    bindings::admittance::plugin::types::{self, GroupVersionKind, GroupVersionResource, UserInfo},
+};
+use sidecar_injector::SidecarInjector;
+
+/// The plugin, configured once; what its component does in each instance, without the component.
+pub(crate) struct Native(Configured<SidecarInjector>);
+
+impl Native {
+    pub(crate) fn new(settings: &str) -> Self {
+        let plugin = Configured::new();
+        plugin.configure(settings).unwrap();
+        Self(plugin)
+    }
+
+    /// The patch, as text.
+    pub(crate) fn admit(&self, object: &str) -> String {
+        match self.0.admit(contract(object)).unwrap().verdict {
+            types::Verdict::Patch(patch) => patch,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn contract(object: &str) -> types::Request {
+    types::Request {
+        uid: "6f1c2d3e".to_owned(),
+        operation: types::Operation::Create,
+        kind: GroupVersionKind {
+            group: String::new(),
+            version: "v1".to_owned(),
+            kind: "Pod".to_owned(),
+        },
+        resource: GroupVersionResource {
+            group: String::new(),
+            version: "v1".to_owned(),
+            resource: "pods".to_owned(),
+        },
+        subresource: None,
+        name: "web".to_owned(),
+        namespace: Some("shop".to_owned()),
+        user: UserInfo {
+            username: String::new(),
+            uid: String::new(),
+            groups: Vec::new(),
+            extra: Vec::new(),
+        },
+        object: Some(object.to_owned()),
+        old_object: None,
+        options: None,
+        dry_run: false,
+    }
+}
+
+#[async_trait]
+impl Hook for Native {
+    async fn admit(&self, request: &Request, _: Deadline) -> Result<Response, Failure> {
+        let object = request.object.as_ref().map_or("{}", |object| object.text());
+        let patch = Patch::parse(self.admit(object))
+            .map_err(|error| Failure::new(FailureKind::InvalidResponse, error.to_string()))?;
+        Ok(Response::new(Verdict::Patch(patch)))
+    }
+}
+
+/// A chain with the native code as its one stage.
+pub(crate) fn chain(settings: &str) -> Chain {
+    Chain {
+        name: "native".into(),
+        rules: vec![Rule::for_operations([Operation::Create])],
+        stages: vec![Stage::new("sidecar", Native::new(settings))],
+    }
+}
