@@ -1,6 +1,9 @@
 use std::path::PathBuf;
 
-use admittance::dialect::{Class, Reading};
+use admittance::{
+    admission::Outline,
+    dialect::{Class, Reading},
+};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use tempfile::TempDir;
 
@@ -304,4 +307,25 @@ fn the_example_for_nomad() {
     ] {
         assert_eq!(read(method, uri, body), expected, "{method} {uri}");
     }
+
+    let chains = admittance_definitions::load(&config.definitions).unwrap();
+    let [chain] = chains.as_slice() else {
+        panic!("there is one chain, not {}", chains.len());
+    };
+    let jobs = GroupVersionResource {
+        version: "v1".into(),
+        resource: "jobs".into(),
+        ..Default::default()
+    };
+    let outline = |resource| Outline {
+        operation: Operation::Create,
+        resource: Some(resource),
+        kind: Some("Job"),
+    };
+    assert!(chain.rules.iter().any(|rule| rule.may_match(&outline(&jobs))));
+    let nodes = GroupVersionResource {
+        resource: "nodes".into(),
+        ..jobs.clone()
+    };
+    assert!(!chain.rules.iter().any(|rule| rule.may_match(&outline(&nodes))));
 }
