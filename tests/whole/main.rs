@@ -12,5 +12,6 @@ mod demo;
 mod hostile;
 mod house;
 mod lifecycle;
+mod nomad;
 mod scene;
 mod webhooks;

@@ -19,19 +19,18 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::scene::{Scene, application, bcs_message, cache, write};
 
-/// Make a CA and a certificate for a service; give back the `caBundle`.
-async fn certificates(directory: &Path, service: &str) -> String {
+/// Make a CA and a server certificate for a service or host; give back the `caBundle`.
+pub(crate) async fn certificate(directory: &Path, what: &str, name: &str) -> String {
     let out = directory.to_str().unwrap();
-    let made = Admittance::run(["certs", "--out", out, "--service", service, "--output", "json"])
-        .await
-        .unwrap();
+    let arguments = ["certs", "--out", out, what, name, "--output", "json"];
+    let made = Admittance::run(arguments).await.unwrap();
     assert_eq!(made.code, Some(0), "{}", made.stderr);
     let made: Value = serde_json::from_str(&made.stdout).unwrap();
     made["caBundle"].as_str().unwrap().to_owned()
 }
 
 /// A webhook server; what it does depends on the path. It ends with the test.
-async fn serve(directory: &Path, service: &str) -> SocketAddr {
+pub(crate) async fn serve(directory: &Path, service: &str) -> SocketAddr {
     let certificates = CertificateDer::pem_file_iter(directory.join(format!("{service}.pem")));
     let certificates = certificates.unwrap().map(Result::unwrap).collect();
     let key = PrivateKeyDer::from_pem_file(directory.join(format!("{service}.key"))).unwrap();
@@ -67,9 +66,10 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Inf
     let path = request.uri().path().to_owned();
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let body: Value = serde_json::from_slice(&body).unwrap();
-    let (status, reply) = match path.strip_prefix("/review/") {
-        Some(what) => review(what, &body),
-        None => resource(&path, body),
+    let (status, reply) = match (path.as_str(), path.strip_prefix("/review/")) {
+        (_, Some(what)) => review(what, &body),
+        ("/jobs", _) => review("jobs", &body),
+        _ => resource(&path, body),
     };
     if path.ends_with("hangs") {
         std::future::pending::<()>().await;
@@ -104,7 +104,6 @@ fn resource(path: &str, mut object: Value) -> (u16, String) {
 /// An AdmissionReview in, an AdmissionReview back.
 fn review(what: &str, review: &Value) -> (u16, String) {
     assert_eq!(review["kind"], "AdmissionReview");
-    assert_eq!(review["request"]["operation"], "CREATE");
     let patch = |patch: &str| json!({"allowed": true, "patchType": "JSONPatch", "patch": patch});
     let mut response = match what {
         "allows" => json!({"allowed": true, "warnings": ["mind the gap"]}),
@@ -112,6 +111,11 @@ fn review(what: &str, review: &Value) -> (u16, String) {
         "patches" => patch(
             "W3sib3AiOiJhZGQiLCJwYXRoIjoiL21ldGFkYXRhL2Fubm90YXRpb25zIiwidmFsdWUiOnsiaG9vayI6InNlZW4ifX1d",
         ),
+        // [{"op":"add","path":"/Meta","value":{"owner":"house-rules"}}]
+        "jobs" if review["request"]["object"]["Priority"].as_u64() < Some(90) => {
+            patch("W3sib3AiOiJhZGQiLCJwYXRoIjoiL01ldGEiLCJ2YWx1ZSI6eyJvd25lciI6ImhvdXNlLXJ1bGVzIn19XQ==")
+        }
+        "jobs" => json!({"allowed": false, "status": {"message": "Priority: 90 and above is for the house"}}),
         "denies" => {
             json!({"allowed": false, "status": {"code": 422, "reason": "Invalid", "message": "no tea today"}})
         }
@@ -333,8 +337,8 @@ async fn nobody() -> SocketAddr {
 async fn every_answer_of_a_webhook_under_both_policies() {
     let directory = tempfile::tempdir().unwrap();
     let (right, wrong) = (directory.path().join("right"), directory.path().join("wrong"));
-    let bundle = certificates(&right, "hook.hooks").await;
-    let wrong_bundle = certificates(&wrong, "hook.hooks").await;
+    let bundle = certificate(&right, "--service", "hook.hooks").await;
+    let wrong_bundle = certificate(&wrong, "--service", "hook.hooks").await;
     let hook = serve(&right, "hook.hooks").await;
 
     let mut chains = String::new();
@@ -436,7 +440,7 @@ async fn check(scene: &Scene, name: &str, policy: &str, expected: Expected) {
 #[tokio::test]
 async fn a_bcs_admissionwebhook_is_a_chain_as_it_is() {
     let directory = tempfile::tempdir().unwrap();
-    let bundle = certificates(directory.path(), "hook.hooks").await;
+    let bundle = certificate(directory.path(), "--service", "hook.hooks").await;
     let hook = serve(directory.path(), "hook.hooks").await;
     let webhook = |name: &str, path: &str, policy: &str| {
         let client = json!({"caBundle": bundle, "namespace": "hooks", "name": "hook", "path": path});

@@ -67,48 +67,37 @@ fn run(task: Task) -> Result<(), Error> {
         Task::Plugins { guests } => plugins::build(if guests { Guests::With } else { Guests::Without }),
         Task::Demo { rest } => {
             plugins::build(Guests::Without)?;
-            say("Compiling the driver (minutes the first time, seconds later)");
-            // The whole workspace is selected, so that its dependencies get the same features as in
-            // `cargo test --workspace`, and nothing is compiled twice.
-            cargo([
-                "build",
-                "--workspace",
-                "--bin",
-                "admittance",
-                "--bin",
-                "admittance-demo",
-            ])?;
+            build_programs()?;
             command::become_program(&command::built("admittance-demo")?, &rest)
         }
         Task::Test { rest } => {
             plugins::build(Guests::With)?;
-            say("Compiling the program");
-            cargo([
-                "build",
-                "--workspace",
-                "--bin",
-                "admittance",
-                "--bin",
-                "admittance-demo",
-            ])?;
+            build_programs()?;
             say("Running the tests");
-            cargo(
-                ["test", "--workspace"]
-                    .map(OsString::from)
-                    .into_iter()
-                    .chain(rest),
-            )
+            cargo(with("test --workspace", rest))
         }
         Task::Bench { rest } => {
             plugins::build(Guests::Without)?;
             say("Compiling and running the benchmarks");
-            cargo(
-                ["bench", "--package", "admittance-tests"]
-                    .map(OsString::from)
-                    .into_iter()
-                    .chain(rest),
-            )
+            cargo(with("bench --package admittance-tests", rest))
         }
         Task::Target => target::install(),
     }
+}
+
+/// Compile the driver and the demo.
+///
+/// The whole workspace and one of its tests are selected, so that dependencies get the features that they
+/// have in `cargo test --workspace`: otherwise many of them, the WebAssembly compiler among them, would
+/// be compiled twice.
+fn build_programs() -> Result<(), Error> {
+    say("Compiling the driver (some minutes the first time)");
+    cargo(with(
+        "build --workspace --bin admittance --bin admittance-demo --test whole",
+        [],
+    ))
+}
+
+fn with(arguments: &str, rest: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    arguments.split(' ').map(OsString::from).chain(rest).collect()
 }

@@ -1,0 +1,158 @@
+//! Another control plane behind the driver: Nomad, by the example that is shipped.
+
+use std::fs;
+
+use admittance_tests::{Admittance, Client, Serve, Upstream, repository};
+use http::{Method, Request};
+use serde_json::{Value, json};
+
+use crate::{
+    scene::write,
+    webhooks::{certificate, serve},
+};
+
+/// The example as it is, with an address and a CA for the webhook that it names.
+async fn example() -> (tempfile::TempDir, Upstream, Admittance) {
+    let directory = tempfile::tempdir().unwrap();
+    let bundle = certificate(directory.path(), "--host", "rules.example.com").await;
+    let rules = serve(directory.path(), "rules.example.com").await;
+    let example = repository().join("docs/examples/nomad");
+    let config = fs::read_to_string(example.join("admittance.yaml")).unwrap();
+    let config = format!("{config}\nwebhooks: {{ resolve: {{ rules.example.com: \"{rules}\" }} }}\n");
+    fs::create_dir(directory.path().join("chains")).unwrap();
+    let chain = fs::read_to_string(example.join("chains/jobs.yaml")).unwrap();
+    let url = "url: https://rules.example.com/jobs";
+    assert!(chain.contains(url));
+    write(
+        &directory,
+        "chains/jobs.yaml",
+        chain.replace(url, &format!("{url}\n        caBundle: {bundle}")),
+    );
+    let config = write(&directory, "admittance.yaml", config);
+    let upstream = Upstream::start().await.unwrap();
+    let program = Serve::new(config)
+        .unwrap()
+        .upstream(&upstream.url())
+        .start()
+        .await
+        .unwrap();
+    (directory, upstream, program)
+}
+
+fn job(id: &str, priority: u32) -> Value {
+    json!({
+        "ID": id,
+        "Name": id,
+        "Type": "service",
+        "Priority": priority,
+        "Datacenters": ["dc1"],
+        "TaskGroups": [{"Name": "web", "Count": 1, "Tasks": [{"Name": "web", "Driver": "docker", "Config": {"image": "nginx"}}]}],
+    })
+}
+
+#[tokio::test]
+async fn jobs_pass_through_the_house_rules() {
+    let (_directory, upstream, program) = example().await;
+    let client = Client::new().unwrap();
+    let with_owner = |mut job: Value| {
+        job["Meta"] = json!({"owner": "house-rules"});
+        job
+    };
+    let misspelt = json!({"job": {"id": "typed-by-hand", "taskgroups": []}});
+    // (name, method, path, body, status, the job that Nomad gets)
+    for (name, method, path, body, status, expected) in [
+        (
+            "register",
+            Method::PUT,
+            "/v1/jobs",
+            json!({"Job": job("web", 50)}),
+            200,
+            Some(with_owner(job("web", 50))),
+        ),
+        (
+            "register too high",
+            Method::PUT,
+            "/v1/jobs",
+            json!({"Job": job("web", 99)}),
+            403,
+            None,
+        ),
+        (
+            "plan",
+            Method::POST,
+            "/v1/job/web/plan",
+            json!({"Job": job("web", 50), "Diff": true}),
+            200,
+            Some(with_owner(job("web", 50))),
+        ),
+        (
+            "update",
+            Method::POST,
+            "/v1/job/a/b",
+            json!({"Job": job("a/b", 99)}),
+            403,
+            None,
+        ),
+        (
+            "scale",
+            Method::POST,
+            "/v1/job/web/scale",
+            json!({"Count": 3}),
+            200,
+            Some(Value::Null),
+        ),
+        (
+            "an excluded namespace",
+            Method::PUT,
+            "/v1/jobs?namespace=sandbox",
+            json!({"Job": job("web", 99)}),
+            200,
+            Some(job("web", 99)),
+        ),
+        (
+            "another spelling",
+            Method::PUT,
+            "/v1/jobs",
+            misspelt,
+            200,
+            Some(with_owner(json!({"ID": "typed-by-hand", "TaskGroups": []}))),
+        ),
+    ] {
+        let before = upstream.received().len();
+        let request = Request::builder()
+            .method(method)
+            .uri(program.url(path))
+            .body(body.to_string())
+            .unwrap();
+        let reply = client.send(request).await.unwrap();
+        assert_eq!(reply.status, status, "{name}: {}", reply.text());
+        if status == 403 {
+            assert!(
+                reply
+                    .text()
+                    .contains("stage house-rules of chain jobs denied the request"),
+                "{}",
+                reply.text()
+            );
+            assert!(reply.text().contains("Priority"), "{name}: {}", reply.text());
+        }
+        let received: Vec<_> = upstream
+            .received()
+            .split_off(before)
+            .into_iter()
+            .filter(|request| request.method != Method::GET)
+            .collect();
+        let jobs: Vec<_> = received
+            .iter()
+            .map(|request| request.json().unwrap()["Job"].clone())
+            .collect();
+        assert_eq!(jobs, expected.into_iter().collect::<Vec<_>>(), "{name}");
+        if let (Some(received), Some(diff)) = (received.first(), body.get("Diff")) {
+            assert_eq!(
+                &received.json().unwrap()["Diff"],
+                diff,
+                "{name}: what is beside the job stays"
+            );
+        }
+    }
+}
