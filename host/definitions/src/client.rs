@@ -1,7 +1,10 @@
 //! Where a webhook is, and whom its caller trusts.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
+use rustls_pki_types::{
+    CertificateDer, ServerName,
+    pem::{self, PemObject},
+};
 use url::Url;
 
 use crate::{
@@ -166,11 +169,17 @@ pub(crate) fn read_bundle(text: &str) -> Result<Vec<CertificateDer<'static>>, (S
     let mut certificates = Vec::new();
     for certificate in CertificateDer::pem_slice_iter(&pem) {
         let number = certificates.len() + 1;
-        let certificate = certificate
-            .map_err(|error| (format!("certificate {number} in it is no PEM: {error}"), ENCODE))?;
-        webpki::anchor_from_trusted_cert(&certificate).map_err(|error| {
+        let certificate = certificate.map_err(|error| {
+            let what = match error {
+                pem::Error::MissingSectionEnd { .. } => "has no END line",
+                _ => "is no PEM",
+            };
+            (format!("certificate {number} in it {what}"), ENCODE)
+        })?;
+        // The same reading as that of the TLS client, whose words for what is wrong help nobody.
+        webpki::anchor_from_trusted_cert(&certificate).map_err(|_| {
             (
-                format!("certificate {number} in it is no X.509 certificate: {error}"),
+                format!("certificate {number} in it is no X.509 certificate"),
                 ENCODE,
             )
         })?;

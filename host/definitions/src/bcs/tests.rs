@@ -32,7 +32,13 @@ fn custom_resource() -> String {
     )
 }
 
-fn stage(name: &str, service: &str, failure_policy: FailurePolicy, line: u32, column: u32) -> StageDefinition {
+fn stage(
+    name: &str,
+    service: &str,
+    failure_policy: FailurePolicy,
+    line: u32,
+    column: u32,
+) -> StageDefinition {
     StageDefinition {
         name: format!("container-{name}"),
         hook: HookDefinition::Webhook(WebhookDefinition {
@@ -51,7 +57,11 @@ fn stage(name: &str, service: &str, failure_policy: FailurePolicy, line: u32, co
         failure_policy,
         timeout: Duration::from_secs(10),
         mode: Mode::Enforce,
-        location: Location { file: "f.json".into(), line, column },
+        location: Location {
+            file: "f.json".into(),
+            line,
+            column,
+        },
     }
 }
 
@@ -69,7 +79,11 @@ fn what_bcs_documents_and_prints() {
         let chains = load_text("f.json", &text.replace("xxxxxxxxx", &certificates::bundle())).unwrap();
         let expected = ChainDefinition {
             name: "defaultGroup/webhook-test".into(),
-            source: Location { file: "f.json".into(), line: 1, column: 1 },
+            source: Location {
+                file: "f.json".into(),
+                line: 1,
+                column: 1,
+            },
             rules: vec![Rule {
                 kinds: Matcher::Only(vec!["application".into()]),
                 ..Rule::for_operations([Operation::Create])
@@ -85,19 +99,20 @@ fn what_bcs_documents_and_prints() {
 
 #[test]
 fn the_documented_body_as_it_is() {
-    let rest = "this is not base64: Invalid input length: 9; write the base64 of a PEM file, `base64 -w0 ca.pem`";
+    let rest =
+        "this is not base64: Invalid input length: 9; write the base64 of a PEM file, `base64 -w0 ca.pem`";
     assert_eq!(
         load_text("f.json", DOCUMENTED).unwrap_err().to_string(),
         format!(
-            "f.json:4:84: admissionWebhooks[0].clientConfig.caBundle: {rest}\n\
-             f.json:5:81: admissionWebhooks[1].clientConfig.caBundle: {rest}"
+            "f.json:4:83: admissionWebhooks[0].clientConfig.caBundle: {rest}\n\
+             f.json:5:80: admissionWebhooks[1].clientConfig.caBundle: {rest}"
         )
     );
     assert_eq!(
         load_text("f.json", &custom_resource()).unwrap_err().to_string(),
         format!(
-            "f.json:5:84: spec.admissionWebhooks[0].clientConfig.caBundle: {rest}\n\
-             f.json:6:81: spec.admissionWebhooks[1].clientConfig.caBundle: {rest}"
+            "f.json:5:83: spec.admissionWebhooks[0].clientConfig.caBundle: {rest}\n\
+             f.json:6:80: spec.admissionWebhooks[1].clientConfig.caBundle: {rest}"
         )
     );
 }
@@ -118,17 +133,41 @@ const URL: &str = "clientConfig: { url: 'https://h.example' }";
 fn hooks() {
     // (what comes after the name, a summary of what is read)
     let table = [
-        ("clientConfig: { url: 'http://h.example/a' }", "Ignore 10s Enforce None http://h.example/a"),
-        ("failurePolicy: '', clientConfig: { url: 'https://h.example', namespace: n, name: s, path: /, port: 443 }", "Ignore 10s Enforce None https://h.example/"),
-        ("failurePolicy: Fail, timeout: 2s, mode: Audit, clientConfig: { url: 'https://h.example' }", "Fail 2s Audit None https://h.example/"),
-        ("namespaceSelector: { operator: In, values: [] }, clientConfig: { url: 'https://h' }", "Ignore 10s Enforce Some(In([])) https://h/"),
-        ("NamespaceSelector: { Operator: NotIn }, clientConfig: { url: 'https://h' }", "Ignore 10s Enforce Some(NotIn([])) https://h/"),
-        ("plugin: { source: file:a.wasm }", "Ignore 10s Enforce None chains/a.wasm"),
-        ("clientConfig: { namespace: n, name: s, path: /a, port: 8443, caBundle: BUNDLE }", "Ignore 10s Enforce None s.n:8443/a"),
+        (
+            "clientConfig: { url: 'http://h.example/a' }",
+            "Ignore 10s Enforce None http://h.example/a",
+        ),
+        (
+            "failurePolicy: '', clientConfig: { url: 'https://h.example', namespace: n, name: s, path: /, port: 443 }",
+            "Ignore 10s Enforce None https://h.example/",
+        ),
+        (
+            "failurePolicy: Fail, timeout: 2s, mode: Audit, clientConfig: { url: 'https://h.example' }",
+            "Fail 2s Audit None https://h.example/",
+        ),
+        (
+            "namespaceSelector: { operator: In, values: [] }, clientConfig: { url: 'https://h' }",
+            "Ignore 10s Enforce Some(In([])) https://h/",
+        ),
+        (
+            "NamespaceSelector: { Operator: NotIn }, clientConfig: { url: 'https://h' }",
+            "Ignore 10s Enforce Some(NotIn([])) https://h/",
+        ),
+        (
+            "plugin: { source: file:a.wasm }",
+            "Ignore 10s Enforce None chains/a.wasm",
+        ),
+        (
+            "clientConfig: { namespace: n, name: s, path: /a, port: 8443, caBundle: BUNDLE }",
+            "Ignore 10s Enforce None s.n:8443/a",
+        ),
     ];
     for (text, expected) in table {
         let chains = read(&format!("{{ name: a, {text} }}")).unwrap();
-        assert_eq!(chains[0].rules[0].operations, Matcher::Only(vec![Operation::Update]));
+        assert_eq!(
+            chains[0].rules[0].operations,
+            Matcher::Only(vec![Operation::Update])
+        );
         assert_eq!(chains[0].rules[0].kinds, Matcher::Only(vec!["deployment".into()]));
         let stage = &chains[0].stages[0];
         let place = match &stage.hook {
@@ -138,12 +177,21 @@ fn hooks() {
             }
             HookDefinition::Webhook(webhook) => match &webhook.target {
                 WebhookTarget::Url(url) => url.to_string(),
-                WebhookTarget::Service { namespace, name, port, path, .. } => format!("{name}.{namespace}:{port}{path}"),
+                WebhookTarget::Service {
+                    namespace,
+                    name,
+                    port,
+                    path,
+                    ..
+                } => format!("{name}.{namespace}:{port}{path}"),
             },
         };
         let selector = stage.namespace_selector.as_ref();
         assert!(!matches!(selector, Some(NamespaceSelector::Labels(_))));
-        let found = format!("{} {:?} {} {selector:?} {place}", stage.failure_policy, stage.timeout, stage.mode);
+        let found = format!(
+            "{} {:?} {} {selector:?} {place}",
+            stage.failure_policy, stage.timeout, stage.mode
+        );
         assert_eq!(found, expected, "{text}");
     }
 }
@@ -151,29 +199,71 @@ fn hooks() {
 #[test]
 fn mistakes_in_hooks() {
     let table = [
-        ("{}", "6:5: admissionWebhooks[0].clientConfig: missing; write where the hook is, or `plugin` in its place\n6:5: admissionWebhooks[0].name: missing; name the hook"),
-        ("{ name: a b, clientConfig: { url: 'https://h' } }", "6:13: admissionWebhooks[0].name: \"a b\" is no name: remove the spaces and control characters"),
-        ("{ name: a, clientConfig: { url: 'https://h' }, plugin: { source: file:a } }", "6:5: admissionWebhooks[0]: the hook has a clientConfig and a plugin; keep one of them, or make two hooks"),
-        ("{ name: a, clientConfig: {} }",
+        (
+            "{}",
+            "6:5: admissionWebhooks[0].clientConfig: missing; write where the hook is, or `plugin` in its place\n6:5: admissionWebhooks[0].name: missing; name the hook",
+        ),
+        (
+            "{ name: a b, clientConfig: { url: 'https://h' } }",
+            "6:13: admissionWebhooks[0].name: \"a b\" is no name: remove the spaces and control characters",
+        ),
+        (
+            "{ name: a, clientConfig: { url: 'https://h' }, plugin: { source: file:a } }",
+            "6:5: admissionWebhooks[0]: the hook has a clientConfig and a plugin; keep one of them, or make two hooks",
+        ),
+        (
+            "{ name: a, clientConfig: {} }",
             "6:30: admissionWebhooks[0].clientConfig.caBundle: missing; a service is trusted by its CA: write the base64 of a PEM file, `base64 -w0 ca.pem`\n\
              6:30: admissionWebhooks[0].clientConfig.name: missing; name the service\n\
-             6:30: admissionWebhooks[0].clientConfig.namespace: missing; name the service's namespace"),
-        ("{ name: a, clientConfig: { caBundle: aGVsbG8=, namespace: n, name: s } }", "6:42: admissionWebhooks[0].clientConfig.caBundle: there is no certificate in it; write the base64 of a PEM file, `base64 -w0 ca.pem`"),
-        ("{ name: a, clientConfig: { caBundle: BUNDLE, namespace: n, name: s, path: a, port: -1 } }".replace("caBundle: BUNDLE", "caBundle: ''").as_str(),
+             6:30: admissionWebhooks[0].clientConfig.namespace: missing; name the service's namespace",
+        ),
+        (
+            "{ name: a, clientConfig: { caBundle: aGVsbG8=, namespace: n, name: s } }",
+            "6:42: admissionWebhooks[0].clientConfig.caBundle: there is no certificate in it; write the base64 of a PEM file, `base64 -w0 ca.pem`",
+        ),
+        (
+            "{ name: a, clientConfig: { caBundle: '', namespace: n, name: s, path: a, port: -1 } }",
             "6:42: admissionWebhooks[0].clientConfig.caBundle: empty; a service is trusted by its CA: write the base64 of a PEM file, `base64 -w0 ca.pem`\n\
-             6:76: admissionWebhooks[0].clientConfig.path: the path \"a\" does not begin with `/`\n\
-             6:85: admissionWebhooks[0].clientConfig.port: -1 is out of range; write 0 to 65535"),
-        ("{ name: a, clientConfig: { url: 'https://h', caBundel: x } }", "6:50: admissionWebhooks[0].clientConfig.caBundel: unknown field; did you mean `caBundle`?"),
-        ("{ name: a, failurePolicy: fail, URL }", "6:31: admissionWebhooks[0].failurePolicy: \"fail\" is no failure policy; case matters: write Fail"),
-        ("{ name: a, failurePolicy: Open, URL }", "6:31: admissionWebhooks[0].failurePolicy: \"Open\" is no failure policy; write Fail or Ignore"),
-        ("{ name: a, timeout: 1h, URL }", "6:25: admissionWebhooks[0].timeout: 1h is out of range; write 1ms to 30s"),
-        ("{ name: a, namespaceSelector: { operator: in, values: [x] }, URL }", "6:47: admissionWebhooks[0].namespaceSelector.operator: \"in\" is no operator; case matters: write In"),
-        ("{ name: a, namespaceSelector: { matchLabels: { a: b } }, URL }",
+             6:75: admissionWebhooks[0].clientConfig.path: the path \"a\" does not begin with `/`\n\
+             6:84: admissionWebhooks[0].clientConfig.port: -1 is out of range; write 0 to 65535",
+        ),
+        (
+            "{ name: a, clientConfig: { url: 'https://h', caBundel: x } }",
+            "6:50: admissionWebhooks[0].clientConfig.caBundel: unknown field; did you mean `caBundle`?",
+        ),
+        (
+            "{ name: a, failurePolicy: fail, URL }",
+            "6:31: admissionWebhooks[0].failurePolicy: \"fail\" is no failure policy; case matters: write Fail",
+        ),
+        (
+            "{ name: a, failurePolicy: Open, URL }",
+            "6:31: admissionWebhooks[0].failurePolicy: \"Open\" is no failure policy; write Fail or Ignore",
+        ),
+        (
+            "{ name: a, timeout: 1h, URL }",
+            "6:25: admissionWebhooks[0].timeout: 1h is out of range; write 1ms to 30s",
+        ),
+        (
+            "{ name: a, namespaceSelector: { operator: in, values: [x] }, URL }",
+            "6:47: admissionWebhooks[0].namespaceSelector.operator: \"in\" is no operator; case matters: write In",
+        ),
+        (
+            "{ name: a, namespaceSelector: { matchLabels: { a: b } }, URL }",
             "6:35: admissionWebhooks[0].namespaceSelector.operator: missing; write In or NotIn\n\
-             6:37: admissionWebhooks[0].namespaceSelector.matchLabels: unknown field; known here: operator, values"),
-        ("{ name: a, objectSelector: {}, URL }", "6:16: admissionWebhooks[0].objectSelector: unknown field; known here: clientConfig, failurePolicy, mode, name, namespaceSelector, plugin, timeout"),
-        ("{ name: a, URL }\n  - { name: a, URL }", "7:13: admissionWebhooks[1].name: \"a\" is also the name of the stage on line 6; give each stage its own name"),
-        ("{ name: a, Name: b, URL }", "6:16: admissionWebhooks[0].Name: the field `name` is written a second time; the first is on line 6; keep one of the two"),
+             6:37: admissionWebhooks[0].namespaceSelector.matchLabels: unknown field; known here: operator, values",
+        ),
+        (
+            "{ name: a, objectSelector: {}, URL }",
+            "6:16: admissionWebhooks[0].objectSelector: unknown field; known here: clientConfig, failurePolicy, mode, name, namespaceSelector, plugin, timeout",
+        ),
+        (
+            "{ name: a, URL }\n  - { name: a, URL }",
+            "7:13: admissionWebhooks[1].name: \"a\" is also the name of the stage on line 6; give each stage its own name",
+        ),
+        (
+            "{ name: a, Name: b, URL }",
+            "6:16: admissionWebhooks[0].Name: the field `name` is written a second time; the first is on line 6; keep one of the two",
+        ),
     ];
     for (text, expected) in table {
         assert_eq!(read(&text.replace("URL", URL)).unwrap_err(), expected, "{text}");
@@ -183,26 +273,36 @@ fn mistakes_in_hooks() {
 #[test]
 fn mistakes_around_the_hooks() {
     let table = [
-        ("{}",
+        (
+            "{}",
             "f:1:1: admissionWebhooks: missing; list the hooks that are called\n\
              f:1:1: metadata: missing; write namespace and name\n\
-             f:1:1: resourcesRef: missing; write operation and kind: `{ operation: Create, kind: Application }`"),
-        ("{metadata: {name: a}, resourcesRef: {}, admissionWebhooks: []}",
+             f:1:1: resourcesRef: missing; write operation and kind: `{ operation: Create, kind: Application }`",
+        ),
+        (
+            "{metadata: {name: a}, resourcesRef: {}, admissionWebhooks: []}",
             "f:3:11: metadata.namespace: missing; write the definition's namespace\n\
              f:4:15: resourcesRef.kind: missing; write Application or Deployment\n\
-             f:4:15: resourcesRef.operation: missing; write Create or Update"),
-        ("{metadata: {name: a, namespace: b}, resourcesRef: {operation: Delete, kind: Aplication}, admissionWebhooks: {}}",
+             f:4:15: resourcesRef.operation: missing; write Create or Update",
+        ),
+        (
+            "{metadata: {name: a, namespace: b}, resourcesRef: {operation: Delete, kind: Aplication}, admissionWebhooks: {}}",
             "f:4:27: resourcesRef.operation: \"Delete\" is no operation; write Create or Update\n\
              f:4:41: resourcesRef.kind: \"Aplication\" is no kind of BCS; did you mean Application?\n\
-             f:5:20: admissionWebhooks: an object where a list is expected"),
-        ("{metadata: {name: a, namespace: b}, resourceRef: {operation: Create, kind: Application}, admissionWebhooks: []}",
+             f:5:20: admissionWebhooks: an object where a list is expected",
+        ),
+        (
+            "{metadata: {name: a, namespace: b}, resourceRef: {operation: Create, kind: Application}, admissionWebhooks: []}",
             "f:1:1: resourcesRef: missing; write operation and kind: `{ operation: Create, kind: Application }`\n\
-             f:4:1: resourceRef: unknown field; did you mean `resourcesRef`?"),
+             f:4:1: resourceRef: unknown field; did you mean `resourcesRef`?",
+        ),
     ];
     for (text, expected) in table {
         // One field on a line, so that the lines tell the fields apart.
         let fields = text.trim_start_matches('{').strip_suffix('}').unwrap_or_default();
-        let fields = fields.replace(", resource", "\nresource").replace(", admissionWebhooks", "\nadmissionWebhooks");
+        let fields = fields
+            .replace(", resource", "\nresource")
+            .replace(", admissionWebhooks", "\nadmissionWebhooks");
         let text = format!("apiVersion: v4\nkind: admissionwebhook\n{fields}\n");
         assert_eq!(load_text("f", &text).unwrap_err().to_string(), expected, "{text}");
     }

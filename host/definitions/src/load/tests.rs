@@ -24,12 +24,32 @@ fn names(chains: &[ChainDefinition]) -> Vec<&str> {
 fn directories_and_files() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
-    for (file, name) in [("2.yaml", "a"), ("1.yml", "c"), ("3.JSON", "b"), ("other.txt", "d")] {
+    for (file, name) in [
+        ("2.yaml", "a"),
+        ("1.yml", "c"),
+        ("3.JSON", "b"),
+        ("other.txt", "d"),
+    ] {
         fs::write(path(file), chain(name)).unwrap();
     }
     fs::write(path("3.JSON"), "").unwrap();
-    fs::write(path("many.yaml"), format!("---\n{}---\n# none\n---\n{}", chain("b"), bcs_chain("x", "Create", "application"))).unwrap();
-    for ignored in [".hidden.yaml", "2.yaml~", "#2.yaml#", "2.yaml.bak", ".#2.yaml", "readme.md"] {
+    fs::write(
+        path("many.yaml"),
+        format!(
+            "---\n{}---\n# none\n---\n{}",
+            chain("b"),
+            bcs_chain("x", "Create", "application")
+        ),
+    )
+    .unwrap();
+    for ignored in [
+        ".hidden.yaml",
+        "2.yaml~",
+        "#2.yaml#",
+        "2.yaml.bak",
+        ".#2.yaml",
+        "readme.md",
+    ] {
         fs::write(path(ignored), "no definition").unwrap();
     }
     fs::create_dir(path("inside.yaml")).unwrap();
@@ -57,7 +77,9 @@ fn mistakes_of_all_files_together() {
     fs::write(path("b.yaml"), chain("same")).unwrap();
     fs::write(path("c.yaml"), format!("\n{}", chain("same"))).unwrap();
     fs::write(path("d.json"), "{").unwrap();
-    let found = load(&[directory.path().to_owned(), path("absent.yaml")]).unwrap_err().to_string();
+    let found = load(&[directory.path().to_owned(), path("absent.yaml")])
+        .unwrap_err()
+        .to_string();
     let place = format!("{}/", directory.path().display());
     assert_eq!(
         found.replace(&place, ""),
@@ -106,11 +128,15 @@ fn documents_that_are_no_definition() {
 
 #[test]
 fn a_plugin_alone() {
-    let chain = ChainDefinition::of_plugin(Path::new("target/image_policy.wasm"), serde_json::json!({"a": 1}));
+    let chain =
+        ChainDefinition::of_plugin(Path::new("target/image_policy.wasm"), serde_json::json!({"a": 1}));
     assert_eq!(chain.name, "image_policy");
     let crate::HookDefinition::Plugin(plugin) = &chain.stages[0].hook else {
         panic!("no plugin");
     };
-    assert_eq!(plugin.source, crate::ModuleSource::File("target/image_policy.wasm".into()));
+    assert_eq!(
+        plugin.source,
+        crate::ModuleSource::File("target/image_policy.wasm".into())
+    );
     assert_eq!(plugin.settings.to_string(), r#"{"a":1}"#);
 }
