@@ -115,3 +115,12 @@ pub mod prelude {
         pointer, settings, view,
     };
 }
+
+/// The examples of the documentation, which are tested like those of this crate.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../docs/authors.md")]
+    struct Authors;
+}
