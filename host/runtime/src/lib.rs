@@ -53,3 +53,10 @@ pub use admittance_catalog::{Digest, ModuleReference};
 pub use admittance_definitions as definitions;
 pub use admittance_dialect as dialect;
 pub use admittance_sandbox::{Configured, SandboxConfig};
+
+/// The examples of the documentation, which are tested like those of this crate.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../../docs/embedders.md")]
+    struct Embedders;
+}
