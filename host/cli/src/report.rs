@@ -13,11 +13,25 @@ const ODD: Style = AnsiColor::Yellow.on_default();
 const DIM: Style = Style::new().dimmed();
 const BOLD: Style = Style::new().bold();
 
-/// The outcome for people: a row per stage, what changed, the warnings, and the decision. Holds ANSI
-/// colours; print it through a stream that drops them where they are not wanted.
-pub(crate) fn for_people(outcome: &Outcome, original: Option<&Object>) -> String {
+/// An outcome, and what else a reader wants to know of the request.
+pub(crate) struct Report<'a> {
+    pub(crate) outcome: &'a Outcome,
+    /// The object before any stage saw it.
+    pub(crate) original: Option<&'a Object>,
+    /// What the rules were asked with: operation and resource.
+    pub(crate) asked: String,
+    /// The chains whose rules are not for the request.
+    pub(crate) unmatched: Vec<String>,
+}
+
+/// For people: a row per stage, what changed, the warnings, and the decision. Holds ANSI colours;
+/// print it through a stream that drops them where they are not wanted.
+pub(crate) fn for_people(report: &Report<'_>) -> String {
+    let Report {
+        outcome, original, ..
+    } = *report;
     let mut text = String::new();
-    stages(&mut text, &outcome.trace);
+    stages(&mut text, report);
     if outcome.is_allowed() && outcome.is_changed() {
         difference(&mut text, original, outcome.object.as_ref());
     }
@@ -51,16 +65,21 @@ pub(crate) fn for_people(outcome: &Outcome, original: Option<&Object>) -> String
     text
 }
 
-fn stages(text: &mut String, trace: &[TraceRow]) {
-    if trace.is_empty() {
-        line(text, format_args!("{ODD}no chain is for this request{ODD:#}"));
-        return;
-    }
-    let width = |heading: &str, of: fn(&TraceRow) -> usize| {
-        trace.iter().map(of).max().unwrap_or_default().max(heading.len())
+fn stages(text: &mut String, report: &Report<'_>) {
+    let trace = &report.outcome.trace;
+    let longest = |heading: &str, names: &mut dyn Iterator<Item = &str>| {
+        names
+            .map(|name| name.chars().count())
+            .max()
+            .unwrap_or_default()
+            .max(heading.len())
     };
-    let chains = width("CHAIN", |row| row.chain.chars().count());
-    let names = width("STAGE", |row| row.stage.chars().count());
+    let of_trace = trace.iter().map(|row| &*row.chain);
+    let chains = longest(
+        "CHAIN",
+        &mut of_trace.chain(report.unmatched.iter().map(String::as_str)),
+    );
+    let names = longest("STAGE", &mut trace.iter().map(|row| &*row.stage));
     line(
         text,
         format_args!(
@@ -83,6 +102,16 @@ fn stages(text: &mut String, trace: &[TraceRow]) {
             format_args!(
                 "{:chains$}  {:names$}  {style}{verdict:12}{style:#}  {time:>9}  {why}",
                 row.chain, row.stage
+            ),
+        );
+    }
+    for chain in &report.unmatched {
+        let why = format!("no rule of the chain is for {}", report.asked);
+        line(
+            text,
+            format_args!(
+                "{chain:chains$}  {:names$}  {DIM}{:12}{DIM:#}  {:>9}  {why}",
+                "-", "not matched", "-"
             ),
         );
     }
@@ -145,12 +174,16 @@ fn line(text: &mut String, content: std::fmt::Arguments<'_>) {
     let _ = writeln!(text, "{content}");
 }
 
-/// The outcome for scripts. The shape is part of the program's interface: fields are only added.
-pub(crate) fn for_scripts(outcome: &Outcome) -> Value {
+/// For scripts. The shape is part of the program's interface: fields are only added.
+pub(crate) fn for_scripts(report: &Report<'_>) -> Value {
+    let Report {
+        outcome, unmatched, ..
+    } = report;
     let mut report = json!({
         "uid": outcome.uid.as_str(),
         "allowed": outcome.is_allowed(),
         "changed": outcome.is_changed(),
+        "unmatchedChains": unmatched,
         "stages": outcome.trace.iter().map(stage).collect::<Vec<_>>(),
         "warnings": outcome.warnings,
         "auditAnnotations": outcome.audit_annotations.iter().map(|note| {

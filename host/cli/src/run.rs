@@ -12,7 +12,11 @@ use admittance::{
 };
 use clap::{Args, ValueEnum};
 
-use crate::{logging, progress, report, request_file};
+use crate::{
+    logging, progress,
+    report::{self, Report},
+    request_file,
+};
 
 /// Pass one request through a chain or a plugin, without a server.
 ///
@@ -92,15 +96,29 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     };
     let dialect = config.as_ref().map(|config| &*config.dialect);
     let request = request_file::read(&arguments.request, &hints, dialect)?;
-    let original = request.object.clone();
     let namespace = request.namespace.clone().unwrap_or_default();
     let labels: Labels = arguments.namespace_label.iter().cloned().collect();
     let builder = hooks(arguments)?.namespaces(StaticNamespaces::new([(namespace, labels)]));
-    let outcome =
-        crate::block_on(async { Ok::<_, admittance::Error>(builder.build().await?.admit(request).await) })??;
+    let original = request.object.clone();
+    let asked = format!(
+        "{} of {}, kind {}",
+        request.operation, request.resource, request.kind.kind
+    );
+    let (unmatched, outcome) = crate::block_on(async {
+        let table = builder.build().await?.table();
+        let unmatched = table.chains().iter().filter(|chain| !chain.matches(&request));
+        let unmatched = unmatched.map(|chain| chain.name.to_string()).collect();
+        Ok::<_, admittance::Error>((unmatched, table.admit(request).await))
+    })??;
+    let report = Report {
+        outcome: &outcome,
+        original: original.as_ref(),
+        asked,
+        unmatched,
+    };
     match arguments.output {
-        Output::Text => anstream::print!("{}", report::for_people(&outcome, original.as_ref())),
-        Output::Json => anstream::println!("{:#}", report::for_scripts(&outcome)),
+        Output::Text => anstream::print!("{}", report::for_people(&report)),
+        Output::Json => anstream::println!("{:#}", report::for_scripts(&report)),
     }
     Ok(if outcome.is_allowed() {
         ExitCode::SUCCESS
