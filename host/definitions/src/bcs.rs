@@ -10,7 +10,7 @@ use admittance_admission::{FailurePolicy, LabelSelector, Matcher, Operation, Rul
 
 use crate::{
     Location, client,
-    document::{Document, Fields, Mistakes, Node},
+    document::{Document, Fields, Mistakes, Node, quoted},
     model::{ChainDefinition, HookDefinition, StageDefinition, WebhookDefinition, WebhookProtocol, any_rule},
     native::{FAILURE_POLICIES, MODES, TIMEOUT, unique},
     plugin, selectors,
@@ -276,7 +276,8 @@ fn read_client(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<WebhookDefini
 fn printable(text: &str) -> Result<String, String> {
     if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
         return Err(format!(
-            "{text:?} is no name: remove the spaces and control characters"
+            "{text} is no name: remove the spaces and control characters",
+            text = quoted(text)
         ));
     }
     Ok(text.to_owned())

@@ -8,7 +8,7 @@ use rustls_pki_types::{
 use url::Url;
 
 use crate::{
-    document::{Fields, Mistakes, Node},
+    document::{Fields, Mistakes, Node, quoted},
     model::{ServiceNaming, WebhookProtocol, WebhookTarget},
     names,
 };
@@ -200,7 +200,11 @@ fn host_part(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
         Some(text.to_owned())
     } else {
         let fix = "use letters, digits and `-`";
-        node.wrong(format!("{text:?} cannot be part of a host name"), fix, mistakes);
+        node.wrong(
+            format!("{text} cannot be part of a host name", text = quoted(text)),
+            fix,
+            mistakes,
+        );
         None
     }
 }
@@ -209,17 +213,19 @@ fn host_part(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
 fn kubernetes_path(path: &str) -> Result<(), String> {
     let rest = path
         .strip_prefix('/')
-        .ok_or_else(|| format!("the path {path:?} does not begin with `/`"))?;
+        .ok_or_else(|| format!("the path {path} does not begin with `/`", path = quoted(path)))?;
     if rest.is_empty() {
         return Ok(());
     }
     for segment in rest.strip_suffix('/').unwrap_or(rest).split('/') {
         if segment.is_empty() {
             return Err(format!(
-                "the path {path:?} has an empty part: remove one of the `/`"
+                "the path {path} has an empty part: remove one of the `/`",
+                path = quoted(path)
             ));
         }
-        names::subdomain(segment).map_err(|error| format!("the path {path:?}: {error}"))?;
+        names::subdomain(segment)
+            .map_err(|error| format!("the path {path}: {error}", path = quoted(path)))?;
     }
     Ok(())
 }
@@ -227,13 +233,19 @@ fn kubernetes_path(path: &str) -> Result<(), String> {
 /// The BCS driver puts the path after the port as it is, a query too.
 fn bcs_path(path: &str) -> Result<(), String> {
     if !path.starts_with('/') {
-        return Err(format!("the path {path:?} does not begin with `/`"));
+        return Err(format!(
+            "the path {path} does not begin with `/`",
+            path = quoted(path)
+        ));
     }
     let odd = |c: char| {
         !c.is_ascii_graphic() || matches!(c, '#' | '"' | '<' | '>' | '\\' | '^' | '`' | '{' | '|' | '}')
     };
     match path.chars().find(|c| odd(*c)) {
-        Some(c) => Err(format!("the path {path:?} has {c:?} in it: percent-encode it")),
+        Some(c) => Err(format!(
+            "the path {path} has {c:?} in it: percent-encode it",
+            path = quoted(path)
+        )),
         None => Ok(()),
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     bcs,
-    document::{self, Document, Location, Mistake, Mistakes},
+    document::{self, Document, Location, Mistake, Mistakes, quoted},
     model::ChainDefinition,
     native,
 };
@@ -133,7 +133,7 @@ fn chains(documents: &[Document], mut mistakes: Mistakes) -> Result<Vec<ChainDef
             mistakes.push(Mistake {
                 location: chain.source,
                 path: "metadata.name".to_owned(),
-                message: format!("{:?} is also the name of the chain in {first}", chain.name),
+                message: format!("{} is also the name of the chain in {first}", quoted(&chain.name)),
                 fix: "give each chain its own name".to_owned(),
             });
             continue;
@@ -166,7 +166,10 @@ fn form(document: &Document, mistakes: &mut Mistakes) -> Option<Form> {
         let fix = format!("write `apiVersion: {versions}`");
         match &version_node {
             Some(node) => node.wrong(
-                format!("{version:?} is no version of {kind} that is known here"),
+                format!(
+                    "{version} is no version of {kind} that is known here",
+                    version = quoted(version)
+                ),
                 fix,
                 mistakes,
             ),
@@ -193,7 +196,11 @@ fn form(document: &Document, mistakes: &mut Mistakes) -> Option<Form> {
                 } else {
                     format!(" of {version}")
                 };
-                node.wrong(format!("{kind:?}{of} is not known here"), KNOWN, mistakes);
+                node.wrong(
+                    format!("{kind}{of} is not known here", kind = quoted(kind)),
+                    KNOWN,
+                    mistakes,
+                );
             }
         }
     }

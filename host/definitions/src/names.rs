@@ -1,5 +1,7 @@
 //! The rules for names, as Kubernetes has them.
 
+use crate::document::quoted;
+
 const SUBDOMAIN: &str =
     "use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit";
 
@@ -12,7 +14,7 @@ pub(crate) fn subdomain(text: &str) -> Result<String, String> {
     if text.split('.').all(is_label) {
         Ok(text.to_owned())
     } else {
-        Err(format!("{text:?} is no name: {SUBDOMAIN}"))
+        Err(format!("{text} is no name: {SUBDOMAIN}", text = quoted(text)))
     }
 }
 

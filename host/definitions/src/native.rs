@@ -6,7 +6,7 @@ use admittance_admission::{FailurePolicy, Mode, Stage};
 
 use crate::{
     Location, client,
-    document::{Document, Fields, Mistakes, Node},
+    document::{Document, Fields, Mistakes, Node, quoted},
     model::{
         ChainDefinition, HookDefinition, ReviewVersion, StageDefinition, WebhookDefinition, WebhookProtocol,
     },
@@ -134,7 +134,11 @@ pub(crate) fn unique(
 ) {
     match seen.get(name) {
         Some(first) => {
-            let message = format!("{name:?} is also the name of the stage on line {}", first.line);
+            let message = format!(
+                "{} is also the name of the stage on line {}",
+                quoted(name),
+                first.line
+            );
             node.wrong(message, "give each stage its own name", mistakes);
         }
         None => {

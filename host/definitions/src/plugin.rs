@@ -4,7 +4,7 @@ use serde_json::Value as Json;
 use url::Url;
 
 use crate::{
-    document::{Mistakes, Node},
+    document::{Mistakes, Node, quoted},
     model::{AllowDefinition, ClusterKind, ModuleSource, PluginDefinition},
 };
 
@@ -59,7 +59,11 @@ fn read_source(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ModuleSource>
                 Some(absolute) if absolute.starts_with('/') => absolute,
                 Some(_) => {
                     let fix = "write `file:` and the path, without `//`";
-                    node.wrong(format!("{text:?} names a file of another machine"), fix, mistakes);
+                    node.wrong(
+                        format!("{text} names a file of another machine", text = quoted(text)),
+                        fix,
+                        mistakes,
+                    );
                     return None;
                 }
                 None => path,
@@ -73,7 +77,7 @@ fn read_source(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ModuleSource>
         Some(("https" | "http", _)) => fetched("the web", mistakes),
         Some(("oci", _)) => fetched("registries", mistakes),
         Some(_) | None => {
-            let message = format!("{text:?} does not say where the module is");
+            let message = format!("{text} does not say where the module is", text = quoted(text));
             let fix = if text.contains(':') {
                 "write `file:` and the path of the module".to_owned()
             } else {
@@ -87,7 +91,12 @@ fn read_source(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ModuleSource>
 
 fn read_digest(text: &str) -> Result<[u8; 32], String> {
     let mut digest = [0; 32];
-    let wrong = || format!("{text:?} is no digest: write `sha256:` and 64 hexadecimal digits");
+    let wrong = || {
+        format!(
+            "{text} is no digest: write `sha256:` and 64 hexadecimal digits",
+            text = quoted(text)
+        )
+    };
     let digits = text.strip_prefix("sha256:").ok_or_else(wrong)?;
     hex::decode_to_slice(digits, &mut digest).map_err(|_| wrong())?;
     Ok(digest)
@@ -126,7 +135,10 @@ fn read_kind(text: &str) -> Result<ClusterKind, String> {
             kind: kind.to_owned(),
         })
         .ok_or_else(|| {
-            format!("{text:?} is no kind: write version and kind, `v1/Node` or `apps/v1/Deployment`")
+            format!(
+                "{text} is no kind: write version and kind, `v1/Node` or `apps/v1/Deployment`",
+                text = quoted(text)
+            )
         })
 }
 

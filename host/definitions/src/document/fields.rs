@@ -72,10 +72,11 @@ impl<'a> Fields<'a> {
     /// Report the fields that were not asked for, with the name that was perhaps meant.
     pub fn finish(self, mistakes: &mut Mistakes) {
         let mut first: Vec<(&'static str, Position)> = Vec::new();
+        let free = self.free();
         for entry in self.entries {
             let path = || self.node.path_of(&entry.key);
             let Some(name) = self.asked.iter().copied().find(|name| self.is(entry, name)) else {
-                let fix = self.suggestion(&entry.key);
+                let fix = self.suggestion(&entry.key, &free);
                 mistakes.push(
                     self.node
                         .mistake_at(entry.key_position, path(), "unknown field", fix),
@@ -105,13 +106,18 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn suggestion(&self, key: &str) -> String {
-        let free = self
-            .asked
+    /// The fields that could be here and are not.
+    fn free(&self) -> Vec<&'static str> {
+        let is_there = |name: &&str| self.entries.iter().any(|entry| self.is(entry, name));
+        self.asked
             .iter()
             .copied()
-            .filter(|name| !self.entries.iter().any(|entry| self.is(entry, name)));
-        match closest(key, free) {
+            .filter(|name| !is_there(name))
+            .collect()
+    }
+
+    fn suggestion(&self, key: &str, free: &[&'static str]) -> String {
+        match closest(key, free.iter().copied()) {
             Some(name) => format!("did you mean `{name}`?"),
             None => {
                 let mut known = self.asked.clone();

@@ -10,7 +10,7 @@ use super::tree::{DEEPEST, Entry, Flaw, MapBuilder, Position, Positioned, Value}
 
 /// The tree of a JSON text. Flaws that leave a tree (duplicate keys) are added to `flaws`.
 pub(super) fn read(text: &str, flaws: &mut Vec<Flaw>) -> Result<Positioned, Flaw> {
-    let lines = Lines::new(text);
+    let mut lines = Lines::new(text);
     let raw: &RawValue = serde_json::from_str(text).map_err(|error| {
         // serde_json: the column is the count of bytes up to and with the one that is wrong.
         let position = Position {
@@ -23,7 +23,7 @@ pub(super) fn read(text: &str, flaws: &mut Vec<Flaw>) -> Result<Positioned, Flaw
             "",
         )
     })?;
-    value(&lines, raw, 0, flaws)
+    value(&mut lines, raw, 0, flaws)
 }
 
 /// serde_json ends its text with a place that is already told.
@@ -35,42 +35,48 @@ fn without_place(error: &serde_json::Error) -> String {
     }
 }
 
-/// Finds the line and column of a part of the text.
+/// Finds the line and column of parts of the text. Parts are asked for in the order of the text, so
+/// that a large document on one line is walked once.
 struct Lines<'a> {
     text: &'a str,
-    starts: Vec<usize>,
+    offset: usize,
+    position: Position,
 }
 
 impl<'a> Lines<'a> {
     fn new(text: &'a str) -> Self {
-        let breaks = text.match_indices('\n').map(|(at, _)| at + 1);
         Self {
             text,
-            starts: std::iter::once(0).chain(breaks).collect(),
+            offset: 0,
+            position: Position { line: 1, column: 1 },
         }
     }
 
     /// Where `part`, a slice of the text, begins.
-    fn position(&self, part: &str) -> Position {
+    fn position(&mut self, part: &str) -> Position {
         let offset = (part.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
-        let line = self.starts.partition_point(|start| *start <= offset);
-        let start = line
-            .checked_sub(1)
-            .and_then(|line| self.starts.get(line))
-            .copied()
-            .unwrap_or(0);
-        let column = self
-            .text
-            .get(start..offset)
-            .map_or(0, |before| before.chars().count());
-        Position {
-            line: u32::try_from(line).unwrap_or(u32::MAX),
-            column: u32::try_from(column + 1).unwrap_or(u32::MAX),
+        if offset < self.offset {
+            *self = Self::new(self.text);
         }
+        for c in self.text.get(self.offset..offset).unwrap_or_default().chars() {
+            if c == '\n' {
+                self.position.line += 1;
+                self.position.column = 1;
+            } else {
+                self.position.column += 1;
+            }
+        }
+        self.offset = offset;
+        self.position
     }
 }
 
-fn value(lines: &Lines<'_>, raw: &RawValue, depth: usize, flaws: &mut Vec<Flaw>) -> Result<Positioned, Flaw> {
+fn value(
+    lines: &mut Lines<'_>,
+    raw: &RawValue,
+    depth: usize,
+    flaws: &mut Vec<Flaw>,
+) -> Result<Positioned, Flaw> {
     let text = raw.get();
     let position = lines.position(text);
     if depth > DEEPEST {

@@ -65,6 +65,15 @@ impl fmt::Display for Mistake {
     }
 }
 
+/// A text of a document for a message: in quotes, on one line, and cut when it is long.
+pub fn quoted(text: &str) -> String {
+    const LONGEST: usize = 60;
+    match text.char_indices().nth(LONGEST) {
+        None => format!("{text:?}"),
+        Some((end, _)) => format!("{:?}...", text.get(..end).unwrap_or_default()),
+    }
+}
+
 /// Every mistake that was found in the documents read so far. Its text has one line for each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(transparent)]

@@ -30,7 +30,7 @@ use serde_json::Value as Json;
 use self::tree::{Flaw, Position, Positioned};
 pub use self::{
     fields::Fields,
-    mistake::{Location, Mistake, Mistakes},
+    mistake::{Location, Mistake, Mistakes, quoted},
     node::Node,
 };
 

@@ -5,6 +5,7 @@ use serde_json::{Map, Value as Json};
 use super::{
     Document, Fields, Location, Mistake, Mistakes,
     fields::closest,
+    mistake::quoted,
     tree::{Position, Positioned, Value},
 };
 
@@ -182,7 +183,7 @@ impl<'a> Node<'a> {
                 None
             }
             Err(_) => {
-                let message = format!("{text:?} is no duration");
+                let message = format!("{text} is no duration", text = quoted(text));
                 self.wrong(message, "write a number and its unit, `250ms` or `1s`", mistakes);
                 None
             }
@@ -197,7 +198,7 @@ impl<'a> Node<'a> {
             _ => return self.expected("a size", "write one with its unit, `64MiB`", mistakes),
         };
         let Ok(size) = written.parse::<bytesize::ByteSize>() else {
-            let message = format!("{written:?} is no size");
+            let message = format!("{written} is no size", written = quoted(written));
             self.wrong(message, "write a number and its unit, `64MiB`", mistakes);
             return None;
         };
@@ -254,7 +255,7 @@ impl<'a> Node<'a> {
                 _ => format!("write {}", either(names())),
             },
         };
-        self.wrong(format!("{text:?} is no {what}"), fix, mistakes);
+        self.wrong(format!("{text} is no {what}", text = quoted(text)), fix, mistakes);
         None
     }
 

@@ -489,3 +489,34 @@ fn mistakes_are_sorted_told_once_and_readable_by_machines() {
         json!({"file": "a", "line": 2, "column": 1, "path": "y", "message": "m", "fix": "f"})
     );
 }
+
+#[test]
+fn long_texts_are_cut_in_messages() {
+    assert_eq!(quoted("a\n\"é"), r#""a\n\"é""#);
+    assert_eq!(quoted(&"é".repeat(60)), format!("\"{}\"", "é".repeat(60)));
+    assert_eq!(quoted(&"é".repeat(61)), format!("\"{}\"...", "é".repeat(60)));
+}
+
+/// Neither the places in one long line nor what is suggested for many unknown fields may cost the
+/// square of the document's size: this would take minutes.
+#[test]
+fn a_large_document_on_one_line_is_read_in_time() {
+    let fields: Vec<_> = (0..100_000)
+        .map(|index| format!("\"field{index}\": [{index}, \"é\"]"))
+        .collect();
+    let text = format!("{{{}}}", fields.join(", "));
+    for (name, before, line) in [("f.json", "", 1), ("f.yaml", "# YAML\n", 2)] {
+        let mut mistakes = Mistakes::new();
+        let documents = read_text(name, &format!("{before}{text}"), &mut mistakes);
+        let mut root = documents[0].root().object(&mut mistakes).unwrap();
+        root.optional("name");
+        root.finish(&mut mistakes);
+        assert_eq!(mistakes.len(), 100_000);
+        let last = mistakes.iter().last().unwrap();
+        let column = text.chars().count() - fields[99_999].chars().count();
+        assert_eq!(
+            (last.location.line, last.location.column as usize),
+            (line, column)
+        );
+    }
+}
