@@ -85,12 +85,12 @@ async fn check_names_every_mistake_of_every_file() {
         ("a.yaml:10:", "spec.stages[0]"),
         ("a.yaml:15:", "failurePolicy"),
         ("a.yaml:16:", "spec.stages[1].timeout"),
-        ("a.yaml:18:", "caBundle"),
+        ("a.yaml:19:", "caBundle"),
         ("a.yaml:25:", "spec.stages[3].webhook.caBundle"),
         ("b.json:5:", "resourcesRef.operation"),
-        ("b.json:8:", "admissionWebhooks[0].failurePolicy"),
-        ("b.json:9:", "caBundle"),
-        ("b.json:10:", "admissionWebhooks[0].namespaceSelector.operator"),
+        ("b.json:9:", "admissionWebhooks[0].failurePolicy"),
+        ("b.json:10:", "caBundle"),
+        ("b.json:11:", "admissionWebhooks[0].namespaceSelector.operator"),
         ("c.yaml:", ""),
     ] {
         let told = check

@@ -198,7 +198,7 @@ spec:
         ),
         (
             failures,
-            &[("stage", "audited"), ("failure", "error"), ("policy", "Fail")],
+            &[("stage", "audited"), ("failure", "error"), ("policy", "Ignore")],
             Some(2.0),
         ),
         ("admittance_http_requests_total", &[("status", "2xx")], Some(2.0)),
@@ -332,7 +332,7 @@ log: {{ level: loud }}
         .unwrap();
     assert_eq!(ended.code, Some(2), "{}", ended.stderr);
     for (line, words) in [
-        (1, "absent.pem"),
+        (1, "listen.tls"),
         (2, "dialect.bcs.cluster"),
         (4, "upstream.servers"),
         (5, "upstream.connectTimeout"),

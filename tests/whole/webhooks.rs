@@ -14,7 +14,7 @@ use hyper_util::{
 use rustls::{ServerConfig, crypto::ring};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, task::JoinSet};
 use tokio_rustls::TlsAcceptor;
 
 use crate::scene::{Scene, application, bcs_message, cache, write};
@@ -115,7 +115,9 @@ fn review(what: &str, review: &Value) -> (u16, String) {
         "jobs" if review["request"]["object"]["Priority"].as_u64() < Some(90) => {
             patch("W3sib3AiOiJhZGQiLCJwYXRoIjoiL01ldGEiLCJ2YWx1ZSI6eyJvd25lciI6ImhvdXNlLXJ1bGVzIn19XQ==")
         }
-        "jobs" => json!({"allowed": false, "status": {"message": "Priority: 90 and above is for the house"}}),
+        "jobs" => {
+            json!({"allowed": false, "status": {"code": 403, "message": "Priority: 90 and above is for the house"}})
+        }
         "denies" => {
             json!({"allowed": false, "status": {"code": 422, "reason": "Invalid", "message": "no tea today"}})
         }
@@ -166,7 +168,7 @@ const HOOKS: [(&str, &str, &str, &str, Authority, Expected); 20] = [
         "hook",
         "/renames",
         Authority::Right,
-        Fails("identity-changed", "metadata.name"),
+        Fails("identity-changed", "/metadata/name"),
     ),
     (
         "empty",
@@ -372,11 +374,19 @@ spec:
     }
     let config = format!("{}{}", crate::scene::BCS, resolve(hook, nobody().await));
     let scene = Scene::configured(&config, &chains).await;
+    let scene = Arc::new(scene);
+    let mut checks = JoinSet::new();
     for (name, .., expected) in HOOKS {
         for policy in ["Fail", "Ignore"] {
-            check(&scene, name, policy, expected).await;
+            let scene = scene.clone();
+            checks.spawn(async move { check(&scene, name, policy, expected).await });
         }
     }
+    let mut wrong = Vec::new();
+    while let Some(checked) = checks.join_next().await {
+        wrong.extend(checked.err().map(|error| error.to_string()));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 async fn check(scene: &Scene, name: &str, policy: &str, expected: Expected) {
