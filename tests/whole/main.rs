@@ -9,6 +9,7 @@
 mod bcs;
 mod commands;
 mod demo;
+mod documents;
 mod hostile;
 mod house;
 mod lifecycle;

@@ -1,0 +1,210 @@
+//! A page of the documentation, taken apart.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use admittance_tests::repository;
+
+/// One Markdown file.
+pub(super) struct Page {
+    /// From the top of the repository.
+    pub(super) path: PathBuf,
+    pub(super) text: String,
+}
+
+/// A fenced block.
+pub(super) struct Block {
+    pub(super) page: PathBuf,
+    /// The line of its fence, counted from 1.
+    pub(super) line: usize,
+    /// What follows the fence: `yaml`, `rust,no_run`.
+    pub(super) info: String,
+    pub(super) text: String,
+}
+
+impl fmt::Display for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.page.display(), self.line)
+    }
+}
+
+impl Page {
+    pub(super) fn read(path: &str) -> Self {
+        let text = std::fs::read_to_string(repository().join(path)).unwrap();
+        Self {
+            path: path.into(),
+            text,
+        }
+    }
+
+    /// The README, and every page below `docs`.
+    pub(super) fn all() -> Vec<Self> {
+        let mut pages = vec![Self::read("README.md")];
+        let mut folders = vec![PathBuf::from("docs")];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(repository().join(&folder)).unwrap() {
+                let entry = entry.unwrap();
+                let path = folder.join(entry.file_name());
+                if entry.file_type().unwrap().is_dir() {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|extension| extension == "md") {
+                    pages.push(Self::read(path.to_str().unwrap()));
+                }
+            }
+        }
+        pages
+    }
+
+    /// The fenced blocks, without the indentation of their fences.
+    pub(super) fn blocks(&self) -> Vec<Block> {
+        let mut blocks = Vec::new();
+        let mut lines = self.text.lines().enumerate();
+        while let Some((index, line)) = lines.next() {
+            let Some(info) = line.trim_start().strip_prefix("```") else {
+                continue;
+            };
+            let indent = line.len() - line.trim_start().len();
+            let text: String = lines
+                .by_ref()
+                .map(|(_, line)| line)
+                .take_while(|line| line.trim() != "```")
+                .map(|line| format!("{}\n", line.get(indent..).unwrap_or_default()))
+                .collect();
+            blocks.push(Block {
+                page: self.path.clone(),
+                line: index + 1,
+                info: info.trim().to_owned(),
+                text,
+            });
+        }
+        blocks
+    }
+
+    /// The lines outside of blocks, with their numbers.
+    pub(super) fn prose(&self) -> Vec<(usize, &str)> {
+        let mut inside = false;
+        let outside = |(_, line): &(usize, &str)| {
+            let fence = line.trim_start().starts_with("```");
+            inside ^= fence;
+            !inside && !fence
+        };
+        let numbered = self
+            .text
+            .lines()
+            .enumerate()
+            .map(|(index, line)| (index + 1, line));
+        numbered.filter(outside).collect()
+    }
+
+    /// The anchors of its headings, as GitHub makes them.
+    pub(super) fn anchors(&self) -> Vec<String> {
+        let mut seen = HashMap::new();
+        let headings = self.prose().into_iter().filter(|(_, line)| line.starts_with('#'));
+        headings
+            .map(|(_, line)| {
+                let title = line.trim_start_matches('#').trim().to_lowercase();
+                let kept = title
+                    .chars()
+                    .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+                let slug = kept.map(|c| if c == ' ' { '-' } else { c }).collect::<String>();
+                let before = *seen.entry(slug.clone()).and_modify(|n| *n += 1).or_insert(0);
+                if before == 0 {
+                    slug
+                } else {
+                    format!("{slug}-{before}")
+                }
+            })
+            .collect()
+    }
+
+    /// The targets of its links, with their lines.
+    pub(super) fn links(&self) -> Vec<(usize, &str)> {
+        let of_line = |(number, line): (usize, &'_ str)| {
+            let targets = line.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+            targets
+                .map(|(target, _)| (number, target.to_owned()))
+                .collect::<Vec<_>>()
+        };
+        // A borrow of the page, not of the vector of lines.
+        self.prose()
+            .into_iter()
+            .flat_map(of_line)
+            .filter_map(|(number, target)| {
+                let start = self.text.find(&format!("]({target})"))?;
+                self.text
+                    .get(start + 2..start + 2 + target.len())
+                    .map(|target| (number, target))
+            })
+            .collect()
+    }
+
+    /// The codes (`like this`) in the prose, with their lines.
+    pub(super) fn codes(&self) -> Vec<(usize, &str)> {
+        let of_line = |(number, line)| codes(line).into_iter().map(move |code| (number, code));
+        self.prose().into_iter().flat_map(of_line).collect()
+    }
+
+    /// The codes in the first column of the tables under a heading.
+    pub(super) fn first_column(&self, heading: &str) -> Vec<&str> {
+        self.rows(heading)
+            .into_iter()
+            .flat_map(|row| codes(row[0]))
+            .collect()
+    }
+
+    /// The rows of the tables under a heading, up to the next heading; without the lines that begin them.
+    pub(super) fn rows(&self, heading: &str) -> Vec<Vec<&str>> {
+        let prose = self.prose();
+        let mut section = prose
+            .iter()
+            .map(|(_, line)| *line)
+            .skip_while(|line| line.trim_start_matches('#').trim() != heading || !line.starts_with('#'));
+        assert!(
+            section.next().is_some(),
+            "{} has the heading {heading}",
+            self.path.display()
+        );
+        let rows: Vec<Vec<&str>> = section
+            .take_while(|line| !line.starts_with('#'))
+            .filter(|line| line.starts_with('|') && !line.starts_with("|---"))
+            .map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect())
+            .collect();
+        assert!(
+            !rows.is_empty(),
+            "{} has a table under {heading}",
+            self.path.display()
+        );
+        rows
+    }
+}
+
+/// What stands between backquotes in a line.
+pub(super) fn codes(line: &str) -> Vec<&str> {
+    line.split('`').skip(1).step_by(2).collect()
+}
+
+/// The words of a shell's line, as far as examples need it.
+pub(super) fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word = String::new();
+    let mut quote = None;
+    for c in line.chars() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (None, '\'' | '"') => quote = Some(c),
+            (None, ' ') => words.extend(Some(std::mem::take(&mut word)).filter(|word| !word.is_empty())),
+            (_, c) => word.push(c),
+        }
+    }
+    words.extend(Some(word).filter(|word| !word.is_empty()));
+    words
+}
+
+/// A link's target, from the page's folder.
+pub(super) fn resolve(page: &Path, target: &str) -> PathBuf {
+    let folder = page.parent().unwrap_or(Path::new(""));
+    repository().join(folder).join(target)
+}
