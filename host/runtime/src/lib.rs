@@ -52,6 +52,7 @@ pub use admittance_admission as admission;
 pub use admittance_catalog::{Digest, ModuleReference};
 pub use admittance_definitions as definitions;
 pub use admittance_dialect as dialect;
+pub use admittance_sandbox as sandbox;
 pub use admittance_sandbox::{Configured, SandboxConfig};
 
 /// The examples of the documentation, which are tested like those of this crate.
