@@ -25,6 +25,14 @@ struct Arguments {
 async fn main() -> ExitCode {
     match run(&Arguments::parse()).await {
         Ok(code) => code,
+        Err(Error::Ended { log, .. }) => {
+            // What the driver says itself, without the log lines before it.
+            for line in log.lines().filter(|line| !line.starts_with('{')) {
+                eprintln!("{line}");
+            }
+            eprintln!("The demo listens elsewhere with `cargo task demo --listen 127.0.0.1:0`.");
+            ExitCode::FAILURE
+        }
         Err(error) => {
             eprintln!("error: {error}");
             ExitCode::FAILURE

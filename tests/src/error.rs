@@ -36,10 +36,8 @@ pub enum Error {
     #[error("{0}")]
     Invalid(String),
     /// The program ended although it should be serving.
-    #[error("the program ended with {status} while {what} was awaited; its log:\n{log}")]
+    #[error("the program ended while {what} was awaited; its log:\n{log}")]
     Ended {
-        /// How it ended.
-        status: String,
         /// What was awaited.
         what: String,
         /// All that it wrote to standard error.

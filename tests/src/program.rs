@@ -329,7 +329,6 @@ async fn until_logged(
     match (found, waited) {
         (Some(line), _) => Ok(line),
         (None, Ok(_)) => Err(Error::Ended {
-            status: "its log closed".into(),
             what: what.into(),
             log: text(),
         }),
