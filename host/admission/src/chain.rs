@@ -178,17 +178,17 @@ impl Evaluation {
                 let after = patch
                     .apply(before)
                     .map_err(|error| Failure::new(FailureKind::PatchFailed, error.to_string()))?;
-                self.guard_identity(before, &after)?;
-                // A patch whose operations cancel out or repeat what is there changes nothing.
-                if *before == after {
+                // A patch that writes what is there changes nothing.
+                if before.is(&after) {
                     Effect::None
                 } else {
+                    self.guard_identity(before, &after, Some(&patch))?;
                     Effect::Change(after, patch)
                 }
             }
             Verdict::Replace(after) => {
                 let before = self.object_to_change()?;
-                self.guard_identity(before, &after)?;
+                self.guard_identity(before, &after, None)?;
                 let patch = Patch::between(before, &after);
                 if patch.is_empty() {
                     Effect::None
@@ -218,8 +218,8 @@ impl Evaluation {
         })
     }
 
-    fn guard_identity(&self, before: &Object, after: &Object) -> Result<(), Failure> {
-        match self.request.identity.change(before, after) {
+    fn guard_identity(&self, before: &Object, after: &Object, patch: Option<&Patch>) -> Result<(), Failure> {
+        match self.request.identity.change(before, after, patch) {
             None => Ok(()),
             Some(change) => Err(Failure::new(FailureKind::IdentityChanged, change)),
         }
@@ -270,7 +270,7 @@ impl Evaluation {
             }
             Effect::Change(object, patch) => {
                 self.request.object = Some(object.clone());
-                self.patch.append(patch.clone());
+                self.patch.append(patch);
             }
         }
         effect.into_result()

@@ -2,7 +2,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use serde_json::Value;
 
-use crate::Object;
+use crate::{Object, Patch};
 
 /// The fields that say who an object is. A verdict may not change them. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,8 +61,12 @@ impl IdentityFields {
         fixed.iter().copied().chain(custom.iter().map(String::as_str))
     }
 
-    /// The first field that differs between the two objects, as a sentence.
-    pub(crate) fn change(&self, before: &Object, after: &Object) -> Option<String> {
+    /// The first field that differs between the two objects, as a sentence. With the patch that leads
+    /// from one to the other, the objects are only compared when it reaches such a field.
+    pub(crate) fn change(&self, before: &Object, after: &Object, patch: Option<&Patch>) -> Option<String> {
+        if patch.is_some_and(|patch| !self.pointers().any(|field| patch.may_reach(field))) {
+            return None;
+        }
         let (before, after) = (before.value(), after.value());
         self.pointers().find_map(|pointer| {
             let (old, new) = (before.pointer(pointer), after.pointer(pointer));

@@ -20,6 +20,7 @@ mod patch;
 mod request;
 mod rule;
 mod stage;
+mod tree;
 mod verdict;
 
 pub use chain::{Chain, Evaluation};

@@ -84,6 +84,20 @@ impl Object {
         })
     }
 
+    /// Take a text that is known to be one object whose tree can be made.
+    pub(crate) fn from_checked(text: String) -> Self {
+        Self(Arc::new(Inner {
+            text: OnceLock::from(text.into_boxed_str()),
+            value: OnceLock::new(),
+            head: OnceLock::new(),
+        }))
+    }
+
+    /// Whether this is the very same object, not just an equal one.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The object as JSON text: what came in, or what a patch made of it.
     pub fn text(&self) -> &str {
         self.0.text.get_or_init(|| self.value().to_string().into())
@@ -103,7 +117,12 @@ impl Object {
 
     /// The fields at its top.
     pub fn head(&self) -> &Head {
-        self.0.head.get_or_init(|| Head::of(self.value()))
+        self.0.head.get_or_init(|| {
+            // A tree that was made already is quicker to look into than the text.
+            let text = self.0.text.get().filter(|_| self.0.value.get().is_none());
+            text.and_then(|text| Head::read(text).ok())
+                .unwrap_or_else(|| Head::of(self.value()))
+        })
     }
 
     /// `metadata.labels`.
@@ -121,8 +140,13 @@ impl fmt::Debug for Object {
 impl PartialEq for Object {
     /// Equal as JSON: order of members and white space do not matter.
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || self.value() == other.value()
+        self.is(other) || self.value() == other.value()
     }
+}
+
+/// Whether a tree can be made of a text.
+pub(crate) fn is_whole(text: &str) -> bool {
+    serde_json::from_str::<Whole>(text).is_ok()
 }
 
 /// Any JSON that [`Value`] can hold, without making one. What is skipped is not checked as strictly by

@@ -1,13 +1,61 @@
-use std::fmt;
+use std::{borrow::Cow, fmt, sync::Arc};
 
-use serde::{Serialize, Serializer};
-use serde_json::Value;
+use jsonptr::{Pointer, PointerBuf};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::SerializeMap};
+use serde_json::value::RawValue;
 
-use crate::Object;
+use crate::{
+    Object,
+    object::is_whole,
+    tree::{Node, Problem},
+};
 
-/// A JSON Patch (RFC 6902).
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Patch(json_patch::Patch);
+/// A JSON Patch (RFC 6902). Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Patch(Vec<Arc<Operation>>);
+
+#[derive(Debug)]
+struct Operation {
+    path: PointerBuf,
+    action: Action,
+}
+
+#[derive(Debug)]
+enum Action {
+    Add(Box<RawValue>),
+    Replace(Box<RawValue>),
+    Test(Box<RawValue>),
+    Remove,
+    Move(PointerBuf),
+    Copy(PointerBuf),
+}
+
+impl Action {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Add(_) => "add",
+            Self::Replace(_) => "replace",
+            Self::Test(_) => "test",
+            Self::Remove => "remove",
+            Self::Move(_) => "move",
+            Self::Copy(_) => "copy",
+        }
+    }
+
+    fn value(&self) -> Option<&RawValue> {
+        match self {
+            Self::Add(value) | Self::Replace(value) | Self::Test(value) => Some(value),
+            Self::Remove | Self::Move(_) | Self::Copy(_) => None,
+        }
+    }
+
+    fn from(&self) -> Option<&Pointer> {
+        match self {
+            Self::Move(from) | Self::Copy(from) => Some(from),
+            Self::Add(_) | Self::Replace(_) | Self::Test(_) | Self::Remove => None,
+        }
+    }
+}
 
 /// Why a patch is none, or does not apply.
 #[derive(Debug, thiserror::Error)]
@@ -15,10 +63,19 @@ pub enum PatchError {
     /// Not a JSON Patch: not an array of operations.
     #[error("not a JSON Patch (RFC 6902): {0}")]
     Malformed(#[from] serde_json::Error),
-    /// An operation does not apply; names the operation by its index and its path.
-    #[error("{0}")]
-    DoesNotApply(#[from] json_patch::PatchError),
-    /// The patch leaves something that is no object.
+    /// An operation does not apply.
+    #[error("operation {index} does not apply ({operation} {path}): {reason}")]
+    DoesNotApply {
+        /// Which one, from 0.
+        index: usize,
+        /// `add`, `remove` and so on.
+        operation: &'static str,
+        /// Where it is to happen.
+        path: String,
+        /// What is in the way.
+        reason: String,
+    },
+    /// The patch leaves something that is no object, or one that cannot be read again.
     #[error("it leaves something that is not a JSON object")]
     NotAnObject,
 }
@@ -30,14 +87,23 @@ impl Patch {
     ///
     /// [`PatchError::Malformed`] when it is not one.
     pub fn parse(text: impl AsRef<[u8]>) -> Result<Self, PatchError> {
-        Ok(Self(
-            serde_json::from_slice::<Option<json_patch::Patch>>(text.as_ref())?.unwrap_or_default(),
-        ))
+        let operations = serde_json::from_slice::<Option<Vec<Draft<'_>>>>(text.as_ref())?.unwrap_or_default();
+        let operations = operations.into_iter().enumerate().map(|(index, draft)| {
+            draft.finish().map(Arc::new).map_err(|reason| {
+                PatchError::Malformed(serde::de::Error::custom(format!("operation {index}: {reason}")))
+            })
+        });
+        operations.collect::<Result<_, _>>().map(Self)
     }
 
     /// The patch that makes `after` of `before`.
     pub fn between(before: &Object, after: &Object) -> Self {
-        Self(json_patch::diff(before.value(), after.value()))
+        let difference = json_patch::diff(before.value(), after.value());
+        // What a serialised patch says can be read again.
+        serde_json::to_vec(&difference)
+            .ok()
+            .and_then(|text| Self::parse(text).ok())
+            .unwrap_or_default()
     }
 
     /// Whether it holds no operation.
@@ -50,32 +116,234 @@ impl Patch {
         self.0.len()
     }
 
-    /// The object that it makes of this one.
+    /// The object that it makes of this one: the very same when it changes nothing. What it does not
+    /// touch stays as it is written.
     ///
     /// # Errors
     ///
     /// When an operation does not apply, or the result is not an object.
     pub fn apply(&self, object: &Object) -> Result<Object, PatchError> {
-        let mut value: Value = object.value().clone();
-        // The copy is ours alone, so a half-applied one is thrown away instead of undone.
-        json_patch::patch_unsafe(&mut value, &self.0)?;
-        Object::from_value(value).ok_or(PatchError::NotAnObject)
+        let mut root = Node::new(object.text());
+        let mut changed = false;
+        let mut deepened = false;
+        for (index, operation) in self.0.iter().enumerate() {
+            changed |= operation
+                .apply(&mut root)
+                .map_err(|reason| PatchError::DoesNotApply {
+                    index,
+                    operation: operation.action.name(),
+                    path: operation.path.to_string(),
+                    reason,
+                })?;
+            deepened |= operation.may_nest_deeply();
+        }
+        if !root.is_object() {
+            return Err(PatchError::NotAnObject);
+        }
+        if !changed {
+            return Ok(object.clone());
+        }
+        let text = root.to_string();
+        if deepened && !is_whole(&text) {
+            return Err(PatchError::NotAnObject);
+        }
+        Ok(Object::from_checked(text))
+    }
+
+    /// Whether applying it may change the value at this place.
+    pub(crate) fn may_reach(&self, place: &str) -> bool {
+        self.0.iter().any(|operation| {
+            let source = match &operation.action {
+                Action::Move(from) => Some(from.as_str()),
+                _ => None,
+            };
+            std::iter::once(operation.path.as_str())
+                .chain(source)
+                .any(|path| reaches(path, place))
+        })
     }
 
     /// Add the operations of `other` behind these.
-    pub(crate) fn append(&mut self, other: Self) {
-        self.0.0.extend(other.0.0);
+    pub(crate) fn append(&mut self, other: &Self) {
+        self.0.extend(other.0.iter().cloned());
+    }
+}
+
+/// Whether a change at `path` may change what is at `place`: one of them is on the way to the other, or
+/// the change moves the elements of an array that the way to `place` leads through.
+fn reaches(path: &str, place: &str) -> bool {
+    let (parent, last) = path.rsplit_once('/').unwrap_or(("", path));
+    let in_array = last == "-" || last.bytes().all(|byte| byte.is_ascii_digit());
+    is_on_the_way(path, place) || is_on_the_way(place, path) || (in_array && is_on_the_way(parent, place))
+}
+
+fn is_on_the_way(ancestor: &str, place: &str) -> bool {
+    place
+        .strip_prefix(ancestor)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+impl Operation {
+    /// Do it. Whether it changed anything, or why it cannot be done.
+    fn apply<'a>(&'a self, root: &mut Node<'a>) -> Result<bool, String> {
+        let reason = |problem: Problem| problem.to_string();
+        let path = &*self.path;
+        match &self.action {
+            Action::Add(value) => root.add(path, Node::new(value.get())).map_err(reason),
+            Action::Replace(value) => Ok(root.get(path).map_err(reason)?.set(Node::new(value.get()))),
+            Action::Test(value) => {
+                let found = root.get(path).map_err(reason)?;
+                if found.equals(&Node::new(value.get())) {
+                    Ok(false)
+                } else {
+                    Err(format!("the value there is not {}", beginning(value.get())))
+                }
+            }
+            Action::Remove => root.remove(path).map(|_| true).map_err(reason),
+            Action::Move(from) if from == path => root.get(path).map(|_| false).map_err(reason),
+            Action::Move(from) if is_on_the_way(from.as_str(), path.as_str()) => {
+                Err("a value cannot be moved into itself".to_owned())
+            }
+            Action::Move(from) => {
+                let value = root
+                    .remove(from)
+                    .map_err(|problem| format!("from {from}: {problem}"))?;
+                root.add(path, value).map_err(reason)?;
+                Ok(true)
+            }
+            Action::Copy(from) => {
+                let value = root
+                    .get(from)
+                    .map_err(|problem| format!("from {from}: {problem}"))?
+                    .clone();
+                root.add(path, value).map_err(reason)
+            }
+        }
+    }
+
+    /// Whether it may make an object that is nested more deeply than can be read: rare enough to look
+    /// at the whole result then.
+    fn may_nest_deeply(&self) -> bool {
+        const HARMLESS: usize = 64;
+        let brackets = |text: &str| text.bytes().filter(|byte| matches!(byte, b'{' | b'[')).count();
+        match &self.action {
+            Action::Add(value) | Action::Replace(value) => {
+                self.path.tokens().count() + brackets(value.get()) > HARMLESS
+            }
+            Action::Move(_) | Action::Copy(_) => true,
+            Action::Remove | Action::Test(_) => false,
+        }
+    }
+}
+
+fn beginning(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(80) {
+        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()).into(),
+        None => text.into(),
+    }
+}
+
+/// An operation as it is written. What else stands in it does not count.
+#[derive(Deserialize)]
+#[serde(expecting = "an operation")]
+struct Draft<'a> {
+    #[serde(borrow)]
+    op: Cow<'a, str>,
+    #[serde(borrow)]
+    path: Cow<'a, str>,
+    #[serde(borrow, default)]
+    from: Option<Cow<'a, str>>,
+    #[serde(default)]
+    value: Written,
+}
+
+/// A value that may be `null`, or not be there at all.
+#[derive(Default)]
+struct Written(Option<Box<RawValue>>);
+
+impl<'de> Deserialize<'de> for Written {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Box::<RawValue>::deserialize(deserializer).map(|value| Self(Some(value)))
+    }
+}
+
+impl Draft<'_> {
+    fn finish(self) -> Result<Operation, String> {
+        let Self {
+            op,
+            path,
+            from,
+            value: Written(value),
+        } = self;
+        let pointer = |text: Cow<'_, str>| {
+            PointerBuf::parse(text.into_owned())
+                .map_err(|error| format!("`{}` is no JSON Pointer", error.subject()))
+        };
+        let value = || match value {
+            Some(value) if is_whole(value.get()) => Ok(value),
+            Some(_) => Err("`value` cannot be read".to_owned()),
+            None => Err(format!("`{op}` needs `value`")),
+        };
+        let from = || {
+            from.ok_or_else(|| format!("`{op}` needs `from`"))
+                .and_then(pointer)
+        };
+        let action = match &*op {
+            "add" => Action::Add(value()?),
+            "replace" => Action::Replace(value()?),
+            "test" => Action::Test(value()?),
+            "remove" => Action::Remove,
+            "move" => Action::Move(from()?),
+            "copy" => Action::Copy(from()?),
+            other => {
+                return Err(format!(
+                    "`{other}` is no operation; use add, remove, replace, move, copy or test"
+                ));
+            }
+        };
+        Ok(Operation {
+            path: pointer(path)?,
+            action,
+        })
+    }
+}
+
+impl Serialize for Operation {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("op", self.action.name())?;
+        map.serialize_entry("path", self.path.as_str())?;
+        if let Some(from) = self.action.from() {
+            map.serialize_entry("from", from.as_str())?;
+        }
+        if let Some(value) = self.action.value() {
+            map.serialize_entry("value", value)?;
+        }
+        map.end()
     }
 }
 
 impl Serialize for Patch {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
+        serializer.collect_seq(self.0.iter().map(|operation| &**operation))
     }
 }
 
 impl fmt::Display for Patch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)
+    }
+}
+
+impl fmt::Debug for Patch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Patch({self})")
+    }
+}
+
+impl PartialEq for Patch {
+    /// The same operations, written alike.
+    fn eq(&self, other: &Self) -> bool {
+        self.to_string() == other.to_string()
     }
 }

@@ -270,7 +270,7 @@ async fn answers_and_failures_under_both_policies() {
                 Fail,
             )],
             &["failed"],
-            failed("(patch-failed): operation '/1' failed at path '/nothing': path is invalid"),
+            failed("(patch-failed): operation 1 does not apply (remove /nothing): nothing is at the place"),
             none(),
         ),
         (

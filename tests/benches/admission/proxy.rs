@@ -66,7 +66,7 @@ fn config(directory: &Path, upstream: &str) -> Config {
 dialect:
   rest:
     routes:
-      - {{method: POST, path: /api/v1/pods, operation: CREATE, resource: pods, kind: {{pointer: /kind}}, name: {{pointer: /metadata/name}}}}
+      - {{method: [POST], path: /api/v1/pods, operation: CREATE, resource: pods, kind: {{pointer: /kind}}, name: {{pointer: /metadata/name}}}}
 upstream: {{servers: ['{upstream}']}}
 "
     );

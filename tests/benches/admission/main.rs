@@ -4,10 +4,10 @@
 //! a webhook; a chain of ten; and the whole proxy beside its upstream. Every row is measured in the same
 //! run on the same thread pool, one request after another, so the ratios mean more than the times.
 
-#![expect(missing_docs, reason = "a program")]
 #![expect(
     clippy::unwrap_used,
-    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
     reason = "a benchmark that cannot run should stop"
 )]
 
