@@ -133,6 +133,37 @@ async fn the_shutdown_timeout_cuts_them_off() {
 }
 
 #[tokio::test]
+async fn one_request_more_than_allowed_is_turned_away_at_once() {
+    let config = format!("{BCS}limits: {{ concurrency: 1 }}\n");
+    let scene = Scene::configured(&config, &chain()).await;
+    let gate = scene.upstream.close();
+    let sent = in_flight(&scene.upstream, &scene.program).await;
+    let reply = scene.create(&application("shop", "second", "nginx:1.29")).await;
+    assert_eq!(reply.status, 503, "{}", reply.text());
+    assert_eq!(reply.headers["retry-after"], "1");
+    assert_eq!(reply.json().unwrap()["code"], 1_405_230);
+    drop(gate);
+    assert_eq!(sent.await.unwrap().unwrap().status, 200);
+    assert_eq!(scene.stored("shop", "second"), None);
+    // The place is free when the reply has been sent to its end, which the client may see before.
+    while scene
+        .program
+        .metrics()
+        .await
+        .unwrap()
+        .sum("admittance_http_requests_in_flight", &[])
+        != Some(0.0)
+    {}
+    assert_eq!(
+        scene
+            .create(&application("shop", "third", "nginx:1.29"))
+            .await
+            .status,
+        200
+    );
+}
+
+#[tokio::test]
 async fn metrics_tell_what_each_stage_did() {
     let (misbehaves, images) = (source("guest-misbehaves"), source("image-policy"));
     let scene = Scene::bcs(&format!(

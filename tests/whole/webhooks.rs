@@ -108,7 +108,8 @@ fn review(what: &str, review: &Value) -> (u16, String) {
     let mut response = match what {
         "allows" => json!({"allowed": true, "warnings": ["mind the gap"]}),
         // [{"op":"add","path":"/metadata/annotations","value":{"hook":"seen"}}]
-        "patches" => patch(
+        "beta" if review["apiVersion"] != "admission.k8s.io/v1beta1" => return (400, "not v1beta1".into()),
+        "patches" | "beta" => patch(
             "W3sib3AiOiJhZGQiLCJwYXRoIjoiL21ldGFkYXRhL2Fubm90YXRpb25zIiwidmFsdWUiOnsiaG9vayI6InNlZW4ifX1d",
         ),
         // [{"op":"add","path":"/Meta","value":{"owner":"house-rules"}}]
@@ -145,7 +146,7 @@ enum Expected {
 use Expected::{Changes, Denies, Fails, Passes};
 
 /// (name, protocol, service, path, CA bundle, what comes of it)
-const HOOKS: [(&str, &str, &str, &str, Authority, Expected); 20] = [
+const HOOKS: [(&str, &str, &str, &str, Authority, Expected); 21] = [
     (
         "annotates",
         "BcsResource",
@@ -263,6 +264,14 @@ const HOOKS: [(&str, &str, &str, &str, Authority, Expected); 20] = [
         "AdmissionReview",
         "hook",
         "/review/patches",
+        Authority::Right,
+        Changes,
+    ),
+    (
+        "v1beta1",
+        "AdmissionReview\n        versions: [v1beta1]",
+        "hook",
+        "/review/beta",
         Authority::Right,
         Changes,
     ),
@@ -430,6 +439,10 @@ async fn check(scene: &Scene, name: &str, policy: &str, expected: Expected) {
             assert!(message().starts_with(&beginning), "{namespace}: {}", message());
             assert!(message().contains(words), "{namespace}: {}", message());
         }
+    }
+    if name == "allows" {
+        let warning = reply.headers["warning"].to_str().unwrap();
+        assert!(warning.contains("mind the gap"), "{namespace}: {warning}");
     }
     if let Fails(failure, _) = expected {
         let labels = [
