@@ -8,10 +8,10 @@ use std::{
     },
 };
 
-use admittance::Host;
+use admittance::{Configured, Host, PluginStatus};
 use axum::{Json, Router, extract::State, http::StatusCode, response::IntoResponse, routing::get};
 use http::header::CONTENT_TYPE;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::upstream::Upstream;
 
@@ -60,14 +60,37 @@ async fn readiness(State(admin): State<Admin>) -> impl IntoResponse {
         .iter()
         .map(|chain| json!({"name": chain.name.as_ref(), "stages": chain.stages.len()}))
         .collect();
+    let plugins: Vec<_> = table.plugins().iter().map(plugin).collect();
     let servers: Vec<_> = admin
         .upstream
         .health()
         .into_iter()
         .map(|health| json!({"server": health.server, "up": health.is_up}))
         .collect();
-    let detail = json!({"ready": is_ready, "stopping": !is_ready, "chains": chains, "upstream": servers});
+    let detail = json!({
+        "ready": is_ready,
+        "stopping": !is_ready,
+        "chains": chains,
+        "plugins": plugins,
+        "upstream": servers,
+    });
     (status, Json(detail))
+}
+
+fn plugin(status: &PluginStatus) -> Value {
+    let (configured, reason) = match &status.configured {
+        Configured::Snapshot => ("once", None),
+        Configured::PerCall { reason } => ("in every call", Some(reason)),
+    };
+    json!({
+        "chain": &*status.chain,
+        "stage": &*status.stage,
+        "plugin": status.plugin,
+        "version": status.version,
+        "digest": status.digest.to_string(),
+        "configured": configured,
+        "reason": reason,
+    })
 }
 
 async fn metrics(State(admin): State<Admin>) -> impl IntoResponse {
