@@ -10,6 +10,7 @@
 mod chain;
 mod deadline;
 mod failure;
+mod head;
 mod hook;
 mod identity;
 mod labels;
@@ -26,11 +27,12 @@ mod verdict;
 pub use chain::{Chain, Evaluation};
 pub use deadline::Deadline;
 pub use failure::{Failure, FailureKind};
+pub use head::Head;
 pub use hook::Hook;
 pub use identity::{IdentityFields, InvalidPointer};
 pub use labels::{LabelOperator, LabelSelector, Labels, Requirement, SelectorError};
 pub use namespace::{NamespaceLookupError, NamespaceSelector, NamespaceSource, StaticNamespaces};
-pub use object::{Head, Object, ObjectError};
+pub use object::{Object, ObjectError};
 pub use outcome::{AuditAnnotation, Decision, Outcome, Refusal, SkipReason, StageResult, TraceRow};
 pub use patch::{Patch, PatchError};
 pub use request::{

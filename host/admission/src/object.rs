@@ -1,16 +1,11 @@
 use std::{
-    collections::BTreeMap,
     fmt,
     sync::{Arc, OnceLock},
 };
 
-use serde::{
-    Deserialize, Deserializer,
-    de::{MapAccess, SeqAccess, Visitor},
-};
-use serde_json::{Value, value::RawValue};
+use serde_json::Value;
 
-use crate::Labels;
+use crate::{Head, Labels};
 
 /// A JSON object: the resource that a request is about. Cheap to clone.
 ///
@@ -23,24 +18,6 @@ struct Inner {
     text: OnceLock<Box<str>>,
     value: OnceLock<Value>,
     head: OnceLock<Head>,
-}
-
-/// What an object says of itself at its top: the fields that selectors and front doors ask for.
-/// A field that is absent or of another type is `None`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Head {
-    /// `apiVersion`.
-    pub api_version: Option<String>,
-    /// `kind`.
-    pub kind: Option<String>,
-    /// `metadata.name`.
-    pub name: Option<String>,
-    /// `metadata.namespace`.
-    pub namespace: Option<String>,
-    /// `metadata.labels`; values that are not text are left out.
-    pub labels: Labels,
-    /// Whether there is a `metadata` object at all.
-    pub has_metadata: bool,
 }
 
 /// Why bytes are not an object.
@@ -64,7 +41,6 @@ impl Object {
     /// stands in it twice (readers disagree about which one counts).
     pub fn parse(text: impl AsRef<[u8]>) -> Result<Self, ObjectError> {
         let text = std::str::from_utf8(text.as_ref())?;
-        serde_json::from_str::<Whole>(text)?;
         let head = Head::read(text)?;
         Ok(Self(Arc::new(Inner {
             text: OnceLock::from(Box::<str>::from(text)),
@@ -141,143 +117,6 @@ impl PartialEq for Object {
     /// Equal as JSON: order of members and white space do not matter.
     fn eq(&self, other: &Self) -> bool {
         self.is(other) || self.value() == other.value()
-    }
-}
-
-/// Whether a tree can be made of a text.
-pub(crate) fn is_whole(text: &str) -> bool {
-    serde_json::from_str::<Whole>(text).is_ok()
-}
-
-/// Any JSON that [`Value`] can hold, without making one. What is skipped is not checked as strictly by
-/// `serde_json` (`1e999`, `"\ud800"`, a thousand brackets), and an object whose tree cannot be made must
-/// not exist: its stages would see nothing where the control plane sees everything.
-struct Whole;
-
-impl<'de> Deserialize<'de> for Whole {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Self)
-    }
-}
-
-impl<'de> Visitor<'de> for Whole {
-    type Value = Self;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
-        while map.next_entry::<Self, Self>()?.is_some() {}
-        Ok(self)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self, A::Error> {
-        while seq.next_element::<Self>()?.is_some() {}
-        Ok(self)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_unit<E>(self) -> Result<Self, E> {
-        Ok(self)
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(expecting = "an object")]
-struct RawHead<'a> {
-    #[serde(borrow, rename = "apiVersion")]
-    api_version: Option<&'a RawValue>,
-    #[serde(borrow)]
-    kind: Option<&'a RawValue>,
-    #[serde(borrow)]
-    metadata: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-#[serde(expecting = "an object")]
-struct RawMetadata<'a> {
-    #[serde(borrow)]
-    name: Option<&'a RawValue>,
-    #[serde(borrow)]
-    namespace: Option<&'a RawValue>,
-    #[serde(borrow)]
-    labels: Option<&'a RawValue>,
-}
-
-fn text_of(raw: Option<&RawValue>) -> Option<String> {
-    raw.and_then(|raw| serde_json::from_str(raw.get()).ok())
-}
-
-impl Head {
-    /// Read the head without building a tree; checks the whole text on its way.
-    fn read(text: &str) -> Result<Self, serde_json::Error> {
-        // serde would read a struct from an array too.
-        if text.trim_start().starts_with('[') {
-            return Err(serde::de::Error::custom("it is an array"));
-        }
-        let raw: RawHead<'_> = serde_json::from_str(text)?;
-        let mut head = Self {
-            api_version: text_of(raw.api_version),
-            kind: text_of(raw.kind),
-            ..Self::default()
-        };
-        if let Some(metadata) = raw.metadata.filter(|raw| raw.get().starts_with('{')) {
-            let metadata: RawMetadata<'_> = serde_json::from_str(metadata.get())?;
-            head.has_metadata = true;
-            head.name = text_of(metadata.name);
-            head.namespace = text_of(metadata.namespace);
-            if let Some(labels) = metadata.labels
-                && let Ok(labels) = serde_json::from_str::<BTreeMap<String, Value>>(labels.get())
-            {
-                head.labels = labels.into_iter().filter_map(only_text).collect();
-            }
-        }
-        Ok(head)
-    }
-
-    fn of(value: &Value) -> Self {
-        let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-        let labels = value.pointer("/metadata/labels").and_then(Value::as_object);
-        Self {
-            api_version: text("/apiVersion"),
-            kind: text("/kind"),
-            name: text("/metadata/name"),
-            namespace: text("/metadata/namespace"),
-            labels: labels
-                .into_iter()
-                .flatten()
-                .map(|(key, value)| (key.clone(), value.clone()))
-                .filter_map(only_text)
-                .collect(),
-            has_metadata: value.get("metadata").is_some_and(Value::is_object),
-        }
-    }
-}
-
-fn only_text((key, value): (String, Value)) -> Option<(String, String)> {
-    match value {
-        Value::String(value) => Some((key, value)),
-        _ => None,
     }
 }
 

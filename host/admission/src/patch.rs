@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use crate::{
     Object,
-    object::is_whole,
+    head::is_whole,
     tree::{Node, Problem},
 };
 
@@ -345,5 +345,37 @@ impl PartialEq for Patch {
     /// The same operations, written alike.
     fn eq(&self, other: &Self) -> bool {
         self.to_string() == other.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn which_changes_reach_a_place() {
+        for (path, place, expected) in [
+            ("/metadata/name", "/metadata/name", true),
+            ("/metadata", "/metadata/name", true),
+            ("", "/metadata/name", true),
+            ("/metadata/name/deeper", "/metadata/name", true),
+            ("/metadata/labels/a", "/metadata/name", false),
+            ("/metadata/names", "/metadata/name", false),
+            ("/metadata/nam", "/metadata/name", false),
+            ("/spec", "/metadata/name", false),
+            // An element before it is added or removed.
+            ("/items/0", "/items/2/name", true),
+            ("/items/-", "/items/2/name", true),
+            ("/other/0", "/items/2/name", false),
+            // A member whose name looks like an index: harmless to look.
+            ("/metadata/0", "/metadata/name", true),
+        ] {
+            assert_eq!(reaches(path, place), expected, "{path} {place}");
+        }
+        let patch = |text: &str| Patch::parse(text).unwrap();
+        let away = patch(r#"[{"op": "move", "from": "/metadata/name", "path": "/spec/name"}]"#);
+        assert!(away.may_reach("/metadata/name"), "a move takes it away");
+        let copy = patch(r#"[{"op": "copy", "from": "/metadata/name", "path": "/spec/name"}]"#);
+        assert!(!copy.may_reach("/metadata/name"), "a copy leaves it");
     }
 }

@@ -1,0 +1,265 @@
+//! The fields at an object's top, read in the same pass that checks the whole text.
+
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::Value;
+
+use crate::Labels;
+
+/// What an object says of itself at its top: the fields that selectors and front doors ask for.
+/// A field that is absent or of another type is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Head {
+    /// `apiVersion`.
+    pub api_version: Option<String>,
+    /// `kind`.
+    pub kind: Option<String>,
+    /// `metadata.name`.
+    pub name: Option<String>,
+    /// `metadata.namespace`.
+    pub namespace: Option<String>,
+    /// `metadata.labels`; values that are not text are left out.
+    pub labels: Labels,
+    /// Whether there is a `metadata` object at all.
+    pub has_metadata: bool,
+}
+
+impl Head {
+    /// Read the head without building a tree, and check that a tree can be built.
+    pub(crate) fn read(text: &str) -> Result<Self, serde_json::Error> {
+        let mut deserializer = serde_json::Deserializer::from_str(text);
+        let head = Top.deserialize(&mut deserializer)?;
+        deserializer.end()?;
+        Ok(head)
+    }
+
+    /// Of a tree that was built.
+    pub(crate) fn of(value: &Value) -> Self {
+        let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        let labels = value.pointer("/metadata/labels").and_then(Value::as_object);
+        Self {
+            api_version: text("/apiVersion"),
+            kind: text("/kind"),
+            name: text("/metadata/name"),
+            namespace: text("/metadata/namespace"),
+            labels: labels
+                .into_iter()
+                .flatten()
+                .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+                .collect(),
+            has_metadata: value.get("metadata").is_some_and(Value::is_object),
+        }
+    }
+}
+
+/// Whether a tree can be made of a text.
+pub(crate) fn is_whole(text: &str) -> bool {
+    serde_json::from_str::<Whole>(text).is_ok()
+}
+
+/// Set a field that may stand in the text once: readers disagree about which one counts.
+fn once<T, E: Error>(field: &mut Option<T>, name: &'static str, value: T) -> Result<(), E> {
+    match field.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(E::duplicate_field(name)),
+    }
+}
+
+/// The object itself.
+struct Top;
+
+impl<'de> DeserializeSeed<'de> for Top {
+    type Value = Head;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Head, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Top {
+    type Value = Head;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Head, A::Error> {
+        let (mut api_version, mut kind, mut metadata) = (None, None, None);
+        while let Some(field) = map.next_key()? {
+            match field {
+                TopField::ApiVersion => once(&mut api_version, "apiVersion", map.next_value::<Text>()?.0)?,
+                TopField::Kind => once(&mut kind, "kind", map.next_value::<Text>()?.0)?,
+                TopField::Metadata => once(&mut metadata, "metadata", map.next_value::<Metadata>()?.0)?,
+                TopField::Other => {
+                    map.next_value::<Whole>()?;
+                }
+            }
+        }
+        let metadata = metadata.flatten();
+        Ok(Head {
+            api_version: api_version.flatten(),
+            kind: kind.flatten(),
+            has_metadata: metadata.is_some(),
+            ..metadata.unwrap_or_default()
+        })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(field_identifier, rename_all = "camelCase")]
+enum TopField {
+    ApiVersion,
+    Kind,
+    Metadata,
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+#[serde(field_identifier, rename_all = "camelCase")]
+enum MetadataField {
+    Name,
+    Namespace,
+    Labels,
+    #[serde(other)]
+    Other,
+}
+
+/// Any JSON that [`Value`] can hold, without making one. What is skipped is not checked as strictly by
+/// `serde_json` (`1e999`, `"\ud800"`, a thousand brackets), and an object whose tree cannot be made must
+/// not exist: its stages would see nothing where the control plane sees everything.
+struct Whole;
+
+/// A text, or nothing when it is of another type.
+struct Text(Option<String>);
+
+/// Name, namespace and labels, or nothing when it is no object.
+struct Metadata(Option<Head>);
+
+/// The members that are texts; none when it is no object.
+struct TextMap(Labels);
+
+/// A visitor that takes every type, for types of which one matters. The rest is checked and dropped.
+macro_rules! visit_anything {
+    ($type:ty, $otherwise:expr, { $($chosen:item)* }, [$($rest:ident),*]) => {
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Anything;
+
+                impl<'de> Visitor<'de> for Anything {
+                    type Value = $type;
+
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str("JSON")
+                    }
+
+                    $($chosen)*
+                    $(visit_anything!(@$rest $type, $otherwise);)*
+
+                    fn visit_bool<E>(self, _: bool) -> Result<$type, E> {
+                        Ok($otherwise)
+                    }
+
+                    fn visit_i64<E>(self, _: i64) -> Result<$type, E> {
+                        Ok($otherwise)
+                    }
+
+                    fn visit_u64<E>(self, _: u64) -> Result<$type, E> {
+                        Ok($otherwise)
+                    }
+
+                    fn visit_f64<E>(self, _: f64) -> Result<$type, E> {
+                        Ok($otherwise)
+                    }
+
+                    fn visit_unit<E>(self) -> Result<$type, E> {
+                        Ok($otherwise)
+                    }
+
+                    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<$type, A::Error> {
+                        while seq.next_element::<Whole>()?.is_some() {}
+                        Ok($otherwise)
+                    }
+                }
+
+                deserializer.deserialize_any(Anything)
+            }
+        }
+    };
+    (@text $type:ty, $otherwise:expr) => {
+        fn visit_str<E>(self, _: &str) -> Result<$type, E> {
+            Ok($otherwise)
+        }
+    };
+    (@object $type:ty, $otherwise:expr) => {
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<$type, A::Error> {
+            while map.next_entry::<Whole, Whole>()?.is_some() {}
+            Ok($otherwise)
+        }
+    };
+}
+
+visit_anything!(Whole, Whole, {}, [text, object]);
+
+visit_anything!(
+    Text,
+    Text(None),
+    {
+        fn visit_str<E>(self, text: &str) -> Result<Text, E> {
+            Ok(Text(Some(text.to_owned())))
+        }
+    },
+    [object]
+);
+
+visit_anything!(
+    Metadata,
+    Metadata(None),
+    {
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Metadata, A::Error> {
+            let (mut name, mut namespace, mut labels) = (None, None, None);
+            while let Some(field) = map.next_key()? {
+                match field {
+                    MetadataField::Name => once(&mut name, "name", map.next_value::<Text>()?.0)?,
+                    MetadataField::Namespace => {
+                        once(&mut namespace, "namespace", map.next_value::<Text>()?.0)?
+                    }
+                    MetadataField::Labels => once(&mut labels, "labels", map.next_value::<TextMap>()?.0)?,
+                    MetadataField::Other => {
+                        map.next_value::<Whole>()?;
+                    }
+                }
+            }
+            Ok(Metadata(Some(Head {
+                name: name.flatten(),
+                namespace: namespace.flatten(),
+                labels: labels.unwrap_or_default(),
+                ..Head::default()
+            })))
+        }
+    },
+    [text]
+);
+
+visit_anything!(
+    TextMap,
+    TextMap(Labels::new()),
+    {
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<TextMap, A::Error> {
+            let mut labels = Labels::new();
+            while let Some((key, value)) = map.next_entry::<String, Text>()? {
+                match value.0 {
+                    Some(value) => labels.insert(key, value),
+                    // The last of a name counts.
+                    None => labels.remove(&key),
+                };
+            }
+            Ok(TextMap(labels))
+        }
+    },
+    [text]
+);
