@@ -3,6 +3,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use admittance::{Error, Host, definitions};
+use admittance_driver::Config;
 use anstyle::{AnsiColor, Style};
 use clap::{Args, ValueEnum};
 use serde_json::json;
@@ -16,8 +17,11 @@ use crate::{progress, run::cache_directory};
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Files, and directories whose *.yaml, *.yml and *.json are taken: chains and BCS admissionwebhooks.
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "config", value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// A configuration of `serve`: it is checked too, with the definitions that it names.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Check the documents alone; load no plugin.
     #[arg(long)]
     documents_only: bool,
@@ -40,7 +44,7 @@ const GOOD: Style = AnsiColor::Green.on_default();
 const BAD: Style = AnsiColor::Red.on_default();
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
-    let found = match definitions::load(&arguments.files) {
+    let found = match documents(arguments) {
         Ok(chains) if arguments.documents_only => Ok(chains),
         Ok(chains) => load(arguments, chains.clone())?.map(|()| chains),
         Err(mistakes) => Err(Wrong::Documents(mistakes)),
@@ -60,6 +64,28 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
 enum Wrong {
     Documents(definitions::Mistakes),
     Stages(Vec<admittance::StageError>),
+}
+
+/// The chains of every document. Finding none is a mistake: nobody asks for that.
+fn documents(arguments: &Arguments) -> Result<Vec<definitions::ChainDefinition>, definitions::Mistakes> {
+    let mut paths = arguments.files.clone();
+    if let Some(config) = &arguments.config {
+        paths.extend(Config::read(config)?.definitions);
+    }
+    let chains = definitions::load(&paths)?;
+    if chains.is_empty() && arguments.config.is_none() {
+        let mut mistakes = definitions::Mistakes::new();
+        for path in &paths {
+            mistakes.push(definitions::Mistake {
+                location: definitions::Location::of_file(path.display().to_string()),
+                path: String::new(),
+                message: "no definition was found".to_owned(),
+                fix: "name a file, or a directory with *.yaml, *.yml or *.json in it".to_owned(),
+            });
+        }
+        return mistakes.into_result(chains);
+    }
+    Ok(chains)
 }
 
 /// Load what the chains name, as a host would.

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 
 use clap::ValueEnum;
-use tracing_subscriber::{EnvFilter, layer::SubscriberExt, util::SubscriberInitExt};
+use tracing_subscriber::{EnvFilter, filter::LevelFilter, layer::SubscriberExt, util::SubscriberInitExt};
 
 /// The form of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -24,7 +24,7 @@ pub(crate) enum Format {
 ///
 /// When the filter is none.
 pub(crate) fn start(filter: &str, format: Format) -> crate::Result<()> {
-    let filter = EnvFilter::try_new(filter)
+    let filter = parse(filter)
         .map_err(|error| format!("log level `{filter}`: {error}; write error, warn, info, debug or trace"))?;
     let registry = tracing_subscriber::registry().with(filter);
     let terminal = std::io::stderr().is_terminal();
@@ -43,4 +43,36 @@ pub(crate) fn start(filter: &str, format: Format) -> crate::Result<()> {
         registry.with(lines).try_init()?;
     }
     Ok(())
+}
+
+fn parse(filter: &str) -> Result<EnvFilter, String> {
+    // A lone word would be taken for the name of a module, of which everything else is silenced.
+    let is_word = !filter.contains(['=', ',', '[', ':']);
+    if is_word {
+        filter
+            .parse::<LevelFilter>()
+            .map_err(|_| "that is no level".to_owned())?;
+    }
+    EnvFilter::try_new(filter).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_and_filters() {
+        for (filter, right) in [
+            ("info", true),
+            ("WARN", true),
+            ("off", true),
+            ("info,admittance=debug", true),
+            ("admittance::plugin=trace", true),
+            ("loud", false),
+            ("", false),
+            ("admittance=loud", false),
+        ] {
+            assert_eq!(parse(filter).is_ok(), right, "{filter}");
+        }
+    }
 }

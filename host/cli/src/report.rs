@@ -2,7 +2,9 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use admittance::admission::{Decision, FailurePolicy, Mode, Object, Outcome, Refusal, StageResult, TraceRow};
+use admittance::admission::{
+    Decision, FailurePolicy, Mode, Object, Outcome, Patch, Refusal, StageResult, TraceRow,
+};
 use anstyle::{AnsiColor, Style};
 use serde_json::{Value, json};
 use similar::{ChangeTag, TextDiff};
@@ -122,7 +124,7 @@ fn describe(result: &StageResult) -> (Style, String) {
         StageResult::Skipped(reason) => (DIM, reason.to_string()),
         StageResult::NotReached => (DIM, "an earlier stage decided".to_owned()),
         StageResult::Allowed => (GOOD, String::new()),
-        StageResult::Changed(patch) => (GOOD, format!("{} operations", patch.len())),
+        StageResult::Changed(patch) => (GOOD, operations(patch)),
         StageResult::Denied(denial) => (BAD, format!("{}: {denial}", denial.code())),
         StageResult::Failed { failure, policy } => {
             let style = if *policy == FailurePolicy::Fail { BAD } else { ODD };
@@ -131,6 +133,13 @@ fn describe(result: &StageResult) -> (Style, String) {
                 format!("{}: {} (failurePolicy {policy})", failure.kind, failure.message),
             )
         }
+    }
+}
+
+fn operations(patch: &Patch) -> String {
+    match patch.len() {
+        1 => "1 operation".to_owned(),
+        count => format!("{count} operations"),
     }
 }
 

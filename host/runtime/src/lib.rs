@@ -36,6 +36,7 @@ mod assembly;
 mod builder;
 mod error;
 mod host;
+mod journal;
 mod layer;
 mod measure;
 mod table;

@@ -64,15 +64,6 @@ pub(crate) fn record(outcome: &Outcome, duration: Duration) {
                 "policy" => policy.as_str(),
             )
             .increment(1);
-            tracing::warn!(
-                chain = %row.chain,
-                stage = %row.stage,
-                failure = %failure.kind,
-                %policy,
-                message = %failure.message,
-                uid = %outcome.uid,
-                "a stage failed"
-            );
         }
     }
 }

@@ -3,7 +3,7 @@ use std::{sync::Arc, time::Duration};
 use admittance_admission::{Chain, Deadline, Evaluation, NamespaceSource, Outcome, Outline, Request};
 use tokio::time::Instant;
 
-use crate::{PluginStatus, measure};
+use crate::{PluginStatus, journal, measure};
 
 /// The chains that are live, as one whole. A request takes the table once and keeps it to its end, so
 /// it never sees half of a change.
@@ -54,12 +54,16 @@ impl Table {
             .iter()
             .filter(|chain| chain.matches(&request))
             .collect();
+        let is_matched = !matching.is_empty();
         let mut evaluation = Evaluation::new(request, Deadline::after(self.request_timeout));
         for chain in matching {
             evaluation.run(chain, &*self.namespaces).await;
         }
         let outcome = evaluation.outcome();
-        measure::record(&outcome, started.elapsed());
+        if is_matched {
+            measure::record(&outcome, started.elapsed());
+            journal::write(&outcome);
+        }
         outcome
     }
 }

@@ -365,7 +365,7 @@ fn leaves() {
         (duration, "1s 500ms", "Some(1.5s)"),
         (duration, "31s", "31s is out of range; write 1ms to 30s"),
         (duration, "0s", "0s is out of range; write 1ms to 30s"),
-        (duration, "5", "5 has no unit; write 5s or 5ms"),
+        (duration, "5", "5 has no unit; write 5ms or 5s"),
         (
             duration,
             "'5'",

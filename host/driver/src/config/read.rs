@@ -37,7 +37,7 @@ impl Config {
             .and_then(|document| config(&document.root(), &mut mistakes));
         match config {
             Some(config) => mistakes.into_result(config),
-            None => Err(mistakes),
+            None => Err(mistakes.into_result(()).err().unwrap_or_default()),
         }
     }
 }

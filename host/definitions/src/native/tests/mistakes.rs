@@ -328,7 +328,7 @@ fn mistakes_in_stages() {
         ),
         (
             "timeout: 10",
-            "8:55: spec.stages[0].timeout: 10 has no unit; write 10s or 10ms",
+            "8:55: spec.stages[0].timeout: 10 has no unit; write 10ms or 10s",
         ),
         (
             "timeoutSeconds: 10",
