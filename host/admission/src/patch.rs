@@ -143,7 +143,9 @@ impl Patch {
         if !changed {
             return Ok(object.clone());
         }
-        let text = root.to_string();
+        // Room for what was there and for what most patches add.
+        let mut text = String::with_capacity(object.text().len() + 512);
+        root.write(&mut text);
         if deepened && !is_whole(&text) {
             return Err(PatchError::NotAnObject);
         }

@@ -180,7 +180,40 @@ impl<'a> Node<'a> {
     fn value(&self) -> Option<Value> {
         match self {
             Self::Text(text) => serde_json::from_str(text).ok(),
-            opened => serde_json::from_str(&opened.to_string()).ok(),
+            opened => {
+                let mut text = String::new();
+                opened.write(&mut text);
+                serde_json::from_str(&text).ok()
+            }
+        }
+    }
+
+    /// Write it as JSON text; what was not opened stands in it as it came.
+    pub(crate) fn write(&self, out: &mut String) {
+        match self {
+            Self::Text(text) => out.push_str(text),
+            Self::Object(members) => {
+                out.push('{');
+                for (index, (key, value)) in members.iter().enumerate() {
+                    if index > 0 {
+                        out.push(',');
+                    }
+                    write_key(key, out);
+                    out.push(':');
+                    value.write(out);
+                }
+                out.push('}');
+            }
+            Self::Array(elements) => {
+                out.push('[');
+                for (index, element) in elements.iter().enumerate() {
+                    if index > 0 {
+                        out.push(',');
+                    }
+                    element.write(out);
+                }
+                out.push(']');
+            }
         }
     }
 
@@ -194,31 +227,14 @@ impl<'a> Node<'a> {
     }
 }
 
-/// As JSON text; what was not opened stands in it as it came.
-impl fmt::Display for Node<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Text(text) => f.write_str(text),
-            Self::Object(members) => {
-                for (index, (key, value)) in members.iter().enumerate() {
-                    f.write_str(if index == 0 { "{" } else { "," })?;
-                    f.write_str(&serde_json::to_string(key).map_err(|_| fmt::Error)?)?;
-                    f.write_str(":")?;
-                    value.fmt(f)?;
-                }
-                f.write_str(if members.is_empty() { "{}" } else { "}" })
-            }
-            Self::Array(elements) => {
-                f.write_str("[")?;
-                for (index, element) in elements.iter().enumerate() {
-                    if index > 0 {
-                        f.write_str(",")?;
-                    }
-                    element.fmt(f)?;
-                }
-                f.write_str("]")
-            }
-        }
+fn write_key(key: &str, out: &mut String) {
+    let is_plain = !key.bytes().any(|byte| matches!(byte, b'"' | b'\\' | 0..0x20));
+    if is_plain {
+        out.push('"');
+        out.push_str(key);
+        out.push('"');
+    } else {
+        out.push_str(&Value::from(key).to_string());
     }
 }
 
