@@ -3,11 +3,15 @@
 
 mod example;
 
-use std::{net::SocketAddr, process::ExitCode};
+use std::{net::SocketAddr, process::ExitCode, time::Duration};
 
 use admittance_tests::{Admittance, Client, Error, Received, Serve, Upstream, repository};
 use clap::Parser;
 use example::{EXAMPLES, images};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    time::timeout,
+};
 
 /// The driver with two plugins in front of a small example upstream.
 #[derive(Debug, Parser)]
@@ -65,9 +69,21 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         println!("\n{}:\n  {}", example.title, example.curl(&driver));
     }
     println!("\nThe chain is docs/examples/demo/chains/applications.yaml. Ctrl-C stops both.\n");
+    let io = |source| Error::Io {
+        what: "a signal".into(),
+        source,
+    };
+    let mut terminate = signal(SignalKind::terminate()).map_err(io)?;
     tokio::select! {
-        // The terminal sends the signal to the driver too, which finishes what is in flight.
-        interrupt = tokio::signal::ctrl_c() => interrupt.map_err(|source| Error::Io { what: "Ctrl-C".into(), source })?,
+        interrupt = tokio::signal::ctrl_c() => {
+            interrupt.map_err(io)?;
+            // The terminal has sent the signal to the driver too, and a second one would cut requests off.
+            if timeout(Duration::from_secs(2), driver.ended()).await.is_ok() {
+                return Ok(ExitCode::SUCCESS);
+            }
+            driver.terminate();
+        }
+        _ = terminate.recv() => driver.terminate(),
         ended = driver.ended() => {
             eprintln!("error: the driver ended with {}", ended?);
             return Ok(ExitCode::FAILURE);

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
@@ -250,6 +251,19 @@ impl Admittance {
     /// Its process.
     pub fn id(&self) -> Option<u32> {
         self.child.id()
+    }
+
+    /// Tell it to stop, with SIGTERM. It may have ended already.
+    pub fn terminate(&self) {
+        let id = self
+            .child
+            .id()
+            .and_then(|id| i32::try_from(id).ok())
+            .and_then(Pid::from_raw);
+        if let Some(id) = id {
+            // It fails only for a process that has just ended.
+            let _ = kill_process(id, Signal::TERM);
+        }
     }
 
     /// The log so far.

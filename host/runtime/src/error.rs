@@ -29,7 +29,7 @@ pub enum Error {
 
 /// A stage that cannot be made.
 #[derive(Debug, thiserror::Error)]
-#[error("{location}: stage {stage} of chain {chain}: {cause}")]
+#[error("{location}: stage {stage} of chain {chain}: {}", one_line(.cause))]
 pub struct StageError {
     /// Its chain.
     pub chain: Arc<str>,
@@ -69,6 +69,11 @@ pub enum StageErrorCause {
     /// The runtime is shutting down.
     #[error("loading broke off: {0}")]
     Interrupted(#[source] JoinError),
+}
+
+/// What a plugin says may have several lines, and a mistake has one.
+fn one_line(cause: &StageErrorCause) -> String {
+    cause.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn lines(errors: &[StageError]) -> impl fmt::Display + '_ {

@@ -255,13 +255,19 @@ impl Door {
             return Err(self.end(&End::BodyEncoded { encoding: &encoding }, &[]));
         }
         let announced = body.size_hint().lower();
+        let mut body = Box::pin(body);
         if usize::try_from(announced).map_or(true, |announced| announced > limit) {
+            // Who asks first has sent nothing yet.
+            if !head.headers.contains_key(EXPECT) {
+                drain(body).await;
+            }
             return Err(self.end(&End::BodyTooLarge { limit }, &[]));
         }
-        let arriving = Limited::new(body, limit).collect();
+        let arriving = Limited::new(&mut body, limit).collect();
         match tokio::time::timeout(self.body_timeout, arriving).await {
             Ok(Ok(collected)) => Ok(collected.to_bytes()),
             Ok(Err(error)) if error.is::<LengthLimitError>() => {
+                drain(body).await;
                 Err(self.end(&End::BodyTooLarge { limit }, &[]))
             }
             Ok(Err(error)) => {
@@ -306,6 +312,15 @@ impl<B: From<Bytes>> Passed<B> {
             warnings: Vec::new(),
         }
     }
+}
+
+/// Read what a client is still sending, for a while: one that is cut off while it sends often never reads
+/// the reply that says why.
+async fn drain<B: Body<Data = Bytes>>(mut body: Pin<Box<B>>) {
+    const PATIENCE: Duration = Duration::from_secs(2);
+    let reading = async { while let Some(Ok(_)) = body.frame().await {} };
+    // What is not sent by then is not waited for.
+    let _ = tokio::time::timeout(PATIENCE, reading).await;
 }
 
 /// The encoding of a body that is not sent as it is.
