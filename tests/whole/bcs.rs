@@ -330,6 +330,21 @@ async fn a_body_that_is_too_large_is_refused_by_its_length() {
     assert!(scene.upstream.received().is_empty());
 }
 
+/// A client that sends it all the same reads the reply, and is not cut off while it sends.
+#[tokio::test]
+async fn a_body_that_is_too_large_is_refused_when_it_is_sent() {
+    let scene = scene().await;
+    let url = scene.program.url("/mesosdriver/v4/namespaces/shop/applications");
+    let reply = scene
+        .client
+        .bcs(Method::POST, &url, vec![b' '; 8_000_000])
+        .await
+        .unwrap();
+    assert_eq!(reply.status, 413, "{}", reply.text());
+    assert_eq!(reply.json().unwrap()["code"], 1_405_012);
+    assert!(scene.upstream.received().is_empty());
+}
+
 #[tokio::test]
 async fn a_scheduler_that_is_away_is_told_in_the_envelope() {
     let Scene {

@@ -1,7 +1,7 @@
 //! Compiling the packages that become WebAssembly.
 
 use std::{
-    fs,
+    env, fs,
     path::{Path, PathBuf},
 };
 
@@ -22,9 +22,10 @@ pub(crate) enum Guests {
 pub(crate) fn build(guests: Guests) -> Result<(), Error> {
     target::install()?;
     let plugins = packages(&root().join("plugins"))?;
-    let mut arguments = ["build", "--profile", "plugin", "--target", TARGET]
+    let mut arguments = ["build", "--profile", "plugin", "--target", TARGET, "--config"]
         .map(str::to_owned)
         .to_vec();
+    arguments.push(without_paths_of_this_machine());
     for Package { name, .. } in &plugins {
         arguments.extend(["--package".to_owned(), name.clone()]);
     }
@@ -51,6 +52,25 @@ pub(crate) fn build(guests: Guests) -> Result<(), Error> {
         copy(&from.join(&file), &to.join(&file))?;
     }
     Ok(())
+}
+
+/// A setting of Cargo that takes the folders of this machine out of the messages of panics, which are in
+/// every plugin. It is added to the flags of `.cargo/config.toml`.
+fn without_paths_of_this_machine() -> String {
+    let registry = env::var_os("CARGO_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(env::home_dir()?.join(".cargo")));
+    let folders = [(Some(root()), "admittance"), (registry, "cargo")];
+    let flags: Vec<_> = folders
+        .iter()
+        .filter_map(|(folder, name)| {
+            Some(format!(
+                "--remap-path-prefix={}={name}",
+                folder.as_ref()?.display()
+            ))
+        })
+        .collect();
+    format!("target.{TARGET}.rustflags={flags:?}")
 }
 
 struct Package {
