@@ -10,12 +10,13 @@ use std::{
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::json;
 use tempfile::NamedTempFile;
 use time::OffsetDateTime;
 
 use self::authority::{Authority, Client, Host, Service, Subject};
+use crate::output::Output;
 
 /// Make certificates for webhook servers: a CA, and what it signs, with the names that callers check.
 ///
@@ -53,13 +54,6 @@ pub(crate) struct Arguments {
     /// How to print what was made.
     #[arg(long, short, value_enum, default_value_t)]
     output: Output,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Output {
-    #[default]
-    Text,
-    Json,
 }
 
 impl Arguments {

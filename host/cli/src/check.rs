@@ -4,11 +4,14 @@ use std::{path::PathBuf, process::ExitCode};
 
 use admittance::{Error, Host, definitions};
 use admittance_driver::Config;
-use anstyle::{AnsiColor, Style};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::json;
 
-use crate::{progress, run::cache_directory};
+use crate::{
+    output::{BAD, GOOD, Output},
+    progress,
+    run::cache_directory,
+};
 
 /// Check chain definitions: every mistake of every file, with its line, its field and the fix.
 ///
@@ -32,16 +35,6 @@ pub(crate) struct Arguments {
     #[arg(long, short, value_enum, default_value_t)]
     output: Output,
 }
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Output {
-    #[default]
-    Text,
-    Json,
-}
-
-const GOOD: Style = AnsiColor::Green.on_default();
-const BAD: Style = AnsiColor::Red.on_default();
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     let found = match documents(arguments) {

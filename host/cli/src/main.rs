@@ -3,6 +3,7 @@
 mod certs;
 mod check;
 mod logging;
+mod output;
 mod progress;
 mod report;
 mod request_file;
@@ -12,6 +13,8 @@ mod serve;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use crate::output::BAD;
 
 /// Runs admission hooks as WebAssembly components, in front of any control plane.
 #[derive(Debug, Parser)]
@@ -44,8 +47,6 @@ fn main() -> ExitCode {
         ExitCode::from(WRONG)
     })
 }
-
-const BAD: anstyle::Style = anstyle::AnsiColor::Red.on_default().bold();
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 

@@ -5,13 +5,12 @@ use std::{fmt::Write as _, time::Duration};
 use admittance::admission::{
     Decision, FailurePolicy, Mode, Object, Outcome, Patch, Refusal, StageResult, TraceRow,
 };
-use anstyle::{AnsiColor, Style};
+use anstyle::Style;
 use serde_json::{Value, json};
 use similar::{ChangeTag, TextDiff};
 
-const GOOD: Style = AnsiColor::Green.on_default();
-const BAD: Style = AnsiColor::Red.on_default();
-const ODD: Style = AnsiColor::Yellow.on_default();
+use crate::output::{BAD, GOOD, ODD};
+
 const DIM: Style = Style::new().dimmed();
 const BOLD: Style = Style::new().bold();
 

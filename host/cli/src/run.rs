@@ -10,10 +10,12 @@ use admittance::{
     admission::{Labels, Operation, StaticNamespaces},
     definitions::ChainDefinition,
 };
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use crate::{
-    logging, progress,
+    logging,
+    output::Output,
+    progress,
     report::{self, Report},
     request_file,
 };
@@ -64,15 +66,6 @@ pub(crate) struct Arguments {
     /// Show log lines of this level and above; those of plugins too.
     #[arg(long, value_name = "LEVEL", default_value = "warn", env = "ADMITTANCE_LOG")]
     log: String,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// A table and a coloured diff.
-    #[default]
-    Text,
-    /// One JSON object.
-    Json,
 }
 
 fn label(text: &str) -> Result<(String, String), String> {
