@@ -58,14 +58,7 @@ pub struct Identity {
 
 impl Identity {
     fn load(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
-        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| match error {
-            pem::Error::NoItemsFound => TlsError::Missing {
-                path: self.key.clone(),
-                wanted: "private key",
-            },
-            error => unreadable(&self.key, &error),
-        })?;
-        Ok((certificates(&self.certificate)?, key))
+        Ok((certificates(&self.certificate)?, private_key(&self.key)?))
     }
 }
 
@@ -162,7 +155,19 @@ fn system_roots() -> Result<RootCertStore, TlsError> {
     Ok(roots)
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+/// The first private key in a PEM file.
+pub(crate) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_file(path).map_err(|error| match error {
+        pem::Error::NoItemsFound => TlsError::Missing {
+            path: path.to_owned(),
+            wanted: "private key",
+        },
+        error => unreadable(path, &error),
+    })
+}
+
+/// The certificates in a PEM file: at least one.
+pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let certificates = CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|error| unreadable(path, &error))?;

@@ -1,6 +1,12 @@
 //! From the configuration file to its types, with every mistake found at once.
 
-use std::{collections::BTreeMap, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use admittance::{
     SandboxConfig,
@@ -15,7 +21,7 @@ use http::{HeaderName, Method, uri::PathAndQuery};
 
 use super::{Config, HealthCheck, Limits, ListenConfig, LogConfig, LogFormat, LogLevel, UpstreamConfig};
 use crate::{
-    tls::{self, Identity},
+    tls::{self, Identity, TlsError},
     upstream::Server,
 };
 
@@ -149,11 +155,13 @@ fn listen_tls(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Arc<rustls::Se
     let mut fields = node.object(mistakes)?;
     let certificate = fields
         .required("certificate", "name a PEM file", mistakes)
-        .and_then(|node| node.file(mistakes));
+        .and_then(|node| pem_file(&node, tls::certificates, mistakes));
     let key = fields
         .required("key", "name a PEM file", mistakes)
-        .and_then(|node| node.file(mistakes));
-    let client_ca = fields.optional("clientCa").map(|node| node.file(mistakes));
+        .and_then(|node| pem_file(&node, tls::private_key, mistakes));
+    let client_ca = fields
+        .optional("clientCa")
+        .map(|node| pem_file(&node, tls::certificates, mistakes));
     fields.finish(mistakes);
     let identity = Identity {
         certificate: certificate?,
@@ -166,6 +174,18 @@ fn listen_tls(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Arc<rustls::Se
         None => None,
     };
     good(tls::server(&identity, client_ca.as_deref()), node, mistakes)
+}
+
+/// A file that holds what is read from it, so that each wrong file is told at its own field. Whether they
+/// go together is seen later.
+fn pem_file<T>(
+    node: &Node<'_>,
+    read: fn(&Path) -> Result<T, TlsError>,
+    mistakes: &mut Mistakes,
+) -> Option<PathBuf> {
+    let path = node.file(mistakes)?;
+    good(read(&path), node, mistakes)?;
+    Some(path)
 }
 
 fn good<T>(result: Result<T, impl std::fmt::Display>, node: &Node<'_>, mistakes: &mut Mistakes) -> Option<T> {
@@ -444,18 +464,21 @@ fn upstream(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<UpstreamConfig> 
 
 fn upstream_tls(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<rustls::ClientConfig> {
     let mut fields = node.object(mistakes)?;
-    let mut file = |name: &'static str, mistakes: &mut Mistakes| match fields.optional(name) {
-        Some(node) => node.file(mistakes).map(Some),
-        None => Some(None),
-    };
-    let (ca, certificate, key) = (
-        file("ca", mistakes),
-        file("certificate", mistakes),
-        file("key", mistakes),
-    );
+    let ca = fields
+        .optional("ca")
+        .map(|node| pem_file(&node, tls::certificates, mistakes));
+    let certificate = fields
+        .optional("certificate")
+        .map(|node| pem_file(&node, tls::certificates, mistakes));
+    let key = fields
+        .optional("key")
+        .map(|node| pem_file(&node, tls::private_key, mistakes));
     fields.finish(mistakes);
-    let identity = match (certificate?, key?) {
-        (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
+    let identity = match (certificate, key) {
+        (Some(certificate), Some(key)) => Some(Identity {
+            certificate: certificate?,
+            key: key?,
+        }),
         (None, None) => None,
         _ => {
             node.wrong(
@@ -466,7 +489,12 @@ fn upstream_tls(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<rustls::Clie
             return None;
         }
     };
-    good(tls::client(ca?.as_deref(), identity.as_ref()), node, mistakes)
+    // An authority that cannot be read must not become the system's own.
+    let ca = match ca {
+        Some(path) => Some(path?),
+        None => None,
+    };
+    good(tls::client(ca.as_deref(), identity.as_ref()), node, mistakes)
 }
 
 fn health(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<HealthCheck> {

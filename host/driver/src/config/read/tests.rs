@@ -142,10 +142,12 @@ listening: {}
     .unwrap_err();
     for expected in [
         "listen.address: \"localhost\" is no address to listen on",
-        "listen.tls: ",
+        "listen.tls.certificate: ",
+        "listen.tls.key: ",
         "admin.address: missing",
         "dialect: there are two dialects",
         "upstream.servers[1]: `127.0.0.1` is no server",
+        "upstream.tls.certificate: ",
         "upstream.tls: a certificate is of no use without its key",
         "upstream.connectTimeout: 5 has no unit",
         "upstream.health.path: \"healthz\" is no path",
@@ -162,7 +164,7 @@ listening: {}
             "{expected} is not in {mistakes:#?}"
         );
     }
-    assert_eq!(mistakes.len(), 15, "{mistakes:#?}");
+    assert_eq!(mistakes.len(), 17, "{mistakes:#?}");
 }
 
 #[test]
