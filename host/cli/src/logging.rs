@@ -48,10 +48,8 @@ pub(crate) fn start(filter: &str, format: Format) -> crate::Result<()> {
 fn parse(filter: &str) -> Result<EnvFilter, String> {
     // A lone word would be taken for the name of a module, of which everything else is silenced.
     let is_word = !filter.contains(['=', ',', '[', ':']);
-    if is_word {
-        filter
-            .parse::<LevelFilter>()
-            .map_err(|_| "that is no level".to_owned())?;
+    if is_word && (filter.is_empty() || filter.parse::<LevelFilter>().is_err()) {
+        return Err("that is no level".to_owned());
     }
     EnvFilter::try_new(filter).map_err(|error| error.to_string())
 }
