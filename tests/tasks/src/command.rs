@@ -75,11 +75,14 @@ pub(crate) fn built(name: &str) -> Result<PathBuf, Error> {
     }
 }
 
+/// The Cargo that started this program, so that a toolchain chosen for it is kept.
+pub(crate) fn cargo_program() -> OsString {
+    env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
 /// Run Cargo at the top of the repository, with its output on the screen.
 pub(crate) fn cargo<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Result<(), Error> {
-    // The Cargo that started this program, so that a toolchain chosen for it is kept.
-    let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    run(Command::new(program).args(arguments).current_dir(root()))
+    run(Command::new(cargo_program()).args(arguments).current_dir(root()))
 }
 
 /// Run a program to its end.

@@ -5,6 +5,7 @@
 
 mod command;
 mod plugins;
+mod suite;
 mod target;
 
 use std::{ffi::OsString, process::ExitCode};
@@ -73,8 +74,7 @@ fn run(task: Task) -> Result<(), Error> {
         Task::Test { rest } => {
             plugins::build(Guests::With)?;
             build_programs()?;
-            say("Running the tests");
-            cargo(with("test --workspace", rest))
+            suite::run(rest)
         }
         Task::Bench { rest } => {
             plugins::build(Guests::Without)?;

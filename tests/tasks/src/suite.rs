@@ -1,0 +1,96 @@
+//! Running all tests, with one line at the end that says how many.
+
+use std::{
+    ffi::OsString,
+    io::{BufRead, BufReader, Write},
+    process::{Command, Stdio},
+};
+
+use crate::command::{Error, cargo_program, root, say};
+
+/// What the runners' closing lines add up to.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Count {
+    passed: u64,
+    failed: u64,
+}
+
+/// Run the tests of the whole workspace, all of them even when some fail. `rest` goes to `cargo test`.
+pub(crate) fn run(rest: impl IntoIterator<Item = OsString>) -> Result<(), Error> {
+    say("Running the tests");
+    let program = cargo_program();
+    let start = |source| Error::Start {
+        program: program.clone(),
+        source,
+    };
+    let mut child = Command::new(&program)
+        .args(["test", "--workspace", "--no-fail-fast"])
+        .args(rest)
+        .current_dir(root())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(start)?;
+    let mut count = Count::default();
+    if let Some(output) = child.stdout.take() {
+        let mut screen = std::io::stdout().lock();
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            count.add(&line);
+            // A screen that is gone is no reason to stop the tests.
+            let _ = writeln!(screen, "{line}");
+        }
+    }
+    let status = child.wait().map_err(start)?;
+    println!("\n{} passed, {} failed", count.passed, count.failed);
+    if status.success() {
+        Ok(())
+    } else {
+        Err(Error::Status { program, status })
+    }
+}
+
+impl Count {
+    /// Take a line of output: `test result: ok. 3 passed; 0 failed; ...`.
+    fn add(&mut self, line: &str) {
+        let Some((_, numbers)) = line
+            .strip_prefix("test result: ")
+            .and_then(|rest| rest.split_once(". "))
+        else {
+            return;
+        };
+        for part in numbers.split("; ") {
+            match part
+                .split_once(' ')
+                .map(|(number, word)| (number.parse::<u64>(), word))
+            {
+                Some((Ok(number), "passed")) => self.passed += number,
+                Some((Ok(number), "failed")) => self.failed += number,
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closing_lines_are_added_up() {
+        let mut count = Count::default();
+        for line in [
+            "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s",
+            "test a ... ok",
+            "test result: FAILED. 10 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.1s",
+            "",
+        ] {
+            count.add(line);
+        }
+        assert_eq!(
+            count,
+            Count {
+                passed: 13,
+                failed: 2
+            }
+        );
+    }
+}
