@@ -74,7 +74,7 @@
 //! | find the containers of any workload | [`workload`] |
 //! | log, read the control plane, send requests | [`log`], [`cluster`], [`http`] |
 //! | test | [`testing`] |
-#![cfg_attr(target_family = "wasm", doc = "\n[`testing`]: https://docs.rs/admittance-sdk")]
+#![cfg_attr(target_family = "wasm", doc = "\n[`testing`]: # \"there natively\"")]
 
 #[doc(hidden)]
 pub mod bindings;
