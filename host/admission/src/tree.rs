@@ -107,17 +107,22 @@ impl<'a> Node<'a> {
         Ok(node)
     }
 
+    /// The opened object or array at a place, for a change of what is in it.
+    fn container(&mut self, place: &Pointer) -> Result<&mut Self, Problem> {
+        let container = self.get(place).map_err(|problem| match problem {
+            Problem::Nothing => Problem::NoParent,
+            problem => problem,
+        })?;
+        container.open()?;
+        Ok(container)
+    }
+
     /// Put a value at a place: a member is set, an element is inserted. Whether that changed anything.
     pub(crate) fn add(&mut self, place: &Pointer, value: Self) -> Result<bool, Problem> {
         let Some((parent, last)) = place.split_back() else {
             return Ok(self.set(value));
         };
-        let parent = self.get(parent).map_err(|problem| match problem {
-            Problem::Nothing => Problem::NoParent,
-            problem => problem,
-        })?;
-        parent.open()?;
-        match parent {
+        match self.container(parent)? {
             Self::Object(members) => {
                 let name = last.decoded();
                 if let Some((_, member)) = members.iter_mut().find(|(key, _)| *key == name) {
@@ -144,12 +149,7 @@ impl<'a> Node<'a> {
     /// Take the value at a place away.
     pub(crate) fn remove(&mut self, place: &Pointer) -> Result<Self, Problem> {
         let (parent, last) = place.split_back().ok_or(Problem::NoParent)?;
-        let parent = self.get(parent).map_err(|problem| match problem {
-            Problem::Nothing => Problem::NoParent,
-            problem => problem,
-        })?;
-        parent.open()?;
-        match parent {
+        match self.container(parent)? {
             Self::Object(members) => {
                 let name = last.decoded();
                 let index = members
