@@ -81,9 +81,9 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             if timeout(Duration::from_secs(2), driver.ended()).await.is_ok() {
                 return Ok(ExitCode::SUCCESS);
             }
-            driver.terminate();
+            driver.terminate()?;
         }
-        _ = terminate.recv() => driver.terminate(),
+        _ = terminate.recv() => driver.terminate()?,
         ended = driver.ended() => {
             eprintln!("error: the driver ended with {}", ended?);
             return Ok(ExitCode::FAILURE);

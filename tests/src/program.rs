@@ -248,22 +248,15 @@ impl Admittance {
         }
     }
 
-    /// Its process.
-    pub fn id(&self) -> Option<u32> {
-        self.child.id()
-    }
-
-    /// Tell it to stop, with SIGTERM. It may have ended already.
-    pub fn terminate(&self) {
-        let id = self
-            .child
-            .id()
-            .and_then(|id| i32::try_from(id).ok())
-            .and_then(Pid::from_raw);
-        if let Some(id) = id {
-            // It fails only for a process that has just ended.
-            let _ = kill_process(id, Signal::TERM);
-        }
+    /// Tell it to stop, with SIGTERM.
+    ///
+    /// # Errors
+    ///
+    /// When it has ended already.
+    pub fn terminate(&self) -> Result<(), Error> {
+        let id = self.child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        let id = id.ok_or_else(|| Error::Invalid("admittance has ended already".to_owned()))?;
+        kill_process(id, Signal::TERM).map_err(|error| Error::io("stopping admittance")(error.into()))
     }
 
     /// The log so far.

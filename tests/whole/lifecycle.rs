@@ -7,7 +7,6 @@ use std::{
 
 use admittance_tests::{Admittance, Client, Serve, Upstream};
 use http::Method;
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::scene::{BCS, Scene, application, source, write};
@@ -30,9 +29,15 @@ spec:
     )
 }
 
-fn terminate(program: &Admittance) {
-    let id = Pid::from_raw(program.id().unwrap().cast_signed()).unwrap();
-    kill_process(id, Signal::TERM).unwrap();
+/// Tell it to stop, and wait until it does.
+async fn begin_shutdown(program: &mut Admittance) {
+    program.terminate().unwrap();
+    program
+        .until_logged("the beginning of the shutdown", |line| {
+            line.message().starts_with("stopping")
+        })
+        .await
+        .unwrap();
 }
 
 /// A request that has reached the upstream, which holds its reply back.
@@ -66,13 +71,7 @@ async fn the_first_signal_lets_requests_in_flight_finish() {
 
     let gate = upstream.close();
     let sent = in_flight(&upstream, &program).await;
-    terminate(&program);
-    program
-        .until_logged("the beginning of the shutdown", |line| {
-            line.message().starts_with("stopping")
-        })
-        .await
-        .unwrap();
+    begin_shutdown(&mut program).await;
     assert_eq!(
         client.get(&program.admin_url("/readyz")).await.unwrap().status,
         503
@@ -105,14 +104,8 @@ async fn the_second_signal_cuts_them_off() {
     } = Scene::bcs(&chain()).await;
     let _gate = upstream.close();
     let sent = in_flight(&upstream, &program).await;
-    terminate(&program);
-    program
-        .until_logged("the beginning of the shutdown", |line| {
-            line.message().starts_with("stopping")
-        })
-        .await
-        .unwrap();
-    terminate(&program);
+    begin_shutdown(&mut program).await;
+    program.terminate().unwrap();
     assert_eq!(program.ended().await.unwrap().code(), Some(1));
     assert!(sent.await.unwrap().is_err(), "there was no reply to give");
 }
@@ -127,7 +120,7 @@ async fn the_shutdown_timeout_cuts_them_off() {
     } = Scene::configured(&config, &chain()).await;
     let _gate = upstream.close();
     let sent = in_flight(&upstream, &program).await;
-    terminate(&program);
+    program.terminate().unwrap();
     assert_eq!(program.ended().await.unwrap().code(), Some(1));
     assert!(sent.await.unwrap().is_err());
 }

@@ -24,6 +24,7 @@ use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
+    sync::{Notify, mpsc},
     task::JoinHandle,
 };
 
@@ -207,6 +208,21 @@ pub(crate) async fn text(response: Response<hyper::body::Incoming>) -> (u16, Str
 /// An upstream that sends every body back.
 pub(crate) async fn echo() -> SocketAddr {
     serve(Router::new().fallback(async |request: Request<Body>| request.into_body())).await
+}
+
+/// An upstream that says when a request has arrived, and answers it when it is released.
+pub(crate) async fn holding() -> (SocketAddr, Arc<Notify>, mpsc::UnboundedReceiver<()>) {
+    let release = Arc::new(Notify::new());
+    let (arrived, arrivals) = mpsc::unbounded_channel();
+    let routes = {
+        let release = release.clone();
+        Router::new().fallback(async move |_: Request<Body>| {
+            arrived.send(()).unwrap();
+            release.notified().await;
+            "done"
+        })
+    };
+    (serve(routes).await, release, arrivals)
 }
 
 /// An upstream with these routes.

@@ -1,8 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
-use axum::{Router, body::Body};
-use http::Request;
-use tokio::sync::{Notify, mpsc};
+use axum::body::Body;
 
 use crate::harness::*;
 
@@ -39,18 +37,9 @@ async fn a_body_that_does_not_come() {
 
 #[tokio::test]
 async fn one_more_than_may_be_in_flight_is_turned_away() {
-    let release = Arc::new(Notify::new());
-    let (arrived, mut arrivals) = mpsc::unbounded_channel();
-    let routes = {
-        let release = release.clone();
-        Router::new().fallback(async move |_: Request<Body>| {
-            arrived.send(()).unwrap();
-            release.notified().await;
-            "done"
-        })
-    };
+    let (upstream, release, mut arrivals) = holding().await;
     let driver = Arc::new(
-        Setup::new(&[serve(routes).await])
+        Setup::new(&[upstream])
             .limits(|limits| limits.concurrency = 1)
             .start()
             .await,

@@ -3,26 +3,14 @@ use std::{sync::Arc, time::Duration};
 use admittance_driver::Stopped;
 use axum::{Router, body::Body};
 use http::{Request, Response};
-use tokio::{
-    net::TcpStream,
-    sync::{Notify, mpsc},
-};
+use tokio::{net::TcpStream, sync::Notify};
 
 use crate::harness::*;
 
 /// A driver with one request in flight, and what lets the upstream answer it.
 async fn in_flight(setup: impl FnOnce(Setup) -> Setup) -> (Arc<Running>, Flight) {
-    let release = Arc::new(Notify::new());
-    let (arrived, mut arrivals) = mpsc::unbounded_channel();
-    let routes = {
-        let release = release.clone();
-        Router::new().fallback(async move |_: Request<Body>| {
-            arrived.send(()).unwrap();
-            release.notified().await;
-            "done"
-        })
-    };
-    let driver = Arc::new(setup(Setup::new(&[serve(routes).await])).start().await);
+    let (upstream, release, mut arrivals) = holding().await;
+    let driver = Arc::new(setup(Setup::new(&[upstream])).start().await);
     let reply = {
         let driver = driver.clone();
         tokio::spawn(async move { client_reply(&driver).await })
