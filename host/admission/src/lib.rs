@@ -8,6 +8,7 @@
 //! chain, and every other crate depends on it.
 
 mod chain;
+mod cluster;
 mod deadline;
 mod failure;
 mod head;
@@ -25,6 +26,7 @@ mod tree;
 mod verdict;
 
 pub use chain::{Chain, Evaluation};
+pub use cluster::{ClusterError, ClusterKind, ClusterReader, InvalidClusterKind};
 pub use deadline::Deadline;
 pub use failure::{Failure, FailureKind};
 pub use head::Head;

@@ -27,6 +27,6 @@ mod selectors;
 pub use document::{Location, Mistake, Mistakes};
 pub use load::{load, load_text};
 pub use model::{
-    AllowDefinition, ChainDefinition, ClusterKind, HookDefinition, ModuleSource, PluginDefinition,
-    ReviewVersion, ServiceNaming, StageDefinition, WebhookDefinition, WebhookProtocol, WebhookTarget,
+    AllowDefinition, ChainDefinition, HookDefinition, ModuleSource, PluginDefinition, ReviewVersion,
+    ServiceNaming, StageDefinition, WebhookDefinition, WebhookProtocol, WebhookTarget,
 };

@@ -5,8 +5,8 @@ use std::{
 };
 
 use admittance_admission::{
-    FailurePolicy, LabelSelector, Matcher, Mode, NamespaceSelector, Operation, ResourcePattern, Rule, Scope,
-    Stage,
+    ClusterKind, FailurePolicy, LabelSelector, Matcher, Mode, NamespaceSelector, Operation, ResourcePattern,
+    Rule, Scope, Stage,
 };
 use rustls_pki_types::CertificateDer;
 use serde_json::Value as Json;
@@ -132,15 +132,6 @@ pub struct AllowDefinition {
     pub http: Vec<Url>,
     /// The environment values that it sees: name and value.
     pub environment: BTreeMap<String, String>,
-}
-
-/// A kind of resource: `v1/Node`, `apps/v1/Deployment`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ClusterKind {
-    /// `v1`, `apps/v1`.
-    pub api_version: String,
-    /// `Node`.
-    pub kind: String,
 }
 
 /// A remote webhook.

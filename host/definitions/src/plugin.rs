@@ -1,11 +1,12 @@
 //! `plugin` of a stage.
 
+use admittance_admission::ClusterKind;
 use serde_json::Value as Json;
 use url::Url;
 
 use crate::{
     document::{Mistakes, Node, quoted},
-    model::{AllowDefinition, ClusterKind, ModuleSource, PluginDefinition},
+    model::{AllowDefinition, ModuleSource, PluginDefinition},
 };
 
 /// The least and the most memory a plugin may be given: 1 MiB, and what 32 bits address.
@@ -109,7 +110,7 @@ fn read_allow(node: &Node<'_>, mistakes: &mut Mistakes) -> AllowDefinition {
     let mut allow = AllowDefinition::default();
     if let Some(kinds) = fields.optional("cluster") {
         for kind in kinds.list(mistakes).unwrap_or_default() {
-            allow.cluster.extend(kind.parse_with(read_kind, mistakes));
+            allow.cluster.extend(kind.parse::<ClusterKind>(mistakes));
         }
     }
     if let Some(origins) = fields.optional("http") {
@@ -122,24 +123,6 @@ fn read_allow(node: &Node<'_>, mistakes: &mut Mistakes) -> AllowDefinition {
     }
     fields.finish(mistakes);
     allow
-}
-
-fn read_kind(text: &str) -> Result<ClusterKind, String> {
-    text.rsplit_once('/')
-        .filter(|(api_version, kind)| {
-            let parts: Vec<_> = api_version.split('/').collect();
-            !kind.is_empty() && parts.len() <= 2 && parts.iter().all(|part| !part.is_empty())
-        })
-        .map(|(api_version, kind)| ClusterKind {
-            api_version: api_version.to_owned(),
-            kind: kind.to_owned(),
-        })
-        .ok_or_else(|| {
-            format!(
-                "{text} is no kind: write version and kind, `v1/Node` or `apps/v1/Deployment`",
-                text = quoted(text)
-            )
-        })
 }
 
 fn read_origin(text: &str) -> Result<Url, String> {

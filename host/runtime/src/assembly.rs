@@ -13,7 +13,7 @@ use admittance_definitions::{
     ServiceNaming, StageDefinition, WebhookDefinition, WebhookProtocol, WebhookTarget,
 };
 use admittance_sandbox::{
-    ClusterKind, Configured, Grants, Limits, Origin, Plugin, PluginConfig, Prepared, Sandbox, SandboxConfig,
+    Configured, Grants, Limits, Origin, Plugin, PluginConfig, Prepared, Sandbox, SandboxConfig,
 };
 use admittance_webhook::{Naming, Protocol, Target, Webhook, WebhookClients, WebhookConfig};
 use tokio::{sync::OnceCell, task::JoinSet};
@@ -346,11 +346,7 @@ impl Order {
 
 fn grants(allow: &AllowDefinition) -> Grants {
     Grants {
-        cluster: allow
-            .cluster
-            .iter()
-            .map(|kind| ClusterKind::new(&kind.api_version, &kind.kind))
-            .collect(),
+        cluster: allow.cluster.iter().cloned().collect(),
         // Each is https, or it would not have been read.
         http: allow.http.iter().filter_map(Origin::of).collect(),
         environment: allow.environment.clone(),

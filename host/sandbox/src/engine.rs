@@ -9,17 +9,13 @@ use std::{
     time::Duration,
 };
 
+use admittance_admission::ClusterReader;
 use tokio::sync::Semaphore;
 use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, component::Linker,
 };
 
-use crate::{
-    Error,
-    capability::{ClusterReader, HttpSender},
-    imports, prepare,
-    store::CallState,
-};
+use crate::{Error, capability::HttpSender, imports, prepare, store::CallState};
 
 /// How long a guest runs before it lets other work go on, and how exact a deadline is inside of it.
 pub(crate) const TICK: Duration = Duration::from_millis(1);

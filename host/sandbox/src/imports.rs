@@ -1,4 +1,4 @@
-use admittance_admission::FailureKind;
+use admittance_admission::{ClusterError, ClusterKind, FailureKind};
 use tracing::Level;
 use url::Url;
 use wasmtime::{
@@ -16,7 +16,7 @@ use wasmtime_wasi::{
 
 use crate::{
     Error,
-    capability::{ClusterError, ClusterKind, HttpError, HttpRequest, Origin},
+    capability::{HttpError, HttpRequest, Origin},
     contract::{
         ACCEPTED, PACKAGE, accepts,
         bindings::{

@@ -23,10 +23,7 @@ mod snapshot;
 mod stdio;
 mod store;
 
-pub use capability::{
-    ClusterError, ClusterKind, ClusterReader, GrantError, Grants, HttpError, HttpRequest, HttpResponse,
-    HttpSender, Origin,
-};
+pub use capability::{GrantError, Grants, HttpError, HttpRequest, HttpResponse, HttpSender, Origin};
 pub use contract::{Capability, Description, ResourceHint};
 pub use engine::{Sandbox, SandboxConfig};
 pub use error::{Error, SettingsMistake, Step};

@@ -1,13 +1,12 @@
 use admittance_admission::{
-    LabelOperator, LabelSelector, Matcher, NamespaceSelector, Operation, Requirement, ResourcePattern, Rule,
-    Scope,
+    ClusterKind, LabelOperator, LabelSelector, Matcher, NamespaceSelector, Operation, Requirement,
+    ResourcePattern, Rule, Scope,
 };
 use serde_json::json;
 
 use super::*;
 use crate::{
-    AllowDefinition, ClusterKind, ModuleSource, PluginDefinition, ServiceNaming, WebhookTarget, certificates,
-    load_text,
+    AllowDefinition, ModuleSource, PluginDefinition, ServiceNaming, WebhookTarget, certificates, load_text,
 };
 
 mod mistakes;
@@ -109,14 +108,8 @@ spec:
                     settings: json!({"containers": [{"name": "log"}], "limit": 1.5}),
                     allow: AllowDefinition {
                         cluster: vec![
-                            ClusterKind {
-                                api_version: "v1".into(),
-                                kind: "Node".into(),
-                            },
-                            ClusterKind {
-                                api_version: "apps/v1".into(),
-                                kind: "Deployment".into(),
-                            },
+                            ClusterKind::new("v1", "Node"),
+                            ClusterKind::new("apps/v1", "Deployment"),
                         ],
                         http: vec!["https://policy.example.com".parse().unwrap()],
                         environment: [("ZONE".into(), "a".into())].into(),

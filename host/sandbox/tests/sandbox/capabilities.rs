@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use admittance_admission::{Deadline, FailureKind, Hook, Verdict};
+use admittance_admission::{ClusterError, ClusterKind, ClusterReader, Deadline, FailureKind, Hook, Verdict};
 use admittance_sandbox::{
-    ClusterError, ClusterKind, ClusterReader, Configured, Error, Grants, HttpError, HttpRequest,
-    HttpResponse, HttpSender, PluginConfig, Sandbox, SandboxConfig, Step,
+    Configured, Error, Grants, HttpError, HttpRequest, HttpResponse, HttpSender, PluginConfig, Sandbox,
+    SandboxConfig, Step,
 };
 use async_trait::async_trait;
 

@@ -1,0 +1,144 @@
+//! Reading the control plane's own resources.
+
+use std::{fmt, str::FromStr};
+
+use async_trait::async_trait;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::Deadline;
+
+/// A kind of resource: `v1/Node`, `apps/v1/Deployment`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClusterKind {
+    api_version: String,
+    kind: String,
+}
+
+impl ClusterKind {
+    /// From an `apiVersion` and a `kind`, as an object has them.
+    pub fn new(api_version: impl Into<String>, kind: impl Into<String>) -> Self {
+        Self {
+            api_version: api_version.into(),
+            kind: kind.into(),
+        }
+    }
+
+    /// `v1`, `apps/v1`.
+    pub fn api_version(&self) -> &str {
+        &self.api_version
+    }
+
+    /// `Node`.
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+}
+
+/// A text that is no kind: not `version/Kind` or `group/version/Kind`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no kind: write version and kind, `v1/Node` or `apps/v1/Deployment`")]
+pub struct InvalidClusterKind(pub String);
+
+impl FromStr for ClusterKind {
+    type Err = InvalidClusterKind;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let error = || InvalidClusterKind(text.to_owned());
+        let (api_version, kind) = text.rsplit_once('/').ok_or_else(error)?;
+        let whole = api_version.split('/').all(|part| !part.is_empty()) && !kind.is_empty();
+        if !whole || api_version.split('/').count() > 2 {
+            return Err(error());
+        }
+        Ok(Self::new(api_version, kind))
+    }
+}
+
+impl fmt::Display for ClusterKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.api_version, self.kind)
+    }
+}
+
+impl Serialize for ClusterKind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ClusterKind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(de::Error::custom)
+    }
+}
+
+/// Reads resources of the control plane for plugins that have the grant.
+///
+/// The sandbox checks the grant before it calls, and stops waiting at the deadline.
+#[async_trait]
+pub trait ClusterReader: fmt::Debug + Send + Sync + 'static {
+    /// One object as JSON; `None` when there is none of that name.
+    ///
+    /// # Errors
+    ///
+    /// When the control plane gives no answer; the plugin sees why.
+    async fn get(
+        &self,
+        kind: &ClusterKind,
+        namespace: Option<&str>,
+        name: &str,
+        deadline: Deadline,
+    ) -> Result<Option<String>, ClusterError>;
+
+    /// The objects of a kind, each as JSON: of a namespace, or of all. `label_selector` is in the
+    /// usual text form; empty for all.
+    ///
+    /// # Errors
+    ///
+    /// When the control plane gives no answer; the plugin sees why.
+    async fn list(
+        &self,
+        kind: &ClusterKind,
+        namespace: Option<&str>,
+        label_selector: &str,
+        deadline: Deadline,
+    ) -> Result<Vec<String>, ClusterError>;
+}
+
+/// Why there is no answer from the control plane.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClusterError {
+    /// It cannot be reached now.
+    #[error("unavailable: {0}")]
+    Unavailable(String),
+    /// It did not answer in time.
+    #[error("no answer in time")]
+    Timeout,
+    /// It refused; its own words.
+    #[error("refused: {0}")]
+    Refused(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds() {
+        for (text, expected) in [
+            ("v1/Node", Some(("v1", "Node"))),
+            ("apps/v1/Deployment", Some(("apps/v1", "Deployment"))),
+            ("Node", None),
+            ("/Node", None),
+            ("v1/", None),
+            ("a/b/v1/Node", None),
+            ("apps//Node", None),
+            ("", None),
+        ] {
+            let parsed = text.parse::<ClusterKind>().ok();
+            let parsed = parsed.as_ref().map(|kind| (kind.api_version(), kind.kind()));
+            assert_eq!(parsed, expected, "{text}");
+        }
+    }
+}
