@@ -1,0 +1,76 @@
+//! Endpoints: the addresses of a Service's Pods, those that are ready and those that are not.
+
+use admittance_sdk::Text;
+use admittance_sdk::prelude::*;
+use admittance_sdk::serde::de::IgnoredAny;
+
+use crate::List;
+use crate::nodes::Nodes;
+
+#[view]
+struct Endpoints<'a> {
+    #[serde(borrow)]
+    subsets: List<Subset<'a>>,
+}
+
+#[view]
+struct Subset<'a> {
+    addresses: Option<Vec<IgnoredAny>>,
+    #[serde(borrow)]
+    not_ready_addresses: List<Address<'a>>,
+}
+
+#[view]
+struct Address<'a> {
+    #[serde(borrow)]
+    node_name: Option<Text<'a>>,
+}
+
+/// Move the addresses of nodes that are kept to those that are ready, behind them and in their order.
+pub(crate) fn patch<'r>(request: &'r Request, nodes: &mut Nodes<'r>) -> Result<Patch, Error> {
+    let mut patch = Patch::new();
+    let subsets = request
+        .object::<Endpoints<'r>>()?
+        .and_then(|endpoints| endpoints.subsets);
+    for (index, subset) in subsets.iter().flatten().enumerate() {
+        if let Some(subset) = subset {
+            take_in(index, subset, nodes, &mut patch)?;
+        }
+    }
+    Ok(patch)
+}
+
+fn take_in<'r>(
+    index: usize,
+    subset: &Subset<'r>,
+    nodes: &mut Nodes<'r>,
+    patch: &mut Patch,
+) -> Result<(), Error> {
+    let not_ready = subset.not_ready_addresses.as_deref().unwrap_or_default();
+    let mut kept = Vec::new();
+    for (at, address) in not_ready.iter().enumerate() {
+        if nodes.keeps(address.as_ref().and_then(|address| address.node_name.as_ref()))? {
+            kept.push(at);
+        }
+    }
+    if kept.is_empty() {
+        return Ok(());
+    }
+    let from = pointer!["subsets", index, "notReadyAddresses"];
+    let to = pointer!["subsets", index, "addresses"];
+    let all = kept.len() == not_ready.len();
+    if all && subset.addresses.as_ref().is_none_or(Vec::is_empty) {
+        patch.move_to(&from, &to);
+        return Ok(());
+    }
+    patch.ensure_array(&to, subset.addresses.is_some());
+    let end = to.with_trailing_token("-");
+    for (moved, at) in kept.into_iter().enumerate() {
+        // Each that has moved has drawn those behind it one place forward.
+        patch.move_to(from.with_trailing_token(at - moved), &end);
+    }
+    if all {
+        patch.remove(&from);
+    }
+    Ok(())
+}

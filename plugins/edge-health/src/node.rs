@@ -1,0 +1,116 @@
+//! Nodes: which of them are well though the control plane has lost them, and their taints.
+
+use std::collections::BTreeMap;
+
+use admittance_sdk::prelude::*;
+use admittance_sdk::serde::de::IgnoredAny;
+
+use crate::List;
+
+/// What says that a node is gone, and not only the line to it. Its value does not matter.
+const UNHEALTHY: &str = "nodeunhealth";
+
+/// The taint by which Kubernetes evicts the Pods of a node that it has lost.
+const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+
+/// The parts of a Node that matter here.
+#[view]
+pub(crate) struct Node {
+    metadata: Option<Metadata>,
+    spec: Option<Spec>,
+    status: Option<Status>,
+}
+
+#[view]
+struct Metadata {
+    annotations: Option<BTreeMap<String, IgnoredAny>>,
+}
+
+#[view]
+struct Spec {
+    taints: List<Taint>,
+}
+
+#[view]
+struct Taint {
+    key: Option<String>,
+    effect: Option<String>,
+}
+
+#[view]
+struct Status {
+    conditions: List<Condition>,
+}
+
+#[view]
+struct Condition {
+    #[serde(rename = "type")]
+    name: Option<String>,
+    status: Option<String>,
+}
+
+/// Says which nodes are kept.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Judge {
+    /// Whether the annotation does not count.
+    pub(crate) always_reachable: bool,
+}
+
+impl Judge {
+    /// Whether the control plane does not hear from the node, and nothing says that it is gone.
+    pub(crate) fn keeps(self, node: &Node) -> bool {
+        node.is_unknown() && (self.always_reachable || !node.is_marked_unhealthy())
+    }
+}
+
+impl Node {
+    fn is_unknown(&self) -> bool {
+        let conditions = self.status.iter().flat_map(|status| &status.conditions);
+        conditions
+            .flatten()
+            .flatten()
+            .find(|condition| condition.name.as_deref() == Some("Ready"))
+            .is_some_and(|ready| ready.status.as_deref() == Some("Unknown"))
+    }
+
+    fn is_marked_unhealthy(&self) -> bool {
+        let annotations = self
+            .metadata
+            .as_ref()
+            .and_then(|metadata| metadata.annotations.as_ref());
+        annotations.is_some_and(|annotations| annotations.contains_key(UNHEALTHY))
+    }
+}
+
+impl Taint {
+    fn evicts(&self) -> bool {
+        self.key.as_deref() == Some(UNREACHABLE) && self.effect.as_deref() == Some("NoExecute")
+    }
+}
+
+/// Remove the taints that would evict the Pods of a node that is kept.
+pub(crate) fn patch(request: &Request, judge: Judge) -> Result<Patch, Error> {
+    let mut patch = Patch::new();
+    let Some(node) = request.object::<Node>()? else {
+        return Ok(patch);
+    };
+    if !judge.keeps(&node) {
+        return Ok(patch);
+    }
+    let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+    let evicting: Vec<usize> = taints
+        .iter()
+        .enumerate()
+        .filter(|(_, taint)| taint.as_ref().is_some_and(Taint::evicts))
+        .map(|(index, _)| index)
+        .collect();
+    if !evicting.is_empty() && evicting.len() == taints.len() {
+        patch.remove(pointer!["spec", "taints"]);
+    } else {
+        // From the last to the first, so that no removal moves what is still to be removed.
+        for index in evicting.into_iter().rev() {
+            patch.remove(pointer!["spec", "taints", index]);
+        }
+    }
+    Ok(patch)
+}

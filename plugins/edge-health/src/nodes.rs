@@ -1,0 +1,52 @@
+//! Looking nodes up, each once.
+
+use std::collections::BTreeMap;
+
+use admittance_sdk::prelude::*;
+use admittance_sdk::{Text, cluster};
+
+use crate::node::{Judge, Node};
+
+/// Gives the Node of a name, if there is one.
+type LookUp<'r> = Box<dyn FnMut(&str) -> Result<Option<Node>, cluster::Error> + 'r>;
+
+/// What is known of the nodes that a request names, and how to learn more.
+pub(crate) struct Nodes<'r> {
+    judge: Judge,
+    look_up: LookUp<'r>,
+    kept: BTreeMap<Text<'r>, bool>,
+}
+
+impl<'r> Nodes<'r> {
+    /// Nothing is known yet; `look_up` is asked for each node once.
+    pub(crate) fn new(
+        judge: Judge,
+        look_up: impl FnMut(&str) -> Result<Option<Node>, cluster::Error> + 'r,
+    ) -> Self {
+        Self {
+            judge,
+            look_up: Box::new(look_up),
+            kept: BTreeMap::new(),
+        }
+    }
+
+    /// The nodes as the control plane has them now.
+    pub(crate) fn of_the_cluster(judge: Judge) -> Self {
+        Self::new(judge, |name| cluster::get("v1", "Node", None, name))
+    }
+
+    /// Whether the node is kept; one without a name or that does not exist is not.
+    pub(crate) fn keeps(&mut self, name: Option<&Text<'r>>) -> Result<bool, Error> {
+        let Some(name) = name.filter(|name| !name.is_empty()) else {
+            return Ok(false);
+        };
+        if let Some(kept) = self.kept.get(name) {
+            return Ok(*kept);
+        }
+        let node = (self.look_up)(name)
+            .map_err(|error| Error::other(format!("the Node \"{name}\" cannot be looked up: {error}")))?;
+        let kept = node.is_some_and(|node| self.judge.keeps(&node));
+        self.kept.insert(name.clone(), kept);
+        Ok(kept)
+    }
+}

@@ -1,0 +1,77 @@
+//! EndpointSlices: the endpoints of a Service, each with its own conditions.
+
+use admittance_sdk::Text;
+use admittance_sdk::prelude::*;
+
+use crate::List;
+use crate::nodes::Nodes;
+
+#[view]
+struct Slice<'a> {
+    #[serde(borrow)]
+    endpoints: List<Endpoint<'a>>,
+}
+
+#[view]
+struct Endpoint<'a> {
+    conditions: Option<Conditions>,
+    #[serde(borrow)]
+    node_name: Option<Text<'a>>,
+    /// What `v1beta1` has of the node when `nodeName` is absent; `v1` has no such field.
+    #[serde(borrow)]
+    topology: Option<Topology<'a>>,
+}
+
+/// What is absent is not known, and consumers take it for ready.
+#[view]
+#[derive(Clone, Copy)]
+struct Conditions {
+    ready: Option<bool>,
+    serving: Option<bool>,
+    terminating: Option<bool>,
+}
+
+#[view]
+struct Topology<'a> {
+    /// The name of the node, as the control plane fills it in.
+    #[serde(borrow, rename = "kubernetes.io/hostname")]
+    hostname: Option<Text<'a>>,
+}
+
+/// Make the endpoints ready that are on nodes that are kept.
+pub(crate) fn patch<'r>(request: &'r Request, nodes: &mut Nodes<'r>) -> Result<Patch, Error> {
+    let mut patch = Patch::new();
+    let has_topology = request.kind().version == "v1beta1";
+    let endpoints = request.object::<Slice<'r>>()?.and_then(|slice| slice.endpoints);
+    for (index, endpoint) in endpoints.iter().flatten().enumerate() {
+        let Some(endpoint) = endpoint else { continue };
+        let Some(conditions) = endpoint.conditions.filter(Conditions::can_become_ready) else {
+            continue;
+        };
+        let node = endpoint
+            .node_name
+            .as_ref()
+            .filter(|name| !name.is_empty())
+            .or_else(|| {
+                let topology = endpoint.topology.as_ref().filter(|_| has_topology)?;
+                topology.hostname.as_ref()
+            });
+        if !nodes.keeps(node)? {
+            continue;
+        }
+        let at = pointer!["endpoints", index, "conditions"];
+        patch.replace(at.with_trailing_token("ready"), &true)?;
+        // Unless it is terminating, an endpoint serves exactly when it is ready.
+        if conditions.serving == Some(false) {
+            patch.replace(at.with_trailing_token("serving"), &true)?;
+        }
+    }
+    Ok(patch)
+}
+
+impl Conditions {
+    /// Not ready, and not on its way out: no new connection goes to an endpoint that is terminating.
+    fn can_become_ready(&self) -> bool {
+        self.ready == Some(false) && self.terminating != Some(true)
+    }
+}
