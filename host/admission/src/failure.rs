@@ -55,11 +55,13 @@ pub enum FailureKind {
     BadStatus,
     /// The labels of the request's namespace could not be read, so the selector has no answer.
     NamespaceUnknown,
+    /// A match condition of the stage could not be evaluated.
+    Condition,
 }
 
 impl FailureKind {
     /// Every kind, for tables and for metrics that start at zero.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Trap,
         Self::Timeout,
         Self::Memory,
@@ -74,6 +76,7 @@ impl FailureKind {
         Self::Tls,
         Self::BadStatus,
         Self::NamespaceUnknown,
+        Self::Condition,
     ];
 
     /// The name in traces, metrics and messages.
@@ -93,6 +96,7 @@ impl FailureKind {
             Self::Tls => "tls",
             Self::BadStatus => "bad-status",
             Self::NamespaceUnknown => "namespace-unknown",
+            Self::Condition => "condition-failed",
         }
     }
 }

@@ -10,6 +10,7 @@
 mod chain;
 mod cluster;
 mod deadline;
+mod evaluation;
 mod failure;
 mod head;
 mod hook;
@@ -25,9 +26,10 @@ mod stage;
 mod tree;
 mod verdict;
 
-pub use chain::{Chain, Evaluation};
+pub use chain::{Chain, Phase};
 pub use cluster::{ClusterError, ClusterKind, ClusterReader, InvalidClusterKind};
 pub use deadline::Deadline;
+pub use evaluation::{Evaluation, Surroundings};
 pub use failure::{Failure, FailureKind};
 pub use head::Head;
 pub use hook::Hook;
@@ -38,10 +40,10 @@ pub use object::{Object, ObjectError};
 pub use outcome::{AuditAnnotation, Decision, Outcome, Refusal, SkipReason, StageResult, TraceRow};
 pub use patch::{Patch, PatchError};
 pub use request::{
-    GroupVersionKind, GroupVersionResource, Operation, Request, Uid, UnknownOperation, UserInfo,
+    GroupVersionKind, GroupVersionResource, Operation, Request, Requested, Uid, UnknownOperation, UserInfo,
 };
-pub use rule::{Matcher, Outline, ResourcePattern, Rule, RuleError, Scope};
-pub use stage::{FailurePolicy, Mode, Stage};
+pub use rule::{MatchPolicy, Matcher, Outline, ResourcePattern, Rule, RuleError, Scope};
+pub use stage::{FailurePolicy, Mode, Reinvocation, SideEffects, Stage};
 pub use verdict::{Denial, Response, Verdict};
 
 /// Implements the trait [`Hook`]: put it on the `impl`.

@@ -1,6 +1,6 @@
 use std::{fmt, sync::Arc, time::Duration};
 
-use crate::{Denial, Failure, FailurePolicy, Mode, Object, Patch, Uid};
+use crate::{Denial, Failure, FailureKind, FailurePolicy, Mode, Object, Patch, Phase, Uid};
 
 /// What the chains say of a request.
 #[derive(Clone, Debug)]
@@ -71,15 +71,37 @@ pub enum Refusal {
         /// That stage.
         stage: Arc<str>,
     },
+    /// The request is a dry run, and a stage has side effects that a dry run must not have. No policy
+    /// covers that either (as kube-apiserver has it).
+    DryRunUnsupported {
+        /// The stage's chain.
+        chain: Arc<str>,
+        /// The stage.
+        stage: Arc<str>,
+    },
 }
 
 impl Refusal {
-    /// The HTTP status for it: the denial's own, 500 for a failure, 504 for a deadline.
+    /// The HTTP status for it: the denial's own, 500 for a failure, 504 for a deadline; 403 when a match
+    /// condition failed and 400 for a dry run, as kube-apiserver answers them.
     pub fn code(&self) -> u16 {
         match self {
             Self::Denied { denial, .. } => denial.code(),
+            Self::Failed { failure, .. } if failure.kind == FailureKind::Condition => 403,
             Self::Failed { .. } => 500,
             Self::DeadlinePassed { .. } => 504,
+            Self::DryRunUnsupported { .. } => 400,
+        }
+    }
+
+    /// One CamelCase word for machines, as Kubernetes' `Status` has it; may be empty.
+    pub fn reason(&self) -> &str {
+        match self {
+            Self::Denied { denial, .. } => &denial.reason,
+            Self::Failed { failure, .. } if failure.kind == FailureKind::Condition => "Forbidden",
+            Self::Failed { .. } => "InternalError",
+            Self::DeadlinePassed { .. } => "Timeout",
+            Self::DryRunUnsupported { .. } => "BadRequest",
         }
     }
 }
@@ -107,6 +129,9 @@ impl fmt::Display for Refusal {
                     "the request's deadline passed before stage {stage} of chain {chain} could be called"
                 )
             }
+            Self::DryRunUnsupported { chain, stage } => {
+                write!(f, "stage {stage} of chain {chain} does not support dry run")
+            }
         }
     }
 }
@@ -127,8 +152,12 @@ pub struct AuditAnnotation {
 pub struct TraceRow {
     /// The stage's chain.
     pub chain: Arc<str>,
+    /// The chain's phase.
+    pub phase: Phase,
     /// The stage.
     pub stage: Arc<str>,
+    /// 1, or 2 when it was called again because the object had changed after its first call.
+    pub round: u8,
     /// Whether its answer counts. In mode `Audit` the result is what it would have done.
     pub mode: Mode,
     /// What came of it.
@@ -180,6 +209,12 @@ pub enum SkipReason {
     NamespaceSelector,
     /// Its object selector chooses neither the object nor the old one.
     ObjectSelector,
+    /// None of its own rules matches the request.
+    Rules,
+    /// One of its match conditions is false.
+    MatchCondition,
+    /// The request is a dry run, and the stage has side effects.
+    DryRun,
 }
 
 impl fmt::Display for SkipReason {
@@ -187,6 +222,9 @@ impl fmt::Display for SkipReason {
         f.write_str(match self {
             Self::NamespaceSelector => "namespaceSelector does not match",
             Self::ObjectSelector => "objectSelector does not match",
+            Self::Rules => "no rule of the stage matches",
+            Self::MatchCondition => "a match condition is false",
+            Self::DryRun => "a stage with side effects takes no part in a dry run",
         })
     }
 }

@@ -15,6 +15,8 @@ pub struct Request {
     pub resource: GroupVersionResource,
     /// `status`, `scale` and so on; none for the resource itself.
     pub subresource: Option<String>,
+    /// What the caller named, where the control plane converted the object from another version.
+    pub requested: Option<Box<Requested>>,
     /// The object's name; empty when the control plane is still to generate it.
     pub name: String,
     /// None for a resource that is in no namespace, and where the request names none.
@@ -42,6 +44,7 @@ impl Request {
             kind,
             resource,
             subresource: None,
+            requested: None,
             name: String::new(),
             namespace: None,
             user: UserInfo::default(),
@@ -61,6 +64,17 @@ impl Request {
         self.object = Some(object);
         self
     }
+}
+
+/// What the caller of a request named, before the control plane converted the object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requested {
+    /// The type of the object that the caller sent.
+    pub kind: GroupVersionKind,
+    /// The collection that the caller sent it to.
+    pub resource: GroupVersionResource,
+    /// And its subresource.
+    pub subresource: Option<String>,
 }
 
 /// Names one request: whatever text the caller gave it, or a random UUID.

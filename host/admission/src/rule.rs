@@ -17,6 +17,56 @@ pub struct Rule {
     pub scope: Scope,
     /// The kinds, whatever their case.
     pub kinds: Matcher<String>,
+    /// Whether other versions of a resource are matched too.
+    pub match_policy: MatchPolicy,
+}
+
+/// Whether a rule matches other versions of the resources that it lists. Kubernetes' `matchPolicy`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum MatchPolicy {
+    /// Only what the caller named counts.
+    Exact,
+    /// A resource that is known by several groups and versions is matched by any of them. Versions of a
+    /// group are taken for the same resource; the core group has no other version. Nothing is
+    /// converted here: the object stays in the version it came in.
+    #[default]
+    Equivalent,
+}
+
+impl MatchPolicy {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Exact, Self::Equivalent];
+
+    /// As documents write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Exact => "Exact",
+            Self::Equivalent => "Equivalent",
+        }
+    }
+}
+
+/// Resources that Kubernetes keeps under one roof and serves in two groups.
+const MOVED: [(&str, &str, &str); 7] = [
+    ("deployments", "extensions", "apps"),
+    ("daemonsets", "extensions", "apps"),
+    ("replicasets", "extensions", "apps"),
+    ("ingresses", "extensions", "networking.k8s.io"),
+    ("networkpolicies", "extensions", "networking.k8s.io"),
+    ("podsecuritypolicies", "extensions", "policy"),
+    ("events", "", "events.k8s.io"),
+];
+
+/// The other group that a resource is served in.
+fn other_group(resource: &GroupVersionResource) -> Option<&'static str> {
+    MOVED.iter().find_map(|(name, old, new)| {
+        let is_moved = *name == resource.resource;
+        match resource.group.as_str() {
+            group if is_moved && group == *old => Some(*new),
+            group if is_moved && group == *new => Some(*old),
+            _ => None,
+        }
+    })
 }
 
 /// A wildcard, or a list.
@@ -33,6 +83,15 @@ impl<T: PartialEq> Matcher<T> {
         match self {
             Self::Any => true,
             Self::Only(values) => values.contains(value),
+        }
+    }
+}
+
+impl Matcher<String> {
+    fn matches_text(&self, text: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Only(values) => values.iter().any(|value| value == text),
         }
     }
 }
@@ -140,19 +199,26 @@ impl Rule {
             resources: vec![ResourcePattern::everything()],
             scope: Scope::Any,
             kinds: Matcher::Any,
+            match_policy: MatchPolicy::default(),
         }
     }
 
     /// Whether the rule is for this request.
     pub fn matches(&self, request: &Request) -> bool {
+        let (resource, subresource, kind) = match (&request.requested, self.match_policy) {
+            (Some(requested), MatchPolicy::Exact) => {
+                (&requested.resource, &requested.subresource, &requested.kind)
+            }
+            _ => (&request.resource, &request.subresource, &request.kind),
+        };
         self.operations.matches(&request.operation)
-            && self.matches_group_version(&request.resource)
+            && self.matches_group_version(resource)
             && self
                 .resources
                 .iter()
-                .any(|pattern| pattern.matches(&request.resource.resource, request.subresource.as_deref()))
+                .any(|pattern| pattern.matches(&resource.resource, subresource.as_deref()))
             && self.matches_scope(request)
-            && self.matches_kind(&request.kind.kind)
+            && self.matches_kind(&kind.kind)
     }
 
     /// Whether the rule may be for a request of which only this is known: false only if it cannot.
@@ -169,7 +235,11 @@ impl Rule {
     }
 
     fn matches_group_version(&self, resource: &GroupVersionResource) -> bool {
-        self.api_groups.matches(&resource.group) && self.api_versions.matches(&resource.version)
+        let exact = self.api_groups.matches(&resource.group) && self.api_versions.matches(&resource.version);
+        exact
+            || self.match_policy == MatchPolicy::Equivalent
+                && (!resource.group.is_empty() && self.api_groups.matches(&resource.group)
+                    || other_group(resource).is_some_and(|group| self.api_groups.matches_text(group)))
     }
 
     fn matches_kind(&self, kind: &str) -> bool {
@@ -251,6 +321,7 @@ mod tests {
             let rule = Rule {
                 api_groups: only(groups),
                 api_versions: only(versions),
+                match_policy: MatchPolicy::Exact,
                 ..Rule::for_operations(operations.iter().copied())
             };
             assert_eq!(
@@ -259,6 +330,62 @@ mod tests {
                 "{rule:?}"
             );
         }
+    }
+
+    #[test]
+    fn other_versions_of_a_resource() {
+        // (rule's group and version, request's resource, matches Exact, matches Equivalent); source:
+        // kube-apiserver, `matchPolicy`.
+        let table = [
+            ("apps", "v1", "apps/v1/deployments", true, true),
+            ("apps", "v1", "apps/v1beta1/deployments", false, true),
+            ("apps", "v1", "extensions/v1beta1/deployments", false, true),
+            ("extensions", "v1beta1", "apps/v1/deployments", false, true),
+            ("apps", "v1", "batch/v1/jobs", false, false),
+            ("", "v1", "/v2/pods", false, false),
+            ("", "v1", "events.k8s.io/v1/events", false, true),
+            ("events.k8s.io", "v1", "/v1/events", false, true),
+        ];
+        for (group, version, resource, exact, equivalent) in table {
+            let parts: Vec<_> = resource.split('/').collect();
+            let request = request(Operation::Update, parts[0], parts[1], parts[2], Some("ns"));
+            for (match_policy, expected) in
+                [(MatchPolicy::Exact, exact), (MatchPolicy::Equivalent, equivalent)]
+            {
+                let rule = Rule {
+                    api_groups: only(&[group]),
+                    api_versions: only(&[version]),
+                    match_policy,
+                    ..Rule::for_operations([Operation::Update])
+                };
+                assert_eq!(
+                    rule.matches(&request),
+                    expected,
+                    "{group}/{version} {match_policy:?} {resource}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn exact_is_what_the_caller_named() {
+        let rule = |version: &str| Rule {
+            api_groups: only(&["apps"]),
+            api_versions: only(&[version]),
+            match_policy: MatchPolicy::Exact,
+            ..Rule::for_operations([Operation::Create])
+        };
+        let mut converted = request(Operation::Create, "apps", "v1", "deployments", Some("ns"));
+        converted.requested = Some(Box::new(crate::Requested {
+            kind: converted.kind.clone(),
+            resource: GroupVersionResource {
+                version: "v1beta1".into(),
+                ..converted.resource.clone()
+            },
+            subresource: None,
+        }));
+        assert!(!rule("v1").matches(&converted));
+        assert!(rule("v1beta1").matches(&converted));
     }
 
     #[test]

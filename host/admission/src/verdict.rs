@@ -1,5 +1,7 @@
 use std::fmt;
 
+use serde_json::{Map, Value};
+
 use crate::{Object, Patch};
 
 /// What a hook says of a request, and what goes with it.
@@ -55,6 +57,9 @@ pub struct Denial {
     pub reason: String,
     /// A sentence for people.
     pub message: String,
+    /// More for machines, as Kubernetes' `Status.details` has it: `causes`, `retryAfterSeconds`; may be
+    /// empty. Goes to clients that are answered with a `Status`.
+    pub details: Map<String, Value>,
 }
 
 impl Denial {
@@ -65,6 +70,7 @@ impl Denial {
             code,
             reason: reason.into(),
             message: message.into(),
+            details: Map::new(),
         }
     }
 

@@ -14,7 +14,7 @@ use admittance_admission::{
     Chain, Deadline, Decision, Denial, Evaluation, Failure, FailureKind, FailurePolicy, GroupVersionKind,
     GroupVersionResource, Hook, IdentityFields, LabelSelector, Labels, Mode, NamespaceLookupError,
     NamespaceSelector, NamespaceSource, Object, Operation, Outcome, Patch, Refusal, Request, Requirement,
-    Response, Rule, Stage, StageResult, StaticNamespaces, Verdict, async_trait,
+    Response, Rule, Stage, StageResult, StaticNamespaces, Surroundings, Verdict, async_trait,
 };
 use serde_json::{Value, json};
 
@@ -93,16 +93,18 @@ fn enforced(script: Script, failure_policy: FailurePolicy) -> Stage {
 }
 
 fn chain(stages: Vec<Stage>) -> Chain {
-    Chain {
-        name: "chain".into(),
-        rules: vec![Rule::for_operations(Operation::ALL)],
-        stages,
-    }
+    Chain::new("chain", vec![Rule::for_operations(Operation::ALL)], stages)
+}
+
+fn surroundings(namespaces: &dyn NamespaceSource) -> Surroundings<'_> {
+    Surroundings { namespaces }
 }
 
 async fn run(stages: Vec<Stage>, request: Request, budget: Duration) -> Outcome {
     let mut evaluation = Evaluation::new(request, Deadline::after(budget));
-    evaluation.run(&chain(stages), &StaticNamespaces::default()).await;
+    evaluation
+        .run(&[&chain(stages)], surroundings(&StaticNamespaces::default()))
+        .await;
     evaluation.outcome()
 }
 
@@ -577,7 +579,9 @@ async fn labels_that_cannot_be_read_are_a_failure() {
             request(Operation::Create),
             Deadline::after(Duration::from_secs(1)),
         );
-        evaluation.run(&chain(vec![stage]), &NoNamespaces).await;
+        evaluation
+            .run(&[&chain(vec![stage])], surroundings(&NoNamespaces))
+            .await;
         let outcome = evaluation.outcome();
         let StageResult::Failed { failure, .. } = &outcome.trace[0].result else {
             panic!("{outcome:?}")

@@ -215,6 +215,7 @@ fn refused(refusal: &Refusal) -> Value {
             failure,
         } => (chain, stage, failure.kind.as_str()),
         Refusal::DeadlinePassed { chain, stage } => (chain, stage, "deadline"),
+        Refusal::DryRunUnsupported { chain, stage } => (chain, stage, "dry-run"),
     };
     json!({
         "chain": &**chain,

@@ -6,7 +6,9 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use admittance_admission::{FailurePolicy, LabelSelector, Matcher, Operation, Rule};
+use admittance_admission::{
+    FailurePolicy, LabelSelector, Matcher, Operation, Phase, Reinvocation, Rule, SideEffects,
+};
 
 use crate::{
     Location, client,
@@ -107,6 +109,7 @@ fn read_definition<'a>(
     let chain = match (name, &subject, stages) {
         (Some(name), Some((subject, _)), Some(stages)) => Some(ChainDefinition {
             name,
+            phase: Phase::Mutating,
             source: document.location(),
             rules: vec![Rule {
                 operations: Matcher::Only(vec![subject.operation]),
@@ -210,11 +213,14 @@ fn read_stage(
     Some(StageDefinition {
         name: name?,
         hook: hook?,
+        rules: Vec::new(),
         namespace_selector,
         object_selector: LabelSelector::default(),
         failure_policy,
         timeout,
         mode,
+        side_effects: SideEffects::default(),
+        reinvocation: Reinvocation::default(),
         location: node.location(),
     })
 }

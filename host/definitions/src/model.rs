@@ -5,8 +5,8 @@ use std::{
 };
 
 use admittance_admission::{
-    ClusterKind, FailurePolicy, LabelSelector, Matcher, Mode, NamespaceSelector, Operation, ResourcePattern,
-    Rule, Scope, Stage,
+    ClusterKind, FailurePolicy, LabelSelector, MatchPolicy, Matcher, Mode, NamespaceSelector, Operation,
+    Phase, Reinvocation, ResourcePattern, Rule, Scope, SideEffects, Stage,
 };
 use rustls_pki_types::CertificateDer;
 use serde_json::Value as Json;
@@ -17,9 +17,11 @@ use crate::Location;
 /// A chain as a document defines it, whatever the form of the document.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChainDefinition {
-    /// Unique among the chains that were loaded together. A native chain has its `metadata.name`, a
-    /// BCS definition `{namespace}/{name}`, so the two never meet.
+    /// Unique among the chains of its phase that were loaded together. A native chain and a webhook
+    /// configuration have their `metadata.name`, a BCS definition `{namespace}/{name}`.
     pub name: String,
+    /// When its stages are called, and whether they may change the object. Default `Mutating`.
+    pub phase: Phase,
     /// Where the document begins.
     pub source: Location,
     /// The requests that the chain is for; at least one.
@@ -42,16 +44,20 @@ impl ChainDefinition {
         };
         Self {
             name: name.clone(),
+            phase: Phase::Mutating,
             source: location.clone(),
             rules: vec![Rule::for_operations(Operation::ALL)],
             stages: vec![StageDefinition {
                 name,
                 hook: HookDefinition::Plugin(plugin),
+                rules: Vec::new(),
                 namespace_selector: None,
                 object_selector: LabelSelector::default(),
                 failure_policy: FailurePolicy::default(),
                 timeout: Stage::DEFAULT_TIMEOUT,
                 mode: Mode::default(),
+                side_effects: SideEffects::default(),
+                reinvocation: Reinvocation::default(),
                 location,
             }],
         }
@@ -65,6 +71,8 @@ pub struct StageDefinition {
     pub name: String,
     /// What is called.
     pub hook: HookDefinition,
+    /// The requests of its chain that it is for: those that any of these matches; empty means all.
+    pub rules: Vec<Rule>,
     /// The namespaces that it is for; none means all.
     pub namespace_selector: Option<NamespaceSelector>,
     /// The objects that it is for, by their labels; empty means all.
@@ -75,6 +83,10 @@ pub struct StageDefinition {
     pub timeout: Duration,
     /// Whether the answer counts. Default `Enforce`.
     pub mode: Mode,
+    /// What a call does beside answering. Default `None`.
+    pub side_effects: SideEffects,
+    /// Whether it is called again when the object changed after its call. Default `Never`.
+    pub reinvocation: Reinvocation,
     /// Where the stage begins in its document.
     pub location: Location,
 }
@@ -206,5 +218,6 @@ pub(crate) fn any_rule() -> Rule {
         resources: vec![ResourcePattern::everything()],
         scope: Scope::Any,
         kinds: Matcher::Any,
+        match_policy: MatchPolicy::default(),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, ops::RangeInclusive, time::Duration};
 
-use admittance_admission::{FailurePolicy, Mode, Stage};
+use admittance_admission::{FailurePolicy, MatchPolicy, Mode, Phase, Reinvocation, Rule, SideEffects, Stage};
 
 use crate::{
     Location, client,
@@ -20,6 +20,25 @@ pub(crate) const MODES: [(&str, Mode); 2] = [("Enforce", Mode::Enforce), ("Audit
 
 pub(crate) const FAILURE_POLICIES: [(&str, FailurePolicy); 2] =
     [("Fail", FailurePolicy::Fail), ("Ignore", FailurePolicy::Ignore)];
+
+const PHASES: [(&str, Phase); 2] = [("Mutating", Phase::Mutating), ("Validating", Phase::Validating)];
+
+pub(crate) const MATCH_POLICIES: [(&str, MatchPolicy); 2] = [
+    ("Exact", MatchPolicy::Exact),
+    ("Equivalent", MatchPolicy::Equivalent),
+];
+
+pub(crate) const SIDE_EFFECTS: [(&str, SideEffects); 4] = [
+    ("None", SideEffects::None),
+    ("NoneOnDryRun", SideEffects::NoneOnDryRun),
+    ("Some", SideEffects::Some),
+    ("Unknown", SideEffects::Unknown),
+];
+
+pub(crate) const REINVOCATIONS: [(&str, Reinvocation); 2] = [
+    ("Never", Reinvocation::Never),
+    ("IfNeeded", Reinvocation::IfNeeded),
+];
 
 const REVIEW_VERSIONS: [(&str, ReviewVersion); 2] =
     [("v1", ReviewVersion::V1), ("v1beta1", ReviewVersion::V1Beta1)];
@@ -39,12 +58,27 @@ pub(crate) fn read(document: &Document, mistakes: &mut Mistakes) -> Option<Chain
     let rules = spec
         .required("rules", "say which requests the chain is for", mistakes)
         .map(|node| rules::read(&node, mistakes));
+    let phase = spec
+        .optional("phase")
+        .and_then(|node| node.one_of("phase", &PHASES, mistakes))
+        .unwrap_or_default();
+    let match_policy = spec
+        .optional("matchPolicy")
+        .and_then(|node| node.one_of("match policy", &MATCH_POLICIES, mistakes))
+        .unwrap_or_default();
+    let rules = rules.map(|rules| {
+        rules
+            .into_iter()
+            .map(|rule| Rule { match_policy, ..rule })
+            .collect()
+    });
     let stages = spec
         .required("stages", "list the hooks that are called", mistakes)
         .map(|node| read_stages(&node, mistakes));
     spec.finish(mistakes);
     Some(ChainDefinition {
         name: name?,
+        phase,
         source: document.location(),
         rules: rules?,
         stages: stages?,
@@ -105,6 +139,14 @@ fn read_stage(
         .optional("mode")
         .and_then(|node| node.one_of("mode", &MODES, mistakes))
         .unwrap_or_default();
+    let side_effects = fields
+        .optional("sideEffects")
+        .and_then(|node| node.one_of("kind of side effects", &SIDE_EFFECTS, mistakes))
+        .unwrap_or_default();
+    let reinvocation = fields
+        .optional("reinvocationPolicy")
+        .and_then(|node| node.one_of("reinvocation policy", &REINVOCATIONS, mistakes))
+        .unwrap_or_default();
     let fix = "remove it, and let the hook decide";
     fields.refuse(
         "matchConditions",
@@ -116,11 +158,14 @@ fn read_stage(
     Some(StageDefinition {
         name: name?,
         hook: hook?,
+        rules: Vec::new(),
         namespace_selector,
         object_selector,
         failure_policy,
         timeout,
         mode,
+        side_effects,
+        reinvocation,
         location: node.location(),
     })
 }

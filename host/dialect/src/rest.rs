@@ -298,6 +298,7 @@ impl Dialect for Rest {
                     Refusal::Denied { .. } => "Denied",
                     Refusal::Failed { .. } => "AdmissionFailed",
                     Refusal::DeadlinePassed { .. } => "DeadlinePassed",
+                    Refusal::DryRunUnsupported { .. } => "DryRunUnsupported",
                 };
                 error(status, reason, end)
             }

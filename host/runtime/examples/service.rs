@@ -38,11 +38,11 @@ impl Hook for House {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let chain = Chain {
-        name: "widgets".into(),
-        rules: vec![Rule::for_operations([Operation::Create])],
-        stages: vec![Stage::new("house", House)],
-    };
+    let chain = Chain::new(
+        "widgets",
+        vec![Rule::for_operations([Operation::Create])],
+        vec![Stage::new("house", House)],
+    );
     // `.definitions("chains/")` adds chains of plugins and webhooks.
     let host = Host::builder().chain(chain).build().await?;
 

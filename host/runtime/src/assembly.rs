@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use admittance_admission::{Chain, Hook, Stage};
+use admittance_admission::{Chain, Hook, Phase, Stage};
 use admittance_catalog::{CompiledCache, CompiledKey, Digest, Module, ModuleReference};
 use admittance_definitions::{
     AllowDefinition, ChainDefinition, HookDefinition, Location, ModuleSource, PluginDefinition,
@@ -39,6 +39,8 @@ pub enum Progress {
 pub struct PluginStatus {
     /// The chain that it is in.
     pub chain: Arc<str>,
+    /// The chain's phase.
+    pub phase: Phase,
     /// Its stage.
     pub stage: Arc<str>,
     /// What it calls itself.
@@ -103,7 +105,7 @@ impl Assembler {
                         // Its error is in the list.
                         None => continue,
                     },
-                    HookDefinition::Webhook(webhook) => match self.webhook(webhook) {
+                    HookDefinition::Webhook(webhook) => match self.webhook(webhook, definition.phase) {
                         Ok(webhook) => Arc::new(webhook),
                         Err(cause) => {
                             errors.push(StageError::new(&name, &stage.name, stage.location, cause));
@@ -114,15 +116,19 @@ impl Assembler {
                 stages.push(Stage {
                     name: stage.name.into(),
                     hook,
+                    rules: stage.rules,
                     namespace_selector: stage.namespace_selector,
                     object_selector: stage.object_selector,
                     failure_policy: stage.failure_policy,
                     timeout: stage.timeout,
                     mode: stage.mode,
+                    side_effects: stage.side_effects,
+                    reinvocation: stage.reinvocation,
                 });
             }
             assembled.chains.push(Chain {
                 name,
+                phase: definition.phase,
                 rules: definition.rules,
                 stages,
             });
@@ -208,6 +214,7 @@ impl Assembler {
         let description = plugin.description();
         let status = PluginStatus {
             chain: order.chain.clone(),
+            phase: order.phase,
             stage: order.stage.clone(),
             plugin: description.name.clone(),
             version: description.version.clone(),
@@ -262,7 +269,7 @@ impl Assembler {
         })
     }
 
-    fn webhook(&self, definition: &WebhookDefinition) -> Result<Webhook, StageErrorCause> {
+    fn webhook(&self, definition: &WebhookDefinition, phase: Phase) -> Result<Webhook, StageErrorCause> {
         let protocol = match &definition.protocol {
             WebhookProtocol::BcsResource => Protocol::BcsResource,
             WebhookProtocol::AdmissionReview { versions } => Protocol::AdmissionReview {
@@ -290,6 +297,7 @@ impl Assembler {
         };
         let mut config = WebhookConfig::new(protocol, target);
         config.ca_bundle.clone_from(&definition.ca_bundle);
+        config.validating = phase == Phase::Validating;
         Ok(Webhook::new(config, &self.webhooks)?)
     }
 }
@@ -310,6 +318,7 @@ struct LoadedPlugins {
 /// One plugin that is to be loaded.
 struct Order {
     chain: Arc<str>,
+    phase: Phase,
     stage: Arc<str>,
     location: Location,
     reference: ModuleReference,
@@ -330,6 +339,7 @@ impl Order {
         }
         Self {
             chain: chain.name.as_str().into(),
+            phase: chain.phase,
             stage: stage.name.as_str().into(),
             location: stage.location.clone(),
             reference: ModuleReference::File(path.clone()),

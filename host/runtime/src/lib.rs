@@ -15,11 +15,7 @@
 //! # }
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let chain = Chain {
-//!     name: "owners".into(),
-//!     rules: vec![Rule::for_operations([Operation::Create])],
-//!     stages: vec![Stage::new("owner-required", OwnerRequired)],
-//! };
+//! let chain = Chain::new("owners", vec![Rule::for_operations([Operation::Create])], vec![Stage::new("owner-required", OwnerRequired)]);
 //! let host = Host::builder().chain(chain).build().await?;
 //!
 //! let object = Object::parse(r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"}}"#)?;
@@ -47,7 +43,7 @@ pub use error::{Error, StageError, StageErrorCause};
 pub use host::Host;
 pub use layer::{AdmissionLayer, AdmissionService, Passage, REQUEST_ID};
 pub use measure::{DURATION_BUCKETS, describe_metrics};
-pub use table::Table;
+pub use table::{Selection, Table};
 
 pub use admittance_admission as admission;
 pub use admittance_catalog::{Digest, ModuleReference};

@@ -22,7 +22,7 @@ pub const DURATION_BUCKETS: [f64; 19] = [
 pub fn describe_metrics() {
     describe_counter!(
         REQUESTS,
-        "Requests that passed through chains, by decision: allowed, changed, denied, failed, deadline"
+        "Requests that passed through chains, by decision: allowed, changed, denied, failed, deadline, dry-run"
     );
     describe_histogram!(
         REQUEST_DURATION,
@@ -32,11 +32,11 @@ pub fn describe_metrics() {
     describe_histogram!(
         STAGE_DURATION,
         Unit::Seconds,
-        "Time a stage took for one request, by chain, stage, mode and verdict: allow, patch, deny, failed"
+        "Time a stage took for one request, by phase, chain, stage, mode and verdict: allow, patch, deny, failed"
     );
     describe_counter!(
         STAGE_FAILURES,
-        "Calls of a stage that gave no verdict, by chain, stage, failure and the policy that held"
+        "Calls of a stage that gave no verdict, by phase, chain, stage, failure and the policy that held"
     );
 }
 
@@ -49,6 +49,7 @@ pub(crate) fn record(outcome: &Outcome, duration: Duration) {
         }
         histogram!(
             STAGE_DURATION,
+            "phase" => row.phase.as_str(),
             "chain" => row.chain.clone(),
             "stage" => row.stage.clone(),
             "mode" => row.mode.as_str(),
@@ -58,6 +59,7 @@ pub(crate) fn record(outcome: &Outcome, duration: Duration) {
         if let StageResult::Failed { failure, policy } = &row.result {
             counter!(
                 STAGE_FAILURES,
+                "phase" => row.phase.as_str(),
                 "chain" => row.chain.clone(),
                 "stage" => row.stage.clone(),
                 "failure" => failure.kind.as_str(),
@@ -74,6 +76,7 @@ fn decision(outcome: &Outcome) -> &'static str {
         Decision::Allowed => "allowed",
         Decision::Refused(Refusal::Denied { .. }) => "denied",
         Decision::Refused(Refusal::Failed { .. }) => "failed",
+        Decision::Refused(Refusal::DryRunUnsupported { .. }) => "dry-run",
         Decision::Refused(Refusal::DeadlinePassed { .. }) => "deadline",
     }
 }

@@ -1,6 +1,8 @@
 use std::{sync::Arc, time::Duration};
 
-use admittance_admission::{Chain, Deadline, Evaluation, NamespaceSource, Outcome, Outline, Request};
+use admittance_admission::{
+    Chain, Deadline, Evaluation, NamespaceSource, Outcome, Outline, Phase, Request, Surroundings,
+};
 use tokio::time::Instant;
 
 use crate::{PluginStatus, journal, measure};
@@ -40,6 +42,13 @@ impl Table {
         &self.plugins
     }
 
+    /// The chain of this phase and name.
+    pub fn chain(&self, phase: Phase, name: &str) -> Option<&Chain> {
+        let mut chains = self.chains.iter();
+        let found = chains.find(|chain| chain.phase == phase && *chain.name == *name);
+        found.map(|chain| &**chain)
+    }
+
     /// Whether some chain may be for a request of which only this is known. When none is, the request
     /// need not be read.
     pub fn may_match(&self, outline: &Outline<'_>) -> bool {
@@ -48,23 +57,54 @@ impl Table {
 
     /// Pass the request through every chain that matches it, within the host's request timeout.
     pub async fn admit(&self, request: Request) -> Outcome {
+        self.admit_by(request, &Selection::All, self.request_timeout)
+            .await
+    }
+
+    /// Pass the request through those of the selected chains that match it, within the host's request
+    /// timeout and within `timeout`.
+    pub async fn admit_by(&self, request: Request, selection: &Selection, timeout: Duration) -> Outcome {
         let started = Instant::now();
         let matching: Vec<_> = self
             .chains
             .iter()
-            .filter(|chain| chain.matches(&request))
+            .map(|chain| &**chain)
+            .filter(|chain| selection.selects(chain) && chain.matches(&request))
             .collect();
         let is_matched = !matching.is_empty();
-        let mut evaluation = Evaluation::new(request, Deadline::after(self.request_timeout));
-        for chain in matching {
-            evaluation.run(chain, &*self.namespaces).await;
-        }
+        let deadline = Deadline::after(self.request_timeout.min(timeout));
+        let mut evaluation = Evaluation::new(request, deadline);
+        let surroundings = Surroundings {
+            namespaces: &*self.namespaces,
+        };
+        evaluation.run(&matching, surroundings).await;
         let outcome = evaluation.outcome();
         if is_matched {
             measure::record(&outcome, started.elapsed());
             journal::write(&outcome);
         }
         outcome
+    }
+}
+
+/// Which chains of a table a request may pass through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// All of them.
+    All,
+    /// Those of a phase.
+    Phase(Phase),
+    /// One of a phase.
+    Chain(Phase, String),
+}
+
+impl Selection {
+    fn selects(&self, chain: &Chain) -> bool {
+        match self {
+            Self::All => true,
+            Self::Phase(phase) => chain.phase == *phase,
+            Self::Chain(phase, name) => chain.phase == *phase && *chain.name == **name,
+        }
     }
 }
 

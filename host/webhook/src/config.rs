@@ -10,9 +10,12 @@ pub struct WebhookConfig {
     pub protocol: Protocol,
     /// Where it is.
     pub target: Target,
-    /// The CAs of which one must have signed the server's certificate. A service needs them; for a
-    /// URL, none means the CAs of the operating system.
+    /// The CAs of which one must have signed the server's certificate. A service of BCS needs them;
+    /// elsewhere none means the CAs of the operating system.
     pub ca_bundle: Option<Vec<CertificateDer<'static>>>,
+    /// It may only allow or deny. An AdmissionReview of `v1` with a patch is then invalid, and the patch
+    /// of one of `v1beta1` is passed over, as kube-apiserver has it. Default: false.
+    pub validating: bool,
     /// The largest body of an answer, in bytes. Default: 8 MiB.
     pub response_limit: usize,
     /// How long name look-up, TCP and TLS may take together. Default: 2 s. A call's own deadline
@@ -35,6 +38,7 @@ impl WebhookConfig {
             protocol,
             target,
             ca_bundle: None,
+            validating: false,
             response_limit: Self::DEFAULT_RESPONSE_LIMIT,
             connect_timeout: Self::DEFAULT_CONNECT_TIMEOUT,
         }

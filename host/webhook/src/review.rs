@@ -18,13 +18,21 @@ use crate::{ReviewVersion, call::Caller};
 
 const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, */*");
 
+/// How a webhook of this form is called, and what it may answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Review {
+    pub(crate) version: ReviewVersion,
+    /// It may not change the object.
+    pub(crate) validating: bool,
+}
+
 pub(crate) async fn call(
     caller: &Caller,
-    version: ReviewVersion,
+    form: Review,
     request: &Request,
     deadline: Deadline,
 ) -> Result<Response, Failure> {
-    let body = write(version, request)?;
+    let body = write(form.version, request)?;
     // Rounded up to a second, as kube-apiserver does: a webhook that obeys it never gives up early.
     let seconds = deadline.remaining().as_millis().div_ceil(1000).max(1);
     let uri = caller.endpoint.uri(Some(&format!("timeout={seconds}s")));
@@ -33,7 +41,7 @@ pub(crate) async fn call(
             (200..=206).contains(&status.as_u16())
         })
         .await?;
-    read(&reply, version, request.uid.as_str()).map_err(|reason| {
+    read(&reply, form, request.uid.as_str()).map_err(|reason| {
         Failure::new(
             FailureKind::InvalidResponse,
             format!("{} answered no valid AdmissionReview: {reason}", caller.endpoint),
@@ -43,7 +51,7 @@ pub(crate) async fn call(
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Review<'a> {
+struct Envelope<'a> {
     kind: &'static str,
     api_version: &'static str,
     request: ReviewRequest<'a>,
@@ -155,7 +163,9 @@ fn write(version: ReviewVersion, request: &Request) -> Result<Bytes, Failure> {
     let kind = Kind::from(&request.kind);
     let resource = Resource::from(&request.resource);
     let sub_resource = request.subresource.as_deref();
-    let review = Review {
+    // What the client used, where the control plane converted the object from it.
+    let requested = request.requested.as_deref();
+    let review = Envelope {
         kind: "AdmissionReview",
         api_version: version.api_version(),
         request: ReviewRequest {
@@ -163,10 +173,10 @@ fn write(version: ReviewVersion, request: &Request) -> Result<Bytes, Failure> {
             kind,
             resource,
             sub_resource,
-            // Nothing is converted between versions of a kind here: it is what the client used.
-            request_kind: kind,
-            request_resource: resource,
-            request_sub_resource: sub_resource,
+            request_kind: requested.map_or(kind, |requested| Kind::from(&requested.kind)),
+            request_resource: requested.map_or(resource, |requested| Resource::from(&requested.resource)),
+            request_sub_resource: requested
+                .map_or(sub_resource, |requested| requested.subresource.as_deref()),
             name: &request.name,
             namespace: request.namespace.as_deref(),
             operation: request.operation.as_str(),
@@ -184,7 +194,8 @@ fn write(version: ReviewVersion, request: &Request) -> Result<Bytes, Failure> {
 ///
 /// What kube-apiserver checks is checked, in its order, and what it forgives is forgiven: a missing
 /// `allowed` is a denial, members that are not known do not matter, and `null` is as good as absent.
-fn read(reply: &[u8], version: ReviewVersion, uid: &str) -> Result<Response, String> {
+fn read(reply: &[u8], form: Review, uid: &str) -> Result<Response, String> {
+    let version = form.version;
     const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
     let reply = reply.strip_prefix(BYTE_ORDER_MARK).unwrap_or(reply);
     if reply.trim_ascii().is_empty() {
@@ -208,6 +219,12 @@ fn read(reply: &[u8], version: ReviewVersion, uid: &str) -> Result<Response, Str
         if got != uid {
             return Err(format!("`response.uid` is {got:?} and must be {uid:?}"));
         }
+        if form.validating && patch.is_some() {
+            return Err("there is `response.patch`, which a validating webhook may not return".into());
+        }
+        if form.validating && patch_type.is_some() {
+            return Err("there is `response.patchType`, which a validating webhook may not return".into());
+        }
         match (&patch, patch_type) {
             (None, Some(_)) => return Err("there is `response.patchType` but no `response.patch`".into()),
             (Some(_), None) => return Err("there is `response.patch` but no `response.patchType`".into()),
@@ -220,6 +237,8 @@ fn read(reply: &[u8], version: ReviewVersion, uid: &str) -> Result<Response, Str
     let verdict = if response.bool("allowed")?.unwrap_or(false) {
         match patch.take() {
             None => Verdict::Allow,
+            // v1 was refused above.
+            Some(_) if form.validating => Verdict::Allow,
             Some(_) if version == ReviewVersion::V1 && patch_type != Some("JSONPatch") => {
                 let got = patch_type.unwrap_or_default();
                 return Err(format!(
@@ -289,11 +308,9 @@ fn denial(response: &Fields<'_>) -> Result<Denial, String> {
     };
     // A rejection with a code of success is a bad request there; one above 599 is none in HTTP.
     let code = status.integer("code")?.unwrap_or_default().max(400);
-    Ok(Denial::new(
-        u16::try_from(code).unwrap_or(u16::MAX),
-        reason,
-        message,
-    ))
+    let mut denial = Denial::new(u16::try_from(code).unwrap_or(u16::MAX), reason, message);
+    denial.details = status.object("details")?.cloned().unwrap_or_default();
+    Ok(denial)
 }
 
 /// `response.auditAnnotations`, without keys that an audit log does not take, as kube-apiserver

@@ -4,8 +4,11 @@ use admittance_admission::{Deadline, Failure, Hook, Request, Response};
 use async_trait::async_trait;
 
 use crate::{
-    Error, Protocol, ReviewVersion, Target, WebhookClients, WebhookConfig, call::Caller, endpoint::Endpoint,
-    resource, review,
+    Error, Naming, Protocol, Target, WebhookClients, WebhookConfig,
+    call::Caller,
+    endpoint::Endpoint,
+    resource,
+    review::{self, Review},
 };
 
 /// A remote webhook. Lives as long as the chain whose stage calls it; its connections may be shared
@@ -21,7 +24,7 @@ pub struct Webhook {
 #[derive(Clone, Copy, Debug)]
 enum Form {
     Resource,
-    Review(ReviewVersion),
+    Review(Review),
 }
 
 impl Webhook {
@@ -35,12 +38,20 @@ impl Webhook {
         let form = match &config.protocol {
             Protocol::BcsResource => Form::Resource,
             // Each that can be named is one that we speak, so the first is the choice.
-            Protocol::AdmissionReview { versions } => {
-                Form::Review(*versions.first().ok_or(Error::NoReviewVersion)?)
-            }
+            Protocol::AdmissionReview { versions } => Form::Review(Review {
+                version: *versions.first().ok_or(Error::NoReviewVersion)?,
+                validating: config.validating,
+            }),
         };
         let endpoint = Endpoint::new(&config.target, &config.protocol)?;
-        if matches!(config.target, Target::Service { .. }) && config.ca_bundle.is_none() {
+        let is_bcs_service = matches!(
+            &config.target,
+            Target::Service {
+                naming: Naming::Bcs,
+                ..
+            }
+        );
+        if is_bcs_service && config.ca_bundle.is_none() {
             return Err(Error::CaBundleMissing {
                 service: endpoint.host().to_owned(),
             });
@@ -62,7 +73,7 @@ impl Hook for Webhook {
     async fn admit(&self, request: &Request, deadline: Deadline) -> Result<Response, Failure> {
         match self.form {
             Form::Resource => resource::call(&self.caller, request).await,
-            Form::Review(version) => review::call(&self.caller, version, request, deadline).await,
+            Form::Review(form) => review::call(&self.caller, form, request, deadline).await,
         }
     }
 }

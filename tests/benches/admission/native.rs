@@ -71,9 +71,9 @@ impl Hook for Native {
 
 /// A chain with the native code as its one stage.
 pub(crate) fn chain(settings: &str) -> Chain {
-    Chain {
-        name: "native".into(),
-        rules: vec![Rule::for_operations([Operation::Create])],
-        stages: vec![Stage::new("sidecar", Native::new(settings))],
-    }
+    Chain::new(
+        "native",
+        vec![Rule::for_operations([Operation::Create])],
+        vec![Stage::new("sidecar", Native::new(settings))],
+    )
 }

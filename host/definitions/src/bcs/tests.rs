@@ -52,11 +52,14 @@ fn stage(
             },
             ca_bundle: client::read_bundle(&certificates::bundle()).ok(),
         }),
+        rules: Vec::new(),
         namespace_selector: None,
         object_selector: LabelSelector::default(),
         failure_policy,
         timeout: Duration::from_secs(10),
         mode: Mode::Enforce,
+        side_effects: SideEffects::default(),
+        reinvocation: Reinvocation::default(),
         location: Location {
             file: "f.json".into(),
             line,
@@ -79,6 +82,7 @@ fn what_bcs_documents_and_prints() {
         let chains = load_text("f.json", &text.replace("xxxxxxxxx", &certificates::bundle())).unwrap();
         let expected = ChainDefinition {
             name: "defaultGroup/webhook-test".into(),
+            phase: Phase::Mutating,
             source: Location {
                 file: "f.json".into(),
                 line: 1,

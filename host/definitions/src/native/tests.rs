@@ -90,6 +90,7 @@ spec:
     };
     let expected = ChainDefinition {
         name: "pods".into(),
+        phase: Phase::Mutating,
         source: location(2, 1),
         rules: vec![Rule {
             operations: Matcher::Only(vec![Operation::Create, Operation::Update]),
@@ -98,6 +99,7 @@ spec:
             resources: resources(&["pods"]),
             scope: Scope::Any,
             kinds: Matcher::Any,
+            match_policy: MatchPolicy::Equivalent,
         }],
         stages: vec![
             StageDefinition {
@@ -116,6 +118,7 @@ spec:
                     },
                     memory: Some(64 << 20),
                 }),
+                rules: Vec::new(),
                 namespace_selector: Some(NamespaceSelector::NotIn(vec!["kube-system".into()])),
                 object_selector: LabelSelector::new(vec![
                     Requirement::new("inject", LabelOperator::In, vec!["true".into()]).unwrap(),
@@ -123,6 +126,8 @@ spec:
                 failure_policy: FailurePolicy::Fail,
                 timeout: Duration::from_millis(250),
                 mode: Mode::Audit,
+                side_effects: SideEffects::default(),
+                reinvocation: Reinvocation::default(),
                 location: location(14, 7),
             },
             StageDefinition {
@@ -140,11 +145,14 @@ spec:
                     },
                     ca_bundle: crate::client::read_bundle(&certificates::bundle()).ok(),
                 }),
+                rules: Vec::new(),
                 namespace_selector: None,
                 object_selector: LabelSelector::default(),
                 failure_policy: FailurePolicy::Ignore,
                 timeout: Duration::from_secs(1),
                 mode: Mode::Enforce,
+                side_effects: SideEffects::default(),
+                reinvocation: Reinvocation::default(),
                 location: location(26, 7),
             },
         ],

@@ -125,11 +125,11 @@ impl Setup {
 
     /// With the judge for everything that is created.
     pub(crate) async fn start(self) -> Running {
-        let chain = Chain {
-            name: "c".into(),
-            rules: vec![Rule::for_operations([Operation::Create])],
-            stages: vec![Stage::new("judge", Judge)],
-        };
+        let chain = Chain::new(
+            "c",
+            vec![Rule::for_operations([Operation::Create])],
+            vec![Stage::new("judge", Judge)],
+        );
         let host = Host::builder().chain(chain).build().await.unwrap();
         let metrics = Arc::new(|| "a_metric 1\n".to_owned());
         let driver = Driver::bind(self.config, host, metrics).await.unwrap();

@@ -61,11 +61,7 @@ async fn layer() -> AdmissionLayer {
         kinds: Matcher::Only(vec!["application".into()]),
         ..Rule::for_operations([Operation::Create])
     };
-    let chain = Chain {
-        name: "c".into(),
-        rules: vec![rule],
-        stages: vec![Stage::new("s", Judge)],
-    };
+    let chain = Chain::new("c", vec![rule], vec![Stage::new("s", Judge)]);
     let host = Host::builder().chain(chain).build().await.unwrap();
     host.layer(Bcs::new(Cluster::new("BCS").unwrap()))
 }

@@ -1,7 +1,7 @@
 use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
-    Chain, Deadline, Decision, Evaluation, FailureKind, Refusal, Stage, StaticNamespaces,
+    Chain, Deadline, Decision, Evaluation, FailureKind, Refusal, Stage, StaticNamespaces, Surroundings,
 };
 use admittance_webhook::{Naming, Protocol, Resolve, Webhook, WebhookClients, WebhookConfig};
 use http::Version;
@@ -134,13 +134,16 @@ async fn a_stage_that_gets_no_answer_times_out() {
     let (mut server, webhook) = serve(Protocol::BcsResource, silent_at_first(1));
     let mut stage = Stage::new("silent", webhook);
     stage.timeout = Duration::from_millis(200);
-    let chain = Chain {
-        name: "chain".into(),
-        rules: Vec::new(),
-        stages: vec![stage],
-    };
+    let chain = Chain::new("chain", Vec::new(), vec![stage]);
     let mut evaluation = Evaluation::new(application(), Deadline::after(Duration::from_secs(30)));
-    evaluation.run(&chain, &StaticNamespaces::default()).await;
+    evaluation
+        .run(
+            &[&chain],
+            Surroundings {
+                namespaces: &StaticNamespaces::default(),
+            },
+        )
+        .await;
     match evaluation.outcome().decision {
         Decision::Refused(Refusal::Failed { failure, .. }) => assert_eq!(failure.kind, FailureKind::Timeout),
         decision => panic!("{decision:?}"),
