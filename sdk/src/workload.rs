@@ -34,7 +34,7 @@ mod shape;
 use jsonptr::PointerBuf;
 use serde_json::Value;
 
-pub use shape::{Container, TextMap, Volume};
+pub use shape::{Container, ImagePullSecret, TextMap, Volume};
 
 use crate::{Document, Error, Request, pointer};
 
@@ -70,6 +70,8 @@ pub struct PodTemplate<'a> {
     pub ephemeral_containers: Option<Vec<Container<'a>>>,
     /// `volumes`, absent if there is no such list.
     pub volumes: Option<Vec<Volume<'a>>>,
+    /// `imagePullSecrets`, absent if there is no such list.
+    pub image_pull_secrets: Option<Vec<ImagePullSecret<'a>>>,
 }
 
 /// A field on the way to the containers whose name is right but for the case of its letters.
@@ -267,6 +269,7 @@ impl<'a> PodTemplate<'a> {
             init_containers,
             ephemeral_containers,
             volumes,
+            image_pull_secrets,
             ..
         } = spec;
         let has_metadata = metadata.is_some();
@@ -283,6 +286,7 @@ impl<'a> PodTemplate<'a> {
             init_containers,
             ephemeral_containers,
             volumes,
+            image_pull_secrets,
         };
         (template, misspelt)
     }

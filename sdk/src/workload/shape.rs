@@ -125,6 +125,7 @@ shape! {
         "initContainers" => pub(super) init_containers: Vec<Container<'a>>,
         "ephemeralContainers" => pub(super) ephemeral_containers: Vec<Container<'a>>,
         "volumes" => pub(super) volumes: Vec<Volume<'a>>,
+        "imagePullSecrets" => pub(super) image_pull_secrets: Vec<ImagePullSecret<'a>>,
     }
 }
 
@@ -145,6 +146,14 @@ shape! {
         "name" => pub name: Text<'a>,
         /// The image that it shows, for an image volume.
         "image" => image: ImageSource<'a>,
+    }
+}
+
+shape! {
+    /// A Secret by which images are pulled.
+    pub struct ImagePullSecret {
+        /// Its name.
+        "name" => pub name: Text<'a>,
     }
 }
 

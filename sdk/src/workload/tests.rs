@@ -246,6 +246,7 @@ fn texts_borrow_from_the_request() {
     let object = json!({"apiVersion": "v1", "kind": "Pod", "spec": {
         "containers": [{"name": "a", "image": "b"}],
         "volumes": [{"name": "v", "image": {"reference": "r"}}],
+        "imagePullSecrets": [{"name": "s"}, {}],
     }});
     let request = testing::create(&object).build();
     let workload = Workload::read(&request)
@@ -258,4 +259,7 @@ fn texts_borrow_from_the_request() {
         template.volumes.as_ref().expect("there is one")[0].image_reference(),
         Some("r")
     );
+    let secrets = template.image_pull_secrets.as_ref().expect("there is a list");
+    assert!(secrets[0].name.as_ref().is_some_and(Text::is_borrowed));
+    assert_eq!(secrets[1].name, None);
 }
