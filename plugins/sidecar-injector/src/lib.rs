@@ -16,19 +16,28 @@
 //! is. So it injects once however often it runs, and puts back what an update left out. A workload
 //! decides by the annotation `sidecar-injector.admittance.dev/inject` on its pod template or on itself.
 //!
+//! The file `sidecarconfig.yaml` of [kube-sidecar-injector] and of the tutorials that follow it is
+//! settings as it stands. Its annotations `sidecar-injector-webhook.morven.me/inject` and `.../status`
+//! are understood beside the plugin's own; `convention: kubeSidecarInjector` makes the plugin behave as
+//! that injector does.
+//!
 //! Kubernetes takes no further containers for a Pod that exists, so a bare Pod is injected when it is
 //! created and left alone when it is updated. Requests for subresources are left alone too.
+//!
+//! [kube-sidecar-injector]: https://github.com/morvencao/kube-sidecar-injector
 
+mod convention;
 mod settings;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use admittance_sdk::Pointer;
 use admittance_sdk::prelude::*;
-use admittance_sdk::workload::{Container, PodTemplate, Workload};
+use admittance_sdk::workload::{Container, PodTemplate, TextMap, Workload};
 
+use convention::{Answer, Conventions, Wish};
+pub use settings::{Convention, Mode, Settings};
 use settings::{Element, Naming, elements};
-pub use settings::{Mode, Settings};
 
 /// The configured plugin.
 #[derive(Debug)]
@@ -36,11 +45,11 @@ pub struct SidecarInjector {
     containers: Vec<Element>,
     init_containers: Vec<Element>,
     volumes: Vec<Element>,
+    image_pull_secrets: Vec<Element>,
     annotations: BTreeMap<String, String>,
     labels: BTreeMap<String, String>,
     mode: Mode,
-    annotation: String,
-    status_annotation: String,
+    conventions: Conventions,
     /// What the status annotation says: the containers, separated by commas.
     status: String,
 }
@@ -62,8 +71,10 @@ impl Plugin for SidecarInjector {
             containers,
             init_containers,
             volumes,
+            image_pull_secrets,
             annotations,
             labels,
+            convention,
             mode,
             annotation,
             status_annotation,
@@ -74,12 +85,14 @@ impl Plugin for SidecarInjector {
         let empty = containers.is_empty()
             && init_containers.is_empty()
             && volumes.is_empty()
+            && image_pull_secrets.is_empty()
             && annotations.is_empty()
             && labels.is_empty();
         if empty {
             errors.push(
                 pointer![],
-                "there is nothing to inject; give `containers`, `initContainers`, `volumes`, `annotations` or `labels`",
+                "there is nothing to inject; give `containers`, `initContainers`, `volumes`, `imagePullSecrets`, \
+                 `annotations` or `labels`",
             );
         }
         let containers = elements(
@@ -103,10 +116,18 @@ impl Plugin for SidecarInjector {
             &mut BTreeSet::new(),
             &mut errors,
         );
-        for (field, value) in [
-            ("annotation", &annotation),
-            ("statusAnnotation", &status_annotation),
-        ] {
+        let image_pull_secrets = elements(
+            "imagePullSecrets",
+            image_pull_secrets,
+            Naming::Name,
+            &mut BTreeSet::new(),
+            &mut errors,
+        );
+        let conventions = Conventions::new(convention, annotation, status_annotation, |name| {
+            annotations.contains_key(name)
+        });
+        let (answer, status) = (&conventions.main.answer, &conventions.main.status);
+        for (field, value) in [("annotation", answer), ("statusAnnotation", status)] {
             if value.is_empty() {
                 errors.push(
                     pointer![field],
@@ -123,8 +144,8 @@ impl Plugin for SidecarInjector {
             }
         }
         for (key, why) in [
-            (&annotation, "by which workloads decide"),
-            (&status_annotation, "that records the injection"),
+            (answer, "by which workloads decide"),
+            (status, "that records the injection"),
         ] {
             if annotations.contains_key(key.as_str()) {
                 errors.push(
@@ -133,7 +154,7 @@ impl Plugin for SidecarInjector {
                 );
             }
         }
-        if annotation == status_annotation {
+        if answer == status {
             errors.push(
                 pointer!["statusAnnotation"],
                 "this must be another annotation than `annotation`",
@@ -150,18 +171,19 @@ impl Plugin for SidecarInjector {
             containers,
             init_containers,
             volumes,
+            image_pull_secrets,
             annotations,
             labels,
-            mode,
-            annotation,
-            status_annotation,
+            mode: mode.unwrap_or(convention.default_mode()),
+            conventions,
             status,
         })
     }
 
     fn admit(&self, request: &Request) -> Result<Response, Error> {
         let writes = matches!(request.operation(), Operation::Create | Operation::Update);
-        if !writes || request.subresource().is_some() {
+        let namespace = request.namespace();
+        if !writes || request.subresource().is_some() || self.conventions.skips(namespace) {
             return Ok(Response::allow());
         }
         let Some(workload) = Workload::read(request)? else {
@@ -183,23 +205,23 @@ impl Plugin for SidecarInjector {
         let mut patch = Patch::new();
         let mut unclear = None;
         for template in workload.templates() {
-            let answer = template
-                .annotation(&self.annotation)
-                .or_else(|| workload.annotation(&self.annotation));
-            let wish = answer.map(Wish::read);
-            if matches!(wish, Some(Wish::Unclear)) {
+            let answer = self.conventions.answer(template, &workload, namespace);
+            if answer.is_some_and(|answer| answer.wish == Wish::Unclear) {
                 unclear = answer;
             }
-            if self.injects(wish) {
-                self.inject(template, &mut patch)?;
+            if self.injects(template, answer) {
+                self.inject(template, answer, &mut patch)?;
             }
         }
         let response = Response::patch(patch);
         Ok(match unclear {
-            Some(value) => response.warn(format!(
-                "the annotation {} is \"{value}\", which is neither \"true\" nor \"false\"; it has no effect",
-                self.annotation
-            )),
+            Some(Answer { value, marks, .. }) => {
+                let (yes, no) = marks.style.words();
+                response.warn(format!(
+                    "the annotation {} is \"{value}\", which is neither \"{yes}\" nor \"{no}\"; it has no effect",
+                    marks.answer
+                ))
+            }
             None => response,
         })
     }
@@ -211,23 +233,29 @@ impl Plugin for SidecarInjector {
 }
 
 impl SidecarInjector {
-    fn injects(&self, wish: Option<Wish>) -> bool {
+    fn injects(&self, template: &PodTemplate<'_>, answer: Option<Answer<'_>>) -> bool {
+        let wish = answer.map(|answer| answer.wish);
         match self.mode {
-            Mode::OptOut => wish != Some(Wish::Decline),
-            Mode::OptIn => wish == Some(Wish::Ask),
+            Mode::OptOut => wish != Some(Wish::Decline) && !self.conventions.is_done(template),
+            Mode::OptIn => wish == Some(Wish::Ask) && !self.conventions.is_done(template),
             Mode::Always => true,
         }
     }
 
     /// Add to the patch what one template lacks. Only where containers run: a template of something
     /// else has no such list.
-    fn inject(&self, template: &PodTemplate<'_>, patch: &mut Patch) -> Result<(), Error> {
+    fn inject(
+        &self,
+        template: &PodTemplate<'_>,
+        answer: Option<Answer<'_>>,
+        patch: &mut Patch,
+    ) -> Result<(), Error> {
         let Some(containers) = &template.containers else {
             return Ok(());
         };
         let spec = &template.spec_path;
         let init_containers = template.init_containers.as_deref();
-        let status = template.annotation(&self.status_annotation);
+        let status = self.conventions.listed(template);
         let present = |list: &[Container<'_>], element: &Element| {
             is_present(list, element, status.filter(|_| self.mode != Mode::Always))
         };
@@ -253,47 +281,40 @@ impl SidecarInjector {
         });
         append(patch, spec, "volumes", volumes.is_some(), missing)?;
 
-        let status = (!self.status.is_empty()).then_some((&self.status_annotation, &self.status));
-        let has = |key: &str| {
-            template
-                .annotations
-                .as_ref()
-                .is_some_and(|map| map.contains_key(key))
-        };
-        let missing = self.annotations.iter().chain(status).filter(|(key, _)| !has(key));
+        let secrets = template.image_pull_secrets.as_deref();
+        let missing = self.image_pull_secrets.iter().filter(|element| {
+            !secrets
+                .unwrap_or_default()
+                .iter()
+                .any(|secret| secret.name.as_deref() == Some(&element.name))
+        });
+        append(patch, spec, "imagePullSecrets", secrets.is_some(), missing)?;
+
+        let status = self.conventions.missing_status(template, answer, &self.status);
+        let annotations = template.annotations.as_ref();
+        let missing = absent(&self.annotations, annotations).chain(status);
+        insert(patch, template, "annotations", annotations.is_some(), missing)?;
+
+        let labels = template.labels.as_ref();
         insert(
             patch,
             template,
-            "annotations",
-            template.annotations.is_some(),
-            missing,
-        )?;
-
-        let has = |key: &str| template.labels.as_ref().is_some_and(|map| map.contains_key(key));
-        let missing = self.labels.iter().filter(|(key, _)| !has(key));
-        insert(patch, template, "labels", template.labels.is_some(), missing)
+            "labels",
+            labels.is_some(),
+            absent(&self.labels, labels),
+        )
     }
 }
 
-/// What a workload's annotation says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wish {
-    Ask,
-    Decline,
-    Unclear,
-}
-
-impl Wish {
-    fn read(value: &str) -> Self {
-        let is = |words: &[&str]| words.iter().any(|word| value.eq_ignore_ascii_case(word));
-        if is(&["true", "yes", "on", "enabled", "1"]) {
-            Self::Ask
-        } else if is(&["false", "no", "off", "disabled", "0"]) {
-            Self::Decline
-        } else {
-            Self::Unclear
-        }
-    }
+/// What is to be added and is not there under its key.
+fn absent<'a>(
+    added: &'a BTreeMap<String, String>,
+    present: Option<&TextMap<'_>>,
+) -> impl Iterator<Item = (&'a str, &'a str)> {
+    added
+        .iter()
+        .filter(move |(key, _)| !present.is_some_and(|present| present.contains_key(key)))
+        .map(|(key, value)| (key.as_str(), value.as_str()))
 }
 
 /// Whether the element is in the list.
@@ -343,7 +364,7 @@ fn insert<'a>(
     template: &PodTemplate<'_>,
     map: &str,
     exists: bool,
-    missing: impl Iterator<Item = (&'a String, &'a String)>,
+    missing: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> Result<(), Error> {
     let mut missing = missing.peekable();
     if missing.peek().is_none() {

@@ -3,47 +3,78 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use admittance_sdk::prelude::*;
+use admittance_sdk::serde::{Deserialize, Deserializer};
 use admittance_sdk::serde_json::value::{RawValue, to_raw_value};
 use admittance_sdk::serde_json::{Map, Value};
 
 /// What is added, and to which workloads.
+///
+/// The file `sidecarconfig.yaml` of kube-sidecar-injector, with its `containers` and `volumes`, is such
+/// settings as it stands.
 #[settings]
 #[derive(Debug)]
 pub struct Settings {
     /// Containers to add, as they stand in a pod spec. Each has a `name`, or at least an `image`
     /// where the control plane gives containers no names.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_empty")]
     pub containers: Vec<Map<String, Value>>,
     /// Init containers to add, as they stand in a pod spec.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_empty")]
     pub init_containers: Vec<Map<String, Value>>,
     /// Volumes to add, as they stand in a pod spec. Each has a `name`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_empty")]
     pub volumes: Vec<Map<String, Value>>,
+    /// Secrets to add by which images are pulled, as they stand in a pod spec. Each has a `name`.
+    /// Kubernetes gives a Pod those of its service account only if it has none of its own: name them
+    /// too where workloads rely on them and their templates are injected.
+    #[serde(default, deserialize_with = "null_is_empty")]
+    pub image_pull_secrets: Vec<Map<String, Value>>,
     /// Annotations to add; one that is there already keeps its value.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_empty")]
     pub annotations: BTreeMap<String, String>,
     /// Labels to add; one that is there already keeps its value.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Which workloads are injected.
+    /// By which annotations workloads decide, and how the injection is recorded.
     #[serde(default)]
-    pub mode: Mode,
+    pub convention: Convention,
+    /// Which workloads are injected. `optOut` by default; `optIn` by default in the convention
+    /// `kubeSidecarInjector`.
+    pub mode: Option<Mode>,
     /// The annotation by which a workload asks for the injection (`"true"`) or declines it
-    /// (`"false"`).
-    #[serde(default = "default_annotation")]
-    pub annotation: String,
+    /// (`"false"`). `sidecar-injector.admittance.dev/inject` by default; in the convention
+    /// `kubeSidecarInjector` it is `sidecar-injector-webhook.morven.me/inject`, with `"yes"` and `"no"`.
+    pub annotation: Option<String>,
     /// The annotation that records which containers were added.
-    #[serde(default = "default_status_annotation")]
-    pub status_annotation: String,
+    /// `sidecar-injector.admittance.dev/status` by default; in the convention `kubeSidecarInjector` it
+    /// is `sidecar-injector-webhook.morven.me/status`, and says `injected`.
+    pub status_annotation: Option<String>,
+}
+
+/// By which annotations workloads decide, and how the injection is recorded.
+#[settings]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Convention {
+    /// Those of `annotation` and `statusAnnotation`. Where a workload does not have the first,
+    /// `sidecar-injector-webhook.morven.me/inject` counts as kube-sidecar-injector reads it: `"yes"`
+    /// asks, though not in `kube-system` and `kube-public`, and `"no"` declines. Such a workload gets
+    /// `sidecar-injector-webhook.morven.me/status: injected` too, and one that has it is left alone,
+    /// unless the mode is `always`.
+    #[default]
+    Both,
+    /// Only those of `annotation` and `statusAnnotation`.
+    Admittance,
+    /// As kube-sidecar-injector does: only workloads that ask by
+    /// `sidecar-injector-webhook.morven.me/inject`, unless `mode` says otherwise; none with the status
+    /// `injected`, unless the mode is `always`; and none in `kube-system` and `kube-public`.
+    KubeSidecarInjector,
 }
 
 /// Which workloads are injected.
 #[settings]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// All but those that decline.
-    #[default]
     OptOut,
     /// Those that ask for it.
     OptIn,
@@ -51,12 +82,23 @@ pub enum Mode {
     Always,
 }
 
-fn default_annotation() -> String {
-    "sidecar-injector.admittance.dev/inject".to_owned()
+impl Convention {
+    /// The mode where the operator names none.
+    pub(crate) fn default_mode(self) -> Mode {
+        match self {
+            Self::Both | Self::Admittance => Mode::OptOut,
+            Self::KubeSidecarInjector => Mode::OptIn,
+        }
+    }
 }
 
-fn default_status_annotation() -> String {
-    "sidecar-injector.admittance.dev/status".to_owned()
+/// A list or map; a key of YAML with nothing behind it is an empty one.
+fn null_is_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// One element to add to a list of the pod spec, written as JSON already.

@@ -1,3 +1,5 @@
+mod convention;
+
 use admittance_sdk::serde_json::{Value, json};
 use admittance_sdk::testing::{self, Outcome, RequestBuilder};
 

@@ -1,0 +1,199 @@
+//! How workloads say whether they want the injection, and how it is recorded on them.
+
+use admittance_sdk::workload::{PodTemplate, Workload};
+
+use crate::settings::Convention;
+
+/// The annotations of [kube-sidecar-injector](https://github.com/morvencao/kube-sidecar-injector).
+const KUBE_SIDECAR_INJECTOR: (&str, &str) = (
+    "sidecar-injector-webhook.morven.me/inject",
+    "sidecar-injector-webhook.morven.me/status",
+);
+
+/// Where kube-sidecar-injector injects nothing.
+const SYSTEM_NAMESPACES: [&str; 2] = ["kube-system", "kube-public"];
+
+/// What it writes to its status annotation, and reads there in any case.
+const INJECTED: &str = "injected";
+
+/// A pair of annotations, and how they are read and written.
+#[derive(Debug)]
+pub(crate) struct Marks {
+    /// By which a workload asks for the injection or declines it.
+    pub(crate) answer: String,
+    /// That records the injection.
+    pub(crate) status: String,
+    pub(crate) style: Style,
+}
+
+/// Whose words stand in the annotations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// The status lists the containers.
+    Admittance,
+    /// The status is `injected`, and then nothing is injected again.
+    KubeSidecarInjector,
+}
+
+/// What a workload's annotation says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wish {
+    Ask,
+    Decline,
+    Unclear,
+}
+
+/// The annotation that counted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Answer<'a> {
+    pub(crate) wish: Wish,
+    pub(crate) value: &'a str,
+    pub(crate) marks: &'a Marks,
+}
+
+/// All the annotations that count: those of the convention, and perhaps others that are understood too.
+#[derive(Debug)]
+pub(crate) struct Conventions {
+    pub(crate) main: Marks,
+    understood: Option<Marks>,
+}
+
+impl Conventions {
+    /// The annotations have the names that the operator gave them, or those that are usual in the
+    /// convention. `is_added` says whether the plugin itself is to add an annotation of a name.
+    pub(crate) fn new(
+        convention: Convention,
+        answer: Option<String>,
+        status: Option<String>,
+        is_added: impl Fn(&str) -> bool,
+    ) -> Self {
+        let (style, names) = match convention {
+            Convention::Both | Convention::Admittance => (
+                Style::Admittance,
+                (
+                    "sidecar-injector.admittance.dev/inject",
+                    "sidecar-injector.admittance.dev/status",
+                ),
+            ),
+            Convention::KubeSidecarInjector => (Style::KubeSidecarInjector, KUBE_SIDECAR_INJECTOR),
+        };
+        let main = Marks {
+            answer: answer.unwrap_or_else(|| names.0.to_owned()),
+            status: status.unwrap_or_else(|| names.1.to_owned()),
+            style,
+        };
+        // An operator who uses the names for something else has said what they mean here.
+        let is_taken = |name: &str| name == main.answer || name == main.status || is_added(name);
+        let (answer, status) = KUBE_SIDECAR_INJECTOR;
+        let understood =
+            (convention == Convention::Both && !is_taken(answer) && !is_taken(status)).then(|| Marks {
+                answer: answer.to_owned(),
+                status: status.to_owned(),
+                style: Style::KubeSidecarInjector,
+            });
+        Self { main, understood }
+    }
+
+    /// Whether nothing is injected in a namespace, whatever a workload says.
+    pub(crate) fn skips(&self, namespace: Option<&str>) -> bool {
+        self.main.style == Style::KubeSidecarInjector && is_system(namespace)
+    }
+
+    /// What a template or its workload says; the annotations of the convention count before others.
+    pub(crate) fn answer<'a>(
+        &'a self,
+        template: &'a PodTemplate<'_>,
+        workload: &'a Workload<'_>,
+        namespace: Option<&str>,
+    ) -> Option<Answer<'a>> {
+        self.all().find_map(|marks| {
+            let value = template
+                .annotation(&marks.answer)
+                .or_else(|| workload.annotation(&marks.answer))?;
+            let wish = match (marks.style.read(value), marks.style) {
+                (Wish::Ask, Style::KubeSidecarInjector) if is_system(namespace) => Wish::Decline,
+                (wish, _) => wish,
+            };
+            Some(Answer { wish, value, marks })
+        })
+    }
+
+    /// Whether a template says that it has been injected, and must not be again.
+    pub(crate) fn is_done(&self, template: &PodTemplate<'_>) -> bool {
+        self.all().any(|marks| marks.says_injected(template))
+    }
+
+    /// The list of containers in the status of a template, which BCS may have left without names.
+    pub(crate) fn listed<'a>(&self, template: &'a PodTemplate<'_>) -> Option<&'a str> {
+        let lists = self.main.style == Style::Admittance;
+        lists.then(|| template.annotation(&self.main.status)).flatten()
+    }
+
+    /// The annotations that record the injection of a template and are missing there. `containers` is
+    /// the list of what was added, `answer` what asked for it.
+    pub(crate) fn missing_status<'a>(
+        &'a self,
+        template: &PodTemplate<'_>,
+        answer: Option<Answer<'_>>,
+        containers: &'a str,
+    ) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let by = answer.map(|answer| answer.marks.answer.as_str());
+        self.all().filter_map(move |marks| match marks.style {
+            Style::Admittance => {
+                let missing = !containers.is_empty() && template.annotation(&marks.status).is_none();
+                missing.then_some((marks.status.as_str(), containers))
+            }
+            Style::KubeSidecarInjector => {
+                let speaks = marks.answer == self.main.answer || by == Some(&marks.answer);
+                (speaks && !marks.says_injected(template)).then_some((marks.status.as_str(), INJECTED))
+            }
+        })
+    }
+
+    /// The pairs, that of the convention first.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Marks> {
+        std::iter::once(&self.main).chain(&self.understood)
+    }
+}
+
+impl Marks {
+    fn says_injected(&self, template: &PodTemplate<'_>) -> bool {
+        self.style == Style::KubeSidecarInjector
+            && template
+                .annotation(&self.status)
+                .is_some_and(|status| status.eq_ignore_ascii_case(INJECTED))
+    }
+}
+
+impl Style {
+    fn read(self, value: &str) -> Wish {
+        let is = |words: &[&str]| words.iter().any(|word| value.eq_ignore_ascii_case(word));
+        let (ask, decline): (&[&str], &[&str]) = match self {
+            Self::Admittance => (
+                &["true", "yes", "on", "enabled", "1"],
+                &["false", "no", "off", "disabled", "0"],
+            ),
+            // Its versions differ in what they take for the default, not in these words.
+            Self::KubeSidecarInjector => (&["y", "yes", "true", "on"], &["n", "no", "not", "false", "off"]),
+        };
+        if is(ask) {
+            Wish::Ask
+        } else if is(decline) {
+            Wish::Decline
+        } else {
+            Wish::Unclear
+        }
+    }
+
+    /// The plainest words for asking and declining.
+    pub(crate) fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Admittance => ("true", "false"),
+            Self::KubeSidecarInjector => ("yes", "no"),
+        }
+    }
+}
+
+fn is_system(namespace: Option<&str>) -> bool {
+    namespace.is_some_and(|namespace| SYSTEM_NAMESPACES.contains(&namespace))
+}

@@ -1,0 +1,411 @@
+//! What is asked for and recorded by the annotations of kube-sidecar-injector. The rules are those of
+//! `mutationRequired` and `updateAnnotation` in its `webhook.go`, less the annotations that it loses.
+
+use super::*;
+
+const ASK: &str = "sidecar-injector-webhook.morven.me/inject";
+const DONE: &str = "sidecar-injector-webhook.morven.me/status";
+
+/// `deploy/configmap.yaml` of `morvencao/kube-sidecar-injector`, the value of `sidecarconfig.yaml`.
+fn sidecarconfig() -> Value {
+    json!({
+        "containers": [{
+            "name": "sidecar-nginx",
+            "image": "nginx:1.12.2",
+            "imagePullPolicy": "IfNotPresent",
+            "volumeMounts": [{"name": "nginx-conf", "mountPath": "/etc/nginx"}],
+        }],
+        "volumes": [{"name": "nginx-conf", "configMap": {"name": "nginx-configmap"}}],
+    })
+}
+
+fn with(mut settings: Value, more: &Value) -> Value {
+    for (key, value) in more.as_object().into_iter().flatten() {
+        settings[key] = value.clone();
+    }
+    settings
+}
+
+fn in_namespace(mut pod: Value, namespace: &str) -> Value {
+    pod["metadata"]["namespace"] = namespace.into();
+    pod
+}
+
+/// What the file and the tutorials that follow it give a Pod.
+#[test]
+fn a_sidecarconfig_is_settings_as_it_stands() {
+    let table = [
+        ("the file of the project", sidecarconfig()),
+        (
+            "with a key that has nothing behind it",
+            with(
+                sidecarconfig(),
+                &json!({"initContainers": null, "imagePullSecrets": null, "labels": null}),
+            ),
+        ),
+        (
+            // As istio's template and `Andrewmatilde/webhook-injector` have them.
+            "with the lists of later ones",
+            with(
+                sidecarconfig(),
+                &json!({"initContainers": [{"name": "init", "image": "busybox"}], "imagePullSecrets": [{"name": "regcred"}]}),
+            ),
+        ),
+        (
+            // `s1240zsw/centos-packet-agent`, `apigee-remote-service-envoy`, `network-delay-sidecar`.
+            "containers alone, with what else they have",
+            json!({"containers": [
+                {"name": "sidecar-monitor", "image": "docker.io/s1240zsw/centos-packet-agent:v1", "stdin": true, "tty": true},
+                {"name": "apigee", "image": "google/apigee-envoy-adapter:v2.1.1", "ports": [{"containerPort": 5000}],
+                 "args": ["--log-level=debug"], "resources": {"limits": {"cpu": "100m", "memory": "100Mi"}}},
+                {"name": "network-delay-sidecar", "image": "127.0.0.1:5080/network-delay-exec:v1",
+                 "securityContext": {"capabilities": {"add": ["NET_ADMIN"]}}, "hostPid": true},
+            ]}),
+        ),
+    ];
+    for (name, settings) in table {
+        let after = injected(&settings, pod(json!({ASK: "yes"})));
+        let web = json!({"name": "web", "image": "web:1"});
+        for list in ["containers", "initContainers", "volumes", "imagePullSecrets"] {
+            let mut expected: Vec<Value> = settings[list].as_array().cloned().unwrap_or_default();
+            if list == "containers" {
+                expected.insert(0, web.clone());
+            }
+            let list = after["spec"][list].as_array().cloned().unwrap_or_default();
+            assert_eq!(list, expected, "{name}");
+        }
+        assert_eq!(after["metadata"]["annotations"][DONE], "injected", "{name}");
+        assert_eq!(
+            run(&settings, testing::create(&after)).patch(),
+            None,
+            "{name}: once"
+        );
+    }
+}
+
+#[test]
+fn secrets_are_added_where_they_are_missing() {
+    let settings = json!({"imagePullSecrets": [{"name": "a"}, {"name": "b"}]});
+    let table = [
+        ("absent", json!({}), json!([{"name": "a"}, {"name": "b"}])),
+        (
+            "null",
+            json!({"imagePullSecrets": null}),
+            json!([{"name": "a"}, {"name": "b"}]),
+        ),
+        (
+            "empty",
+            json!({"imagePullSecrets": []}),
+            json!([{"name": "a"}, {"name": "b"}]),
+        ),
+        (
+            "one is there",
+            json!({"imagePullSecrets": [{"name": "b"}, {}]}),
+            json!([{"name": "b"}, {}, {"name": "a"}]),
+        ),
+    ];
+    for (name, spec, expected) in table {
+        let mut object = pod(json!({}));
+        object["spec"] = with(object["spec"].clone(), &spec);
+        let after = injected(&settings, object);
+        assert_eq!(after["spec"]["imagePullSecrets"], expected, "{name}");
+        assert_eq!(
+            run(&settings, testing::create(&after)).patch(),
+            None,
+            "{name}: once"
+        );
+    }
+    let wrong = json!({"imagePullSecrets": [{"name": "a"}, {"name": "a"}, {}]});
+    let errors = testing::configure::<SidecarInjector>(wrong).expect_err("they are wrong");
+    let places: Vec<&str> = errors.iter().map(|error| error.pointer()).collect();
+    assert_eq!(places, ["/imagePullSecrets/1", "/imagePullSecrets/2"]);
+}
+
+/// What comes of the settings as they are, of opting in, and of the whole convention.
+#[test]
+fn its_annotations_decide() {
+    let usual = json!({});
+    let opt_in = json!({"mode": "optIn"});
+    let always = json!({"mode": "always"});
+    let own = json!({"convention": "admittance"});
+    let whole = json!({"convention": "kubeSidecarInjector"});
+    let whole_opt_out = json!({"convention": "kubeSidecarInjector", "mode": "optOut"});
+    // Annotations, and whether they are injected by each of the six.
+    let table: [(Value, [bool; 6]); 20] = [
+        (json!({}), [true, false, true, true, false, true]),
+        (json!({ASK: "yes"}), [true, true, true, true, true, true]),
+        (json!({ASK: "YES"}), [true, true, true, true, true, true]),
+        (json!({ASK: "y"}), [true, true, true, true, true, true]),
+        (json!({ASK: "True"}), [true, true, true, true, true, true]),
+        (json!({ASK: "on"}), [true, true, true, true, true, true]),
+        (json!({ASK: "no"}), [false, false, true, true, false, false]),
+        (json!({ASK: "N"}), [false, false, true, true, false, false]),
+        (json!({ASK: "not"}), [false, false, true, true, false, false]),
+        (json!({ASK: "false"}), [false, false, true, true, false, false]),
+        (json!({ASK: "Off"}), [false, false, true, true, false, false]),
+        (json!({ASK: "1"}), [true, false, true, true, false, true]),
+        (json!({ASK: ""}), [true, false, true, true, false, true]),
+        (json!({ASK: null}), [true, false, true, true, false, true]),
+        (
+            json!({ASK: "yes", DONE: "injected"}),
+            [false, false, true, true, false, false],
+        ),
+        (
+            json!({ASK: "yes", DONE: "Injected"}),
+            [false, false, true, true, false, false],
+        ),
+        (
+            json!({DONE: "injected"}),
+            [false, false, true, true, false, false],
+        ),
+        (
+            json!({ASK: "yes", DONE: "failed"}),
+            [true, true, true, true, true, true],
+        ),
+        // The plugin's own annotation counts first, and in the whole convention not at all.
+        (
+            json!({ASK: "no", INJECT: "true"}),
+            [true, true, true, true, false, false],
+        ),
+        (
+            json!({ASK: "yes", INJECT: "false"}),
+            [false, false, true, false, true, true],
+        ),
+    ];
+    for (annotations, expected) in table {
+        let pod = in_namespace(pod(annotations.clone()), "shop");
+        for (more, expected) in [&usual, &opt_in, &always, &own, &whole, &whole_opt_out]
+            .into_iter()
+            .zip(expected)
+        {
+            let outcome = run(&with(sidecarconfig(), more), testing::create(&pod));
+            let containers = outcome
+                .at("/spec/containers")
+                .and_then(Value::as_array)
+                .map(Vec::len);
+            let count = if expected { 2 } else { 1 };
+            assert_eq!(containers, Some(count), "{more} {annotations}");
+        }
+    }
+}
+
+#[test]
+fn what_it_cannot_read_is_told_in_its_words() {
+    let table = [
+        (json!({ASK: "maybe"}), Some("neither \"yes\" nor \"no\"")),
+        (json!({INJECT: "maybe"}), Some("neither \"true\" nor \"false\"")),
+        (json!({ASK: "y"}), None),
+        (json!({ASK: "maybe", INJECT: "true"}), None),
+    ];
+    for (annotations, part) in table {
+        let outcome = run(&sidecarconfig(), testing::create(pod(annotations.clone())));
+        match (outcome.warnings(), part) {
+            ([], None) => {}
+            ([warning], Some(part)) => assert!(warning.contains(part), "{warning}"),
+            (warnings, _) => panic!("{annotations}: {warnings:?}"),
+        }
+    }
+}
+
+#[test]
+fn system_namespaces_are_left_alone() {
+    let usual = json!({});
+    let opt_in = json!({"mode": "optIn"});
+    let whole = json!({"convention": "kubeSidecarInjector"});
+    let whole_always = json!({"convention": "kubeSidecarInjector", "mode": "always"});
+    // Namespace, settings, annotations, whether it is injected.
+    let table = [
+        ("kube-system", &whole, json!({ASK: "yes"}), false),
+        ("kube-public", &whole, json!({ASK: "yes"}), false),
+        ("kube-public", &whole_always, json!({}), false),
+        ("kube-node-lease", &whole, json!({ASK: "yes"}), true),
+        ("shop", &whole, json!({ASK: "yes"}), true),
+        // Beside the plugin's own annotations its word does not count there; the mode does, as ever.
+        ("kube-system", &usual, json!({ASK: "yes"}), false),
+        ("kube-system", &opt_in, json!({ASK: "yes"}), false),
+        ("kube-system", &usual, json!({}), true),
+        ("kube-system", &opt_in, json!({INJECT: "true"}), true),
+    ];
+    for (namespace, more, annotations, expected) in table {
+        let pod = in_namespace(pod(annotations.clone()), namespace);
+        let outcome = run(&with(sidecarconfig(), more), testing::create(&pod));
+        assert_eq!(
+            outcome.patch().is_some(),
+            expected,
+            "{namespace} {more} {annotations}"
+        );
+    }
+}
+
+/// Its own patch put a map of one key in the place of all annotations.
+#[test]
+fn no_annotation_is_lost() {
+    let whole = with(
+        sidecarconfig(),
+        &json!({"convention": "kubeSidecarInjector", "mode": "optOut"}),
+    );
+    let both = sidecarconfig();
+    let list = "sidecar-nginx";
+    let odd = json!({"a/b": "1", "c~d": "2", "~1": "3", "e~0/f": "4", "": "5", "g\"h\\i": "6"});
+    // Name, settings, metadata, annotations after.
+    let table = [
+        ("absent metadata", &whole, json!(null), json!({DONE: "injected"})),
+        ("absent", &whole, json!({"name": "p"}), json!({DONE: "injected"})),
+        (
+            "null",
+            &whole,
+            json!({"annotations": null}),
+            json!({DONE: "injected"}),
+        ),
+        (
+            "empty",
+            &whole,
+            json!({"annotations": {}}),
+            json!({DONE: "injected"}),
+        ),
+        (
+            "keys that a pointer escapes",
+            &whole,
+            json!({"annotations": odd}),
+            with(odd.clone(), &json!({DONE: "injected"})),
+        ),
+        (
+            "a status that says something else",
+            &whole,
+            json!({"annotations": {"a/b": "1", DONE: "failed"}}),
+            json!({"a/b": "1", DONE: "injected"}),
+        ),
+        (
+            "both, asked by its annotation",
+            &both,
+            json!({"annotations": with(odd.clone(), &json!({ASK: "yes"}))}),
+            with(odd.clone(), &json!({ASK: "yes", DONE: "injected", STATUS: list})),
+        ),
+        (
+            "both, not asked",
+            &both,
+            json!({"annotations": {"a/b": "1"}}),
+            json!({"a/b": "1", STATUS: list}),
+        ),
+        (
+            "both, asked by its own",
+            &both,
+            json!({"annotations": {INJECT: "true", ASK: "yes"}}),
+            json!({INJECT: "true", ASK: "yes", STATUS: list}),
+        ),
+    ];
+    for (name, settings, metadata, expected) in table {
+        let mut object = pod(json!({}));
+        object["metadata"] = metadata;
+        for volumes in [
+            None,
+            Some(json!(null)),
+            Some(json!([])),
+            Some(json!([{"name": "v"}])),
+        ] {
+            if let Some(volumes) = volumes {
+                object["spec"]["volumes"] = volumes;
+            }
+            let after = injected(settings, object.clone());
+            assert_eq!(after["metadata"]["annotations"], expected, "{name}");
+            let mut volumes = object["spec"]["volumes"].as_array().cloned().unwrap_or_default();
+            volumes.extend(settings["volumes"].as_array().cloned().unwrap_or_default());
+            assert_eq!(after["spec"]["volumes"], Value::Array(volumes), "{name}");
+            assert_eq!(
+                run(settings, testing::create(&after)).patch(),
+                None,
+                "{name}: once"
+            );
+        }
+    }
+}
+
+/// The template of a workload is treated as its Pods are, and those are then done.
+#[test]
+fn workloads_are_done_before_their_pods() {
+    let template = json!({"metadata": {"annotations": {ASK: "yes"}}, "spec": {"containers": []}});
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"template": template}});
+    for more in [json!({}), json!({"convention": "kubeSidecarInjector"})] {
+        let settings = with(sidecarconfig(), &more);
+        let after = injected(&settings, deployment.clone());
+        let template = &after["spec"]["template"];
+        assert_eq!(template["metadata"]["annotations"][DONE], "injected", "{more}");
+        assert_eq!(
+            template["spec"]["containers"][0]["name"], "sidecar-nginx",
+            "{more}"
+        );
+        let of_it = with(json!({"apiVersion": "v1", "kind": "Pod"}), template);
+        assert_eq!(run(&settings, testing::create(of_it)).patch(), None, "{more}");
+    }
+}
+
+/// Whoever gave these names a meaning in the settings keeps it.
+#[test]
+fn names_in_the_settings_count_first() {
+    let renamed = json!({"annotation": ASK, "statusAnnotation": DONE});
+    let added = json!({"annotations": {DONE: "injected"}});
+    let other = json!({"convention": "kubeSidecarInjector", "annotation": "x.io/inject", "statusAnnotation": "x.io/status"});
+    // Settings, annotations before, annotations after, or none if nothing is injected.
+    let table = [
+        (
+            &renamed,
+            json!({ASK: "yes"}),
+            Some(json!({ASK: "yes", DONE: "sidecar-nginx"})),
+        ),
+        (
+            &renamed,
+            json!({DONE: "injected"}),
+            Some(json!({DONE: "injected"})),
+        ),
+        (
+            &added,
+            json!({ASK: "no"}),
+            Some(json!({ASK: "no", DONE: "injected", STATUS: "sidecar-nginx"})),
+        ),
+        (
+            &other,
+            json!({"x.io/inject": "y"}),
+            Some(json!({"x.io/inject": "y", "x.io/status": "injected"})),
+        ),
+        (
+            &other,
+            json!({"x.io/inject": "y", "x.io/status": "injected"}),
+            None,
+        ),
+        (&other, json!({ASK: "yes"}), None),
+    ];
+    for (more, before, after) in table {
+        let outcome = run(&with(sidecarconfig(), more), testing::create(pod(before.clone())));
+        assert_eq!(outcome.patch().is_some(), after.is_some(), "{more} {before}");
+        if after.is_some() {
+            assert_eq!(
+                outcome.at("/metadata/annotations"),
+                after.as_ref(),
+                "{more} {before}"
+            );
+        }
+    }
+    let clash = json!({"convention": "kubeSidecarInjector", "annotation": DONE, "annotations": {DONE: "x"}});
+    let errors =
+        testing::configure::<SidecarInjector>(with(sidecarconfig(), &clash)).expect_err("they are wrong");
+    assert_eq!(errors.len(), 3, "{errors}");
+}
+
+#[test]
+fn the_schema_tells_the_conventions() {
+    let description = testing::describe::<SidecarInjector>();
+    let schema = description.settings_schema.expect("there is a schema");
+    for part in [
+        "kubeSidecarInjector",
+        "admittance",
+        "both",
+        "sidecarconfig.yaml",
+        ASK,
+        DONE,
+    ] {
+        assert!(schema.contains(part), "{part}: {schema}");
+    }
+    let schema: Value = schema.parse().expect("it is JSON");
+    assert_eq!(schema["properties"]["containers"]["type"], "array");
+    assert_eq!(schema["required"], Value::Null);
+}
