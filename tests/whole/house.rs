@@ -166,7 +166,7 @@ const LAYERS: [&[&str]; 5] = [
         "admittance-sandbox",
         "admittance-webhook",
     ],
-    &["admittance-admission"],
+    &["admittance-admission", "admittance-watch"],
 ];
 
 /// Which crates of the workspace the others may use.

@@ -1,0 +1,246 @@
+use std::{
+    collections::{BTreeMap, HashMap},
+    ffi::OsString,
+    fs::{File, Metadata},
+    io::{self, Read},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use sha2::{Digest as _, Sha256};
+
+/// What some paths led to at one moment, as digests. Take one before reading the files, and
+/// [`Watch::since`](crate::Watch::since) it misses no change to what was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fingerprint(pub(crate) BTreeMap<PathBuf, Content>);
+
+/// What a path leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    Absent,
+    File([u8; 32]),
+    /// What is in it by name, but for directories.
+    Directory(BTreeMap<OsString, Content>),
+    /// A device or the like, whose content is not asked for: it may have no end.
+    Other,
+    Unreadable(io::ErrorKind),
+}
+
+impl Fingerprint {
+    /// Read what these paths lead to. It blocks while it reads.
+    pub fn of(paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        Self::with(paths, &mut Digests::default())
+    }
+
+    pub(crate) fn with(paths: impl IntoIterator<Item = PathBuf>, digests: &mut Digests) -> Self {
+        digests.begin();
+        let found = paths
+            .into_iter()
+            .map(|path| {
+                let content = Content::of(&path, digests);
+                (path, content)
+            })
+            .collect();
+        digests.end();
+        Self(found)
+    }
+
+    /// The paths of this one whose content is another, or was not known, in that one.
+    pub(crate) fn differs_from(&self, other: &Self) -> Vec<PathBuf> {
+        self.0
+            .iter()
+            .filter(|(path, content)| other.0.get(*path) != Some(content))
+            .map(|(path, _)| path.clone())
+            .collect()
+    }
+}
+
+impl Content {
+    fn of(path: &Path, digests: &mut Digests) -> Self {
+        Self::read(path, digests).unwrap_or_else(|error| match error.kind() {
+            // Nothing, a link to nothing, or a file where a directory should be on the way.
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::Absent,
+            kind => Self::Unreadable(kind),
+        })
+    }
+
+    fn read(path: &Path, digests: &mut Digests) -> io::Result<Self> {
+        let metadata = std::fs::metadata(path)?;
+        if metadata.is_file() {
+            return digests.of(path, &metadata).map(Self::File);
+        }
+        if !metadata.is_dir() {
+            // Not even opened: opening a pipe waits for whoever writes to it.
+            return Ok(Self::Other);
+        }
+        let mut entries = BTreeMap::new();
+        for entry in std::fs::read_dir(path)? {
+            let entry = entry?;
+            if !entry.path().is_dir() {
+                entries.insert(entry.file_name(), Self::of(&entry.path(), digests));
+            }
+        }
+        Ok(Self::Directory(entries))
+    }
+}
+
+/// The digests of files as of the last look, so that a large file is read again only when its stamp is
+/// another.
+#[derive(Debug, Default)]
+pub(crate) struct Digests {
+    last: HashMap<PathBuf, (Stamp, [u8; 32])>,
+    next: HashMap<PathBuf, (Stamp, [u8; 32])>,
+}
+
+/// A file that was written to this shortly before it was read may be written to again without its times
+/// changing: clocks of file systems are coarse.
+const COARSENESS: Duration = Duration::from_secs(2);
+
+impl Digests {
+    fn begin(&mut self) {
+        self.next = HashMap::new();
+    }
+
+    fn end(&mut self) {
+        self.last = std::mem::take(&mut self.next);
+    }
+
+    fn of(&mut self, path: &Path, metadata: &Metadata) -> io::Result<[u8; 32]> {
+        let stamp = Stamp::of(metadata);
+        if let Some((known, digest)) = self.last.get(path)
+            && *known == stamp
+        {
+            self.next.insert(path.to_owned(), (stamp, *digest));
+            return Ok(*digest);
+        }
+        let now = SystemTime::now();
+        let mut file = File::open(path)?;
+        // The path may lead to another file by now.
+        let stamp = Stamp::of(&file.metadata()?);
+        let digest = digest(&mut file)?;
+        if stamp.is_settled(now) {
+            self.next.insert(path.to_owned(), (stamp, digest));
+        }
+        Ok(digest)
+    }
+}
+
+fn digest(file: &mut File) -> io::Result<[u8; 32]> {
+    let mut hasher = Sha256::new();
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(hasher.finalize().into()),
+            Ok(length) => hasher.update(buffer.get(..length).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// What the file system says of a file: the same stamp, settled, means the same content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    file: (u64, u64),
+    length: u64,
+    modified: Option<SystemTime>,
+    changed: Option<SystemTime>,
+}
+
+impl Stamp {
+    #[cfg(unix)]
+    fn of(metadata: &Metadata) -> Self {
+        use std::os::unix::fs::MetadataExt;
+        let seconds = u64::try_from(metadata.ctime()).ok();
+        let nanoseconds = u32::try_from(metadata.ctime_nsec()).ok();
+        let changed = seconds.zip(nanoseconds).and_then(|(seconds, nanoseconds)| {
+            SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds))
+        });
+        Self {
+            file: (metadata.dev(), metadata.ino()),
+            length: metadata.len(),
+            modified: metadata.modified().ok(),
+            changed,
+        }
+    }
+
+    #[cfg(not(unix))]
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            file: (0, 0),
+            length: metadata.len(),
+            modified: metadata.modified().ok(),
+            changed: metadata.modified().ok(),
+        }
+    }
+
+    /// Whether whatever happens to the file after `now` must give it another stamp.
+    fn is_settled(&self, now: SystemTime) -> bool {
+        self.changed
+            .and_then(|changed| now.duration_since(changed).ok())
+            .is_some_and(|age| age > COARSENESS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_settle() {
+        let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(100);
+        for (changed, now, expected) in [
+            (Some(changed), changed, false),
+            (Some(changed), changed + COARSENESS, false),
+            (
+                Some(changed),
+                changed + COARSENESS + Duration::from_nanos(1),
+                true,
+            ),
+            // Somebody's clock is wrong.
+            (Some(changed), changed - Duration::from_secs(1), false),
+            (None, changed, false),
+        ] {
+            let stamp = Stamp {
+                file: (0, 0),
+                length: 0,
+                modified: None,
+                changed,
+            };
+            assert_eq!(stamp.is_settled(now), expected, "{changed:?} at {now:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_again_when_its_stamp_is_another() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        std::fs::write(&path, "1").unwrap();
+        let mut digests = Digests::default();
+        let stamp = Stamp::of(&path.metadata().unwrap());
+        // Not its digest, so that it shows whether it was read.
+        let kept = [7; 32];
+        digests.last.insert(path.clone(), (stamp, kept));
+        for _ in 0..2 {
+            let found = Fingerprint::with([path.clone()], &mut digests);
+            assert_eq!(found.0[&path], Content::File(kept));
+        }
+        std::fs::write(&path, "22").unwrap();
+        let expected = Content::File(Sha256::digest("22").into());
+        for _ in 0..2 {
+            let found = Fingerprint::with([path.clone()], &mut digests);
+            assert_eq!(found.0[&path], expected);
+        }
+    }
+
+    /// Whatever is written now may leave the same times.
+    #[test]
+    fn a_young_file_is_read_each_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        std::fs::write(&path, "1").unwrap();
+        let mut digests = Digests::default();
+        Fingerprint::with([path.clone()], &mut digests);
+        assert!(digests.last.is_empty());
+    }
+}

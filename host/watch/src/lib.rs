@@ -1,0 +1,183 @@
+//! Tells when what files and directories hold has changed.
+//!
+//! A [`Watch`] goes by content: it reports a path when the bytes that the path leads to are others than
+//! before, however they got there. A file written in place, a temporary file that is renamed over it, a
+//! symbolic link anywhere on the way that is swapped (Kubernetes mounts Secrets and ConfigMaps so), a
+//! directory that goes and comes back: all the same. Being touched is no change.
+//!
+//! The system's notices (inotify) say when to look. Should they be missing, a look at an interval finds
+//! the change all the same.
+
+mod fingerprint;
+mod notices;
+mod trail;
+
+use std::{
+    collections::BTreeSet,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    sync::Notify,
+    time::{Instant, timeout_at},
+};
+
+pub use self::fingerprint::Fingerprint;
+use self::{fingerprint::Digests, notices::Notices};
+
+/// When a [`Watch`] looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WatchConfig {
+    /// How long nothing must happen before it looks, so that a file that is being written is seen whole.
+    /// While things go on happening, it looks every ten times as long. Default: 100 ms.
+    pub debounce: Duration,
+    /// How often it looks without having been told to. Default: 10 s.
+    pub poll: Duration,
+}
+
+impl Default for WatchConfig {
+    fn default() -> Self {
+        Self {
+            debounce: Duration::from_millis(100),
+            poll: Duration::from_secs(10),
+        }
+    }
+}
+
+/// How many times the debounce a look is put off at most.
+const PATIENCE: u32 = 10;
+
+/// Files and directories that are looked at again when they change. It lives as long as somebody is
+/// interested: dropped, it stops looking.
+#[derive(Debug)]
+pub struct Watch {
+    config: WatchConfig,
+    seen: Fingerprint,
+    /// Whether something may have changed since the last look.
+    is_due: bool,
+    next_poll: Instant,
+    notify: Arc<Notify>,
+    /// Shared with a look that goes on when nobody waits for it any more.
+    eyes: Arc<Mutex<Eyes>>,
+}
+
+/// What a look needs.
+#[derive(Debug)]
+struct Eyes {
+    notices: Notices,
+    digests: Digests,
+}
+
+impl Watch {
+    /// Watch these files and directories from now on. Read what they hold after this, not before: then no
+    /// change is missed.
+    ///
+    /// None of them need be there. Of a directory, the files in it count, and not those in directories
+    /// below.
+    pub async fn new(paths: impl IntoIterator<Item = PathBuf>, config: WatchConfig) -> Self {
+        let paths: Vec<PathBuf> = paths.into_iter().collect();
+        let seen = blocking(move || Fingerprint::of(paths)).await;
+        Self::since(seen, config)
+    }
+
+    /// Watch the paths of this fingerprint, and report what has changed since it was taken.
+    pub fn since(seen: Fingerprint, config: WatchConfig) -> Self {
+        Self::with_opener(seen, config, notices::open)
+    }
+
+    fn with_opener(seen: Fingerprint, config: WatchConfig, open: notices::Open) -> Self {
+        let notify = Arc::new(Notify::new());
+        Self {
+            config,
+            seen,
+            is_due: true,
+            next_poll: Instant::now() + config.poll,
+            eyes: Arc::new(Mutex::new(Eyes {
+                notices: Notices::new(open, notify.clone(), config.poll),
+                digests: Digests::default(),
+            })),
+            notify,
+        }
+    }
+
+    /// The paths that are watched.
+    pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        self.seen.0.keys()
+    }
+
+    /// Watch these paths in place of those before. Of a path that was watched already, what has changed
+    /// meanwhile is still reported; a new one counts from now on.
+    pub async fn set_paths(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
+        let paths: BTreeSet<PathBuf> = paths.into_iter().collect();
+        let is_new = |path: &&PathBuf| !self.seen.0.contains_key(*path);
+        let new: Vec<PathBuf> = paths.iter().filter(is_new).cloned().collect();
+        let found = blocking(move || Fingerprint::of(new)).await;
+        self.seen.0.retain(|path, _| paths.contains(path));
+        self.seen.0.extend(found.0);
+        self.is_due = true;
+    }
+
+    /// Wait until something has changed, and say which of the paths lead to other content than when they
+    /// were last reported. Nothing is lost when the future is dropped before that.
+    pub async fn changed(&mut self) -> Vec<PathBuf> {
+        loop {
+            if !self.is_due {
+                self.wait().await;
+            }
+            let changed = self.look().await;
+            if !changed.is_empty() {
+                return changed;
+            }
+        }
+    }
+
+    /// Until there is a reason to look.
+    async fn wait(&mut self) {
+        let was_told = timeout_at(self.next_poll, self.notify.notified()).await.is_ok();
+        self.is_due = true;
+        if was_told {
+            let latest = Instant::now() + self.config.debounce * PATIENCE;
+            loop {
+                let quiet = (Instant::now() + self.config.debounce).min(latest);
+                if timeout_at(quiet, self.notify.notified()).await.is_err() {
+                    break;
+                }
+            }
+        }
+    }
+
+    async fn look(&mut self) -> Vec<PathBuf> {
+        let paths: Vec<PathBuf> = self.paths().cloned().collect();
+        let eyes = self.eyes.clone();
+        let found = blocking(move || {
+            let mut eyes = eyes.lock().unwrap_or_else(PoisonError::into_inner);
+            let Eyes { notices, digests } = &mut *eyes;
+            // First the notices, then the content: what changes between the two is noticed.
+            notices.watch(&paths);
+            Fingerprint::with(paths, digests)
+        })
+        .await;
+        self.is_due = false;
+        self.next_poll = Instant::now() + self.config.poll;
+        let changed = found.differs_from(&self.seen);
+        self.seen = found;
+        changed
+    }
+}
+
+/// Files may be slow, and are no work for the threads that serve.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime is stopping, and this task with it.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,306 @@
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+};
+
+use tempfile::TempDir;
+
+use super::*;
+
+/// Anything in these tests that takes this long hangs.
+const SOON: Duration = Duration::from_secs(20);
+const NEVER: Duration = Duration::from_secs(3600);
+
+/// Goes by notices alone.
+const NOTICED: WatchConfig = WatchConfig {
+    debounce: Duration::from_millis(5),
+    poll: NEVER,
+};
+/// Looks often.
+const POLLED: WatchConfig = WatchConfig {
+    debounce: Duration::from_millis(5),
+    poll: Duration::from_millis(10),
+};
+
+/// A system that has no more notices to give.
+fn none_left(_: notices::Handler) -> notify::Result<notify::RecommendedWatcher> {
+    Err(notify::Error::new(notify::ErrorKind::MaxFilesWatch))
+}
+
+fn watch(paths: &[PathBuf], is_noticed: bool) -> Watch {
+    let seen = Fingerprint::of(paths.to_vec());
+    if is_noticed {
+        Watch::since(seen, NOTICED)
+    } else {
+        Watch::with_opener(seen, POLLED, none_left)
+    }
+}
+
+async fn changed(watch: &mut Watch) -> Vec<PathBuf> {
+    tokio::time::timeout(SOON, watch.changed())
+        .await
+        .expect("no change is seen")
+}
+
+/// Wait for notices to be there, by having one change reported: until then every change is found by the
+/// first look. What is left at the path is of no account.
+async fn armed(watch: &mut Watch, scratch: &Path) {
+    fs::write(scratch, "armed").unwrap();
+    assert_eq!(changed(watch).await, [scratch]);
+}
+
+fn write(path: PathBuf, text: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// As kubelet does: files in a directory of their own, `..data` to it, and a link through `..data` to each.
+fn mount(root: &Path, revision: &str, text: &str) {
+    let directory = root.join("mount");
+    write(directory.join(format!("..{revision}/file")), text);
+    symlink(format!("..{revision}"), directory.join("..data_tmp")).unwrap();
+    let old = fs::read_link(directory.join("..data"));
+    fs::rename(directory.join("..data_tmp"), directory.join("..data")).unwrap();
+    if let Ok(old) = old {
+        fs::remove_dir_all(directory.join(old)).unwrap();
+    }
+    if !directory.join("file").is_symlink() {
+        symlink("..data/file", directory.join("file")).unwrap();
+    }
+}
+
+/// Each row: what is watched, how it comes to be, and what happens then, one after another; each time the
+/// change must be seen.
+#[tokio::test]
+async fn every_way_of_changing() {
+    type Step = fn(&Path);
+    let cases: [(&str, &str, Step, &[Step]); 9] = [
+        (
+            "written in place",
+            "file",
+            |root| write(root.join("file"), "1"),
+            &[
+                |root| write(root.join("file"), "2"),
+                |root| write(root.join("file"), "3"),
+            ],
+        ),
+        (
+            "appended to",
+            "file",
+            |root| write(root.join("file"), "1"),
+            &[|root| {
+                use std::io::Write;
+                let mut file = fs::OpenOptions::new()
+                    .append(true)
+                    .open(root.join("file"))
+                    .unwrap();
+                file.write_all(b"2").unwrap();
+            }],
+        ),
+        (
+            "renamed over, as editors do",
+            "file",
+            |root| write(root.join("file"), "1"),
+            &[
+                |root| {
+                    write(root.join(".file.swp"), "2");
+                    fs::rename(root.join(".file.swp"), root.join("file")).unwrap();
+                },
+                |root| {
+                    fs::rename(root.join("file"), root.join("file~")).unwrap();
+                    write(root.join("file"), "3");
+                },
+            ],
+        ),
+        (
+            "comes, goes and comes back",
+            "some/where/file",
+            |_| {},
+            &[
+                |root| write(root.join("some/where/file"), "1"),
+                |root| fs::remove_dir_all(root.join("some")).unwrap(),
+                |root| write(root.join("some/where/file"), "1"),
+                |root| fs::remove_file(root.join("some/where/file")).unwrap(),
+            ],
+        ),
+        (
+            "its directory is swapped",
+            "some/file",
+            |root| write(root.join("some/file"), "1"),
+            &[
+                |root| {
+                    write(root.join("new/file"), "2");
+                    fs::rename(root.join("some"), root.join("old")).unwrap();
+                    fs::rename(root.join("new"), root.join("some")).unwrap();
+                },
+                // The old directory is not the one that is watched now.
+                |root| write(root.join("some/file"), "3"),
+            ],
+        ),
+        (
+            "mounted by Kubernetes",
+            "mount/file",
+            |root| mount(root, "1", "1"),
+            &[
+                |root| mount(root, "2", "2"),
+                |root| mount(root, "3", "3"),
+                |root| mount(root, "4", "4"),
+            ],
+        ),
+        (
+            "a directory mounted by Kubernetes",
+            "mount",
+            |root| mount(root, "1", "1"),
+            &[|root| mount(root, "2", "2"), |root| mount(root, "3", "3")],
+        ),
+        (
+            "files of a directory",
+            "directory",
+            |root| write(root.join("directory/a"), "1"),
+            &[
+                |root| write(root.join("directory/b"), "1"),
+                |root| write(root.join("directory/b"), "2"),
+                |root| fs::rename(root.join("directory/b"), root.join("directory/c")).unwrap(),
+                |root| fs::remove_file(root.join("directory/a")).unwrap(),
+                |root| fs::remove_dir_all(root.join("directory")).unwrap(),
+                |root| write(root.join("directory/a"), "1"),
+            ],
+        ),
+        (
+            "a link is set to another file",
+            "link",
+            |root| {
+                write(root.join("a/1"), "1");
+                write(root.join("b/2"), "2");
+                symlink("a/1", root.join("link")).unwrap();
+            },
+            &[
+                |root| {
+                    symlink("b/2", root.join("link_tmp")).unwrap();
+                    fs::rename(root.join("link_tmp"), root.join("link")).unwrap();
+                },
+                |root| write(root.join("b/2"), "3"),
+            ],
+        ),
+    ];
+    for (case, path, prepare, steps) in cases {
+        for is_noticed in [true, false] {
+            let directory = TempDir::new().unwrap();
+            let root = directory.path();
+            prepare(root);
+            let (path, scratch) = (root.join(path), root.join("scratch/file"));
+            fs::create_dir(root.join("scratch")).unwrap();
+            let mut watch = watch(&[path.clone(), scratch.clone()], is_noticed);
+            armed(&mut watch, &scratch).await;
+            for (number, step) in steps.iter().enumerate() {
+                step(root);
+                let seen = tokio::time::timeout(SOON, watch.changed()).await;
+                assert_eq!(
+                    seen,
+                    Ok(vec![path.clone()]),
+                    "{case}, step {number}, noticed: {is_noticed}"
+                );
+                // A step of two parts may be seen at its middle: then it is seen again.
+                while !Fingerprint::of([path.clone()])
+                    .differs_from(&watch.seen)
+                    .is_empty()
+                {
+                    changed(&mut watch).await;
+                }
+            }
+        }
+    }
+}
+
+/// Each row is no change to the file; the change to the other one is the first that is reported.
+#[tokio::test]
+async fn what_is_no_change() {
+    type Step = fn(&Path);
+    let cases: [(&str, Step); 5] = [
+        ("read", |root| {
+            fs::read(root.join("file")).unwrap();
+        }),
+        ("written with what was there", |root| {
+            write(root.join("file"), "1")
+        }),
+        ("touched", |root| {
+            let file = fs::File::options().append(true).open(root.join("file")).unwrap();
+            file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        }),
+        ("replaced by the same", |root| {
+            write(root.join("file.new"), "1");
+            fs::rename(root.join("file.new"), root.join("file")).unwrap();
+        }),
+        ("a neighbour", |root| write(root.join("neighbour"), "1")),
+    ];
+    for (case, step) in cases {
+        let directory = TempDir::new().unwrap();
+        let root = directory.path();
+        write(root.join("file"), "1");
+        let other = root.join("other");
+        let mut watch = watch(&[root.join("file"), other.clone()], true);
+        armed(&mut watch, &other).await;
+        step(root);
+        write(other.clone(), "2");
+        assert_eq!(changed(&mut watch).await, [other], "{case}");
+    }
+}
+
+#[tokio::test]
+async fn a_change_is_not_lost_with_the_future() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("file");
+    let mut watch = watch(std::slice::from_ref(&file), true);
+    armed(&mut watch, &file).await;
+    fs::write(&file, "2").unwrap();
+    // Dropped at every point at which it waits for something, sooner or later.
+    let seen = tokio::time::timeout(SOON, async {
+        let mut patience = Duration::ZERO;
+        loop {
+            if let Ok(seen) = tokio::time::timeout(patience, watch.changed()).await {
+                return seen;
+            }
+            patience += Duration::from_micros(200);
+        }
+    });
+    assert_eq!(seen.await.unwrap(), [file]);
+}
+
+#[tokio::test]
+async fn other_paths() {
+    let directory = TempDir::new().unwrap();
+    let [a, b, c] = ["a", "b", "c"].map(|name| directory.path().join(name));
+    let mut watch = watch(&[a.clone(), b.clone()], true);
+    armed(&mut watch, &a).await;
+    fs::write(&a, "2").unwrap();
+    fs::write(&b, "2").unwrap();
+    fs::write(&c, "before").unwrap();
+    watch.set_paths([b.clone(), c.clone()]).await;
+    assert_eq!(watch.paths().collect::<Vec<_>>(), [&b, &c]);
+    // b changed before and is reported; a is of no interest any more, and c was no other before.
+    assert_eq!(changed(&mut watch).await, [b]);
+    fs::write(&a, "3").unwrap();
+    fs::write(&c, "3").unwrap();
+    assert_eq!(changed(&mut watch).await, [c]);
+}
+
+#[tokio::test]
+async fn what_changed_since_a_fingerprint() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("file");
+    fs::write(&file, "1").unwrap();
+    let seen = Fingerprint::of([file.clone()]);
+    fs::write(&file, "2").unwrap();
+    let mut watch = Watch::since(seen, NOTICED);
+    assert_eq!(changed(&mut watch).await, [file]);
+}
+
+/// A pipe that nobody writes to would be waited for.
+#[test]
+fn what_is_no_file_is_not_read() {
+    let fingerprint = Fingerprint::of(["/dev/zero".into(), "/dev/null".into()]);
+    for (path, content) in fingerprint.0 {
+        assert_eq!(content, fingerprint::Content::Other, "{}", path.display());
+    }
+}

@@ -1,0 +1,113 @@
+use std::{
+    collections::BTreeSet,
+    ffi::OsString,
+    path::{Component, Path, PathBuf},
+};
+
+/// As many as Linux follows.
+const MOST_LINKS: usize = 40;
+
+/// The directories in which something must happen for this path to lead elsewhere: that of every symbolic
+/// link on the way, that of the file at the end, and, where the way ends early, the last one that is there.
+/// None of them is itself reached through a link, so that watching one means what it says.
+pub(crate) fn directories(path: &Path) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    follow(path, &mut found);
+    if let Ok(entries) = std::fs::read_dir(path) {
+        // The files in it may be links themselves.
+        for entry in entries.flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
+                follow(&entry.path(), &mut found);
+            }
+        }
+    }
+    found
+}
+
+fn follow(path: &Path, found: &mut BTreeSet<PathBuf>) {
+    let mut at = PathBuf::from(".");
+    let mut rest: Vec<OsString> = Vec::new();
+    push(&mut rest, path);
+    let mut links = 0;
+    while let Some(name) = rest.pop() {
+        let next = at.join(&name);
+        let Ok(metadata) = next.symlink_metadata() else {
+            found.insert(at);
+            return;
+        };
+        if metadata.is_symlink() {
+            found.insert(at.clone());
+            links += 1;
+            match std::fs::read_link(&next) {
+                Ok(target) if links <= MOST_LINKS => push(&mut rest, &target),
+                _ => return,
+            }
+            continue;
+        }
+        if rest.is_empty() {
+            found.insert(at);
+            if metadata.is_dir() {
+                found.insert(next);
+            }
+            return;
+        }
+        at = next;
+    }
+}
+
+/// Put the parts of a path on top, the first one topmost. Joining the root's name starts from the root.
+fn push(rest: &mut Vec<OsString>, path: &Path) {
+    let parts = path
+        .components()
+        .filter(|part| *part != Component::CurDir)
+        .map(|part| part.as_os_str().to_owned());
+    let at = rest.len();
+    rest.extend(parts);
+    if let Some(new) = rest.get_mut(at..) {
+        new.reverse();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Files and links below a directory, and from a path the directories to watch, all relative to it.
+    #[cfg(unix)]
+    #[test]
+    fn of_each_way() {
+        use std::{fs, os::unix::fs::symlink};
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("mount/..2026_1")).unwrap();
+        fs::write(root.join("mount/..2026_1/tls.crt"), "").unwrap();
+        symlink("..2026_1", root.join("mount/..data")).unwrap();
+        symlink("..data/tls.crt", root.join("mount/tls.crt")).unwrap();
+        symlink(root.join("mount"), root.join("absolute")).unwrap();
+        symlink("mount/../mount", root.join("upwards")).unwrap();
+        symlink("round", root.join("round")).unwrap();
+        symlink("nowhere/file", root.join("dangling")).unwrap();
+        fs::write(root.join("file"), "").unwrap();
+        for (path, expected) in [
+            ("file", &[""][..]),
+            ("absent", &[""]),
+            ("absent/below/file", &[""]),
+            ("file/below", &["file"]),
+            ("mount/tls.crt", &["mount", "mount/..2026_1"]),
+            ("mount/..data/tls.crt", &["mount", "mount/..2026_1"]),
+            // A directory, and where the files in it lead.
+            ("mount", &["", "mount", "mount/..2026_1"]),
+            ("absolute/tls.crt", &["", "mount", "mount/..2026_1"]),
+            ("./absolute/../file", &["", ""]),
+            ("upwards/..2026_1/tls.crt", &["", "mount/..2026_1"]),
+            ("round", &[""]),
+            ("dangling", &[""]),
+            ("mount/absent", &["mount"]),
+        ] {
+            let found = directories(&root.join(path));
+            let expected: BTreeSet<_> = expected.iter().map(|path| root.join(path)).collect();
+            let plain: BTreeSet<_> = found.iter().map(|path| path.canonicalize().unwrap()).collect();
+            assert_eq!(plain, expected, "{path}");
+        }
+    }
+}
