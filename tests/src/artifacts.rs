@@ -50,6 +50,18 @@ impl Artifacts {
         there(path, "cargo build --workspace --bins")
     }
 
+    /// A program of the Kubernetes API server that `cargo task cluster` makes.
+    ///
+    /// # Errors
+    ///
+    /// When it was not made.
+    pub fn kubernetes(name: &str) -> Result<PathBuf, Error> {
+        there(
+            repository().join("target/kubernetes/bin").join(name),
+            "cargo task cluster",
+        )
+    }
+
     /// The component of a plugin or guest, by the name of its package.
     ///
     /// # Errors

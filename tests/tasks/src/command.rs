@@ -3,9 +3,10 @@
 use std::{
     env,
     ffi::{OsStr, OsString},
-    io,
+    fs::File,
+    io::{self, Write as _},
     path::{Path, PathBuf},
-    process::{Command, ExitStatus},
+    process::{Command, ExitStatus, Stdio},
 };
 
 /// Why a task ends early.
@@ -15,6 +16,12 @@ pub(crate) enum Error {
     Start { program: OsString, source: io::Error },
     /// A program ended badly, and said why.
     Status { program: OsString, status: ExitStatus },
+    /// A program ended badly, and what it said is in a file.
+    Logged {
+        program: OsString,
+        status: ExitStatus,
+        log: PathBuf,
+    },
     /// A file or folder could not be read or written.
     File { path: PathBuf, source: io::Error },
     /// The machine lacks something; the sentence says what to do.
@@ -29,7 +36,7 @@ impl Error {
                 .code()
                 .and_then(|code| u8::try_from(code).ok())
                 .unwrap_or(1),
-            Self::Start { .. } | Self::File { .. } | Self::Missing(_) => 1,
+            Self::Start { .. } | Self::Logged { .. } | Self::File { .. } | Self::Missing(_) => 1,
         }
     }
 }
@@ -39,6 +46,12 @@ impl std::fmt::Display for Error {
         match self {
             Self::Start { program, source } => write!(f, "{} does not start: {source}", program.display()),
             Self::Status { program, status } => write!(f, "{} ended with {status}", program.display()),
+            Self::Logged { program, status, log } => write!(
+                f,
+                "{} ended with {status}; what it said is in {}",
+                program.display(),
+                log.display()
+            ),
             Self::File { path, source } => write!(f, "{}: {source}", path.display()),
             Self::Missing(sentence) => f.write_str(sentence),
         }
@@ -91,6 +104,36 @@ pub(crate) fn run(command: &mut Command) -> Result<(), Error> {
     match command.status() {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(Error::Status { program, status }),
+        Err(source) => Err(Error::Start { program, source }),
+    }
+}
+
+/// Run a program to its end, and add all that it says to a file.
+pub(crate) fn run_logged(command: &mut Command, log: &Path) -> Result<(), Error> {
+    let program = command.get_program().to_owned();
+    let file = |source| Error::File {
+        path: log.to_owned(),
+        source,
+    };
+    let mut output = File::options()
+        .create(true)
+        .append(true)
+        .open(log)
+        .map_err(file)?;
+    writeln!(output, "$ {command:?}").map_err(file)?;
+    let errors = output.try_clone().map_err(file)?;
+    let status = command
+        .stdin(Stdio::null())
+        .stdout(output)
+        .stderr(errors)
+        .status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(Error::Logged {
+            program,
+            status,
+            log: log.to_owned(),
+        }),
         Err(source) => Err(Error::Start { program, source }),
     }
 }

@@ -3,6 +3,7 @@
 //! This program is compiled before anything else, so it does no more than start Cargo with the right
 //! arguments. Whatever needs a library (the demo's servers, for one) is a program of its own.
 
+mod cluster;
 mod command;
 mod plugins;
 mod suite;
@@ -42,6 +43,15 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<OsString>,
     },
+    /// Bring up a real Kubernetes API server, and try the webhook server with it and kubectl.
+    ///
+    /// The first time, the API server is compiled from the packages of Debian 12, into
+    /// target/kubernetes; that takes some minutes and needs the network.
+    Cluster {
+        /// Passed on to the program that does it; see `cargo task cluster -- --help`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        rest: Vec<OsString>,
+    },
     /// Compile the plugins and run the benchmarks.
     Bench {
         /// Passed on to `cargo bench`.
@@ -76,6 +86,12 @@ fn run(task: Task) -> Result<(), Error> {
             build_programs()?;
             suite::run(rest)
         }
+        Task::Cluster { rest } => {
+            cluster::install()?;
+            plugins::build(Guests::With)?;
+            build_programs()?;
+            command::become_program(&command::built("admittance-cluster")?, &rest)
+        }
         Task::Bench { rest } => {
             plugins::build(Guests::Without)?;
             say("Compiling and running the benchmarks");
@@ -85,7 +101,7 @@ fn run(task: Task) -> Result<(), Error> {
     }
 }
 
-/// Compile the driver and the demo.
+/// Compile the driver, the demo and what tries it with an API server.
 ///
 /// The whole workspace and one of its tests are selected, so that dependencies get the features that they
 /// have in `cargo test --workspace`: otherwise many of them, the WebAssembly compiler among them, would
@@ -93,7 +109,7 @@ fn run(task: Task) -> Result<(), Error> {
 fn build_programs() -> Result<(), Error> {
     say("Compiling the driver (some minutes the first time)");
     cargo(with(
-        "build --workspace --bin admittance --bin admittance-demo --test whole",
+        "build --workspace --bin admittance --bin admittance-demo --bin admittance-cluster --test whole",
         [],
     ))
 }

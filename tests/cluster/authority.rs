@@ -1,0 +1,58 @@
+//! The certificates of the API server, and the key of its service accounts.
+
+use std::net::Ipv4Addr;
+
+use admittance_tests::Error;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, SanType,
+};
+
+/// All of it as PEM.
+#[derive(Debug)]
+pub(crate) struct Credentials {
+    /// The certificate that signed the server's.
+    pub(crate) authority: String,
+    /// A certificate for a server on loopback.
+    pub(crate) certificate: String,
+    pub(crate) key: String,
+    /// What the tokens of service accounts are signed with, and what they are verified with.
+    pub(crate) accounts_key: String,
+    pub(crate) accounts_public_key: String,
+}
+
+impl Credentials {
+    pub(crate) fn make() -> Result<Self, Error> {
+        Self::sign().map_err(|error| Error::Invalid(format!("the API server's certificates: {error}")))
+    }
+
+    fn sign() -> Result<Self, rcgen::Error> {
+        let authority_key = KeyPair::generate()?;
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "API server CA");
+        let authority = params.self_signed(&authority_key)?.pem();
+        let issuer = Issuer::new(params, authority_key);
+
+        let key = KeyPair::generate()?;
+        let mut params = CertificateParams::default();
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.subject_alt_names = vec![
+            SanType::IpAddress(Ipv4Addr::LOCALHOST.into()),
+            SanType::DnsName("localhost".try_into()?),
+        ];
+        let certificate = params.signed_by(&key, &issuer)?.pem();
+
+        let accounts = KeyPair::generate()?;
+        Ok(Self {
+            authority,
+            certificate,
+            key: key.serialize_pem(),
+            accounts_key: accounts.serialize_pem(),
+            accounts_public_key: accounts.public_key_pem(),
+        })
+    }
+}

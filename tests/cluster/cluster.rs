@@ -1,0 +1,292 @@
+//! A Kubernetes API server with its store, and nothing else: no scheduler, no controllers, no nodes. What
+//! is created is admitted and stored, and stays as it is.
+
+use std::{
+    fmt, fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use admittance_tests::{Artifacts, Client, Error, Trust};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::{
+    authority::Credentials,
+    kubectl::Kubectl,
+    process::{Process, with_free_ports},
+    rest::Rest,
+};
+
+/// Who talks to the API server. Every one has a static token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum User {
+    /// May do everything.
+    Admin,
+    /// May do what a scenario lets her.
+    Alice,
+    /// The webhook server itself.
+    Admittance,
+}
+
+impl User {
+    const ALL: [Self; 3] = [Self::Admin, Self::Alice, Self::Admittance];
+
+    /// What the API server calls the user, and kubectl the context.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Admin => "admin",
+            Self::Alice => "alice",
+            Self::Admittance => "admittance",
+        }
+    }
+
+    fn groups(self) -> &'static str {
+        match self {
+            Self::Admin => "system:masters",
+            Self::Alice => "developers",
+            Self::Admittance => "webhooks",
+        }
+    }
+
+    /// Nobody else reaches the server, so nothing is gained by a secret.
+    fn token(self) -> String {
+        format!("token-of-{}", self.name())
+    }
+}
+
+/// The running API server. Everything ends, and every file goes, when it is dropped.
+pub(crate) struct Cluster {
+    /// Dropped in this order: the API server before its store, both before their files.
+    _api_server: Process,
+    _etcd: Process,
+    directory: TempDir,
+    address: SocketAddr,
+    authority: String,
+    namespaces: AtomicUsize,
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster")
+            .field("address", &self.address)
+            .field("directory", &self.directory.path())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Cluster {
+    /// Start a store and an API server, and return when it is ready. Call it on the thread that lives as
+    /// long as this program: they end with it.
+    pub(crate) async fn start() -> Result<Self, Error> {
+        let directory = tempfile::Builder::new()
+            .prefix("admittance-cluster-")
+            .tempdir()
+            .map_err(Error::io("a temporary directory"))?;
+        let path = directory.path();
+        let (etcd, store) = with_free_ports(|addresses| start_etcd(path, addresses)).await?;
+        let credentials = Credentials::make()?;
+        write_settings(path, &credentials)?;
+        let authority = &credentials.authority;
+        let (api_server, address) =
+            with_free_ports(|[address]| start_api_server(path, store, address, authority)).await?;
+        for user in User::ALL {
+            write(
+                &kubeconfig(path, user),
+                &kubeconfig_text(address, authority, user),
+            )?;
+        }
+        Ok(Self {
+            _api_server: api_server,
+            _etcd: etcd,
+            address,
+            authority: credentials.authority,
+            namespaces: AtomicUsize::new(0),
+            directory,
+        })
+    }
+
+    /// kubectl as the administrator.
+    pub(crate) fn kubectl(&self) -> Result<Kubectl, Error> {
+        self.kubectl_as(User::Admin)
+    }
+
+    /// kubectl as another user.
+    pub(crate) fn kubectl_as(&self, user: User) -> Result<Kubectl, Error> {
+        Kubectl::new(self.directory.path(), &self.kubeconfig(user))
+    }
+
+    /// The API itself, as the administrator.
+    pub(crate) fn rest(&self) -> Result<Rest, Error> {
+        let client = Client::trusting(Trust {
+            authorities: &self.authority,
+            identity: None,
+        })?;
+        Ok(Rest::new(client, self.address, &User::Admin.token()))
+    }
+
+    /// The file by which kubectl, or the webhook server, finds the API server as this user.
+    pub(crate) fn kubeconfig(&self, user: User) -> PathBuf {
+        kubeconfig(self.directory.path(), user)
+    }
+
+    /// A number for names that no other scenario has.
+    pub(crate) fn number(&self) -> usize {
+        self.namespaces.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// What the API server recorded of the requests, an event a line.
+    pub(crate) fn audit_log(&self) -> Result<String, Error> {
+        let path = self.directory.path().join(AUDIT_LOG);
+        fs::read_to_string(&path).map_err(Error::io(path.display().to_string()))
+    }
+
+    /// Leave the logs behind, and say where they are.
+    pub(crate) fn keep_files(&mut self) -> PathBuf {
+        self.directory.disable_cleanup(true);
+        self.directory.path().to_owned()
+    }
+}
+
+const SERVER_CERTIFICATE: &str = "server.pem";
+const SERVER_KEY: &str = "server.key";
+const ACCOUNTS_KEY: &str = "service-accounts.key";
+const ACCOUNTS_PUBLIC_KEY: &str = "service-accounts.pub";
+const TOKENS: &str = "tokens.csv";
+const AUDIT_POLICY: &str = "audit-policy.yaml";
+const AUDIT_LOG: &str = "audit.log";
+
+async fn start_etcd(
+    directory: &Path,
+    [clients, peers]: [SocketAddr; 2],
+) -> Result<(Process, SocketAddr), Error> {
+    let (clients_url, peers_url) = (format!("http://{clients}"), format!("http://{peers}"));
+    let mut etcd = Process::start(
+        "etcd",
+        &Artifacts::kubernetes("etcd")?,
+        [
+            // With the port, so that a second attempt finds nothing of the first.
+            format!("--data-dir=etcd-{}", clients.port()),
+            format!("--listen-client-urls={clients_url}"),
+            format!("--advertise-client-urls={clients_url}"),
+            format!("--listen-peer-urls={peers_url}"),
+            format!("--initial-advertise-peer-urls={peers_url}"),
+            format!("--initial-cluster=default={peers_url}"),
+            // What is lost when the power goes is not missed here.
+            "--unsafe-no-fsync".to_owned(),
+            "--logger=zap".to_owned(),
+        ],
+        directory,
+    )?;
+    let (client, health) = (Client::new()?, format!("{clients_url}/health"));
+    let is_ready = async || match client.get(&health).await {
+        Ok(reply) => reply.status.is_success(),
+        Err(_) => false,
+    };
+    etcd.until_ready(is_ready).await?;
+    Ok((etcd, clients))
+}
+
+async fn start_api_server(
+    directory: &Path,
+    store: SocketAddr,
+    address: SocketAddr,
+    authority: &str,
+) -> Result<(Process, SocketAddr), Error> {
+    let mut api_server = Process::start(
+        "kube-apiserver",
+        &Artifacts::kubernetes("kube-apiserver")?,
+        [
+            format!("--etcd-servers=http://{store}"),
+            format!("--bind-address={}", address.ip()),
+            format!("--secure-port={}", address.port()),
+            // Nobody looks for the server in its own Endpoints, where loopback is not allowed.
+            format!("--advertise-address={}", address.ip()),
+            "--endpoint-reconciler-type=none".to_owned(),
+            "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+            format!("--tls-cert-file={SERVER_CERTIFICATE}"),
+            format!("--tls-private-key-file={SERVER_KEY}"),
+            format!("--token-auth-file={TOKENS}"),
+            "--authorization-mode=RBAC".to_owned(),
+            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+            format!("--service-account-signing-key-file={ACCOUNTS_KEY}"),
+            format!("--service-account-key-file={ACCOUNTS_PUBLIC_KEY}"),
+            // It would wait for the account `default` of a namespace, which a controller makes.
+            "--disable-admission-plugins=ServiceAccount".to_owned(),
+            format!("--audit-policy-file={AUDIT_POLICY}"),
+            format!("--audit-log-path={AUDIT_LOG}"),
+            "--profiling=false".to_owned(),
+        ],
+        directory,
+    )?;
+    let client = Client::trusting(Trust {
+        authorities: authority,
+        identity: None,
+    })?;
+    let rest = Rest::new(client, address, &User::Admin.token());
+    let is_ready = async || {
+        rest.get("/readyz")
+            .await
+            .is_ok_and(|reply| reply.status.is_success())
+    };
+    api_server.until_ready(is_ready).await?;
+    Ok((api_server, address))
+}
+
+/// All files that the API server reads at its start.
+fn write_settings(directory: &Path, credentials: &Credentials) -> Result<(), Error> {
+    let tokens: String = User::ALL
+        .iter()
+        .map(|user| {
+            format!(
+                "{},{name},{name},\"{}\"\n",
+                user.token(),
+                user.groups(),
+                name = user.name()
+            )
+        })
+        .collect();
+    let policy = json!({
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": [{"level": "Request", "verbs": ["create", "update", "patch", "delete", "connect"]}],
+    });
+    let files: [(&str, &str); 6] = [
+        (SERVER_CERTIFICATE, &credentials.certificate),
+        (SERVER_KEY, &credentials.key),
+        (ACCOUNTS_KEY, &credentials.accounts_key),
+        (ACCOUNTS_PUBLIC_KEY, &credentials.accounts_public_key),
+        (TOKENS, &tokens),
+        (AUDIT_POLICY, &policy.to_string()),
+    ];
+    files
+        .iter()
+        .try_for_each(|(name, text)| write(&directory.join(name), text))
+}
+
+fn kubeconfig(directory: &Path, user: User) -> PathBuf {
+    directory.join(format!("{}.kubeconfig", user.name()))
+}
+
+fn kubeconfig_text(address: SocketAddr, authority: &str, user: User) -> String {
+    use base64::{Engine as _, prelude::BASE64_STANDARD};
+
+    json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "test", "cluster": {
+            "server": format!("https://{address}"),
+            "certificate-authority-data": BASE64_STANDARD.encode(authority),
+        }}],
+        "users": [{"name": user.name(), "user": {"token": user.token()}}],
+        "contexts": [{"name": user.name(), "context": {"cluster": "test", "user": user.name()}}],
+        "current-context": user.name(),
+    })
+    .to_string()
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Error> {
+    fs::write(path, text).map_err(Error::io(path.display().to_string()))
+}

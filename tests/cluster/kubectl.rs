@@ -1,0 +1,133 @@
+//! kubectl, the way a user meets the API server.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use admittance_tests::{Artifacts, Error};
+use serde_json::Value;
+use tokio::{io::AsyncWriteExt as _, process::Command, time::timeout};
+
+use crate::process::NEVER;
+
+/// kubectl as one user.
+#[derive(Clone, Debug)]
+pub(crate) struct Kubectl {
+    program: PathBuf,
+    kubeconfig: PathBuf,
+    /// Where it keeps what it has learnt of the API.
+    home: PathBuf,
+}
+
+/// What came of one call.
+#[derive(Clone, Debug)]
+pub(crate) struct Said {
+    /// Whether its exit code says that all went well.
+    pub(crate) succeeded: bool,
+    pub(crate) stdout: String,
+    /// Errors, and the warnings of the API server.
+    pub(crate) stderr: String,
+}
+
+impl Said {
+    /// What it printed, as JSON.
+    ///
+    /// # Panics
+    ///
+    /// When it failed, or printed something else.
+    pub(crate) fn json(&self) -> Value {
+        assert!(self.succeeded, "kubectl failed: {}", self.stderr);
+        match serde_json::from_str(&self.stdout) {
+            Ok(value) => value,
+            Err(error) => unreachable!("kubectl printed no JSON ({error}): {}", self.stdout),
+        }
+    }
+
+    /// Check that it went well.
+    ///
+    /// # Panics
+    ///
+    /// When it failed.
+    pub(crate) fn succeeds(self) -> Self {
+        assert!(self.succeeded, "kubectl failed: {}", self.stderr);
+        self
+    }
+
+    /// Check that it failed with these words.
+    ///
+    /// # Panics
+    ///
+    /// When it succeeded, or failed otherwise.
+    pub(crate) fn fails_with(self, words: &[&str]) -> Self {
+        assert!(
+            !self.succeeded,
+            "kubectl should have failed with {words:?}, but: {}",
+            self.stdout
+        );
+        for word in words {
+            assert!(
+                self.stderr.contains(word),
+                "`{word}` is not in what kubectl says: {}",
+                self.stderr
+            );
+        }
+        self
+    }
+}
+
+impl Kubectl {
+    pub(crate) fn new(home: &Path, kubeconfig: &Path) -> Result<Self, Error> {
+        Ok(Self {
+            program: Artifacts::kubernetes("kubectl")?,
+            kubeconfig: kubeconfig.to_owned(),
+            home: home.to_owned(),
+        })
+    }
+
+    /// Run it with these arguments.
+    pub(crate) async fn run(&self, arguments: &[&str]) -> Result<Said, Error> {
+        self.run_with(arguments, "").await
+    }
+
+    /// Run it with a document, or many, on its standard input, for `-f -`.
+    pub(crate) async fn run_with(&self, arguments: &[&str], input: &str) -> Result<Said, Error> {
+        let error = || Error::io(format!("kubectl {}", arguments.join(" ")));
+        let mut command = Command::new(&self.program);
+        // Neither the user's clusters nor a proxy of the machine.
+        command.env_clear();
+        if let Some(path) = env::var_os("PATH") {
+            command.env("PATH", path);
+        }
+        command
+            .env("HOME", &self.home)
+            .env("KUBECONFIG", &self.kubeconfig)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        let mut child = command.spawn().map_err(error())?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // It may end without having read all, and then says why.
+            let _ = stdin.write_all(input.as_bytes()).await;
+        }
+        let output = match timeout(NEVER, child.wait_with_output()).await {
+            Ok(output) => output.map_err(error())?,
+            Err(_) => {
+                return Err(Error::Never {
+                    what: format!("the end of kubectl {}", arguments.join(" ")),
+                    limit: NEVER,
+                    log: String::new(),
+                });
+            }
+        };
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Ok(Said {
+            succeeded: output.status.success(),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        })
+    }
+}

@@ -1,0 +1,130 @@
+//! Programs that run beside this one.
+
+use std::{
+    ffi::OsStr,
+    fs::{self, File},
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use admittance_tests::Error;
+use tokio::process::{Child, Command};
+
+/// Longer than anything takes on a busy machine: it ends a wait that would not end.
+pub(crate) const NEVER: Duration = Duration::from_secs(120);
+
+/// Between two looks at something that does not tell when it changes.
+const LOOK_AGAIN: Duration = Duration::from_millis(25);
+
+/// A server of another project, whose output goes to a file. It is killed when this is dropped, and by
+/// the kernel when the thread that started it ends.
+#[derive(Debug)]
+pub(crate) struct Process {
+    name: &'static str,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Start a program, with `{name}.log` in the directory for its output.
+    pub(crate) fn start<A: AsRef<OsStr>>(
+        name: &'static str,
+        program: &Path,
+        arguments: impl IntoIterator<Item = A>,
+        directory: &Path,
+    ) -> Result<Self, Error> {
+        let log = directory.join(format!("{name}.log"));
+        let output = File::create(&log).map_err(Error::io(log.display().to_string()))?;
+        let errors = output.try_clone().map_err(Error::io(log.display().to_string()))?;
+        // setpriv is for the ends of this program that run no destructors.
+        let child = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "--"])
+            .arg(program)
+            .args(arguments)
+            .current_dir(directory)
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(errors)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(Error::io(format!("starting {name}")))?;
+        Ok(Self { name, child, log })
+    }
+
+    /// What it wrote so far.
+    pub(crate) fn log(&self) -> String {
+        fs::read(&self.log).map_or_else(
+            |error| format!("{}: {error}", self.log.display()),
+            |bytes| String::from_utf8_lossy(&bytes).into_owned(),
+        )
+    }
+
+    /// Wait until it is ready. The error tells when it ends instead.
+    pub(crate) async fn until_ready<R>(&mut self, mut is_ready: impl FnMut() -> R) -> Result<(), Error>
+    where
+        R: Future<Output = bool>,
+    {
+        let begin = Instant::now();
+        while !is_ready().await {
+            let what = format!("{} to be ready", self.name);
+            let ended = self.child.try_wait().map_err(Error::io(what.clone()))?;
+            if ended.is_some() {
+                return Err(Error::Ended {
+                    what,
+                    log: last_lines(&self.log()),
+                });
+            }
+            if begin.elapsed() > NEVER {
+                return Err(Error::Never {
+                    what,
+                    limit: NEVER,
+                    log: last_lines(&self.log()),
+                });
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+        Ok(())
+    }
+}
+
+/// Enough of a long log to see why it ends.
+fn last_lines(log: &str) -> String {
+    let lines: Vec<_> = log.lines().collect();
+    let (_, last) = lines.split_at(lines.len().saturating_sub(40));
+    last.join("\n")
+}
+
+/// Start what must be told its ports, on ports that are free. Between the choice and the start another
+/// program may take one: then other ports are tried.
+pub(crate) async fn with_free_ports<const N: usize, T, R>(
+    mut start: impl FnMut([SocketAddr; N]) -> R,
+) -> Result<T, Error>
+where
+    R: Future<Output = Result<T, Error>>,
+{
+    const ATTEMPTS: usize = 5;
+    let mut attempt = 1;
+    loop {
+        match start(free_ports()?).await {
+            Err(Error::Ended { log, .. }) if attempt < ATTEMPTS && log.contains("address already in use") => {
+                attempt += 1;
+            }
+            result => return result,
+        }
+    }
+}
+
+fn free_ports<const N: usize>() -> Result<[SocketAddr; N], Error> {
+    let what = || Error::io("choosing free ports");
+    let mut ports = [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)); N];
+    let mut held = Vec::with_capacity(N);
+    for port in &mut ports {
+        let listener = TcpListener::bind(*port).map_err(what())?;
+        *port = listener.local_addr().map_err(what())?;
+        // All are held until all are chosen, so that no two are the same.
+        held.push(listener);
+    }
+    Ok(ports)
+}

@@ -1,0 +1,53 @@
+//! The API itself, for what kubectl is too slow for, or hides.
+
+use std::net::SocketAddr;
+
+use admittance_tests::{Client, Error, Reply};
+use http::{Method, Request};
+use serde_json::Value;
+
+/// A client of the API as one user.
+#[derive(Clone, Debug)]
+pub(crate) struct Rest {
+    client: Client,
+    address: SocketAddr,
+    authorization: String,
+}
+
+impl Rest {
+    pub(crate) fn new(client: Client, address: SocketAddr, token: &str) -> Self {
+        Self {
+            client,
+            address,
+            authorization: format!("Bearer {token}"),
+        }
+    }
+
+    /// GET a path.
+    pub(crate) async fn get(&self, path: &str) -> Result<Reply, Error> {
+        self.send(Method::GET, path, None).await
+    }
+
+    /// POST an object to the path of its collection.
+    pub(crate) async fn post(&self, path: &str, object: &Value) -> Result<Reply, Error> {
+        self.send(Method::POST, path, Some(object)).await
+    }
+
+    /// Send a request, with the object as its body.
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        object: Option<&Value>,
+    ) -> Result<Reply, Error> {
+        let url = format!("https://{}{path}", self.address);
+        let request = Request::builder()
+            .method(method)
+            .uri(&url)
+            .header("authorization", &self.authorization)
+            .header("content-type", "application/json")
+            .body(object.map(Value::to_string).unwrap_or_default())
+            .map_err(|error| Error::Invalid(format!("{url}: {error}")))?;
+        self.client.send(request).await
+    }
+}

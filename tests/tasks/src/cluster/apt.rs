@@ -1,0 +1,328 @@
+//! Packages of the distribution, without installing them.
+//!
+//! The package lists are this program's own: those of the machine have no sources, and may be old or not
+//! there. They come from the same places, which are read from the machine's configuration.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use super::{at, create_directory, remove_directory};
+use crate::command::{Error, run_logged, say};
+
+/// The distribution that has the packages, as it calls itself.
+const DISTRIBUTION: &str = "bookworm";
+
+/// apt-get with lists of its own.
+pub(super) struct Apt {
+    directory: PathBuf,
+    log: PathBuf,
+}
+
+impl Apt {
+    /// Keep lists and packages in `directory`, and read the lists.
+    pub(super) fn new(directory: &Path, log: PathBuf) -> Result<Self, Error> {
+        let apt = Self {
+            directory: directory.to_owned(),
+            log,
+        };
+        let sources = machine_sources()?;
+        if sources.is_empty() {
+            return Err(Error::Missing(format!(
+                "the API server is compiled from the packages of Debian 12: apt on this machine knows none of its \
+                 suites ({DISTRIBUTION}, {DISTRIBUTION}-updates, ...)"
+            )));
+        }
+        let parts = apt.directory.join("sources");
+        remove_directory(&parts)?;
+        for directory in [&parts, &apt.lists(), &apt.cache(), &apt.packages()] {
+            create_directory(directory)?;
+        }
+        for (name, text) in sources {
+            let path = parts.join(name);
+            fs::write(&path, text).map_err(at(&path))?;
+        }
+        say("Reading the distribution's package lists, those of sources too");
+        run_logged(apt.get().arg("update"), &apt.log)?;
+        Ok(apt)
+    }
+
+    fn lists(&self) -> PathBuf {
+        self.directory.join("lists")
+    }
+
+    fn cache(&self) -> PathBuf {
+        self.directory.join("cache")
+    }
+
+    fn packages(&self) -> PathBuf {
+        self.directory.join("packages")
+    }
+
+    /// apt-get, which changes nothing of the machine's unless it is told to install.
+    fn get(&self) -> Command {
+        let mut command = Command::new("apt-get");
+        let mut option = |name: &str, value: OsString| {
+            let mut option = OsString::from(name);
+            option.push("=");
+            option.push(value);
+            command.arg("-o").arg(option);
+        };
+        option("Dir::Etc::SourceList", "/dev/null".into());
+        option("Dir::Etc::SourceParts", self.directory.join("sources").into());
+        option("Dir::State::Lists", self.lists().into());
+        option("Dir::Cache", self.cache().into());
+        // Packages are for this program, which may be any user: no other user is switched to.
+        option("APT::Sandbox::User", "".into());
+        command.arg("--quiet").current_dir(self.packages());
+        command
+    }
+
+    /// Install what lacks among these programs, each given with its package, if this is root.
+    pub(super) fn require_programs(&self, programs: &[(&str, &str)]) -> Result<(), Error> {
+        let packages: Vec<_> = programs
+            .iter()
+            .filter(|(program, _)| !is_on_path(program))
+            .map(|(_, package)| *package)
+            .collect();
+        if packages.is_empty() {
+            return Ok(());
+        }
+        let packages_text = packages.join(" ");
+        if !is_root() {
+            return Err(Error::Missing(format!(
+                "compiling Kubernetes needs programs that this machine does not have: install them with \
+                 `apt-get install {packages_text}` as root"
+            )));
+        }
+        say(&format!(
+            "Installing with apt-get what compiling Kubernetes needs: {packages_text}"
+        ));
+        run_logged(
+            self.get()
+                .args(["install", "--yes", "--no-install-recommends"])
+                .args(packages),
+            &self.log,
+        )
+    }
+
+    /// Download packages, and unpack them over one another into `directory`.
+    pub(super) fn unpack(&self, packages: &[&str], directory: &Path) -> Result<(), Error> {
+        remove_directory(directory)?;
+        create_directory(directory)?;
+        run_logged(self.get().arg("download").args(packages), &self.log)?;
+        for package in packages {
+            let archive = self.downloaded(&format!("{package}_"), ".deb")?;
+            let mut unpack = Command::new("dpkg-deb");
+            unpack.arg("--extract").arg(archive).arg(directory);
+            run_logged(&mut unpack, &self.log)?;
+        }
+        Ok(())
+    }
+
+    /// Download a source package; the result is its original archive.
+    pub(super) fn source_archive(&self, package: &str) -> Result<PathBuf, Error> {
+        run_logged(
+            self.get().args(["source", "--download-only"]).arg(package),
+            &self.log,
+        )?;
+        self.downloaded(&format!("{package}_"), ".orig.tar.gz")
+    }
+
+    /// The last of the downloads whose name begins and ends so.
+    fn downloaded(&self, begin: &str, end: &str) -> Result<PathBuf, Error> {
+        let packages = self.packages();
+        let mut found: Vec<_> = fs::read_dir(&packages)
+            .map_err(at(&packages))?
+            .flatten()
+            .filter(|entry| {
+                let name = entry.file_name();
+                let name = name.to_string_lossy();
+                name.starts_with(begin) && name.ends_with(end)
+            })
+            .collect();
+        // Where the distribution was updated between two tries, the older version is there too.
+        found.sort_by_key(|entry| entry.metadata().and_then(|metadata| metadata.modified()).ok());
+        found.last().map(fs::DirEntry::path).ok_or_else(|| {
+            Error::Missing(format!(
+                "apt-get downloaded no {begin}*{end}; its output is in {}",
+                self.log.display()
+            ))
+        })
+    }
+}
+
+fn is_on_path(program: &str) -> bool {
+    env::var_os("PATH")
+        .is_some_and(|path| env::split_paths(&path).any(|directory| directory.join(program).is_file()))
+}
+
+fn is_root() -> bool {
+    Command::new("id")
+        .arg("-u")
+        .output()
+        .is_ok_and(|output| output.stdout == b"0\n")
+}
+
+/// The files of the machine's apt sources, with sources added to packages, and without other origins
+/// than the distribution.
+fn machine_sources() -> Result<Vec<(OsString, String)>, Error> {
+    let mut files = Vec::new();
+    let [list, parts] = configured_places()?;
+    files.extend(list.is_file().then_some(list));
+    if parts.is_dir() {
+        for entry in fs::read_dir(&parts).map_err(at(&parts))? {
+            files.push(entry.map_err(at(&parts))?.path());
+        }
+    }
+    let mut sources = Vec::new();
+    for file in files {
+        let convert = match file.extension().and_then(|extension| extension.to_str()) {
+            Some("list") => with_sources_in_lines,
+            Some("sources") => with_sources_in_stanzas,
+            _ => continue,
+        };
+        let text = convert(&fs::read_to_string(&file).map_err(at(&file))?);
+        if !text.is_empty() {
+            sources.push((file.file_name().unwrap_or_default().to_owned(), text));
+        }
+    }
+    Ok(sources)
+}
+
+/// Where apt's own configuration says that the sources are: a file, and a folder.
+fn configured_places() -> Result<[PathBuf; 2], Error> {
+    let start = |source| match source {
+        source if std::io::Error::kind(&source) == std::io::ErrorKind::NotFound => Error::Missing(
+            "the API server is compiled from the packages of Debian 12, and this machine has no apt"
+                .to_owned(),
+        ),
+        source => Error::Start {
+            program: "apt-config".into(),
+            source,
+        },
+    };
+    let output = Command::new("apt-config")
+        .args([
+            "shell",
+            "f",
+            "Dir::Etc::sourcelist/f",
+            "d",
+            "Dir::Etc::sourceparts/d",
+        ])
+        .output()
+        .map_err(start)?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let place = |name: &str| {
+        let value = text.lines().find_map(|line| line.strip_prefix(name));
+        PathBuf::from(value.unwrap_or_default().trim_matches('\''))
+    };
+    Ok([place("f="), place("d=")])
+}
+
+fn is_of_distribution(suite: &str) -> bool {
+    suite
+        .strip_prefix(DISTRIBUTION)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '/']))
+}
+
+/// The form with an entry a line: `deb [options] uri suite components`.
+fn with_sources_in_lines(text: &str) -> String {
+    let mut result = String::new();
+    for line in text.lines() {
+        let Some(rest) = line
+            .trim()
+            .strip_prefix("deb")
+            .filter(|rest| rest.starts_with([' ', '\t']))
+        else {
+            continue;
+        };
+        let after_options = match rest.trim_start().strip_prefix('[') {
+            Some(options) => options.split_once(']').map_or("", |(_, after)| after),
+            None => rest,
+        };
+        if after_options
+            .split_whitespace()
+            .nth(1)
+            .is_some_and(is_of_distribution)
+        {
+            result.push_str(&format!("deb{rest}\ndeb-src{rest}\n"));
+        }
+    }
+    result
+}
+
+/// The form with an entry a paragraph, of fields (deb822).
+fn with_sources_in_stanzas(text: &str) -> String {
+    let mut result = String::new();
+    let lines: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    for stanza in lines.split(|line| line.trim().is_empty()) {
+        let field = |line: &str, name: &str| {
+            let (key, value) = line.split_once(':')?;
+            key.trim().eq_ignore_ascii_case(name).then(|| value.to_owned())
+        };
+        let has = |name: &str, wanted: &dyn Fn(&str) -> bool| {
+            let values = stanza.iter().find_map(|line| field(line, name));
+            values.is_some_and(|values| values.split_whitespace().any(wanted))
+        };
+        if !has("Types", &|kind| kind == "deb") || !has("Suites", &is_of_distribution) {
+            continue;
+        }
+        for line in stanza {
+            match field(line, "Types") {
+                Some(_) => result.push_str("Types: deb deb-src"),
+                None => result.push_str(line),
+            }
+            result.push('\n');
+        }
+        result.push('\n');
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_distribution_get_sources() {
+        for (line, expected) in [
+            (
+                "deb http://mirror.example.com/debian bookworm main contrib",
+                "deb http://mirror.example.com/debian bookworm main contrib\n\
+                 deb-src http://mirror.example.com/debian bookworm main contrib\n",
+            ),
+            (
+                "deb [signed-by=/k.gpg arch=amd64] http://mirror.example.com/s bookworm-security main",
+                "deb [signed-by=/k.gpg arch=amd64] http://mirror.example.com/s bookworm-security main\n\
+                 deb-src [signed-by=/k.gpg arch=amd64] http://mirror.example.com/s bookworm-security main\n",
+            ),
+            ("deb-src http://mirror.example.com/debian bookworm main", ""),
+            ("# deb http://mirror.example.com/debian bookworm main", ""),
+            ("deb https://packages.example.com/apt cloud-bookworm main", ""),
+            ("deb https://packages.example.com/apt bookwormish main", ""),
+            ("deb [signed-by=/k.gpg", ""),
+            ("", ""),
+        ] {
+            assert_eq!(with_sources_in_lines(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn stanzas_of_the_distribution_get_sources() {
+        let text = "Types: deb\n# a comment\nURIs: http://mirror.example.com/debian\n\
+                    suites: bookworm bookworm-updates\nComponents: main\nSigned-By:\n -----BEGIN\n .\n\n\n\
+                    Types: deb\nURIs: https://packages.example.com\nSuites: nodistro\nComponents: main\n\n\
+                    Types: deb-src\nURIs: http://mirror.example.com/debian\nSuites: bookworm\nComponents: main\n";
+        assert_eq!(
+            with_sources_in_stanzas(text),
+            "Types: deb deb-src\nURIs: http://mirror.example.com/debian\n\
+             suites: bookworm bookworm-updates\nComponents: main\nSigned-By:\n -----BEGIN\n .\n\n"
+        );
+        assert_eq!(with_sources_in_stanzas(""), "");
+    }
+}

@@ -1,0 +1,138 @@
+//! Compiling a program of Kubernetes from its source.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use super::{at, create_directory, remove_directory};
+use crate::command::{Error, run_logged};
+
+/// The library of the source that is replaced.
+const REFLECT2: &str = "vendor/github.com/modern-go/reflect2";
+
+/// The folder of the source within the Go workspace that its makefile expects it in.
+const IN_WORKSPACE: &str = ".go/src/k8s.io/kubernetes";
+
+pub(super) struct Source {
+    /// Where it is unpacked.
+    pub(super) directory: PathBuf,
+    /// The root of Go.
+    pub(super) go: PathBuf,
+    /// What takes the place of the user's home folder.
+    pub(super) home: PathBuf,
+    /// What the program calls its version.
+    pub(super) version: String,
+    pub(super) log: PathBuf,
+}
+
+impl Source {
+    /// Unpack the archive, unless that was done and only compiling was interrupted.
+    pub(super) fn unpack(&self, archive: &Path, reflect2: &Path) -> Result<(), Error> {
+        let done = self.directory.join(".unpacked");
+        let origin = archive.display().to_string();
+        if fs::read_to_string(&done).is_ok_and(|unpacked| unpacked == origin) {
+            return Ok(());
+        }
+        remove_directory(&self.directory)?;
+        create_directory(&self.directory)?;
+        let mut tar = Command::new("tar");
+        tar.args(["--extract", "--strip-components=1", "--file"])
+            .arg(archive)
+            .arg("--directory")
+            .arg(&self.directory);
+        run_logged(&mut tar, &self.log)?;
+        let replaced = self.directory.join(REFLECT2);
+        remove_directory(&replaced)?;
+        let mut copy = Command::new("cp");
+        copy.arg("--recursive").args([reflect2, &replaced]);
+        run_logged(&mut copy, &self.log)?;
+        fs::write(&done, origin).map_err(at(&done))
+    }
+
+    /// Compile `cmd/{name}`; the result is the program.
+    pub(super) fn compile(&self, name: &str) -> Result<PathBuf, Error> {
+        create_directory(&self.home)?;
+        let workspace = self.directory.join(IN_WORKSPACE);
+        if let Some(parent) = workspace.parent() {
+            create_directory(parent)?;
+        }
+        if !workspace.is_symlink() {
+            let mut link = Command::new("ln");
+            link.args(["--symbolic", "../../.."]).arg(&workspace);
+            run_logged(&mut link, &self.log)?;
+        }
+        let path = env::var_os("PATH").unwrap_or_default();
+        let path = env::join_paths([self.go.join("bin")].into_iter().chain(env::split_paths(&path)))
+            .map_err(|error| Error::Missing(format!("the PATH cannot be extended: {error}")))?;
+        let mut make = Command::new("nice");
+        make.arg("make")
+            .arg(format!("WHAT=cmd/{name}"))
+            .current_dir(&self.directory)
+            .env("PATH", path)
+            .env("HOME", &self.home)
+            .env("GOROOT", &self.go)
+            .env("GOPATH", self.directory.join(".go"))
+            .env("GOCACHE", self.home.join("go-cache"))
+            .env("GOFLAGS", "")
+            .env("CGO_ENABLED", "0")
+            // There is no repository of Git to ask, but for the one around it, which is another.
+            .env("KUBE_GIT_VERSION", format!("v{}", self.version))
+            .env("KUBE_GIT_TREE_STATE", "archive")
+            .env("KUBE_GIT_COMMIT", "archive")
+            // What a make around this one says is not for this one.
+            .env_remove("MAKEFLAGS")
+            .env_remove("MAKELEVEL");
+        run_logged(&mut make, &self.log)?;
+        let platforms = self.directory.join("_output/local/bin");
+        find(&platforms, name).ok_or_else(|| {
+            Error::Missing(format!(
+                "make left no {name} under {}; its output is in {}",
+                platforms.display(),
+                self.log.display()
+            ))
+        })
+    }
+}
+
+/// The version in the name of a source archive: `name_1.20.2.orig.tar.gz`. A package that went back to
+/// an older version calls it `1.20.5+really1.20.2`.
+pub(super) fn version(archive: &Path) -> Option<String> {
+    let name = archive.file_name()?.to_str()?;
+    let (_, version) = name.split_once(".orig.")?.0.split_once('_')?;
+    let version = version
+        .rsplit_once("+really")
+        .map_or(version, |(_, really)| really);
+    Some(version.to_owned())
+}
+
+/// A file of this name, under a folder a platform (`linux/amd64`).
+fn find(platforms: &Path, name: &str) -> Option<PathBuf> {
+    let folders = |folder: &Path| -> Vec<PathBuf> {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect()
+    };
+    folders(platforms)
+        .iter()
+        .flat_map(|system| folders(system))
+        .map(|architecture| architecture.join(name))
+        .find(|path| path.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_of_an_archive() {
+        for (name, expected) in [
+            ("/a_b/kubernetes_1.20.5+really1.20.2.orig.tar.gz", Some("1.20.2")),
+            ("kubernetes_1.20.2+dfsg.orig.tar.xz", Some("1.20.2+dfsg")),
+            ("kubernetes_1.20.2.tar.gz", None),
+            ("", None),
+        ] {
+            assert_eq!(version(Path::new(name)).as_deref(), expected, "{name}");
+        }
+    }
+}
