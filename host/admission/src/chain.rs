@@ -66,3 +66,25 @@ impl fmt::Display for Phase {
         f.write_str(self.as_str())
     }
 }
+
+/// Which chains a request may pass through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// All of them.
+    All,
+    /// Those of a phase.
+    Phase(Phase),
+    /// One of a phase.
+    Chain(Phase, String),
+}
+
+impl Selection {
+    /// Whether the chain is one of them.
+    pub fn selects(&self, chain: &Chain) -> bool {
+        match self {
+            Self::All => true,
+            Self::Phase(phase) => chain.phase == *phase,
+            Self::Chain(phase, name) => chain.phase == *phase && *chain.name == **name,
+        }
+    }
+}

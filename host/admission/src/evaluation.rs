@@ -26,6 +26,8 @@ impl fmt::Debug for Surroundings<'_> {
 #[derive(Debug)]
 pub struct Evaluation {
     request: Request,
+    /// The object before any stage.
+    original: Option<Object>,
     deadline: Deadline,
     /// How often the object was changed.
     revision: u64,
@@ -48,6 +50,7 @@ impl Evaluation {
     /// A request that no stage has seen, and the time by which the whole answer must be there.
     pub fn new(request: Request, deadline: Deadline) -> Self {
         Self {
+            original: request.object.clone(),
             request,
             deadline,
             revision: 0,
@@ -111,11 +114,13 @@ impl Evaluation {
 
     /// What the chains so far say of the request.
     pub fn outcome(self) -> Outcome {
+        // Changes may undo one another, and then nothing changed.
+        let is_undone = self.revision > 1 && self.original == self.request.object;
         Outcome {
             uid: self.request.uid,
             decision: self.refusal.map_or(Decision::Allowed, Decision::Refused),
             object: self.request.object,
-            patch: self.patch,
+            patch: if is_undone { Patch::default() } else { self.patch },
             warnings: self.warnings,
             audit_annotations: self.audit_annotations,
             trace: self.trace,

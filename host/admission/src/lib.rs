@@ -26,7 +26,7 @@ mod stage;
 mod tree;
 mod verdict;
 
-pub use chain::{Chain, Phase};
+pub use chain::{Chain, Phase, Selection};
 pub use cluster::{ClusterError, ClusterKind, ClusterReader, InvalidClusterKind};
 pub use deadline::Deadline;
 pub use evaluation::{Evaluation, Surroundings};

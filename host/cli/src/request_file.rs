@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use admittance::{
     admission::{GroupVersionKind, Object, ObjectError, Operation, Request},
-    dialect::{Bcs, Class, Cluster, Dialect, Reading, ReviewError, read_review},
+    dialect::{Bcs, Class, Cluster, Dialect, Reading, Review, ReviewError, read_review},
 };
 use bytes::Bytes;
 
@@ -100,7 +100,7 @@ fn from_document(path: &Path, bytes: &[u8], hints: &Hints) -> Result<Request, Er
         source,
     })?;
     if object.head().kind.as_deref() == Some("AdmissionReview") {
-        return read_review(&json).map_err(|source| Error::Review {
+        return read_review(&json).map(|review| review.request).map_err(|source| Error::Review {
             path: path.to_owned(),
             source,
         });
@@ -157,7 +157,7 @@ fn from_http(path: &Path, bytes: &[u8], dialect: Option<&dyn Dialect>) -> Result
         path: path.to_owned(),
         message,
     })?;
-    if let Ok(request) = read_review(&body) {
+    if let Ok(Review { request, .. }) = read_review(&body) {
         return Ok(request);
     }
     let target = head.uri.path().to_owned();

@@ -10,6 +10,7 @@ use admittance::{
     admission::{Labels, Operation, StaticNamespaces},
     definitions::ChainDefinition,
 };
+use admittance_driver::FrontConfig;
 use clap::Args;
 
 use crate::{
@@ -87,7 +88,10 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
         resource: arguments.resource.clone(),
         namespace: arguments.namespace.clone(),
     };
-    let dialect = config.as_ref().map(|config| &*config.dialect);
+    let dialect = config.as_ref().and_then(|config| match &config.front {
+        FrontConfig::Proxy { dialect, .. } => Some(&**dialect),
+        FrontConfig::Reviews => None,
+    });
     let request = request_file::read(&arguments.request, &hints, dialect)?;
     let namespace = request.namespace.clone().unwrap_or_default();
     let labels: Labels = arguments.namespace_label.iter().cloned().collect();

@@ -3,14 +3,14 @@
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use admittance::{DURATION_BUCKETS, Host, admission::StaticNamespaces};
-use admittance_driver::{Config, Driver, LogFormat, Server, Shutdown, Stopped};
+use admittance_driver::{Config, Driver, FrontConfig, LogFormat, Server, Shutdown, Stopped};
 use clap::Args;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{logging, progress, run::cache_directory};
 
-/// Run the driver: an intercepting proxy in front of a control plane.
+/// Run the driver: an intercepting proxy in front of a control plane, or kube-apiserver's webhook.
 ///
 /// The first SIGTERM or SIGINT lets requests in flight finish; the second ends the program at once.
 #[derive(Debug, Args)]
@@ -49,7 +49,10 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
     config.listen.address = arguments.listen.unwrap_or(config.listen.address);
     config.admin = arguments.admin.or(config.admin);
     if !arguments.upstream.is_empty() {
-        config.upstream.servers = arguments
+        let FrontConfig::Proxy { upstream, .. } = &mut config.front else {
+            return Err("--upstream: the dialect `kubernetes` answers kube-apiserver and has no upstream".into());
+        };
+        upstream.servers = arguments
             .upstream
             .into_iter()
             .map(Server::new)

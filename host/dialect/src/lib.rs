@@ -1,9 +1,12 @@
 //! How a front door reads requests and writes replies.
 //!
 //! A [`Dialect`] knows one control plane's way of writing: [`Bcs`] the BCS Mesos driver's, [`Rest`] any
-//! JSON API that rules in the configuration describe. It turns the head and the body of an HTTP request
-//! into an [`admission::Request`](admittance_admission::Request), a changed object back into a body, and
-//! everything that can end a request at the front door into a reply.
+//! JSON API that rules in the configuration describe. kube-apiserver's webhooks are another matter: nothing
+//! is behind them, and [`Review`]s are read, answered, and done.
+//!
+//! A dialect turns the head and the body of an HTTP request into an
+//! [`admission::Request`](admittance_admission::Request), a changed object back into a body, and everything
+//! that can end a request at the front door into a reply.
 //!
 //! Nothing here opens a socket or waits: a dialect is a set of plain functions.
 
@@ -20,6 +23,8 @@ pub use bcs::{Bcs, Cluster, InvalidCluster};
 pub use dialect::{Class, Dialect, Inspection, Reading};
 pub use end::{End, Rejection, RejectionKind};
 pub use rest::{KindSource, Rest, RestConfig, Route, RouteError, RouteProblem, ValueSource};
-pub use review::{ReviewError, read_review};
+pub use review::{
+    AddressError, Review, ReviewAddress, ReviewError, ReviewVersion, read_review, status_reply, write_review,
+};
 pub use spelling::{Pattern, Pointer, PointerError};
 pub use warning::append_warnings;

@@ -1,234 +1,97 @@
-//! AdmissionReview, the envelope in which kube-apiserver sends a request: reading it.
+//! The dialect of kube-apiserver's admission webhooks: AdmissionReviews in, AdmissionReviews out.
+//!
+//! Unlike the other dialects it has no control plane behind it: the reply is the end of the request.
 
-use std::collections::BTreeMap;
+mod address;
+mod read;
+mod reply;
+mod status;
 
-use admittance_admission::{
-    GroupVersionKind, GroupVersionResource, Object, ObjectError, Operation, Request, Uid, UnknownOperation,
-    UserInfo,
-};
-use serde::Deserialize;
-use serde_json::value::RawValue;
+use std::fmt;
 
-/// Why a text is no AdmissionReview that can be judged.
-#[derive(Debug, thiserror::Error)]
-pub enum ReviewError {
-    /// Not JSON, or a field of another type.
-    #[error("not an AdmissionReview: {0}")]
-    Malformed(#[from] serde_json::Error),
-    /// Another object, or a version that is not known.
-    #[error(
-        "not an AdmissionReview of admission.k8s.io/v1 or v1beta1: apiVersion is `{api_version}`, kind is `{kind}`"
-    )]
-    NotAReview {
-        /// As the text says.
-        api_version: String,
-        /// As the text says.
-        kind: String,
-    },
-    /// Without `request`.
-    #[error("the AdmissionReview has no `request`: it is an answer, or was cut")]
-    RequestMissing,
-    /// `request.operation` is none.
-    #[error("request.operation: {0}")]
-    Operation(#[from] UnknownOperation),
-    /// One of the objects in it is not one.
-    #[error("request.{field}: {source}")]
-    Object {
-        /// Which.
-        field: &'static str,
-        /// Why.
-        source: ObjectError,
-    },
+use admittance_admission::Request;
+
+pub use address::{AddressError, ReviewAddress};
+pub use read::{ReviewError, read_review};
+pub use reply::write_review;
+pub use status::status_reply;
+
+/// An AdmissionReview that asks for a verdict. Lives until its request goes to the chains.
+#[derive(Clone, Debug)]
+pub struct Review {
+    /// The answer has the same one.
+    pub version: ReviewVersion,
+    /// What is asked about.
+    pub request: Request,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Review<'a> {
-    #[serde(default)]
-    api_version: String,
-    #[serde(default)]
-    kind: String,
-    #[serde(borrow)]
-    request: Option<ReviewRequest<'a>>,
+/// A version of AdmissionReview.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReviewVersion {
+    /// `admission.k8s.io/v1`.
+    V1,
+    /// `admission.k8s.io/v1beta1`: the same in other words.
+    V1Beta1,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ReviewRequest<'a> {
-    #[serde(default)]
-    uid: String,
-    #[serde(default)]
-    kind: Kind,
-    #[serde(default)]
-    resource: Resource,
-    #[serde(default)]
-    sub_resource: String,
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
-    namespace: String,
-    #[serde(default)]
-    operation: String,
-    #[serde(default)]
-    user_info: User,
-    #[serde(borrow)]
-    object: Option<&'a RawValue>,
-    #[serde(borrow)]
-    old_object: Option<&'a RawValue>,
-    #[serde(borrow)]
-    options: Option<&'a RawValue>,
-    dry_run: Option<bool>,
-}
+impl ReviewVersion {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::V1, Self::V1Beta1];
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Kind {
-    group: String,
-    version: String,
-    kind: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Resource {
-    group: String,
-    version: String,
-    resource: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct User {
-    username: String,
-    uid: String,
-    groups: Vec<String>,
-    extra: BTreeMap<String, Vec<String>>,
-}
-
-/// The request in an AdmissionReview of version `v1` or `v1beta1`.
-///
-/// # Errors
-///
-/// When the text is not such a review, or what is in it cannot be a request.
-pub fn read_review(text: &[u8]) -> Result<Request, ReviewError> {
-    let review: Review<'_> = serde_json::from_slice(text)?;
-    let known = matches!(
-        review.api_version.as_str(),
-        "admission.k8s.io/v1" | "admission.k8s.io/v1beta1"
-    );
-    if !known || review.kind != "AdmissionReview" {
-        return Err(ReviewError::NotAReview {
-            api_version: review.api_version,
-            kind: review.kind,
-        });
-    }
-    let review = review.request.ok_or(ReviewError::RequestMissing)?;
-    let object = |field, raw: Option<&RawValue>| {
-        raw.map(|raw| Object::parse(raw.get()))
-            .transpose()
-            .map_err(|source| ReviewError::Object { field, source })
-    };
-    let kind = GroupVersionKind {
-        group: review.kind.group,
-        version: review.kind.version,
-        kind: review.kind.kind,
-    };
-    let resource = GroupVersionResource {
-        group: review.resource.group,
-        version: review.resource.version,
-        resource: review.resource.resource,
-    };
-    let mut request = Request::new(review.operation.parse::<Operation>()?, kind, resource);
-    if !review.uid.is_empty() {
-        request.uid = Uid::from(review.uid);
-    }
-    request.subresource = Some(review.sub_resource).filter(|name| !name.is_empty());
-    request.name = review.name;
-    request.namespace = Some(review.namespace).filter(|name| !name.is_empty());
-    request.user = UserInfo {
-        username: review.user_info.username,
-        uid: review.user_info.uid,
-        groups: review.user_info.groups,
-        extra: review.user_info.extra.into_iter().collect(),
-    };
-    request.object = object("object", review.object)?;
-    request.old_object = object("oldObject", review.old_object)?;
-    request.options = object("options", review.options)?;
-    request.dry_run = review.dry_run.unwrap_or_default();
-    Ok(request)
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn review() -> Value {
-        json!({
-            "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
-            "request": {
-                "uid": "u1",
-                "kind": {"group": "autoscaling", "version": "v1", "kind": "Scale"},
-                "resource": {"group": "apps", "version": "v1", "resource": "deployments"},
-                "subResource": "scale",
-                "requestKind": {"group": "autoscaling", "version": "v1", "kind": "Scale"},
-                "name": "web", "namespace": "prod", "operation": "UPDATE",
-                "userInfo": {"username": "alice", "groups": ["dev"], "extra": {"a": ["b"]}},
-                "object": {"kind": "Scale"}, "oldObject": null,
-                "dryRun": true, "options": {"kind": "UpdateOptions"},
-            },
-        })
-    }
-
-    #[test]
-    fn every_field_is_taken() {
-        let request = read_review(review().to_string().as_bytes()).unwrap();
-        assert_eq!(request.uid.as_str(), "u1");
-        assert_eq!(request.kind.to_string(), "autoscaling/v1/Scale");
-        assert_eq!(request.resource.to_string(), "apps/v1/deployments");
-        assert_eq!(request.subresource.as_deref(), Some("scale"));
-        assert_eq!(
-            (request.name.as_str(), request.namespace.as_deref()),
-            ("web", Some("prod"))
-        );
-        assert_eq!(request.operation, Operation::Update);
-        assert_eq!(
-            (request.user.username.as_str(), request.user.groups.len()),
-            ("alice", 1)
-        );
-        assert_eq!(request.user.extra, [("a".to_owned(), vec!["b".to_owned()])]);
-        assert_eq!(request.object.unwrap().text(), r#"{"kind":"Scale"}"#);
-        assert!(request.old_object.is_none() && request.options.is_some() && request.dry_run);
-    }
-
-    #[test]
-    fn what_is_no_review() {
-        let with = |pointer: &str, value: Value| {
-            let mut review = review();
-            *review.pointer_mut(pointer).unwrap() = value;
-            review.to_string()
-        };
-        for (text, message) in [
-            ("{".to_owned(), "not an AdmissionReview: EOF"),
-            (
-                with("/apiVersion", json!("admission.k8s.io/v2")),
-                "apiVersion is `admission.k8s.io/v2`",
-            ),
-            (with("/kind", json!("Pod")), "kind is `Pod`"),
-            (with("/request", json!(null)), "has no `request`"),
-            (
-                with("/request/operation", json!("PATCH")),
-                "request.operation: `PATCH` is no operation",
-            ),
-            (
-                with("/request/object", json!([])),
-                "request.object: not a JSON object",
-            ),
-            (with("/request/namespace", json!(1)), "expected a string"),
-        ] {
-            let error = read_review(text.as_bytes()).unwrap_err().to_string();
-            assert!(error.contains(message), "{error}");
+    /// The `apiVersion` of its reviews.
+    pub fn api_version(self) -> &'static str {
+        match self {
+            Self::V1 => "admission.k8s.io/v1",
+            Self::V1Beta1 => "admission.k8s.io/v1beta1",
         }
+    }
+
+    fn of(api_version: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|version| version.api_version() == api_version)
+    }
+}
+
+impl fmt::Display for ReviewVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.api_version())
+    }
+}
+
+/// What kube-apiserver calls no webhook for, by group and resource: the configuration of admission itself,
+/// which must stay repairable whatever the hooks do, and questions that are answered and not stored.
+const NEVER_HOOKED: [(&str, &[&str]); 3] = [
+    (
+        "admissionregistration.k8s.io",
+        &[
+            "validatingwebhookconfigurations",
+            "mutatingwebhookconfigurations",
+            "validatingadmissionpolicies",
+            "validatingadmissionpolicybindings",
+            "mutatingadmissionpolicies",
+            "mutatingadmissionpolicybindings",
+        ],
+    ),
+    ("authentication.k8s.io", &["tokenreviews", "selfsubjectreviews"]),
+    (
+        "authorization.k8s.io",
+        &[
+            "subjectaccessreviews",
+            "selfsubjectaccessreviews",
+            "localsubjectaccessreviews",
+            "selfsubjectrulesreviews",
+        ],
+    ),
+];
+
+impl Review {
+    /// Whether the request is one that no hook may see: it is allowed as it is. The list is
+    /// kube-apiserver's of version 1.37; servers before it do ask about some of these.
+    pub fn is_never_hooked(&self) -> bool {
+        let resource = &self.request.resource;
+        NEVER_HOOKED.iter().any(|(group, resources)| {
+            resource.group == *group && resources.contains(&resource.resource.as_str())
+        })
     }
 }

@@ -7,11 +7,20 @@ const TOTAL: usize = 4096;
 /// One text that does not fit whole is cut to this, in characters; kube-apiserver does so too.
 const CUT: usize = 256;
 
-/// Put the warnings of an outcome on a reply, each as a header `Warning: 299 - "text"`.
-///
-/// As kube-apiserver does: control characters are left out, a repeated text appears once, and when the
-/// texts are longer than 4096 characters together, long ones are cut and the last ones left out.
+/// Put the warnings of an outcome on a reply, each as a header `Warning: 299 - "text"`, within the limits
+/// of kube-apiserver: control characters are left out, a repeated text appears once, and when the texts
+/// are longer than 4096 characters together, long ones are cut and the last ones left out.
 pub fn append_warnings(headers: &mut HeaderMap, warnings: &[String]) {
+    for text in within_limits(warnings) {
+        let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{quoted}\"").as_bytes()) {
+            headers.append(WARNING, value);
+        }
+    }
+}
+
+/// The texts that are passed on.
+pub(crate) fn within_limits(warnings: &[String]) -> Vec<String> {
     let mut seen = HashSet::new();
     let texts: Vec<String> = warnings
         .iter()
@@ -20,6 +29,7 @@ pub fn append_warnings(headers: &mut HeaderMap, warnings: &[String]) {
         .collect();
     let total: usize = texts.iter().map(|text| text.chars().count()).sum();
     let mut left = TOTAL;
+    let mut kept = Vec::new();
     for text in texts {
         let text: String = if total > TOTAL {
             text.chars().take(CUT).collect()
@@ -27,14 +37,12 @@ pub fn append_warnings(headers: &mut HeaderMap, warnings: &[String]) {
             text
         };
         let Some(rest) = left.checked_sub(text.chars().count()) else {
-            return;
+            break;
         };
         left = rest;
-        let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{quoted}\"").as_bytes()) {
-            headers.append(WARNING, value);
-        }
+        kept.push(text);
     }
+    kept
 }
 
 #[cfg(test)]

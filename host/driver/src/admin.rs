@@ -22,7 +22,8 @@ pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
 #[derive(Clone)]
 pub(crate) struct Admin {
     pub(crate) host: Host,
-    pub(crate) upstream: Upstream,
+    /// None behind kube-apiserver.
+    pub(crate) upstream: Option<Upstream>,
     pub(crate) is_stopping: Arc<AtomicBool>,
     pub(crate) metrics: RenderMetrics,
 }
@@ -58,16 +59,25 @@ async fn readiness(State(admin): State<Admin>) -> impl IntoResponse {
     let chains: Vec<_> = table
         .chains()
         .iter()
-        .map(|chain| json!({"name": chain.name.as_ref(), "stages": chain.stages.len()}))
+        .map(|chain| {
+            json!({
+                "name": chain.name.as_ref(),
+                "phase": chain.phase.as_str(),
+                "stages": chain.stages.len(),
+            })
+        })
         .collect();
     let plugins: Vec<_> = table.plugins().iter().map(plugin).collect();
     let servers: Vec<_> = admin
         .upstream
-        .health()
-        .into_iter()
+        .iter()
+        .flat_map(Upstream::health)
         .map(|health| json!({"server": health.server, "up": health.is_up}))
         .collect();
+    let reload = admin.host.last_reload();
     let detail = json!({
+        "revision": reload.revision,
+        "reloadError": reload.error.as_ref().map(ToString::to_string),
         "ready": is_ready,
         "stopping": !is_ready,
         "chains": chains,
@@ -84,6 +94,7 @@ fn plugin(status: &PluginStatus) -> Value {
     };
     json!({
         "chain": &*status.chain,
+        "phase": status.phase.as_str(),
         "stage": &*status.stage,
         "plugin": status.plugin,
         "version": status.version,

@@ -23,10 +23,8 @@ pub struct Config {
     pub listen: ListenConfig,
     /// The operator's port; none when it has none.
     pub admin: Option<SocketAddr>,
-    /// How it reads requests and writes replies.
-    pub dialect: Arc<dyn Dialect>,
-    /// The control plane behind it.
-    pub upstream: UpstreamConfig,
+    /// What it does with requests.
+    pub front: FrontConfig,
     /// What it takes.
     pub limits: Limits,
     /// Files and directories of chain definitions.
@@ -41,6 +39,20 @@ pub struct Config {
     pub resolve: Vec<(String, String)>,
     /// What is logged, and how.
     pub log: LogConfig,
+}
+
+/// What a driver does with the requests at its port.
+#[derive(Clone, Debug)]
+pub enum FrontConfig {
+    /// It stands in front of a control plane: requests pass through the chains and go on.
+    Proxy {
+        /// How it reads requests and writes replies.
+        dialect: Arc<dyn Dialect>,
+        /// The control plane behind it.
+        upstream: UpstreamConfig,
+    },
+    /// It stands behind kube-apiserver, as its webhook, and answers AdmissionReviews.
+    Reviews,
 }
 
 /// The driver's own port.
@@ -114,7 +126,11 @@ pub struct Limits {
     pub concurrency: usize,
     /// How long all chains together may take for one request. Default: 10 s.
     pub request_timeout: Duration,
-    /// How long requests in flight may take to end at shutdown. Default: 30 s.
+    /// How long the driver still accepts connections after it was told to stop, while it says that it is
+    /// not ready and asks clients to close theirs: until whoever balances the load has heard of it.
+    /// Default: 0 s.
+    pub shutdown_delay: Duration,
+    /// How long requests in flight may take to end at shutdown, after that. Default: 30 s.
     pub shutdown_timeout: Duration,
 }
 
@@ -126,6 +142,7 @@ impl Default for Limits {
             header_timeout: Duration::from_secs(10),
             concurrency: 1024,
             request_timeout: Duration::from_secs(10),
+            shutdown_delay: Duration::ZERO,
             shutdown_timeout: Duration::from_secs(30),
         }
     }

@@ -14,8 +14,8 @@ use tower::Layer;
 
 use crate::{
     admin::{Admin, RenderMetrics},
-    config::Config,
-    front::Front,
+    config::{Config, FrontConfig, Limits},
+    front::{Front, FrontService},
     listener::{Listener, Stop},
     upstream::Upstream,
 };
@@ -35,7 +35,7 @@ pub enum Error {
     },
 }
 
-/// The intercepting proxy with its ports bound. Requests that come before [`run`](Self::run) wait.
+/// The front door with its ports bound. Requests that come before [`run`](Self::run) wait.
 #[derive(Debug)]
 pub struct Driver {
     listener: Listener,
@@ -43,8 +43,8 @@ pub struct Driver {
     admin_listener: Option<(TcpListener, SocketAddr)>,
     admin: Admin,
     front: Front,
-    upstream: Upstream,
-    shutdown_timeout: Duration,
+    upstream: Option<Upstream>,
+    limits: Limits,
 }
 
 /// Says when the driver is to stop. Cheap to clone.
@@ -87,8 +87,7 @@ impl Driver {
         let Config {
             listen,
             admin,
-            dialect,
-            upstream,
+            front,
             limits,
             ..
         } = config;
@@ -117,24 +116,38 @@ impl Driver {
                 Some((listener, bound))
             }
         };
-        let upstream = Upstream::new(upstream, dialect.clone());
-        let layer = host
-            .layer_with(dialect.clone())
-            .body_limit(limits.body)
-            .body_timeout(limits.body_timeout);
+        let is_stopping = Arc::new(AtomicBool::new(false));
+        let (service, upstream) = match front {
+            FrontConfig::Proxy { dialect, upstream } => {
+                let upstream = Upstream::new(upstream, dialect.clone());
+                let layer = host
+                    .layer_with(dialect.clone())
+                    .body_limit(limits.body)
+                    .body_timeout(limits.body_timeout);
+                let service = FrontService::Proxy(layer.layer(upstream.clone()), dialect);
+                (service, Some(upstream))
+            }
+            FrontConfig::Reviews => {
+                let service = host
+                    .reviews()
+                    .body_limit(limits.body)
+                    .body_timeout(limits.body_timeout);
+                (FrontService::Reviews(service), None)
+            }
+        };
         Ok(Self {
-            front: Front::new(layer.layer(upstream.clone()), limits.concurrency, dialect),
+            front: Front::new(service, limits.concurrency, is_stopping.clone()),
             admin: Admin {
                 host,
                 upstream: upstream.clone(),
-                is_stopping: Arc::new(AtomicBool::new(false)),
+                is_stopping,
                 metrics,
             },
             listener,
             address,
             admin_listener,
             upstream,
-            shutdown_timeout: limits.shutdown_timeout,
+            limits,
         })
     }
 
@@ -156,10 +169,16 @@ impl Driver {
             admin,
             front,
             upstream,
-            shutdown_timeout,
+            limits,
             ..
         } = self;
+        let Limits {
+            shutdown_delay,
+            shutdown_timeout,
+            ..
+        } = limits;
         let is_stopping = admin.is_stopping.clone();
+        let host = admin.host.clone();
         // The operator's port outlives the other, to show how it ends.
         let admin_stop = CancellationToken::new();
         let admin_server = admin_listener.map(|(listener, _)| {
@@ -172,16 +191,32 @@ impl Driver {
             let (upstream, stop) = (upstream.clone(), stop.clone());
             async move {
                 listener.serve(front, stop).await;
-                upstream.tunnels_ended().await;
+                if let Some(upstream) = upstream {
+                    upstream.tunnels_ended().await;
+                }
             }
         };
+        let following = host.follow();
         let checking = async {
-            upstream.check_health().await;
+            if let Some(upstream) = &upstream {
+                upstream.check_health().await;
+            }
+        };
+        // Neither of them ends the driver.
+        let background = async {
+            tokio::join!(checking, following);
             std::future::pending::<()>().await;
         };
         let stopping = async {
             shutdown.graceful.cancelled().await;
             is_stopping.store(true, Ordering::Relaxed);
+            if !shutdown_delay.is_zero() {
+                tracing::info!(delay = ?shutdown_delay, "stopping: connections are still accepted for a while");
+                tokio::select! {
+                    () = shutdown.now.cancelled() => {}
+                    () = tokio::time::sleep(shutdown_delay) => {}
+                }
+            }
             tracing::info!(timeout = ?shutdown_timeout, "stopping: requests in flight are finished first");
             stop.graceful.cancel();
             tokio::select! {
@@ -194,10 +229,12 @@ impl Driver {
         tokio::pin!(serving);
         let stopped = tokio::select! {
             () = &mut serving => Stopped::Cleanly,
-            () = checking => Stopped::Cut,
+            () = background => Stopped::Cut,
             () = stopping => {
                 stop.now.cancel();
-                upstream.stop_tunnels();
+                if let Some(upstream) = &upstream {
+                    upstream.stop_tunnels();
+                }
                 serving.await;
                 Stopped::Cut
             }

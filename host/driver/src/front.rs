@@ -2,18 +2,21 @@
 
 use std::{
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
 
 use admittance::{
-    AdmissionService, Passage, REQUEST_ID,
+    AdmissionService, Passage, REQUEST_ID, ReviewService,
     dialect::{Dialect, End},
 };
 use axum::body::Body;
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response, Version, header::CONNECTION};
 use http_body::{Frame, SizeHint};
 use metrics::{counter, gauge, histogram};
 use tokio::{
@@ -34,25 +37,52 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EndedUpstream(pub(crate) &'static str);
 
-/// The chains and the upstream, behind a limit. Cheap to clone; lives as long as the driver.
+/// The chains, and the upstream if there is one, behind a limit. Cheap to clone; lives as long as the
+/// driver.
 #[derive(Clone, Debug)]
 pub(crate) struct Front {
-    inner: AdmissionService<Upstream>,
+    service: FrontService,
     permits: Arc<Semaphore>,
-    dialect: Arc<dyn Dialect>,
+    is_stopping: Arc<AtomicBool>,
+}
+
+/// What answers requests.
+#[derive(Clone, Debug)]
+pub(crate) enum FrontService {
+    /// The chains, and then the upstream.
+    Proxy(AdmissionService<Upstream>, Arc<dyn Dialect>),
+    /// The chains alone.
+    Reviews(ReviewService),
+}
+
+impl FrontService {
+    async fn call(&mut self, request: Request<Body>) -> Response<Body> {
+        let answer = match self {
+            Self::Proxy(service, _) => service.call(request).await,
+            Self::Reviews(service) => service.call(request).await.map(|response| response.map(Body::from)),
+        };
+        match answer {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }
+
+    fn reply(&self, end: &End<'_>) -> Response<Bytes> {
+        match self {
+            Self::Proxy(_, dialect) => dialect.reply(end),
+            Self::Reviews(service) => service.reply(end),
+        }
+    }
 }
 
 impl Front {
-    /// At most `concurrency` requests are in flight; one more is turned away at once.
-    pub(crate) fn new(
-        inner: AdmissionService<Upstream>,
-        concurrency: usize,
-        dialect: Arc<dyn Dialect>,
-    ) -> Self {
+    /// At most `concurrency` requests are in flight; one more is turned away at once. While
+    /// `is_stopping`, clients are asked to close their connections.
+    pub(crate) fn new(service: FrontService, concurrency: usize, is_stopping: Arc<AtomicBool>) -> Self {
         Self {
-            inner,
+            service,
             permits: Arc::new(Semaphore::new(concurrency.min(Semaphore::MAX_PERMITS))),
-            dialect,
+            is_stopping,
         }
     }
 
@@ -67,13 +97,11 @@ impl Front {
         let method = request.method().clone();
         let path = request.uri().path().to_owned();
         request.extensions_mut().insert(client);
-        let response = match self.permits.clone().try_acquire_owned() {
+        let is_http_1 = request.version() < Version::HTTP_2;
+        let mut response = match self.permits.clone().try_acquire_owned() {
             Ok(permit) => {
                 let in_flight = InFlight::new(permit);
-                let response = match self.inner.call(request).await {
-                    Ok(response) => response,
-                    Err(never) => match never {},
-                };
+                let response = self.service.call(request).await;
                 response.map(|body| Body::new(Guarded::new(body, (in_flight, guard))))
             }
             Err(_) => {
@@ -81,11 +109,15 @@ impl Front {
                 let end = End::Overloaded {
                     retry_after: RETRY_AFTER,
                 };
-                let mut response = self.dialect.reply(&end);
+                let mut response = self.service.reply(&end);
                 response.extensions_mut().insert(Passage::Ended(end.as_str()));
                 response.map(|body| Body::new(Guarded::new(Body::from(body), guard)))
             }
         };
+        if is_http_1 && self.is_stopping.load(Ordering::Relaxed) {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(CONNECTION, close);
+        }
         let duration = started.elapsed();
         let status = response.status().as_u16();
         let passage = passage(&response);

@@ -1,9 +1,11 @@
-//! The front door: an intercepting proxy, its upstream, and the operator's endpoints.
+//! The front doors: an intercepting proxy and its upstream, or a webhook server for kube-apiserver; and the
+//! operator's endpoints.
 //!
 //! [`Driver::bind`] takes a [`Config`] and a [`Host`](admittance::Host) and binds the ports;
 //! [`Driver::run`] serves until it is told to stop. A request passes, from the outside in: the
 //! connection with its time limits, the limit on requests in flight and the access log, the host's
-//! chains (`admittance::AdmissionLayer`), and the upstream.
+//! chains (`admittance::AdmissionLayer`), and the upstream. An AdmissionReview ends at the chains
+//! (`admittance::ReviewService`).
 
 mod admin;
 mod config;
@@ -15,7 +17,9 @@ pub mod tls;
 mod upstream;
 
 pub use admin::RenderMetrics;
-pub use config::{Config, HealthCheck, Limits, ListenConfig, LogConfig, LogFormat, LogLevel, UpstreamConfig};
+pub use config::{
+    Config, FrontConfig, HealthCheck, Limits, ListenConfig, LogConfig, LogFormat, LogLevel, UpstreamConfig,
+};
 pub use driver::{Driver, Error, Shutdown, Stopped};
 pub use measure::describe_metrics;
 pub use upstream::{Client, InvalidServer, Server, ServerHealth, Upstream};

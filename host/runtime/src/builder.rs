@@ -9,12 +9,10 @@ use admittance_admission::{Chain, NamespaceSource, StaticNamespaces};
 use admittance_catalog::CompiledCache;
 use admittance_definitions::ChainDefinition;
 use admittance_sandbox::SandboxConfig;
+use admittance_watch::Fingerprint;
 use admittance_webhook::{Resolve, WebhookClients};
 
-use crate::{
-    Error, Host, Progress, Table,
-    assembly::{Assembled, Assembler},
-};
+use crate::{Error, Host, Progress, assembly::Assembler, source::Source};
 
 /// Puts a [`Host`] together: where its chains come from, and what they may use.
 ///
@@ -114,8 +112,6 @@ impl HostBuilder {
     ///
     /// When anything is wrong: with every mistake of every file, or every stage that cannot be made.
     pub async fn build(self) -> Result<Host, Error> {
-        let mut definitions = admittance_definitions::load(&self.definitions)?;
-        definitions.extend(self.read);
         let cache = self.cache.map(CompiledCache::open).transpose()?;
         let resolve = Resolve::parse(self.resolve).map_err(Error::Resolve)?;
         let assembler = Arc::new(Assembler {
@@ -125,14 +121,17 @@ impl HostBuilder {
             progress: self.progress,
             started: tokio::sync::OnceCell::new(),
         });
-        let Assembled { chains, plugins } = assembler.assemble(definitions).await?;
-        let chains = self.chains.into_iter().chain(chains).map(Arc::new).collect();
-        Ok(Host::with_table(Table::new(
-            chains,
-            plugins,
-            self.namespaces,
-            self.request_timeout,
-        )))
+        let mut source = Source {
+            definitions: self.definitions,
+            given: self.read,
+            chains: self.chains.into_iter().map(Arc::new).collect(),
+            namespaces: self.namespaces,
+            request_timeout: self.request_timeout,
+            assembler,
+            seen: Fingerprint::default(),
+        };
+        let table = source.table().await?;
+        Ok(Host::live(source, table))
     }
 }
 

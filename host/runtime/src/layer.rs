@@ -11,16 +11,15 @@ use admittance_dialect::{Class, Dialect, End, Reading, append_warnings};
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response,
-    header::{CONTENT_ENCODING, CONTENT_LENGTH, EXPECT, TRAILER, TRANSFER_ENCODING},
+    header::{CONTENT_LENGTH, EXPECT, TRAILER, TRANSFER_ENCODING},
     request::Parts,
 };
 use http_body::Body;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tower_layer::Layer;
 use tower_service::Service;
 use tracing::Instrument;
 
-use crate::Host;
+use crate::{Host, body::BodyLimits};
 
 /// The header that carries a request's uid, on its way in, to the inner service, and back.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -250,35 +249,14 @@ impl Door {
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let limit = self.body_limit;
-        if let Some(encoding) = encoding(&head.headers) {
-            return Err(self.end(&End::BodyEncoded { encoding: &encoding }, &[]));
-        }
-        let announced = body.size_hint().lower();
-        let mut body = Box::pin(body);
-        if usize::try_from(announced).map_or(true, |announced| announced > limit) {
-            // Who asks first has sent nothing yet.
-            if !head.headers.contains_key(EXPECT) {
-                drain(body).await;
-            }
-            return Err(self.end(&End::BodyTooLarge { limit }, &[]));
-        }
-        let arriving = Limited::new(&mut body, limit).collect();
-        match tokio::time::timeout(self.body_timeout, arriving).await {
-            Ok(Ok(collected)) => Ok(collected.to_bytes()),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => {
-                drain(body).await;
-                Err(self.end(&End::BodyTooLarge { limit }, &[]))
-            }
-            Ok(Err(error)) => {
-                let reason = error.to_string();
-                Err(self.end(&End::BodyUnreadable { reason: &reason }, &[]))
-            }
-            Err(_) => {
-                let limit = self.body_timeout;
-                Err(self.end(&End::BodyTimeout { limit }, &[]))
-            }
-        }
+        let limits = BodyLimits {
+            size: self.body_limit,
+            time: self.body_timeout,
+        };
+        limits
+            .collect(head, body)
+            .await
+            .map_err(|error| self.end(&error.end(), &[]))
     }
 
     fn end(&self, end: &End<'_>, warnings: &[String]) -> Response<Bytes> {
@@ -312,30 +290,6 @@ impl<B: From<Bytes>> Passed<B> {
             warnings: Vec::new(),
         }
     }
-}
-
-/// Read what a client is still sending, for a while: one that is cut off while it sends often never reads
-/// the reply that says why.
-async fn drain<B: Body<Data = Bytes>>(mut body: Pin<Box<B>>) {
-    const PATIENCE: Duration = Duration::from_secs(2);
-    let reading = async { while let Some(Ok(_)) = body.frame().await {} };
-    // What is not sent by then is not waited for.
-    let _ = tokio::time::timeout(PATIENCE, reading).await;
-}
-
-/// The encoding of a body that is not sent as it is.
-fn encoding(headers: &HeaderMap) -> Option<String> {
-    let values: Vec<_> = headers
-        .get_all(CONTENT_ENCODING)
-        .iter()
-        .map(|value| String::from_utf8_lossy(value.as_bytes()))
-        .collect();
-    let encoded = values.iter().any(|value| {
-        value
-            .split(',')
-            .any(|coding| !matches!(coding.trim(), "") && !coding.trim().eq_ignore_ascii_case("identity"))
-    });
-    encoded.then(|| values.join(", "))
 }
 
 fn uid_of(headers: &HeaderMap) -> Uid {

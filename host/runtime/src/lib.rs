@@ -26,24 +26,29 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`Host::layer`] puts a host in front of any `tower` service that speaks HTTP.
+//! [`Host::layer`] puts a host in front of any `tower` service that speaks HTTP, and [`Host::reviews`] is a
+//! service that answers kube-apiserver's AdmissionReviews.
 
 mod assembly;
+mod body;
 mod builder;
 mod error;
 mod host;
 mod journal;
 mod layer;
 mod measure;
+mod reviews;
+mod source;
 mod table;
 
 pub use assembly::{PluginStatus, Progress};
 pub use builder::HostBuilder;
 pub use error::{Error, StageError, StageErrorCause};
-pub use host::Host;
+pub use host::{Host, Reload};
 pub use layer::{AdmissionLayer, AdmissionService, Passage, REQUEST_ID};
 pub use measure::{DURATION_BUCKETS, describe_metrics};
-pub use table::{Selection, Table};
+pub use reviews::ReviewService;
+pub use table::Table;
 
 pub use admittance_admission as admission;
 pub use admittance_catalog::{Digest, ModuleReference};

@@ -9,6 +9,7 @@ use metrics::{Unit, counter, describe_counter, describe_histogram, histogram};
 const REQUESTS: &str = "admittance_requests_total";
 const REQUEST_DURATION: &str = "admittance_request_duration_seconds";
 const STAGE_DURATION: &str = "admittance_stage_duration_seconds";
+const TABLES: &str = "admittance_tables_total";
 const STAGE_FAILURES: &str = "admittance_stage_failures_total";
 
 /// Buckets for the histograms in seconds, 10 µs to 10 s: a plugin takes tens of microseconds, a remote
@@ -24,6 +25,10 @@ pub fn describe_metrics() {
         REQUESTS,
         "Requests that passed through chains, by decision: allowed, changed, denied, failed, deadline, dry-run"
     );
+    describe_counter!(
+        TABLES,
+        "Tables made of the definitions, at the start and whenever they change, by result: live, failed (the one before stays)"
+    );
     describe_histogram!(
         REQUEST_DURATION,
         Unit::Seconds,
@@ -38,6 +43,11 @@ pub fn describe_metrics() {
         STAGE_FAILURES,
         "Calls of a stage that gave no verdict, by phase, chain, stage, failure and the policy that held"
     );
+}
+
+pub(crate) fn table_made<T, E>(table: &Result<T, E>) {
+    let result = if table.is_ok() { "live" } else { "failed" };
+    counter!(TABLES, "result" => result).increment(1);
 }
 
 pub(crate) fn record(outcome: &Outcome, duration: Duration) {

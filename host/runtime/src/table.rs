@@ -1,7 +1,7 @@
 use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
-    Chain, Deadline, Evaluation, NamespaceSource, Outcome, Outline, Phase, Request, Surroundings,
+    Chain, Deadline, Evaluation, NamespaceSource, Outcome, Outline, Phase, Request, Selection, Surroundings,
 };
 use tokio::time::Instant;
 
@@ -84,27 +84,6 @@ impl Table {
             journal::write(&outcome);
         }
         outcome
-    }
-}
-
-/// Which chains of a table a request may pass through.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Selection {
-    /// All of them.
-    All,
-    /// Those of a phase.
-    Phase(Phase),
-    /// One of a phase.
-    Chain(Phase, String),
-}
-
-impl Selection {
-    fn selects(&self, chain: &Chain) -> bool {
-        match self {
-            Self::All => true,
-            Self::Phase(phase) => chain.phase == *phase,
-            Self::Chain(phase, name) => chain.phase == *phase && *chain.name == **name,
-        }
     }
 }
 

@@ -32,6 +32,14 @@ impl Fingerprint {
         Self::with(paths, &mut Digests::default())
     }
 
+    /// The paths of both. Of a path in both, what this one says.
+    pub fn and(mut self, other: Self) -> Self {
+        for (path, content) in other.0 {
+            self.0.entry(path).or_insert(content);
+        }
+        self
+    }
+
     pub(crate) fn with(paths: impl IntoIterator<Item = PathBuf>, digests: &mut Digests) -> Self {
         digests.begin();
         let found = paths

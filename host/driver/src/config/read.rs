@@ -19,7 +19,7 @@ use admittance_definitions::{
 };
 use http::{HeaderName, Method, uri::PathAndQuery};
 
-use super::{Config, HealthCheck, Limits, ListenConfig, LogConfig, LogFormat, LogLevel, UpstreamConfig};
+use super::{Config, FrontConfig, HealthCheck, Limits, ListenConfig, LogConfig, LogFormat, LogLevel, UpstreamConfig};
 use crate::{
     tls::{self, Identity, TlsError},
     upstream::Server,
@@ -55,20 +55,7 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
         Some(node) => admin(&node, mistakes).map(Some),
         None => Some(None),
     };
-    let dialect = fields
-        .required(
-            "dialect",
-            "write `dialect: { bcs: { cluster: ... } }` or `rest: ...`",
-            mistakes,
-        )
-        .and_then(|node| dialect(&node, mistakes));
-    let upstream = fields
-        .required(
-            "upstream",
-            "write `upstream: { servers: [ \"http://127.0.0.1:8081\" ] }`",
-            mistakes,
-        )
-        .and_then(|node| upstream(&node, mistakes));
+    let front = front(&mut fields, mistakes);
     let limits = section(fields.optional("limits"), mistakes, limits);
     let definitions = match fields.optional("definitions") {
         Some(node) => node
@@ -90,8 +77,7 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
     Some(Config {
         listen: listen?,
         admin: admin?,
-        dialect: dialect?,
-        upstream: upstream?,
+        front: front?,
         limits: limits?,
         definitions: definitions?,
         cache: cache?,
@@ -198,25 +184,76 @@ fn admin(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<SocketAddr> {
     only(node, "address", "write 127.0.0.1:9090", mistakes).and_then(|node| address(&node, mistakes))
 }
 
-fn dialect(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Arc<dyn Dialect>> {
+/// What `dialect` says: of a proxy, or of a webhook server.
+enum DialectConfig {
+    Proxy(Arc<dyn Dialect>),
+    Kubernetes,
+}
+
+fn front(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<FrontConfig> {
+    let dialect = fields
+        .required(
+            "dialect",
+            "write `dialect: { bcs: { cluster: ... } }`, `rest: ...` or `kubernetes: {}`",
+            mistakes,
+        )
+        .and_then(|node| dialect(&node, mistakes));
+    if let Some(DialectConfig::Kubernetes) = dialect {
+        fields.refuse(
+            "upstream",
+            "the dialect `kubernetes` answers kube-apiserver and has no upstream",
+            "remove it",
+            mistakes,
+        );
+        return Some(FrontConfig::Reviews);
+    }
+    let upstream = fields
+        .required(
+            "upstream",
+            "write `upstream: { servers: [ \"http://127.0.0.1:8081\" ] }`",
+            mistakes,
+        )
+        .and_then(|node| upstream(&node, mistakes));
+    match dialect? {
+        DialectConfig::Kubernetes => Some(FrontConfig::Reviews),
+        DialectConfig::Proxy(dialect) => Some(FrontConfig::Proxy {
+            dialect,
+            upstream: upstream?,
+        }),
+    }
+}
+
+fn dialect(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<DialectConfig> {
     let mut fields = node.object(mistakes)?;
-    let (bcs, rest) = (fields.optional("bcs"), fields.optional("rest"));
+    let (bcs, rest, kubernetes) = (
+        fields.optional("bcs"),
+        fields.optional("rest"),
+        fields.optional("kubernetes"),
+    );
     fields.finish(mistakes);
-    match (bcs, rest) {
-        (Some(bcs), None) => {
+    match (bcs, rest, kubernetes) {
+        (Some(bcs), None, None) => {
             let cluster = only(&bcs, "cluster", "name the cluster, BCS-MESOS-10001", mistakes)?;
             let cluster = cluster.parse_with(Cluster::new, mistakes)?;
-            Some(Arc::new(Bcs::new(cluster)))
+            Some(DialectConfig::Proxy(Arc::new(Bcs::new(cluster))))
         }
-        (None, Some(rest)) => Some(Arc::new(rest_dialect(&rest, mistakes)?)),
-        (Some(_), Some(_)) => {
-            node.wrong("there are two dialects", "keep `bcs` or `rest`", mistakes);
-            None
+        (None, Some(rest), None) => Some(DialectConfig::Proxy(Arc::new(rest_dialect(&rest, mistakes)?))),
+        (None, None, Some(kubernetes)) => {
+            kubernetes.object(mistakes)?.finish(mistakes);
+            Some(DialectConfig::Kubernetes)
         }
-        (None, None) => {
+        (None, None, None) => {
             node.wrong(
                 "there is no dialect",
-                "write `bcs: { cluster: ... }` or `rest: { routes: [ ... ] }`",
+                "write `bcs: { cluster: ... }`, `rest: { routes: [ ... ] }` or `kubernetes: {}`",
+                mistakes,
+            );
+            None
+        }
+        _ => {
+            node.wrong(
+                "there are several dialects",
+                "keep one of `bcs`, `rest` and `kubernetes`",
                 mistakes,
             );
             None
@@ -546,6 +583,10 @@ fn limits(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Limits> {
     let body_timeout = duration(&mut fields, "bodyTimeout", default.body_timeout, mistakes);
     let header_timeout = duration(&mut fields, "headerTimeout", default.header_timeout, mistakes);
     let request_timeout = duration(&mut fields, "requestTimeout", default.request_timeout, mistakes);
+    let shutdown_delay = match fields.optional("shutdownDelay") {
+        Some(node) => node.duration(Duration::ZERO..=HOUR, mistakes),
+        None => Some(default.shutdown_delay),
+    };
     let shutdown_timeout = duration(&mut fields, "shutdownTimeout", default.shutdown_timeout, mistakes);
     fields.finish(mistakes);
     Some(Limits {
@@ -554,6 +595,7 @@ fn limits(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Limits> {
         header_timeout: header_timeout?,
         concurrency: concurrency?,
         request_timeout: request_timeout?,
+        shutdown_delay: shutdown_delay?,
         shutdown_timeout: shutdown_timeout?,
     })
 }

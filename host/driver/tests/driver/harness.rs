@@ -11,7 +11,7 @@ use admittance::{
     dialect::{Bcs, Cluster},
 };
 use admittance_driver::{
-    Config, Driver, Limits, ListenConfig, LogConfig, Server, Shutdown, Stopped, UpstreamConfig, tls,
+    Config, FrontConfig, Driver, Limits, ListenConfig, LogConfig, Server, Shutdown, Stopped, UpstreamConfig, tls,
 };
 use axum::{Router, body::Body};
 use http::{Request, Response};
@@ -89,13 +89,15 @@ impl Setup {
                     tls: None,
                 },
                 admin: Some(loopback()),
-                dialect: Arc::new(Bcs::new(Cluster::new(CLUSTER).unwrap())),
-                upstream: UpstreamConfig {
-                    servers,
-                    tls: tls::no_client().unwrap(),
-                    connect_timeout: UpstreamConfig::DEFAULT_CONNECT_TIMEOUT,
-                    response_timeout: UpstreamConfig::DEFAULT_RESPONSE_TIMEOUT,
-                    health: None,
+                front: FrontConfig::Proxy {
+                    dialect: Arc::new(Bcs::new(Cluster::new(CLUSTER).unwrap())),
+                    upstream: UpstreamConfig {
+                        servers,
+                        tls: tls::no_client().unwrap(),
+                        connect_timeout: UpstreamConfig::DEFAULT_CONNECT_TIMEOUT,
+                        response_timeout: UpstreamConfig::DEFAULT_RESPONSE_TIMEOUT,
+                        health: None,
+                    },
                 },
                 limits: Limits::default(),
                 definitions: Vec::new(),
@@ -114,7 +116,9 @@ impl Setup {
     }
 
     pub(crate) fn upstream(mut self, change: impl FnOnce(&mut UpstreamConfig)) -> Self {
-        change(&mut self.config.upstream);
+        if let FrontConfig::Proxy { upstream, .. } = &mut self.config.front {
+            change(upstream);
+        }
         self
     }
 

@@ -5,7 +5,8 @@ use admittance_admission::{
     Response as Answer, Rule, Stage, Verdict, async_trait,
 };
 use admittance_dialect::{Bcs, Cluster};
-use http_body_util::Full;
+use http::header::CONTENT_ENCODING;
+use http_body_util::{BodyExt, Full};
 use serde_json::json;
 
 use super::*;

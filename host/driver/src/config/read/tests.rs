@@ -24,6 +24,13 @@ fn read_in(directory: &TempDir, text: &str) -> Result<Config, Vec<String>> {
     })
 }
 
+fn proxy(config: &Config) -> (&dyn Dialect, &UpstreamConfig) {
+    match &config.front {
+        FrontConfig::Proxy { dialect, upstream } => (&**dialect, upstream),
+        FrontConfig::Reviews => panic!("no proxy: {config:?}"),
+    }
+}
+
 const LEAST: &str = r#"
 dialect: { bcs: { cluster: BCS-MESOS-10001 } }
 upstream: { servers: ["http://127.0.0.1:8081"] }
@@ -35,10 +42,25 @@ fn the_least_that_is_needed() {
     assert_eq!(config.listen.address, "127.0.0.1:8080".parse().unwrap());
     assert_eq!(config.admin, None);
     assert_eq!(config.limits, Limits::default());
-    assert_eq!(config.upstream.connect_timeout, Duration::from_secs(2));
-    assert_eq!(config.upstream.response_timeout, Duration::from_secs(60));
+    assert_eq!(proxy(&config).1.connect_timeout, Duration::from_secs(2));
+    assert_eq!(proxy(&config).1.response_timeout, Duration::from_secs(60));
     assert_eq!(config.log, LogConfig::default());
     assert!(config.definitions.is_empty());
+}
+
+#[test]
+fn a_webhook_server_has_no_upstream() {
+    let config = read("dialect: { kubernetes: {} }").unwrap();
+    assert!(matches!(config.front, FrontConfig::Reviews));
+    let both = "dialect: { kubernetes: {} }\nupstream: { servers: [\"http://127.0.0.1:1\"] }";
+    assert_eq!(
+        read(both).unwrap_err(),
+        ["upstream: the dialect `kubernetes` answers kube-apiserver and has no upstream"]
+    );
+    assert_eq!(
+        read("dialect: { kubernetes: { paths: [] } }").unwrap_err(),
+        ["dialect.kubernetes.paths: unknown field"]
+    );
 }
 
 #[test]
@@ -67,6 +89,7 @@ limits:
   headerTimeout: 6s
   concurrency: 7
   requestTimeout: 8s
+  shutdownDelay: 500ms
   shutdownTimeout: 9s
 definitions: [chains/, /etc/one.yaml]
 cache: { directory: cache }
@@ -79,11 +102,11 @@ log: { level: debug, format: json }
     .unwrap();
     assert!(config.listen.tls.is_some());
     assert_eq!(config.admin, Some("127.0.0.1:9090".parse().unwrap()));
-    assert_eq!(config.upstream.servers.len(), 2);
-    assert_eq!(config.upstream.connect_timeout, Duration::from_secs(1));
-    assert_eq!(config.upstream.response_timeout, Duration::from_secs(3));
+    assert_eq!(proxy(&config).1.servers.len(), 2);
+    assert_eq!(proxy(&config).1.connect_timeout, Duration::from_secs(1));
+    assert_eq!(proxy(&config).1.response_timeout, Duration::from_secs(3));
     assert_eq!(
-        config.upstream.health,
+        proxy(&config).1.health,
         Some(HealthCheck {
             path: "/healthz?x=1".parse().unwrap(),
             interval: Duration::from_secs(4),
@@ -98,6 +121,7 @@ log: { level: debug, format: json }
             header_timeout: Duration::from_secs(6),
             concurrency: 7,
             request_timeout: Duration::from_secs(8),
+            shutdown_delay: Duration::from_millis(500),
             shutdown_timeout: Duration::from_secs(9),
         }
     );
@@ -145,7 +169,7 @@ listening: {}
         "listen.tls.certificate: ",
         "listen.tls.key: ",
         "admin.address: missing",
-        "dialect: there are two dialects",
+        "dialect: there are several dialects",
         "upstream.servers[1]: `127.0.0.1` is no server",
         "upstream.tls.certificate: ",
         "upstream.tls: a certificate is of no use without its key",
@@ -241,10 +265,10 @@ fn the_example_for_nomad() {
     let read = |method: &str, uri: &str, body: &str| {
         let request = http::Request::builder().method(method).uri(uri).body(()).unwrap();
         let head = request.into_parts().0;
-        let Class::Inspect(inspection) = config.dialect.classify(&head) else {
+        let Class::Inspect(inspection) = proxy(&config).0.classify(&head) else {
             return "pass".to_owned();
         };
-        match config.dialect.read(&head, &inspection, &body.to_owned().into()) {
+        match proxy(&config).0.read(&head, &inspection, &body.to_owned().into()) {
             Ok(Reading::Nothing) => "nothing".to_owned(),
             Ok(Reading::Admit { request, .. }) => format!(
                 "{} {} {}/{}{} {}",

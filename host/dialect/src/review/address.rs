@@ -1,0 +1,106 @@
+//! What the path and the query of a call say: which chains are asked, and until when.
+
+use std::time::Duration;
+
+use admittance_admission::{Phase, Selection};
+use http::Uri;
+use percent_encoding::percent_decode_str;
+
+/// Which chains a call asks, and how long the caller waits. Lives as long as the call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReviewAddress {
+    /// The chains.
+    pub selection: Selection,
+    /// The caller's own patience, if it says so.
+    pub timeout: Option<Duration>,
+}
+
+/// Why an address is none that reviews are sent to.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    /// Another path.
+    #[error(
+        "{0:?} is no path for reviews: use /mutate, /validate or /admit, or a chain's own /mutate/{{chain}} or /validate/{{chain}}"
+    )]
+    Path(String),
+    /// The query's `timeout` is no duration.
+    #[error("the timeout {0:?} in the query is no duration: write `timeout=5s`")]
+    Timeout(String),
+}
+
+impl ReviewAddress {
+    /// Read the address of a call: `/admit` for every chain, `/mutate` and `/validate` for those of a
+    /// phase, `/mutate/{chain}` and `/validate/{chain}` for one. kube-apiserver adds `?timeout=5s`.
+    ///
+    /// # Errors
+    ///
+    /// For any other path, and for a timeout that is none.
+    pub fn parse(uri: &Uri) -> Result<Self, AddressError> {
+        let path = uri.path();
+        let unknown = || AddressError::Path(path.to_owned());
+        let (root, chain) = match path.trim_start_matches('/').split_once('/') {
+            None => (path.trim_start_matches('/'), None),
+            Some((root, "")) => (root, None),
+            Some((root, chain)) => {
+                let chain = percent_decode_str(chain).decode_utf8().map_err(|_| unknown())?;
+                (root, Some(chain.into_owned()))
+            }
+        };
+        let selection = match (root, chain) {
+            ("admit", None) => Selection::All,
+            ("mutate", None) => Selection::Phase(Phase::Mutating),
+            ("validate", None) => Selection::Phase(Phase::Validating),
+            ("mutate", Some(chain)) => Selection::Chain(Phase::Mutating, chain),
+            ("validate", Some(chain)) => Selection::Chain(Phase::Validating, chain),
+            _ => return Err(unknown()),
+        };
+        let query = uri.query().unwrap_or_default().as_bytes();
+        let timeout = form_urlencoded::parse(query)
+            .find(|(name, _)| name == "timeout")
+            .map(|(_, value)| {
+                humantime::parse_duration(&value).map_err(|_| AddressError::Timeout(value.into_owned()))
+            })
+            .transpose()?;
+        Ok(Self { selection, timeout })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        let chain = |phase, name: &str| Some(Selection::Chain(phase, name.to_owned()));
+        for (uri, selection, timeout) in [
+            ("/admit", Some(Selection::All), None),
+            ("/admit?timeout=10s", Some(Selection::All), Some(10_000)),
+            (
+                "/mutate?timeout=1m30s",
+                Some(Selection::Phase(Phase::Mutating)),
+                Some(90_000),
+            ),
+            ("/mutate/?x=y", Some(Selection::Phase(Phase::Mutating)), None),
+            ("/validate", Some(Selection::Phase(Phase::Validating)), None),
+            ("/mutate/pods", chain(Phase::Mutating, "pods"), None),
+            (
+                "/validate/a.b%2Fc?timeout=500ms",
+                chain(Phase::Validating, "a.b/c"),
+                Some(500),
+            ),
+            ("/mutate/bcs/web", chain(Phase::Mutating, "bcs/web"), None),
+            ("/", None, None),
+            ("/admit/pods", None, None),
+            ("/Mutate", None, None),
+            ("/mutate/%ff", None, None),
+            ("/mutate?timeout=soon", None, None),
+        ] {
+            let parsed = ReviewAddress::parse(&uri.parse().unwrap());
+            let expected = selection.map(|selection| ReviewAddress {
+                selection,
+                timeout: timeout.map(Duration::from_millis),
+            });
+            assert_eq!(parsed.ok(), expected, "{uri}");
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! From the text of an AdmissionReview to a request.
+
+use std::collections::BTreeMap;
+
+use admittance_admission::{
+    GroupVersionKind, GroupVersionResource, Object, ObjectError, Operation, Request, Requested, Uid,
+    UnknownOperation, UserInfo,
+};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{Review, ReviewVersion};
+
+/// Why a text is no AdmissionReview that can be judged.
+#[derive(Debug, thiserror::Error)]
+pub enum ReviewError {
+    /// Not JSON, or a field of another type.
+    #[error("not an AdmissionReview: {0}")]
+    Malformed(#[from] serde_json::Error),
+    /// Another object, or a version that is not known.
+    #[error(
+        "not an AdmissionReview of admission.k8s.io/v1 or v1beta1: apiVersion is `{api_version}`, kind is `{kind}`"
+    )]
+    NotAReview {
+        /// As the text says.
+        api_version: String,
+        /// As the text says.
+        kind: String,
+    },
+    /// Without `request`.
+    #[error("the AdmissionReview has no `request`: it is an answer, or was cut")]
+    RequestMissing,
+    /// `request.operation` is none.
+    #[error("request.operation: {0}")]
+    Operation(#[from] UnknownOperation),
+    /// One of the objects in it is not one.
+    #[error("request.{field}: {source}")]
+    Object {
+        /// Which.
+        field: &'static str,
+        /// Why.
+        source: ObjectError,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Envelope<'a> {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    #[serde(borrow)]
+    request: Option<ReviewRequest<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ReviewRequest<'a> {
+    #[serde(default)]
+    uid: String,
+    #[serde(default)]
+    kind: Kind,
+    #[serde(default)]
+    resource: Resource,
+    #[serde(default)]
+    sub_resource: String,
+    request_kind: Option<Kind>,
+    request_resource: Option<Resource>,
+    #[serde(default)]
+    request_sub_resource: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    namespace: String,
+    #[serde(default)]
+    operation: String,
+    #[serde(default)]
+    user_info: User,
+    #[serde(borrow)]
+    object: Option<&'a RawValue>,
+    #[serde(borrow)]
+    old_object: Option<&'a RawValue>,
+    #[serde(borrow)]
+    options: Option<&'a RawValue>,
+    dry_run: Option<bool>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Kind {
+    group: String,
+    version: String,
+    kind: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Resource {
+    group: String,
+    version: String,
+    resource: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct User {
+    username: String,
+    uid: String,
+    groups: Vec<String>,
+    extra: BTreeMap<String, Vec<String>>,
+}
+
+/// Read an AdmissionReview of version `v1` or `v1beta1`. A request without `uid` gets a fresh one.
+///
+/// # Errors
+///
+/// When the text is not such a review, or what is in it cannot be a request.
+pub fn read_review(text: &[u8]) -> Result<Review, ReviewError> {
+    let envelope: Envelope<'_> = serde_json::from_slice(text)?;
+    let version = ReviewVersion::of(&envelope.api_version).filter(|_| envelope.kind == "AdmissionReview");
+    let Some(version) = version else {
+        return Err(ReviewError::NotAReview {
+            api_version: envelope.api_version,
+            kind: envelope.kind,
+        });
+    };
+    let review = envelope.request.ok_or(ReviewError::RequestMissing)?;
+    let object = |field, raw: Option<&RawValue>| {
+        raw.map(|raw| Object::parse(raw.get()))
+            .transpose()
+            .map_err(|source| ReviewError::Object { field, source })
+    };
+    let kind = GroupVersionKind::from(review.kind);
+    let resource = GroupVersionResource::from(review.resource);
+    let mut request = Request::new(review.operation.parse::<Operation>()?, kind, resource);
+    if !review.uid.is_empty() {
+        request.uid = Uid::from(review.uid);
+    }
+    request.subresource = Some(review.sub_resource).filter(|name| !name.is_empty());
+    // Reviews name what the client used even where nothing was converted.
+    let requested = Requested {
+        kind: review
+            .request_kind
+            .map_or_else(|| request.kind.clone(), Into::into),
+        resource: review
+            .request_resource
+            .map_or_else(|| request.resource.clone(), Into::into),
+        subresource: Some(review.request_sub_resource)
+            .filter(|name| !name.is_empty())
+            .or_else(|| request.subresource.clone()),
+    };
+    if requested.kind != request.kind || requested.resource != request.resource {
+        request.requested = Some(Box::new(requested));
+    }
+    request.name = review.name;
+    request.namespace = Some(review.namespace).filter(|name| !name.is_empty());
+    request.user = UserInfo {
+        username: review.user_info.username,
+        uid: review.user_info.uid,
+        groups: review.user_info.groups,
+        extra: review.user_info.extra.into_iter().collect(),
+    };
+    request.object = object("object", review.object)?;
+    request.old_object = object("oldObject", review.old_object)?;
+    request.options = object("options", review.options)?;
+    request.dry_run = review.dry_run.unwrap_or_default();
+    Ok(Review { version, request })
+}
+
+impl From<Kind> for GroupVersionKind {
+    fn from(kind: Kind) -> Self {
+        Self {
+            group: kind.group,
+            version: kind.version,
+            kind: kind.kind,
+        }
+    }
+}
+
+impl From<Resource> for GroupVersionResource {
+    fn from(resource: Resource) -> Self {
+        Self {
+            group: resource.group,
+            version: resource.version,
+            resource: resource.resource,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn review() -> Value {
+        json!({
+            "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+            "request": {
+                "uid": "u1",
+                "kind": {"group": "autoscaling", "version": "v1", "kind": "Scale"},
+                "resource": {"group": "apps", "version": "v1", "resource": "deployments"},
+                "subResource": "scale",
+                "requestKind": {"group": "autoscaling", "version": "v1", "kind": "Scale"},
+                "name": "web", "namespace": "prod", "operation": "UPDATE",
+                "userInfo": {"username": "alice", "groups": ["dev"], "extra": {"a": ["b"]}},
+                "object": {"kind": "Scale"}, "oldObject": null,
+                "dryRun": true, "options": {"kind": "UpdateOptions"},
+            },
+        })
+    }
+
+    #[test]
+    fn every_field_is_taken() {
+        let Review { version, request } = read_review(review().to_string().as_bytes()).unwrap();
+        assert_eq!(version, ReviewVersion::V1);
+        assert_eq!(request.uid.as_str(), "u1");
+        assert_eq!(request.kind.to_string(), "autoscaling/v1/Scale");
+        assert_eq!(request.resource.to_string(), "apps/v1/deployments");
+        assert_eq!(request.subresource.as_deref(), Some("scale"));
+        assert_eq!(
+            (request.name.as_str(), request.namespace.as_deref()),
+            ("web", Some("prod"))
+        );
+        assert_eq!(request.operation, Operation::Update);
+        assert_eq!(
+            (request.user.username.as_str(), request.user.groups.len()),
+            ("alice", 1)
+        );
+        assert_eq!(request.user.extra, [("a".to_owned(), vec!["b".to_owned()])]);
+        assert_eq!(request.object.unwrap().text(), r#"{"kind":"Scale"}"#);
+        assert!(request.old_object.is_none() && request.options.is_some() && request.dry_run);
+    }
+
+    #[test]
+    fn what_the_client_used_is_kept_where_it_differs() {
+        let mut review = review();
+        let request = read_review(review.to_string().as_bytes()).unwrap().request;
+        assert_eq!(request.requested, None);
+        review["request"]["requestResource"] =
+            json!({"group": "extensions", "version": "v1beta1", "resource": "deployments"});
+        let request = read_review(review.to_string().as_bytes()).unwrap().request;
+        let requested = request.requested.unwrap();
+        assert_eq!(requested.resource.to_string(), "extensions/v1beta1/deployments");
+        assert_eq!(requested.kind, request.kind);
+        assert_eq!(requested.subresource.as_deref(), Some("scale"));
+    }
+
+    #[test]
+    fn what_is_no_review() {
+        let with = |pointer: &str, value: Value| {
+            let mut review = review();
+            *review.pointer_mut(pointer).unwrap() = value;
+            review.to_string()
+        };
+        for (text, message) in [
+            ("{".to_owned(), "not an AdmissionReview: EOF"),
+            (
+                with("/apiVersion", json!("admission.k8s.io/v2")),
+                "apiVersion is `admission.k8s.io/v2`",
+            ),
+            (with("/kind", json!("Pod")), "kind is `Pod`"),
+            (with("/request", json!(null)), "has no `request`"),
+            (
+                with("/request/operation", json!("PATCH")),
+                "request.operation: `PATCH` is no operation",
+            ),
+            (
+                with("/request/object", json!([])),
+                "request.object: not a JSON object",
+            ),
+            (with("/request/namespace", json!(1)), "expected a string"),
+        ] {
+            let error = read_review(text.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
+    }
+}

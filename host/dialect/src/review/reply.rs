@@ -1,0 +1,281 @@
+//! From an outcome to the text of an AdmissionReview.
+
+use std::collections::BTreeMap;
+
+use admittance_admission::{
+    Decision, FailurePolicy, Mode, Outcome, Patch, Refusal, StageResult, TraceRow, Uid,
+};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::ReviewVersion;
+use crate::warning::within_limits;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Envelope<'a> {
+    kind: &'static str,
+    api_version: &'static str,
+    response: Response<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Response<'a> {
+    uid: &'a str,
+    allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Status<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch_type: Option<&'static str>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    audit_annotations: BTreeMap<String, &'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Status<'a> {
+    status: &'static str,
+    message: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    reason: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<&'a Map<String, Value>>,
+    code: u16,
+}
+
+/// The AdmissionReview that answers one of this version and uid. Without an outcome the request is allowed
+/// as it is.
+///
+/// A patch is there only when the object changed, and never beside a refusal: kube-apiserver takes any
+/// patch for a change and calls other webhooks again. Warnings are kept within its limits. The audit
+/// annotations of stages are named `{stage}.{key}`, and a failure that a policy passed over is noted as
+/// `failed-open.{stage}`; names that kube-apiserver would drop are not sent.
+pub fn write_review(version: ReviewVersion, uid: &Uid, outcome: Option<&Outcome>) -> Bytes {
+    let mut response = Response {
+        uid: uid.as_str(),
+        allowed: true,
+        status: None,
+        patch: None,
+        patch_type: None,
+        audit_annotations: BTreeMap::new(),
+        warnings: Vec::new(),
+    };
+    if let Some(outcome) = outcome {
+        match &outcome.decision {
+            Decision::Allowed => {
+                if outcome.is_changed() {
+                    response.patch = Some(encode(&outcome.patch));
+                    response.patch_type = Some("JSONPatch");
+                }
+            }
+            Decision::Refused(refusal) => {
+                response.allowed = false;
+                response.status = Some(status(refusal));
+            }
+        }
+        response.audit_annotations = audit_annotations(outcome);
+        response.warnings = within_limits(&outcome.warnings);
+    }
+    let envelope = Envelope {
+        kind: "AdmissionReview",
+        api_version: version.api_version(),
+        response,
+    };
+    // Texts, numbers and maps of texts can always be written.
+    serde_json::to_vec(&envelope).map(Bytes::from).unwrap_or_default()
+}
+
+fn encode(patch: &Patch) -> String {
+    BASE64_STANDARD.encode(patch.to_string())
+}
+
+fn status(refusal: &Refusal) -> Status<'_> {
+    let details = match refusal {
+        Refusal::Denied { denial, .. } => Some(&denial.details).filter(|details| !details.is_empty()),
+        _ => None,
+    };
+    Status {
+        status: "Failure",
+        message: refusal.to_string(),
+        reason: refusal.reason(),
+        details,
+        code: refusal.code(),
+    }
+}
+
+fn audit_annotations(outcome: &Outcome) -> BTreeMap<String, &str> {
+    let mut annotations = BTreeMap::new();
+    for note in &outcome.audit_annotations {
+        let long = format!("{}.{}", note.stage, note.key);
+        // A stage's name may be as long as a whole key.
+        let key = [long, note.key.clone()]
+            .into_iter()
+            .find(|key| is_annotation_key(key));
+        match key {
+            Some(key) => {
+                annotations.entry(key).or_insert(note.value.as_str());
+            }
+            None => tracing::debug!(
+                stage = %note.stage,
+                key = note.key,
+                "an audit annotation is not sent: its key is no qualified name"
+            ),
+        }
+    }
+    for row in &outcome.trace {
+        if let Some(kind) = failed_open(row) {
+            let mut key = format!("failed-open.{}", row.stage);
+            key.truncate(KEY_LENGTH);
+            let key = key.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+            annotations.entry(key.to_owned()).or_insert(kind);
+        }
+    }
+    annotations
+}
+
+fn failed_open(row: &TraceRow) -> Option<&'static str> {
+    match (&row.result, row.mode) {
+        (
+            StageResult::Failed {
+                failure,
+                policy: FailurePolicy::Ignore,
+            },
+            Mode::Enforce,
+        ) => Some(failure.kind.as_str()),
+        _ => None,
+    }
+}
+
+/// Of a qualified name of Kubernetes.
+const KEY_LENGTH: usize = 63;
+
+/// Whether kube-apiserver takes `{webhook}/{key}` for a qualified name: at most 63 letters, digits, `-`, `_`
+/// and `.`, with a letter or digit at both ends.
+fn is_annotation_key(key: &str) -> bool {
+    let inside = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let at_end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = key.as_bytes();
+    bytes.len() <= KEY_LENGTH
+        && bytes.iter().copied().all(inside)
+        && at_end(bytes.first())
+        && at_end(bytes.last())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use admittance_admission::{AuditAnnotation, Denial, Failure, FailureKind, Phase};
+    use serde_json::json;
+
+    use super::*;
+
+    fn outcome(decision: Decision) -> Outcome {
+        Outcome {
+            uid: Uid::from("u".to_owned()),
+            decision,
+            object: None,
+            patch: Patch::default(),
+            warnings: Vec::new(),
+            audit_annotations: Vec::new(),
+            trace: Vec::new(),
+        }
+    }
+
+    fn response(outcome: &Outcome) -> Value {
+        let text = write_review(ReviewVersion::V1, &Uid::from("u".to_owned()), Some(outcome));
+        let mut review: Value = serde_json::from_slice(&text).unwrap();
+        assert_eq!(review["kind"], "AdmissionReview");
+        assert_eq!(review["apiVersion"], "admission.k8s.io/v1");
+        review["response"].take()
+    }
+
+    #[test]
+    fn verdicts() {
+        let mut changed = outcome(Decision::Allowed);
+        changed.patch = Patch::parse(r#"[{"op":"add","path":"/a","value":1}]"#).unwrap();
+        let refused = |refusal| outcome(Decision::Refused(refusal));
+        let (chain, stage) = ("c".into(), "s".into());
+        let mut denial = Denial::new(422, "Invalid", "no");
+        denial.details = json!({"causes": [{"field": "spec"}]})
+            .as_object()
+            .unwrap()
+            .clone();
+        let failure = Failure::new(FailureKind::Timeout, "too slow");
+        for (outcome, expected) in [
+            (outcome(Decision::Allowed), json!({"uid": "u", "allowed": true})),
+            (
+                changed,
+                json!({"uid": "u", "allowed": true, "patchType": "JSONPatch",
+                       "patch": BASE64_STANDARD.encode(r#"[{"op":"add","path":"/a","value":1}]"#)}),
+            ),
+            (
+                refused(Refusal::Denied {
+                    chain: std::sync::Arc::clone(&chain),
+                    stage: std::sync::Arc::clone(&stage),
+                    denial,
+                }),
+                json!({"uid": "u", "allowed": false, "status": {
+                    "status": "Failure", "message": "stage s of chain c denied the request: no",
+                    "reason": "Invalid", "details": {"causes": [{"field": "spec"}]}, "code": 422}}),
+            ),
+            (
+                refused(Refusal::Failed {
+                    chain: std::sync::Arc::clone(&chain),
+                    stage: std::sync::Arc::clone(&stage),
+                    failure,
+                }),
+                json!({"uid": "u", "allowed": false, "status": {
+                    "status": "Failure", "message": "stage s of chain c failed (timeout): too slow",
+                    "reason": "InternalError", "code": 500}}),
+            ),
+            (
+                refused(Refusal::DryRunUnsupported { chain, stage }),
+                json!({"uid": "u", "allowed": false, "status": {
+                    "status": "Failure", "message": "stage s of chain c does not support dry run",
+                    "reason": "BadRequest", "code": 400}}),
+            ),
+        ] {
+            assert_eq!(response(&outcome), expected);
+        }
+    }
+
+    #[test]
+    fn annotations_have_keys_that_are_kept() {
+        let mut outcome = outcome(Decision::Allowed);
+        let long = "a".repeat(60);
+        for (stage, key) in [
+            ("s", "k"),
+            ("s", "a/b"),
+            ("s", "bad*key"),
+            (long.as_str(), "key"),
+            ("s", ""),
+        ] {
+            outcome.audit_annotations.push(AuditAnnotation {
+                stage: stage.into(),
+                key: key.to_owned(),
+                value: "v".to_owned(),
+            });
+        }
+        outcome.trace.push(TraceRow {
+            chain: "c".into(),
+            phase: Phase::Mutating,
+            stage: format!("{}..", "b".repeat(60)).into(),
+            mode: Mode::Enforce,
+            round: 1,
+            result: StageResult::Failed {
+                failure: Failure::new(FailureKind::Trap, "x"),
+                policy: FailurePolicy::Ignore,
+            },
+            duration: Duration::ZERO,
+        });
+        let expected = json!({"s.k": "v", "key": "v", format!("failed-open.{}", "b".repeat(51)): "trap"});
+        assert_eq!(response(&outcome)["auditAnnotations"], expected);
+    }
+}

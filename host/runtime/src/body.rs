@@ -1,0 +1,101 @@
+//! Reading the body of a request that must be read.
+
+use std::{pin::Pin, time::Duration};
+
+use admittance_dialect::End;
+use bytes::Bytes;
+use http::{
+    HeaderMap,
+    header::{CONTENT_ENCODING, EXPECT},
+    request::Parts,
+};
+use http_body::Body;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+
+/// What a body may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BodyLimits {
+    /// In bytes.
+    pub(crate) size: usize,
+    /// Until all of it is there.
+    pub(crate) time: Duration,
+}
+
+/// Why a body was not read.
+#[derive(Debug)]
+pub(crate) enum BodyError {
+    TooLarge { limit: usize },
+    TooSlow { limit: Duration },
+    Broken { reason: String },
+    Encoded { encoding: String },
+}
+
+impl BodyError {
+    pub(crate) fn end(&self) -> End<'_> {
+        match self {
+            Self::TooLarge { limit } => End::BodyTooLarge { limit: *limit },
+            Self::TooSlow { limit } => End::BodyTimeout { limit: *limit },
+            Self::Broken { reason } => End::BodyUnreadable { reason },
+            Self::Encoded { encoding } => End::BodyEncoded { encoding },
+        }
+    }
+}
+
+impl BodyLimits {
+    /// The whole body.
+    pub(crate) async fn collect<B>(self, head: &Parts, body: B) -> Result<Bytes, BodyError>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let limit = self.size;
+        if let Some(encoding) = encoding(&head.headers) {
+            return Err(BodyError::Encoded { encoding });
+        }
+        let announced = body.size_hint().lower();
+        let mut body = Box::pin(body);
+        if usize::try_from(announced).map_or(true, |announced| announced > limit) {
+            // Who asks first has sent nothing yet.
+            if !head.headers.contains_key(EXPECT) {
+                drain(body).await;
+            }
+            return Err(BodyError::TooLarge { limit });
+        }
+        let arriving = Limited::new(&mut body, limit).collect();
+        match tokio::time::timeout(self.time, arriving).await {
+            Ok(Ok(collected)) => Ok(collected.to_bytes()),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => {
+                drain(body).await;
+                Err(BodyError::TooLarge { limit })
+            }
+            Ok(Err(error)) => Err(BodyError::Broken {
+                reason: error.to_string(),
+            }),
+            Err(_) => Err(BodyError::TooSlow { limit: self.time }),
+        }
+    }
+}
+
+/// Read what a client is still sending, for a while: one that is cut off while it sends often never reads
+/// the reply that says why.
+async fn drain<B: Body<Data = Bytes>>(mut body: Pin<Box<B>>) {
+    const PATIENCE: Duration = Duration::from_secs(2);
+    let reading = async { while let Some(Ok(_)) = body.frame().await {} };
+    // What is not sent by then is not waited for.
+    let _ = tokio::time::timeout(PATIENCE, reading).await;
+}
+
+/// The encoding of a body that is not sent as it is.
+fn encoding(headers: &HeaderMap) -> Option<String> {
+    let values: Vec<_> = headers
+        .get_all(CONTENT_ENCODING)
+        .iter()
+        .map(|value| String::from_utf8_lossy(value.as_bytes()))
+        .collect();
+    let encoded = values.iter().any(|value| {
+        value
+            .split(',')
+            .any(|coding| !matches!(coding.trim(), "") && !coding.trim().eq_ignore_ascii_case("identity"))
+    });
+    encoded.then(|| values.join(", "))
+}

@@ -1,0 +1,256 @@
+use std::{
+    convert::Infallible,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use admittance_admission::{Decision, Phase, Selection, Uid};
+use admittance_dialect::{
+    End, Review, ReviewAddress, ReviewVersion, read_review, status_reply, write_review,
+};
+use bytes::Bytes;
+use http::{
+    HeaderValue, Method, Request, Response, StatusCode,
+    header::{ALLOW, CONTENT_TYPE, RETRY_AFTER},
+    request::Parts,
+};
+use http_body::Body;
+use tower_service::Service;
+use tracing::Instrument;
+
+use crate::{AdmissionLayer, Host, Passage, REQUEST_ID, Table, body::BodyLimits};
+
+/// Answers the AdmissionReviews that kube-apiserver sends to webhooks: a `tower` service that speaks HTTP.
+/// Cheap to clone. Made by [`Host::reviews`].
+///
+/// A POST to `/admit` asks every chain that matches, `/mutate` and `/validate` those of a phase, and
+/// `/mutate/{chain}` and `/validate/{chain}` one. The uid of a review is the uid of its request in logs.
+/// The answer is there a little before the `timeout` of the call's query runs out, so that a stage whose
+/// policy is `Ignore` is passed over here and not with the whole webhook.
+#[derive(Clone, Debug)]
+pub struct ReviewService(Arc<Desk>);
+
+#[derive(Clone, Debug)]
+struct Desk {
+    host: Host,
+    limits: BodyLimits,
+}
+
+impl Host {
+    /// A service that answers AdmissionReviews with this host's chains. The table that is live when a
+    /// review comes in is its table to the end.
+    pub fn reviews(&self) -> ReviewService {
+        ReviewService(Arc::new(Desk {
+            host: self.clone(),
+            limits: BodyLimits {
+                size: AdmissionLayer::DEFAULT_BODY_LIMIT,
+                time: AdmissionLayer::DEFAULT_BODY_TIMEOUT,
+            },
+        }))
+    }
+}
+
+impl ReviewService {
+    /// The largest review that is read, in bytes. Default: 7 MiB.
+    pub fn body_limit(self, bytes: usize) -> Self {
+        let mut desk = Arc::unwrap_or_clone(self.0);
+        desk.limits.size = bytes;
+        Self(Arc::new(desk))
+    }
+
+    /// How long a review may take to arrive. Default: 30 s.
+    pub fn body_timeout(self, timeout: Duration) -> Self {
+        let mut desk = Arc::unwrap_or_clone(self.0);
+        desk.limits.time = timeout;
+        Self(Arc::new(desk))
+    }
+
+    /// The reply for whatever ends a call without a review.
+    pub fn reply(&self, end: &End<'_>) -> Response<Bytes> {
+        let status = match end {
+            End::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            End::BodyTimeout { .. } => StatusCode::REQUEST_TIMEOUT,
+            End::BodyEncoded { .. } => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            End::BodyUnreadable { .. } | End::Rejected(_) => StatusCode::BAD_REQUEST,
+            End::Overloaded { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        let mut response = status_reply(status, &end.to_string());
+        if let End::Overloaded { retry_after } = end {
+            // kube-apiserver tries again within its own deadline.
+            let seconds = HeaderValue::from(retry_after.as_secs().max(1));
+            response.headers_mut().insert(RETRY_AFTER, seconds);
+        }
+        response.extensions_mut().insert(Passage::Ended(end.as_str()));
+        response
+    }
+}
+
+impl<B> Service<Request<B>> for ReviewService
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = Response<Bytes>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Bytes>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let service = self.clone();
+        Box::pin(async move {
+            let (head, body) = request.into_parts();
+            Ok(match service.answer(&head, body).await {
+                Ok(response) => response,
+                Err(response) => *response,
+            })
+        })
+    }
+}
+
+impl ReviewService {
+    async fn answer<B>(&self, head: &Parts, body: B) -> Result<Response<Bytes>, Box<Response<Bytes>>>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let desk = &*self.0;
+        let table = desk.host.table();
+        let address = ReviewAddress::parse(&head.uri).map_err(|error| {
+            let status = match &error {
+                admittance_dialect::AddressError::Path(_) => StatusCode::NOT_FOUND,
+                admittance_dialect::AddressError::Timeout(_) => StatusCode::BAD_REQUEST,
+            };
+            rejected(status, "rejected", &error.to_string())
+        })?;
+        if head.method != Method::POST {
+            let message = format!("reviews are sent with POST, not {}", head.method);
+            let mut response = rejected(StatusCode::METHOD_NOT_ALLOWED, "rejected", &message);
+            response
+                .headers_mut()
+                .insert(ALLOW, HeaderValue::from_static("POST"));
+            return Err(response);
+        }
+        known(&table, &address.selection)?;
+        content_type(head)?;
+        let body = desk
+            .limits
+            .collect(head, body)
+            .await
+            .map_err(|error| Box::new(self.reply(&error.end())))?;
+        let review = read_review(&body)
+            .map_err(|error| rejected(StatusCode::BAD_REQUEST, "rejected", &error.to_string()))?;
+        let span = tracing::info_span!("request", uid = review.request.uid.as_str());
+        Ok(judge(&table, review, &address).instrument(span).await)
+    }
+}
+
+/// The verdict of the chains.
+async fn judge(table: &Table, review: Review, address: &ReviewAddress) -> Response<Bytes> {
+    let uid = review.request.uid.clone();
+    let version = review.version;
+    if review.is_never_hooked() {
+        let body = write_review(version, &uid, None);
+        return reply(version, &uid, body, Passage::Untouched);
+    }
+    let patience = address.timeout.map_or(Duration::MAX, within);
+    let outcome = table.admit_by(review.request, &address.selection, patience).await;
+    let passage = match &outcome.decision {
+        Decision::Refused(refusal) => {
+            tracing::info!(end = "refused", "the request ends here: {refusal}");
+            Passage::Ended("refused")
+        }
+        Decision::Allowed if outcome.trace.is_empty() => Passage::Untouched,
+        Decision::Allowed if outcome.is_changed() => Passage::Changed,
+        Decision::Allowed => Passage::Allowed,
+    };
+    reply(
+        version,
+        &uid,
+        write_review(version, &uid, Some(&outcome)),
+        passage,
+    )
+}
+
+/// What is left of the caller's patience when the answer must be on its way.
+fn within(timeout: Duration) -> Duration {
+    /// For the way back, and for a caller whose clock started before the review was sent.
+    const MARGIN: Duration = Duration::from_millis(250);
+    timeout.saturating_sub(MARGIN.min(timeout / 10))
+}
+
+fn reply(version: ReviewVersion, uid: &Uid, body: Bytes, passage: Passage) -> Response<Bytes> {
+    tracing::trace!(%version, ?passage, "answered");
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let Ok(uid) = HeaderValue::from_str(uid.as_str()) {
+        headers.insert(REQUEST_ID, uid);
+    }
+    response.extensions_mut().insert(passage);
+    response
+}
+
+fn rejected(status: StatusCode, end: &'static str, message: &str) -> Box<Response<Bytes>> {
+    tracing::info!(end, "the request ends here: {message}");
+    let mut response = status_reply(status, message);
+    response.extensions_mut().insert(Passage::Ended(end));
+    Box::new(response)
+}
+
+/// A chain that is asked for by name must be there.
+fn known(table: &Table, selection: &Selection) -> Result<(), Box<Response<Bytes>>> {
+    let Selection::Chain(phase, name) = selection else {
+        return Ok(());
+    };
+    if table.chain(*phase, name).is_some() {
+        return Ok(());
+    }
+    let other = match phase {
+        Phase::Mutating => Phase::Validating,
+        Phase::Validating => Phase::Mutating,
+    };
+    let message = if table.chain(other, name).is_some() {
+        let path = match other {
+            Phase::Mutating => "mutate",
+            Phase::Validating => "validate",
+        };
+        format!("the chain {name} is of the phase {other}: ask for /{path}/{name}")
+    } else {
+        let names: Vec<_> = table
+            .chains()
+            .iter()
+            .filter(|chain| chain.phase == *phase)
+            .map(|chain| &*chain.name)
+            .collect();
+        let names = match names.as_slice() {
+            [] => "there is none".to_owned(),
+            names => format!("there are {}", names.join(", ")),
+        };
+        format!("there is no chain {name} of the phase {phase}; {names}")
+    };
+    Err(rejected(StatusCode::NOT_FOUND, "rejected", &message))
+}
+
+/// Reviews are JSON, whatever its parameters.
+fn content_type(head: &Parts) -> Result<(), Box<Response<Bytes>>> {
+    let value = head
+        .headers
+        .get(CONTENT_TYPE)
+        .map(|value| value.to_str().unwrap_or_default());
+    let essence = value.and_then(|value| value.split(';').next()).map(str::trim);
+    if essence.is_some_and(|essence| essence.eq_ignore_ascii_case("application/json")) {
+        return Ok(());
+    }
+    let message = match value {
+        None => "the review has no Content-Type; send application/json".to_owned(),
+        Some(value) => format!("the review has the Content-Type {value:?}; send application/json"),
+    };
+    Err(rejected(StatusCode::UNSUPPORTED_MEDIA_TYPE, "rejected", &message))
+}
