@@ -13,7 +13,10 @@ use axum::{Json, Router, extract::State, http::StatusCode, response::IntoRespons
 use http::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 
-use crate::upstream::Upstream;
+use crate::{
+    tls::{ServerTls, TlsStatus},
+    upstream::Upstream,
+};
 
 /// Writes all metrics in Prometheus' text format.
 pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
@@ -21,6 +24,8 @@ pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
 /// What the operator's port tells. Lives as long as the driver.
 #[derive(Clone)]
 pub(crate) struct Admin {
+    /// None: clients use plain HTTP.
+    pub(crate) tls: Option<ServerTls>,
     pub(crate) host: Host,
     /// None behind kube-apiserver.
     pub(crate) upstream: Option<Upstream>,
@@ -75,6 +80,12 @@ async fn readiness(State(admin): State<Admin>) -> impl IntoResponse {
         .map(|health| json!({"server": health.server, "up": health.is_up}))
         .collect();
     let reload = admin.host.last_reload();
+    let listen = admin.tls.as_ref().and_then(ServerTls::status);
+    let certificates: Vec<_> = listen
+        .into_iter()
+        .chain(admin.upstream.iter().filter_map(Upstream::tls_status))
+        .map(certificate)
+        .collect();
     let detail = json!({
         "revision": reload.revision,
         "reloadError": reload.error.as_ref().map(ToString::to_string),
@@ -83,6 +94,7 @@ async fn readiness(State(admin): State<Admin>) -> impl IntoResponse {
         "chains": chains,
         "plugins": plugins,
         "upstream": servers,
+        "certificates": certificates,
     });
     (status, Json(detail))
 }
@@ -101,6 +113,17 @@ fn plugin(status: &PluginStatus) -> Value {
         "digest": status.digest.to_string(),
         "configured": configured,
         "reason": reason,
+    })
+}
+
+fn certificate(status: TlsStatus) -> Value {
+    let not_after = status
+        .not_after
+        .map(|time| humantime::format_rfc3339_seconds(time).to_string());
+    json!({
+        "certificate": status.name,
+        "notAfter": not_after,
+        "reloadError": status.problem,
     })
 }
 

@@ -12,9 +12,11 @@ use std::{
 
 use admittance::{AdmissionLayer, SandboxConfig, admission::Labels, dialect::Dialect};
 use http::uri::PathAndQuery;
-use rustls::{ClientConfig, ServerConfig};
 
-use crate::upstream::Server;
+use crate::{
+    tls::{ClientTls, ServerTls},
+    upstream::Server,
+};
 
 /// Everything the driver is told. Lives until it is bound; each part may be changed before that.
 #[derive(Clone, Debug)]
@@ -61,7 +63,7 @@ pub struct ListenConfig {
     /// Default: 127.0.0.1:8080.
     pub address: SocketAddr,
     /// None: plain HTTP.
-    pub tls: Option<Arc<ServerConfig>>,
+    pub tls: Option<ServerTls>,
 }
 
 impl Default for ListenConfig {
@@ -79,7 +81,7 @@ pub struct UpstreamConfig {
     /// At least one.
     pub servers: Vec<Server>,
     /// Whom to trust, and what to show.
-    pub tls: ClientConfig,
+    pub tls: ClientTls,
     /// For name, connection and TLS handshake together. Default: 2 s.
     pub connect_timeout: Duration,
     /// From the end of the request to the head of the reply. Default: 60 s.

@@ -17,6 +17,7 @@ use crate::{
     config::{Config, FrontConfig, Limits},
     front::{Front, FrontService},
     listener::{Listener, Stop},
+    tls::ServerTls,
     upstream::Upstream,
 };
 
@@ -98,7 +99,7 @@ impl Driver {
                 source,
             }
         };
-        let listener = Listener::bind(listen.address, listen.tls, limits.header_timeout)
+        let listener = Listener::bind(listen.address, listen.tls.clone(), limits.header_timeout)
             .await
             .map_err(bind_error("listen.address", listen.address))?;
         let address = listener
@@ -138,6 +139,7 @@ impl Driver {
         Ok(Self {
             front: Front::new(service, limits.concurrency, is_stopping.clone()),
             admin: Admin {
+                tls: listen.tls,
                 host,
                 upstream: upstream.clone(),
                 is_stopping,
@@ -177,6 +179,7 @@ impl Driver {
             shutdown_timeout,
             ..
         } = limits;
+        let refreshing = keep_tls_fresh(admin.tls.clone(), admin.upstream.clone());
         let is_stopping = admin.is_stopping.clone();
         let host = admin.host.clone();
         // The operator's port outlives the other, to show how it ends.
@@ -202,9 +205,9 @@ impl Driver {
                 upstream.check_health().await;
             }
         };
-        // Neither of them ends the driver.
+        // None of them ends the driver.
         let background = async {
-            tokio::join!(checking, following);
+            tokio::join!(checking, following, refreshing);
             std::future::pending::<()>().await;
         };
         let stopping = async {
@@ -249,4 +252,19 @@ impl Driver {
         }
         stopped
     }
+}
+
+/// Read the TLS files again whenever they change.
+async fn keep_tls_fresh(listen: Option<ServerTls>, upstream: Option<Upstream>) {
+    let listen = async {
+        if let Some(tls) = &listen {
+            tls.keep_fresh().await;
+        }
+    };
+    let upstream = async {
+        if let Some(upstream) = &upstream {
+            upstream.keep_tls_fresh().await;
+        }
+    };
+    tokio::join!(listen, upstream);
 }

@@ -27,7 +27,7 @@ use self::{
     activity::{Activity, Expiry, Patience},
     tracked::Tracked,
 };
-use crate::{front::Front, measure, upstream::Client};
+use crate::{front::Front, measure, tls::ServerTls, upstream::Client};
 
 /// How long a connection may stay open between requests. Longer than clients usually keep one, so that
 /// it is they who close it.
@@ -41,7 +41,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Listener {
     tcp: TcpListener,
-    tls: Option<Arc<ServerConfig>>,
+    tls: Option<ServerTls>,
     header_timeout: Duration,
 }
 
@@ -58,7 +58,7 @@ impl Listener {
     /// `header_timeout` is for the TLS handshake and for the head of each request.
     pub(crate) async fn bind(
         address: SocketAddr,
-        tls: Option<Arc<ServerConfig>>,
+        tls: Option<ServerTls>,
         header_timeout: Duration,
     ) -> io::Result<Self> {
         Ok(Self {
@@ -79,7 +79,7 @@ impl Listener {
         let open = |stream, address| {
             let connection = Connection {
                 front: front.clone(),
-                tls: self.tls.clone(),
+                tls: self.tls.as_ref().map(ServerTls::current),
                 header_timeout: self.header_timeout,
                 address,
                 stop: stop.clone(),

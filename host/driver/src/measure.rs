@@ -10,6 +10,9 @@ pub(crate) const CONNECTIONS: &str = "admittance_http_connections";
 pub(crate) const UPSTREAM_DURATION: &str = "admittance_http_upstream_duration_seconds";
 pub(crate) const UPSTREAM_ERRORS: &str = "admittance_http_upstream_errors_total";
 pub(crate) const UPSTREAM_CONNECT_FAILURES: &str = "admittance_http_upstream_connect_failures_total";
+pub(crate) const CERTIFICATE_EXPIRY: &str = "admittance_certificate_expiry_timestamp_seconds";
+pub(crate) const CERTIFICATE_RELOADED: &str = "admittance_certificate_last_reload_successful";
+pub(crate) const CERTIFICATE_RELOAD_FAILURES: &str = "admittance_certificate_reload_failures_total";
 
 /// Tell the exporter what the driver's metrics mean. Call it once, after the exporter is installed.
 pub fn describe_metrics() {
@@ -40,5 +43,18 @@ pub fn describe_metrics() {
     describe_counter!(
         UPSTREAM_CONNECT_FAILURES,
         "Attempts to connect to a server of the upstream that failed; the next server may have answered"
+    );
+    describe_gauge!(
+        CERTIFICATE_EXPIRY,
+        Unit::Seconds,
+        "When the certificate in use ends, in seconds since 1970"
+    );
+    describe_gauge!(
+        CERTIFICATE_RELOADED,
+        "Whether what the TLS files hold is in use: 0 when they changed to something that is no good"
+    );
+    describe_counter!(
+        CERTIFICATE_RELOAD_FAILURES,
+        "Changes of TLS files that were not taken, because they are no good"
     );
 }

@@ -1,4 +1,7 @@
-//! TLS material: from PEM files to configurations that are known to work.
+//! TLS material: from PEM files to configurations that are known to work, and stay up to date.
+
+mod leaf;
+mod live;
 
 use std::{
     path::{Path, PathBuf},
@@ -14,6 +17,10 @@ use rustls_pki_types::{
     CertificateDer, PrivateKeyDer,
     pem::{self, PemObject},
 };
+
+use self::leaf::Leaf;
+pub(crate) use self::live::TlsStatus;
+pub use self::live::{ClientTls, Live, ServerTls};
 
 /// What is wrong with TLS material.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +75,20 @@ impl Identity {
 ///
 /// When a file cannot be read, or key and certificate do not belong together.
 pub fn server(identity: &Identity, client_ca: Option<&Path>) -> Result<Arc<ServerConfig>, TlsError> {
+    load_server(identity, client_ca).map(|loaded| loaded.config)
+}
+
+/// A configuration, and the certificate that it shows.
+struct Loaded<C> {
+    config: Arc<C>,
+    leaf: Option<Leaf>,
+}
+
+/// Each configuration remembers sessions of its own: who was let in by one is not let in by the next
+/// without showing a certificate again.
+fn load_server(identity: &Identity, client_ca: Option<&Path>) -> Result<Loaded<ServerConfig>, TlsError> {
     let (chain, key) = identity.load()?;
+    let leaf = leaf(&identity.certificate, &chain)?;
     let provider = provider();
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -86,7 +106,10 @@ pub fn server(identity: &Identity, client_ca: Option<&Path>) -> Result<Arc<Serve
         .with_single_cert(chain, key)
         .map_err(|error| rejected(&identity.certificate, &error))?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
+    Ok(Loaded {
+        config: Arc::new(config),
+        leaf,
+    })
 }
 
 /// Whom a client trusts (`ca`, or else the system's authorities), and what it shows.
@@ -95,6 +118,10 @@ pub fn server(identity: &Identity, client_ca: Option<&Path>) -> Result<Arc<Serve
 ///
 /// When a file cannot be read, or key and certificate do not belong together.
 pub fn client(ca: Option<&Path>, identity: Option<&Identity>) -> Result<ClientConfig, TlsError> {
+    load_client(ca, identity).map(|loaded| Arc::unwrap_or_clone(loaded.config))
+}
+
+fn load_client(ca: Option<&Path>, identity: Option<&Identity>) -> Result<Loaded<ClientConfig>, TlsError> {
     let roots = match ca {
         Some(path) => roots(path)?,
         None => system_roots()?,
@@ -108,23 +135,38 @@ pub fn client(ca: Option<&Path>, identity: Option<&Identity>) -> Result<ClientCo
 ///
 /// When the cryptography that this was built with has no TLS in it.
 pub fn no_client() -> Result<ClientConfig, TlsError> {
-    with_roots(RootCertStore::empty(), None)
+    with_roots(RootCertStore::empty(), None).map(|loaded| Arc::unwrap_or_clone(loaded.config))
 }
 
-fn with_roots(roots: RootCertStore, identity: Option<&Identity>) -> Result<ClientConfig, TlsError> {
+fn with_roots(roots: RootCertStore, identity: Option<&Identity>) -> Result<Loaded<ClientConfig>, TlsError> {
     let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| rejected(Path::new("TLS"), &error))?
         .with_root_certificates(roots);
-    match identity {
-        None => Ok(builder.with_no_client_auth()),
+    let (config, leaf) = match identity {
+        None => (builder.with_no_client_auth(), None),
         Some(identity) => {
             let (chain, key) = identity.load()?;
-            builder
+            let leaf = leaf(&identity.certificate, &chain)?;
+            let config = builder
                 .with_client_auth_cert(chain, key)
-                .map_err(|error| rejected(&identity.certificate, &error))
+                .map_err(|error| rejected(&identity.certificate, &error))?;
+            (config, leaf)
         }
-    }
+    };
+    Ok(Loaded {
+        config: Arc::new(config),
+        leaf,
+    })
+}
+
+/// What the first certificate of the chain says.
+fn leaf(path: &Path, chain: &[CertificateDer<'_>]) -> Result<Option<Leaf>, TlsError> {
+    chain
+        .first()
+        .map(Leaf::read)
+        .transpose()
+        .map_err(|error| rejected(path, &error))
 }
 
 // Named here, so that no other crate's choice of a default can change it.

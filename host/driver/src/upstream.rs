@@ -40,6 +40,7 @@ use self::{
 use crate::{
     config::{HealthCheck, UpstreamConfig},
     measure,
+    tls::{ClientTls, TlsStatus},
 };
 
 /// One server of the control plane: scheme, host and port.
@@ -122,6 +123,7 @@ struct Inner {
     servers: Vec<(Server, Health)>,
     turn: AtomicUsize,
     pool: Pool,
+    tls: ClientTls,
     response_timeout: Duration,
     health: Option<HealthCheck>,
     dialect: Arc<dyn Dialect>,
@@ -142,7 +144,8 @@ impl Upstream {
     /// The upstream of this configuration; errors go to clients in this dialect.
     pub fn new(config: UpstreamConfig, dialect: Arc<dyn Dialect>) -> Self {
         Self(Arc::new(Inner {
-            pool: Pool::new(config.tls, config.connect_timeout),
+            pool: Pool::new(config.tls.clone(), config.connect_timeout),
+            tls: config.tls,
             servers: config
                 .servers
                 .into_iter()
@@ -175,6 +178,16 @@ impl Upstream {
         if let Some(check) = &self.0.health {
             health::check(&self.0.servers, &self.0.pool, check).await;
         }
+    }
+
+    /// Read its TLS files again whenever they change, until this future is dropped.
+    pub async fn keep_tls_fresh(&self) {
+        self.0.tls.keep_fresh().await;
+    }
+
+    /// How its TLS files are; none when it has none.
+    pub(crate) fn tls_status(&self) -> Option<TlsStatus> {
+        self.0.tls.status()
     }
 
     /// Wait for every tunnel to end.

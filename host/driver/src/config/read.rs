@@ -19,9 +19,11 @@ use admittance_definitions::{
 };
 use http::{HeaderName, Method, uri::PathAndQuery};
 
-use super::{Config, FrontConfig, HealthCheck, Limits, ListenConfig, LogConfig, LogFormat, LogLevel, UpstreamConfig};
+use super::{
+    Config, FrontConfig, HealthCheck, Limits, ListenConfig, LogConfig, LogFormat, LogLevel, UpstreamConfig,
+};
 use crate::{
-    tls::{self, Identity, TlsError},
+    tls::{self, ClientTls, Identity, ServerTls, TlsError},
     upstream::Server,
 };
 
@@ -137,7 +139,7 @@ fn listen(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ListenConfig> {
     Some(config)
 }
 
-fn listen_tls(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Arc<rustls::ServerConfig>> {
+fn listen_tls(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ServerTls> {
     let mut fields = node.object(mistakes)?;
     let certificate = fields
         .required("certificate", "name a PEM file", mistakes)
@@ -159,7 +161,7 @@ fn listen_tls(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Arc<rustls::Se
         Some(Some(path)) => Some(path),
         None => None,
     };
-    good(tls::server(&identity, client_ca.as_deref()), node, mistakes)
+    good(ServerTls::of_files(identity, client_ca), node, mistakes)
 }
 
 /// A file that holds what is read from it, so that each wrong file is told at its own field. Whether they
@@ -466,9 +468,13 @@ fn upstream(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<UpstreamConfig> 
     let tls = match fields.optional("tls") {
         Some(node) => upstream_tls(&node, mistakes),
         // Without a server that needs them, the system's authorities need not be there.
-        None if servers.iter().flatten().any(Server::is_tls) => good(tls::client(None, None), node, mistakes),
+        None if servers.iter().flatten().any(Server::is_tls) => {
+            good(tls::client(None, None).map(ClientTls::from), node, mistakes)
+        }
         None => good(
-            tls::client(None, None).or_else(|_| tls::no_client()),
+            tls::client(None, None)
+                .or_else(|_| tls::no_client())
+                .map(ClientTls::from),
             node,
             mistakes,
         ),
@@ -499,7 +505,7 @@ fn upstream(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<UpstreamConfig> 
     })
 }
 
-fn upstream_tls(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<rustls::ClientConfig> {
+fn upstream_tls(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ClientTls> {
     let mut fields = node.object(mistakes)?;
     let ca = fields
         .optional("ca")
@@ -531,7 +537,7 @@ fn upstream_tls(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<rustls::Clie
         Some(path) => Some(path?),
         None => None,
     };
-    good(tls::client(ca.as_deref(), identity.as_ref()), node, mistakes)
+    good(ClientTls::of_files(ca, identity), node, mistakes)
 }
 
 fn health(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<HealthCheck> {

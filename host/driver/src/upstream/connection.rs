@@ -2,16 +2,16 @@ use std::time::Duration;
 
 use http::{Request, Response, Uri};
 use hyper::body::Incoming;
-use hyper_rustls::{HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
 use hyper_util::{
     client::legacy::{Client, Error, connect::HttpConnector},
     rt::{TokioExecutor, TokioIo, TokioTimer},
 };
-use rustls::ClientConfig;
 use tokio::net::TcpStream;
-use tower::{BoxError, timeout::Timeout, util::BoxCloneSyncService};
+use tower::{BoxError, ServiceExt, service_fn, timeout::Timeout, util::BoxCloneSyncService};
 
 use super::body::Lent;
+use crate::tls::ClientTls;
 
 /// An upstream closes idle connections after a minute or more; to close first avoids sending a request
 /// into a connection that is being closed.
@@ -27,16 +27,14 @@ pub(super) struct Pool(Client<Connector, Lent>);
 
 impl Pool {
     /// `connect_timeout` is for name, connection and TLS handshake together.
-    pub(super) fn new(tls: ClientConfig, connect_timeout: Duration) -> Self {
+    pub(super) fn new(tls: ClientTls, connect_timeout: Duration) -> Self {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_keepalive(Some(KEEPALIVE));
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls)
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(tcp);
+        // What is current at each connection. Sessions are resumed as long as it stays the same.
+        let connector =
+            service_fn(move |server: Uri| HttpsConnector::from((tcp.clone(), tls.current())).oneshot(server));
         let client = Client::builder(TokioExecutor::new())
             .pool_idle_timeout(IDLE)
             .pool_timer(TokioTimer::new())

@@ -11,7 +11,8 @@ use admittance::{
     dialect::{Bcs, Cluster},
 };
 use admittance_driver::{
-    Config, FrontConfig, Driver, Limits, ListenConfig, LogConfig, Server, Shutdown, Stopped, UpstreamConfig, tls,
+    Config, Driver, FrontConfig, Limits, ListenConfig, LogConfig, Server, Shutdown, Stopped, UpstreamConfig,
+    tls::{self, ServerTls},
 };
 use axum::{Router, body::Body};
 use http::{Request, Response};
@@ -93,7 +94,7 @@ impl Setup {
                     dialect: Arc::new(Bcs::new(Cluster::new(CLUSTER).unwrap())),
                     upstream: UpstreamConfig {
                         servers,
-                        tls: tls::no_client().unwrap(),
+                        tls: tls::no_client().unwrap().into(),
                         connect_timeout: UpstreamConfig::DEFAULT_CONNECT_TIMEOUT,
                         response_timeout: UpstreamConfig::DEFAULT_RESPONSE_TIMEOUT,
                         health: None,
@@ -122,8 +123,8 @@ impl Setup {
         self
     }
 
-    pub(crate) fn tls(mut self, config: Arc<rustls::ServerConfig>) -> Self {
-        self.config.listen.tls = Some(config);
+    pub(crate) fn tls(mut self, tls: ServerTls) -> Self {
+        self.config.listen.tls = Some(tls);
         self
     }
 

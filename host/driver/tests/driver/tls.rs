@@ -1,15 +1,23 @@
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
-use admittance_driver::tls::{self, Identity, TlsError};
+use admittance_driver::tls::{self, ClientTls, Identity, ServerTls, TlsError};
+use axum::body::Body;
+use hyper::client::conn::http1;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use rustls::ClientConfig;
-use rustls_pki_types::ServerName;
+use rustls::{ClientConfig, HandshakeKind};
+use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use crate::harness::*;
+use crate::harness::{APPLICATIONS, Running, Setup, application, echo, post, rest, soon, text, write};
 
 /// A certificate authority, and what it has signed, in files.
 struct Authority {
@@ -63,7 +71,7 @@ async fn both_versions_of_http() {
     let authority = Authority::new();
     let identity = authority.sign("localhost");
     let driver = Setup::new(&[echo().await])
-        .tls(tls::server(&identity, None).unwrap())
+        .tls(ServerTls::of_files(identity, None).unwrap())
         .start()
         .await;
 
@@ -116,7 +124,7 @@ async fn only_known_clients_are_let_in() {
     let strangers = Authority::new();
     let stranger = strangers.sign("stranger");
     let driver = Setup::new(&[echo().await])
-        .tls(tls::server(&identity, Some(&authority.file("ca.pem"))).unwrap())
+        .tls(ServerTls::of_files(identity, Some(authority.file("ca.pem"))).unwrap())
         .start()
         .await;
     for (who, expected) in [(Some(&known), true), (None, false), (Some(&stranger), false)] {
@@ -141,7 +149,7 @@ async fn a_client_that_does_not_shake_hands_delays_nobody() {
     let authority = Authority::new();
     let identity = authority.sign("localhost");
     let driver = Setup::new(&[echo().await])
-        .tls(tls::server(&identity, None).unwrap())
+        .tls(ServerTls::of_files(identity, None).unwrap())
         .limits(|limits| limits.header_timeout = Duration::from_millis(100))
         .start()
         .await;
@@ -159,7 +167,7 @@ async fn the_upstream_may_want_tls_and_a_certificate() {
     let client = authority.sign("client");
     // A driver serves as the upstream of another.
     let inner = Setup::new(&[echo().await])
-        .tls(tls::server(&server, Some(&authority.file("ca.pem"))).unwrap())
+        .tls(ServerTls::of_files(server, Some(authority.file("ca.pem"))).unwrap())
         .start()
         .await;
     let port = inner.address.port();
@@ -167,7 +175,8 @@ async fn the_upstream_may_want_tls_and_a_certificate() {
         let outer = Setup::new(&[])
             .upstream(|upstream| {
                 upstream.servers = vec![format!("https://localhost:{port}").parse().unwrap()];
-                upstream.tls = tls::client(Some(&authority.file("ca.pem")), identity).unwrap();
+                upstream.tls =
+                    ClientTls::of_files(Some(authority.file("ca.pem")), identity.cloned()).unwrap();
             })
             .start()
             .await;
@@ -221,4 +230,266 @@ fn material_that_is_no_good() {
         let result = tls::server(&identity, ca.map(PathBuf::as_path)).map(|_| ());
         assert_eq!(result.err().map(kind), expected, "{case}");
     }
+}
+
+/// How often a test looks whether the driver has seen a change.
+const INTERVAL: Duration = Duration::from_millis(10);
+
+/// Wait until this is so.
+async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let wait = async {
+        while !is_so().await {
+            tokio::time::sleep(INTERVAL).await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(30), wait).await;
+    assert!(waited.is_ok(), "{what} does not come");
+}
+
+/// The certificate that a new connection is shown.
+async fn shown(driver: &Running, authority: &Authority) -> CertificateDer<'static> {
+    let stream = handshake(driver, authority.client(None, b"http/1.1"))
+        .await
+        .unwrap();
+    let chain = stream.get_ref().1.peer_certificates().unwrap();
+    chain.first().unwrap().clone().into_owned()
+}
+
+fn der(path: &Path) -> CertificateDer<'static> {
+    CertificateDer::from_pem_file(path).unwrap()
+}
+
+/// A connection that stays open, and how it was made.
+struct Open {
+    sender: http1::SendRequest<Body>,
+    kind: Option<HandshakeKind>,
+}
+
+impl Open {
+    /// None when the driver does not let the client in.
+    async fn new(driver: &Running, config: Arc<ClientConfig>) -> Option<Self> {
+        let name = ServerName::try_from("localhost").unwrap();
+        let connecting = TlsConnector::from(config).connect(name, driver.connect().await);
+        let stream = soon(connecting).await.ok()?;
+        let kind = stream.get_ref().1.handshake_kind();
+        let (sender, connection) = soon(http1::handshake(TokioIo::new(stream))).await.ok()?;
+        tokio::spawn(connection);
+        let mut open = Self { sender, kind };
+        // With TLS 1.3 a client hears of its refusal, or is given its tickets, when it first reads.
+        open.is_served().await.then_some(open)
+    }
+
+    async fn is_served(&mut self) -> bool {
+        let mut request = post(application("good"));
+        request.headers_mut().insert("host", "localhost".parse().unwrap());
+        match soon(self.sender.send_request(request)).await {
+            Ok(response) => text(response).await == (200, application("good")),
+            Err(_) => false,
+        }
+    }
+}
+
+/// Put another pair where this one is, under the name that the driver knows.
+type Replace = fn(mount: &Path, revision: &str, pair: &Identity);
+
+fn write_in_place(mount: &Path, _: &str, pair: &Identity) {
+    std::fs::create_dir_all(mount).unwrap();
+    std::fs::copy(&pair.certificate, mount.join("tls.crt")).unwrap();
+    std::fs::copy(&pair.key, mount.join("tls.key")).unwrap();
+}
+
+fn rename_over(mount: &Path, _: &str, pair: &Identity) {
+    std::fs::create_dir_all(mount).unwrap();
+    for (from, to) in [(&pair.certificate, "tls.crt"), (&pair.key, "tls.key")] {
+        std::fs::copy(from, mount.join(".new")).unwrap();
+        std::fs::rename(mount.join(".new"), mount.join(to)).unwrap();
+    }
+}
+
+/// As kubelet does with a mounted Secret: the files are in a directory of their own, `..data` leads to it,
+/// and each name leads through `..data`.
+fn swap_links(mount: &Path, revision: &str, pair: &Identity) {
+    let directory = format!("..{revision}");
+    write_in_place(&mount.join(&directory), revision, pair);
+    let old = std::fs::read_link(mount.join("..data"));
+    symlink(&directory, mount.join("..data_tmp")).unwrap();
+    std::fs::rename(mount.join("..data_tmp"), mount.join("..data")).unwrap();
+    match old {
+        Ok(old) => std::fs::remove_dir_all(mount.join(old)).unwrap(),
+        Err(_) => {
+            for name in ["tls.crt", "tls.key"] {
+                symlink(format!("..data/{name}"), mount.join(name)).unwrap();
+            }
+        }
+    }
+}
+
+fn mounted(mount: &Path) -> Identity {
+    Identity {
+        certificate: mount.join("tls.crt"),
+        key: mount.join("tls.key"),
+    }
+}
+
+#[tokio::test]
+async fn a_changed_certificate_is_shown() {
+    for (way, replace) in [
+        ("written in place", write_in_place as Replace),
+        ("renamed over", rename_over),
+        ("links are swapped", swap_links),
+    ] {
+        let authority = Authority::new();
+        let mount = authority.file("mount");
+        let first = authority.sign("localhost");
+        replace(&mount, "2026_1", &first);
+        let tls = ServerTls::of_files(mounted(&mount), None).unwrap();
+        let driver = Setup::new(&[echo().await]).tls(tls).start().await;
+        assert_eq!(shown(&driver, &authority).await, der(&first.certificate), "{way}");
+        let client = Arc::new(authority.client(None, b"http/1.1"));
+        let mut before = Open::new(&driver, client.clone()).await.unwrap();
+        for revision in ["2026_2", "2026_3", "2026_4"] {
+            let next = authority.sign("localhost");
+            replace(&mount, revision, &next);
+            let expected = der(&next.certificate);
+            until(&format!("{way}: {revision}"), async || {
+                shown(&driver, &authority).await == expected
+            })
+            .await;
+            assert!(before.is_served().await, "{way}: what is open goes on");
+        }
+    }
+}
+
+/// What `/readyz` says of the port's certificate.
+async fn certificate(driver: &Running) -> Value {
+    let (_, detail) = driver.ask("/readyz").await;
+    let detail: Value = serde_json::from_str(&detail).unwrap();
+    detail["certificates"][0].clone()
+}
+
+#[tokio::test]
+async fn a_broken_pair_leaves_the_last_good_one() {
+    let authority = Authority::new();
+    let mount = authority.file("mount");
+    let good = authority.sign("localhost");
+    let other = authority.sign("other");
+    rename_over(&mount, "", &good);
+    let tls = ServerTls::of_files(mounted(&mount), None).unwrap();
+    let driver = Setup::new(&[echo().await]).tls(tls).start().await;
+    let expected = json!({
+        "certificate": "listen",
+        // What rcgen gives when it is not told.
+        "notAfter": "4096-01-01T00:00:00Z",
+        "reloadError": null,
+    });
+    assert_eq!(certificate(&driver).await, expected);
+
+    type Break = fn(&Path, &Identity);
+    let cases: [(&str, Break, &str); 4] = [
+        (
+            "a key of another certificate",
+            |mount, other| {
+                std::fs::copy(&other.key, mount.join("tls.key")).unwrap();
+            },
+            "tls.crt",
+        ),
+        (
+            "no key in the file",
+            |mount, _| std::fs::write(mount.join("tls.key"), "no PEM here\n").unwrap(),
+            "tls.key: it holds no private key",
+        ),
+        (
+            "half a certificate",
+            |mount, _| {
+                let text = std::fs::read_to_string(mount.join("tls.crt")).unwrap();
+                std::fs::write(mount.join("tls.crt"), &text[..text.len() / 2]).unwrap();
+            },
+            "tls.crt",
+        ),
+        (
+            "no file",
+            |mount, _| std::fs::remove_file(mount.join("tls.crt")).unwrap(),
+            "tls.crt",
+        ),
+    ];
+    let mut serving = der(&good.certificate);
+    for (case, break_it, part) in cases {
+        break_it(&mount, &other);
+        until(case, async || {
+            certificate(&driver).await["reloadError"] != Value::Null
+        })
+        .await;
+        let problem = certificate(&driver).await["reloadError"].to_string();
+        assert!(problem.contains(part), "{case}: {problem}");
+        assert_eq!(shown(&driver, &authority).await, serving, "{case}");
+
+        let repaired = authority.sign("localhost");
+        rename_over(&mount, "", &repaired);
+        serving = der(&repaired.certificate);
+        until(case, async || shown(&driver, &authority).await == serving).await;
+        until(case, async || certificate(&driver).await == expected).await;
+    }
+}
+
+#[tokio::test]
+async fn who_is_let_in_changes_with_the_authority() {
+    let (old, new) = (Authority::new(), Authority::new());
+    let identity = old.sign("localhost");
+    let trusted = old.file("trusted.pem");
+    std::fs::copy(old.file("ca.pem"), &trusted).unwrap();
+    let tls = ServerTls::of_files(identity, Some(trusted.clone())).unwrap();
+    let driver = Setup::new(&[echo().await]).tls(tls).start().await;
+    let client = |of: &Authority| Arc::new(old.client(Some(&of.sign("client")), b"http/1.1"));
+    let (leaving, coming) = (client(&old), client(&new));
+
+    let mut before = Open::new(&driver, leaving.clone()).await.unwrap();
+    let again = Open::new(&driver, leaving.clone()).await.unwrap();
+    // Who was let in need not show a certificate again: a session must not outlive the trust.
+    assert_eq!(again.kind, Some(HandshakeKind::Resumed));
+    assert!(Open::new(&driver, coming.clone()).await.is_none());
+
+    std::fs::copy(new.file("ca.pem"), &trusted).unwrap();
+    until("the new client", async || {
+        Open::new(&driver, coming.clone()).await.is_some()
+    })
+    .await;
+    assert!(Open::new(&driver, leaving.clone()).await.is_none());
+    assert!(before.is_served().await, "what is open goes on");
+
+    let both = [old.file("ca.pem"), new.file("ca.pem")].map(|file| std::fs::read_to_string(file).unwrap());
+    std::fs::write(&trusted, both.concat()).unwrap();
+    until("both clients", async || {
+        Open::new(&driver, leaving.clone()).await.is_some()
+    })
+    .await;
+    assert!(Open::new(&driver, coming).await.is_some());
+}
+
+#[tokio::test]
+async fn what_is_shown_to_the_upstream_changes() {
+    let authority = Authority::new();
+    let strangers = Authority::new();
+    let server = authority.sign("localhost");
+    let inner = Setup::new(&[echo().await])
+        .tls(ServerTls::of_files(server, Some(authority.file("ca.pem"))).unwrap())
+        .start()
+        .await;
+    let port = inner.address.port();
+    let mount = authority.file("mount");
+    rename_over(&mount, "", &strangers.sign("client"));
+    let outer = Setup::new(&[])
+        .upstream(|upstream| {
+            upstream.servers = vec![format!("https://localhost:{port}").parse().unwrap()];
+            upstream.tls =
+                ClientTls::of_files(Some(authority.file("ca.pem")), Some(mounted(&mount))).unwrap();
+        })
+        .start()
+        .await;
+    assert_ne!(outer.post(application("good")).await.1, application("good"));
+    rename_over(&mount, "", &authority.sign("client"));
+    until("the upstream's reply", async || {
+        outer.post(application("good")).await.1 == application("good")
+    })
+    .await;
+    assert_eq!(certificate(&outer).await["certificate"], "upstream");
 }

@@ -1,0 +1,261 @@
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use admittance_watch::{Fingerprint, Watch, WatchConfig};
+use arc_swap::ArcSwap;
+use metrics::{counter, gauge};
+use rustls::{ClientConfig, ServerConfig};
+use tokio::time::MissedTickBehavior;
+
+use super::{Identity, Loaded, TlsError, load_client, load_server};
+use crate::measure;
+
+/// A certificate that ends soon is spoken of this often.
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// What a port shows to its clients, and whom it lets in.
+pub type ServerTls = Live<ServerConfig>;
+
+/// Whom a client trusts, and what it shows.
+pub type ClientTls = Live<ClientConfig>;
+
+/// TLS material that is read again when its files change. Cheap to clone, and clones are the same one; it
+/// lives as long as who uses it.
+///
+/// What is not good is not taken: the last good one stays.
+pub struct Live<C>(Arc<Inner<C>>);
+
+struct Inner<C> {
+    current: ArcSwap<Loaded<C>>,
+    /// None: it is not of files, and never changes.
+    source: Option<Source<C>>,
+}
+
+struct Source<C> {
+    role: Role,
+    load: Box<dyn Fn() -> Result<Loaded<C>, TlsError> + Send + Sync>,
+    /// What the files held when they were first read.
+    seen: Fingerprint,
+    /// Why what the files hold now is not in use.
+    problem: Mutex<Option<String>>,
+}
+
+/// Where the material is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Listen,
+    Upstream,
+}
+
+impl Role {
+    /// As metrics, log and readiness call it; also the part of the configuration that names the files.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Listen => "listen",
+            Self::Upstream => "upstream",
+        }
+    }
+}
+
+/// How the material of files is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TlsStatus {
+    /// `listen` or `upstream`.
+    pub(crate) name: &'static str,
+    /// Until when the certificate in use is valid, if there is one.
+    pub(crate) not_after: Option<SystemTime>,
+    /// Why what the files hold now is not in use.
+    pub(crate) problem: Option<String>,
+}
+
+impl<C> Clone for Live<C> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<C> fmt::Debug for Live<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let role = self.0.source.as_ref().map(|source| source.role);
+        f.debug_struct("Live")
+            .field("role", &role)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ServerTls {
+    /// A port that shows this certificate. With `client_ca` only clients with a certificate of one of
+    /// these authorities are let in.
+    ///
+    /// # Errors
+    ///
+    /// When a file cannot be read, or key and certificate do not belong together.
+    pub fn of_files(identity: Identity, client_ca: Option<PathBuf>) -> Result<Self, TlsError> {
+        let files = files(Some(&identity), client_ca.as_deref());
+        Self::load(Role::Listen, files, move || {
+            load_server(&identity, client_ca.as_deref())
+        })
+    }
+}
+
+impl ClientTls {
+    /// A client that trusts `ca`, or else the system's authorities, and shows this certificate. The
+    /// system's authorities are read once.
+    ///
+    /// # Errors
+    ///
+    /// When a file cannot be read, or key and certificate do not belong together.
+    pub fn of_files(ca: Option<PathBuf>, identity: Option<Identity>) -> Result<Self, TlsError> {
+        let files = files(identity.as_ref(), ca.as_deref());
+        Self::load(Role::Upstream, files, move || {
+            load_client(ca.as_deref(), identity.as_ref())
+        })
+    }
+}
+
+fn files(identity: Option<&Identity>, ca: Option<&Path>) -> Vec<PathBuf> {
+    let pair = identity.map(|identity| [&identity.certificate, &identity.key]);
+    pair.into_iter()
+        .flatten()
+        .cloned()
+        .chain(ca.map(Path::to_owned))
+        .collect()
+}
+
+impl<C> From<C> for Live<C> {
+    /// Material that never changes.
+    fn from(config: C) -> Self {
+        let loaded = Loaded {
+            config: Arc::new(config),
+            leaf: None,
+        };
+        Self(Arc::new(Inner {
+            current: ArcSwap::from_pointee(loaded),
+            source: None,
+        }))
+    }
+}
+
+impl<C: Send + Sync + 'static> Live<C> {
+    fn load(
+        role: Role,
+        files: Vec<PathBuf>,
+        load: impl Fn() -> Result<Loaded<C>, TlsError> + Send + Sync + 'static,
+    ) -> Result<Self, TlsError> {
+        // Before the files are read, so that a change meanwhile is seen as one.
+        let seen = Fingerprint::of(files);
+        let loaded = load()?;
+        Ok(Self(Arc::new(Inner {
+            current: ArcSwap::from_pointee(loaded),
+            source: Some(Source {
+                role,
+                load: Box::new(load),
+                seen,
+                problem: Mutex::new(None),
+            }),
+        })))
+    }
+
+    /// For the next connection: what was good last.
+    pub fn current(&self) -> Arc<C> {
+        self.0.current.load().config.clone()
+    }
+
+    /// How it is; none when it is not of files.
+    pub(crate) fn status(&self) -> Option<TlsStatus> {
+        let source = self.0.source.as_ref()?;
+        Some(TlsStatus {
+            name: source.role.as_str(),
+            not_after: self.0.current.load().leaf.map(|leaf| leaf.not_after),
+            problem: source
+                .problem
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone(),
+        })
+    }
+
+    /// Read the files again whenever they change, and say when a certificate is about to end; until this
+    /// future is dropped.
+    pub(crate) async fn keep_fresh(&self) {
+        let Some(source) = &self.0.source else {
+            return std::future::pending().await;
+        };
+        let certificate = source.role.as_str();
+        gauge!(measure::CERTIFICATE_RELOADED, "certificate" => certificate).set(1);
+        counter!(measure::CERTIFICATE_RELOAD_FAILURES, "certificate" => certificate).absolute(0);
+        self.tell(source.role);
+        let mut watch = Watch::since(source.seen.clone(), WatchConfig::default());
+        let mut days = tokio::time::interval(DAY);
+        days.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = watch.changed() => self.reload(source).await,
+                _ = days.tick() => self.tell_of_end(source.role),
+            }
+        }
+    }
+
+    async fn reload(&self, source: &Source<C>) {
+        let live = self.clone();
+        let load = move || live.0.source.as_ref().map(|source| (source.load)());
+        // Not there: the runtime is stopping.
+        let Ok(Some(loaded)) = tokio::task::spawn_blocking(load).await else {
+            return;
+        };
+        let certificate = source.role.as_str();
+        let problem = match loaded {
+            Ok(loaded) => {
+                self.0.current.store(Arc::new(loaded));
+                tracing::info!(
+                    certificate,
+                    "changed TLS files were read: new connections use them"
+                );
+                self.tell(source.role);
+                self.tell_of_end(source.role);
+                None
+            }
+            Err(error) => {
+                tracing::warn!(
+                    certificate, %error,
+                    "changed TLS files are no good: what was good last stays in use"
+                );
+                counter!(measure::CERTIFICATE_RELOAD_FAILURES, "certificate" => certificate).increment(1);
+                Some(error.to_string())
+            }
+        };
+        let is_good = f64::from(u8::from(problem.is_none()));
+        gauge!(measure::CERTIFICATE_RELOADED, "certificate" => certificate).set(is_good);
+        *source.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+    }
+
+    /// What is to be known of the certificate in use.
+    fn tell(&self, role: Role) {
+        let certificate = role.as_str();
+        let Some(leaf) = self.0.current.load().leaf else {
+            return;
+        };
+        gauge!(measure::CERTIFICATE_EXPIRY, "certificate" => certificate).set(leaf.not_after_seconds());
+        if role == Role::Listen && !leaf.has_names {
+            tracing::warn!(
+                certificate,
+                "the certificate has no subject alternative name, and kube-apiserver refuses such: \
+                 make one that names the host or the service (admittance certs does)"
+            );
+        }
+    }
+
+    fn tell_of_end(&self, role: Role) {
+        let leaf = self.0.current.load().leaf;
+        if let Some(leaf) = leaf
+            && let Some(ending) = leaf.ending(SystemTime::now())
+        {
+            let not_after = humantime::format_rfc3339_seconds(leaf.not_after);
+            tracing::warn!(certificate = role.as_str(), %not_after, "{ending}");
+        }
+    }
+}
