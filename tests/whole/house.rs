@@ -161,6 +161,7 @@ const LAYERS: [&[&str]; 5] = [
     &["admittance"],
     &[
         "admittance-catalog",
+        "admittance-cluster",
         "admittance-definitions",
         "admittance-dialect",
         "admittance-sandbox",

@@ -1,0 +1,154 @@
+//! Objects of a kind as the watch brought them.
+
+use std::{
+    collections::BTreeMap,
+    sync::{PoisonError, RwLock},
+};
+
+/// Where an object is. The order is that of the API server's lists.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    /// Empty for kinds that are in no namespace.
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl Key {
+    pub(crate) fn new(namespace: Option<&str>, name: &str) -> Self {
+        Self {
+            namespace: namespace.unwrap_or_default().to_owned(),
+            name: name.to_owned(),
+        }
+    }
+}
+
+/// All objects of a kind. Lives as long as its watch.
+#[derive(Debug)]
+pub(crate) struct Cache<V>(RwLock<Contents<V>>);
+
+#[derive(Debug)]
+struct Contents<V> {
+    objects: BTreeMap<Key, V>,
+    /// The objects of a list that is not complete yet.
+    listed: BTreeMap<Key, V>,
+    is_synced: bool,
+}
+
+impl<V> Default for Cache<V> {
+    fn default() -> Self {
+        Self(RwLock::new(Contents {
+            objects: BTreeMap::new(),
+            listed: BTreeMap::new(),
+            is_synced: false,
+        }))
+    }
+}
+
+impl<V> Cache<V> {
+    fn write<T>(&self, change: impl FnOnce(&mut Contents<V>) -> T) -> T {
+        change(&mut self.0.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn read<T>(&self, look: impl FnOnce(&Contents<V>) -> T) -> T {
+        look(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A list begins; until it is complete the old objects are there.
+    pub(crate) fn begin_list(&self) {
+        self.write(|contents| contents.listed.clear());
+    }
+
+    pub(crate) fn listed(&self, key: Key, object: V) {
+        self.write(|contents| contents.listed.insert(key, object));
+    }
+
+    /// The list is complete: what it does not hold is gone.
+    pub(crate) fn end_list(&self) {
+        self.write(|contents| {
+            contents.objects = std::mem::take(&mut contents.listed);
+            contents.is_synced = true;
+        });
+    }
+
+    pub(crate) fn insert(&self, key: Key, object: V) {
+        self.write(|contents| contents.objects.insert(key, object));
+    }
+
+    pub(crate) fn remove(&self, key: &Key) {
+        self.write(|contents| contents.objects.remove(key));
+    }
+
+    /// Whether a list was complete once.
+    pub(crate) fn is_synced(&self) -> bool {
+        self.read(|contents| contents.is_synced)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.read(|contents| contents.objects.len())
+    }
+}
+
+impl<V: Clone> Cache<V> {
+    pub(crate) fn get(&self, key: &Key) -> Option<V> {
+        self.read(|contents| contents.objects.get(key).cloned())
+    }
+
+    /// Those of a namespace, or all, that are wanted.
+    pub(crate) fn list(&self, namespace: Option<&str>, is_wanted: impl Fn(&V) -> bool) -> Vec<V> {
+        let wanted = |(_, object): &(&Key, &V)| is_wanted(object);
+        self.read(|contents| match namespace {
+            None => contents
+                .objects
+                .iter()
+                .filter(wanted)
+                .map(|(_, object)| object.clone())
+                .collect(),
+            Some(namespace) => contents
+                .objects
+                .range(Key::new(Some(namespace), "")..)
+                .take_while(|(key, _)| key.namespace == namespace)
+                .filter(wanted)
+                .map(|(_, object)| object.clone())
+                .collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_replaces_what_was_there_when_it_is_complete() {
+        let cache = Cache::default();
+        let key = |namespace, name| Key::new(Some(namespace), name);
+        cache.begin_list();
+        cache.listed(key("b", "y"), 1);
+        cache.listed(key("a", "x"), 2);
+        assert!(!cache.is_synced() && cache.get(&key("b", "y")).is_none());
+        cache.end_list();
+        cache.insert(key("aa", "x"), 3);
+        assert!(cache.is_synced());
+        assert_eq!(cache.list(None, |_| true), [2, 3, 1], "by namespace and name");
+        assert_eq!(
+            cache.list(Some("a"), |_| true),
+            [2],
+            "one namespace is no prefix of another"
+        );
+        assert_eq!(cache.list(None, |object| *object > 1), [2, 3]);
+
+        cache.begin_list();
+        cache.listed(key("c", "z"), 4);
+        assert_eq!(cache.get(&key("a", "x")), Some(2));
+        cache.begin_list();
+        cache.listed(key("d", "z"), 5);
+        cache.end_list();
+        assert_eq!(
+            cache.list(None, |_| true),
+            [5],
+            "a list that broke off leaves nothing"
+        );
+        cache.remove(&key("d", "z"));
+        assert_eq!(cache.len(), 0);
+    }
+}

@@ -1,0 +1,112 @@
+use std::sync::Arc;
+
+use admittance_admission::{
+    ClusterError, ClusterKind, ClusterReader, Deadline, Labels, NamespaceLookupError, NamespaceSource,
+    async_trait,
+};
+use tokio::runtime::Handle;
+
+use crate::{
+    ClusterConfig, ConfigError, connection::Connection, health::WatchStatus, kinds::Kinds,
+    namespaces::Namespaces,
+};
+
+/// A Kubernetes API server: answers from what its watches brought, and asks the server otherwise.
+///
+/// Cheap to clone. Dropping the last clone ends the watches and closes the connections.
+#[derive(Clone, Debug)]
+pub struct Cluster(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    runtime: Handle,
+    connection: Connection,
+    namespaces: Namespaces,
+    kinds: Kinds,
+}
+
+/// What the watches are doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterStatus {
+    /// The API server: scheme, host and port.
+    pub server: String,
+    /// The namespaces and their labels.
+    pub namespaces: WatchStatus,
+    /// The kinds that plugins read, in order.
+    pub kinds: Vec<(ClusterKind, WatchStatus)>,
+}
+
+impl Cluster {
+    /// Reads where the API server is and who this program is. Sends nothing: the server may be away.
+    ///
+    /// # Errors
+    ///
+    /// When that cannot be read, or cannot be used.
+    pub async fn connect(config: &ClusterConfig) -> Result<Self, ConfigError> {
+        let connection = config.connection().await?;
+        Ok(Self(Arc::new(Inner {
+            runtime: Handle::current(),
+            namespaces: Namespaces::new(connection.clone()),
+            kinds: Kinds::new(connection.clone()),
+            connection,
+        })))
+    }
+
+    /// Begins to watch namespaces; else the first look-up does. For a host whose chains will need their
+    /// labels.
+    pub fn watch_namespaces(&self) {
+        self.0.namespaces.start(&self.0.runtime);
+    }
+
+    /// Begins to watch these kinds; else the first look-up of each does. For kinds that plugins are
+    /// granted.
+    pub fn watch_kinds<'a>(&self, kinds: impl IntoIterator<Item = &'a ClusterKind>) {
+        for kind in kinds {
+            self.0.kinds.start(kind, &self.0.runtime);
+        }
+    }
+
+    /// What the watches are doing.
+    pub fn status(&self) -> ClusterStatus {
+        ClusterStatus {
+            server: self.0.connection.url().to_owned(),
+            namespaces: self.0.namespaces.status(),
+            kinds: self.0.kinds.status(),
+        }
+    }
+}
+
+#[async_trait]
+impl NamespaceSource for Cluster {
+    async fn labels(&self, namespace: &str) -> Result<Labels, NamespaceLookupError> {
+        self.watch_namespaces();
+        self.0.namespaces.labels(namespace).await
+    }
+}
+
+#[async_trait]
+impl ClusterReader for Cluster {
+    async fn get(
+        &self,
+        kind: &ClusterKind,
+        namespace: Option<&str>,
+        name: &str,
+        deadline: Deadline,
+    ) -> Result<Option<String>, ClusterError> {
+        let Inner { kinds, runtime, .. } = &*self.0;
+        kinds.get(kind, namespace, name, deadline, runtime).await
+    }
+
+    async fn list(
+        &self,
+        kind: &ClusterKind,
+        namespace: Option<&str>,
+        label_selector: &str,
+        deadline: Deadline,
+    ) -> Result<Vec<String>, ClusterError> {
+        let Inner { kinds, runtime, .. } = &*self.0;
+        kinds
+            .list(kind, namespace, label_selector, deadline, runtime)
+            .await
+    }
+}

@@ -1,0 +1,302 @@
+//! Where the API server is, and who this program is.
+
+use std::{env, fmt, io, path::PathBuf};
+
+use kube::{
+    Config,
+    config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError},
+};
+
+use crate::{connection::Connection, trouble::causes};
+
+/// How to reach the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterConfig {
+    /// Where that is written. Default: [`ClusterSource::Infer`].
+    pub source: ClusterSource,
+}
+
+/// Where it is written how to reach the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ClusterSource {
+    /// The service account of the pod that this program runs in. Its token and its CA are read again
+    /// every minute.
+    InCluster,
+    /// A kubeconfig.
+    Kubeconfig {
+        /// The file. Default: the files of `KUBECONFIG`, else `.kube/config` of the home directory.
+        path: Option<PathBuf>,
+        /// The context. Default: the kubeconfig's current context.
+        context: Option<String>,
+    },
+    /// The kubeconfig when there is one, as for `kubectl`, else the service account.
+    #[default]
+    Infer,
+}
+
+/// Why the cluster cannot be used. An API server that is away is no such reason.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// A kubeconfig cannot be read.
+    #[error(
+        "cannot read the kubeconfig `{path}`: {source}; correct the path, or let this program read the file"
+    )]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// A kubeconfig is no kubeconfig.
+    #[error("{place} is no kubeconfig: {reason}")]
+    Parse {
+        /// Which kubeconfig.
+        place: String,
+        /// What is wrong, and where.
+        reason: String,
+    },
+    /// A kubeconfig without current context.
+    #[error(
+        "{place} has no current context; name one of its contexts ({known}), or set one with \
+         `kubectl config use-context`"
+    )]
+    ContextMissing {
+        /// Which kubeconfig.
+        place: String,
+        /// Its contexts.
+        known: Names,
+    },
+    /// A context that is not there.
+    #[error("{place} has no context `{context}`; it has: {known}")]
+    ContextUnknown {
+        /// Which kubeconfig.
+        place: String,
+        /// The context that was asked for.
+        context: String,
+        /// Those that are there.
+        known: Names,
+    },
+    /// A context of a cluster that is not there.
+    #[error("{place} has no cluster `{cluster}`, which its context names; it has: {known}")]
+    ClusterUnknown {
+        /// Which kubeconfig.
+        place: String,
+        /// The cluster that the context names.
+        cluster: String,
+        /// Those that are there.
+        known: Names,
+    },
+    /// A cluster behind a proxy.
+    #[error(
+        "{place} names a proxy-url; this program reaches the API server without a proxy: remove proxy-url"
+    )]
+    Proxy {
+        /// Which kubeconfig.
+        place: String,
+    },
+    /// Another part cannot be used: the server's URL, the CA, the credentials.
+    #[error("{place} cannot be used: {reason}")]
+    Unusable {
+        /// Which kubeconfig, or the service account.
+        place: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Not in a pod.
+    #[error(
+        "there is no service account of a pod: {reason}; run in a pod whose service account token is mounted, \
+         or name a kubeconfig"
+    )]
+    NotInCluster {
+        /// What is missing.
+        reason: String,
+    },
+    /// Neither kubeconfig nor service account.
+    #[error(
+        "there is neither a kubeconfig nor a service account of a pod: set KUBECONFIG or name a kubeconfig, or \
+         run in a pod"
+    )]
+    NothingFound,
+}
+
+/// Names, for a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names(Vec<String>);
+
+impl fmt::Display for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("none");
+        }
+        f.write_str(&self.0.join(", "))
+    }
+}
+
+const SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
+const SERVICE_ACCOUNT: &str = "the service account of this pod";
+
+impl ClusterConfig {
+    /// Reads the configuration; connects at the first request.
+    pub(crate) async fn connection(&self) -> Result<Connection, ConfigError> {
+        // With two providers in the program and none chosen rustls would panic.
+        if rustls::crypto::CryptoProvider::get_default().is_none() {
+            // It fails when another thread was faster, which is as good.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        }
+        let (place, config) = match &self.source {
+            ClusterSource::InCluster => in_cluster()?,
+            ClusterSource::Kubeconfig { path, context } => {
+                let files = match path {
+                    Some(path) => vec![path.clone()],
+                    None => default_files(),
+                };
+                kubeconfig(files, context.as_deref()).await?
+            }
+            ClusterSource::Infer => infer().await?,
+        };
+        Connection::new(&config).map_err(|error| ConfigError::Unusable {
+            reason: causes(&error),
+            place,
+        })
+    }
+}
+
+async fn infer() -> Result<(String, Config), ConfigError> {
+    let files = default_files();
+    // Files that someone named must be there; the one of the home directory need not be.
+    if env::var_os(KUBECONFIG).is_some_and(|files| !files.is_empty())
+        || files.iter().any(|file| file.exists())
+    {
+        return kubeconfig(files, None).await;
+    }
+    if env::var_os(SERVICE_HOST).is_some() {
+        return in_cluster();
+    }
+    Err(ConfigError::NothingFound)
+}
+
+const KUBECONFIG: &str = "KUBECONFIG";
+
+/// Where kubectl looks.
+fn default_files() -> Vec<PathBuf> {
+    let named: Vec<_> = env::var_os(KUBECONFIG)
+        .map(|files| {
+            env::split_paths(&files)
+                .filter(|file| !file.as_os_str().is_empty())
+                .collect()
+        })
+        .unwrap_or_default();
+    if !named.is_empty() {
+        return named;
+    }
+    env::home_dir()
+        .map(|home| home.join(".kube").join("config"))
+        .into_iter()
+        .collect()
+}
+
+fn in_cluster() -> Result<(String, Config), ConfigError> {
+    let config = Config::incluster().map_err(|error| match error {
+        InClusterError::ReadEnvironmentVariable(_) => ConfigError::NotInCluster {
+            reason: format!("{SERVICE_HOST} and KUBERNETES_SERVICE_PORT are not set"),
+        },
+        other => ConfigError::NotInCluster {
+            reason: causes(&other),
+        },
+    })?;
+    Ok((SERVICE_ACCOUNT.to_owned(), config))
+}
+
+async fn kubeconfig(files: Vec<PathBuf>, context: Option<&str>) -> Result<(String, Config), ConfigError> {
+    if files.is_empty() {
+        return Err(ConfigError::NothingFound);
+    }
+    let names: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+    let place = format!("the kubeconfig `{}`", names.join("`, `"));
+    let mut whole = Kubeconfig::default();
+    for file in files {
+        let part = Kubeconfig::read_from(&file).map_err(|error| read_error(file, error))?;
+        whole = whole.merge(part).map_err(|error| ConfigError::Parse {
+            place: place.clone(),
+            reason: causes(&error),
+        })?;
+    }
+    check_context(&whole, &place, context)?;
+    let options = KubeConfigOptions {
+        context: context.map(str::to_owned),
+        ..KubeConfigOptions::default()
+    };
+    let mut config = Config::from_custom_kubeconfig(whole, &options)
+        .await
+        .map_err(|error| ConfigError::Unusable {
+            place: place.clone(),
+            reason: causes(&error),
+        })?;
+    // From HTTPS_PROXY, which is for other destinations.
+    config.proxy_url = None;
+    if config.root_cert.as_ref().is_some_and(Vec::is_empty) {
+        let reason =
+            "its certificate-authority holds no certificate; put the PEM of the API server's CA there";
+        return Err(ConfigError::Unusable {
+            place,
+            reason: reason.to_owned(),
+        });
+    }
+    if config.accept_invalid_certs {
+        tracing::warn!("{place} turns off the verification of the API server's certificate");
+    }
+    Ok((place, config))
+}
+
+fn read_error(path: PathBuf, error: KubeconfigError) -> ConfigError {
+    let reason = match error {
+        KubeconfigError::ReadConfig(source, path) => return ConfigError::Read { path, source },
+        // The parser's own words quote the file, and there are secrets in it.
+        KubeconfigError::Parse(error) => match error.location() {
+            Some(place) => format!(
+                "line {}, column {} is no YAML, or not what belongs there",
+                place.line(),
+                place.column()
+            ),
+            None => "it is no YAML, or not what belongs there".to_owned(),
+        },
+        other => causes(&other),
+    };
+    ConfigError::Parse {
+        place: format!("`{}`", path.display()),
+        reason,
+    }
+}
+
+fn check_context(whole: &Kubeconfig, place: &str, context: Option<&str>) -> Result<(), ConfigError> {
+    let place = || place.to_owned();
+    let contexts = || Names(whole.contexts.iter().map(|named| named.name.clone()).collect());
+    let current = whole.current_context.as_deref().filter(|name| !name.is_empty());
+    let Some(name) = context.or(current) else {
+        return Err(ConfigError::ContextMissing {
+            place: place(),
+            known: contexts(),
+        });
+    };
+    let found = whole.contexts.iter().find(|named| named.name == name);
+    let Some(context) = found.and_then(|named| named.context.as_ref()) else {
+        return Err(ConfigError::ContextUnknown {
+            place: place(),
+            context: name.to_owned(),
+            known: contexts(),
+        });
+    };
+    let found = whole.clusters.iter().find(|named| named.name == context.cluster);
+    let Some(cluster) = found.and_then(|named| named.cluster.as_ref()) else {
+        return Err(ConfigError::ClusterUnknown {
+            place: place(),
+            cluster: context.cluster.clone(),
+            known: Names(whole.clusters.iter().map(|named| named.name.clone()).collect()),
+        });
+    };
+    if cluster.proxy_url.as_ref().is_some_and(|proxy| !proxy.is_empty()) {
+        return Err(ConfigError::Proxy { place: place() });
+    }
+    Ok(())
+}

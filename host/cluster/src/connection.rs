@@ -1,0 +1,156 @@
+//! The way to the API server.
+
+use std::{fmt, future::Future, sync::Arc, time::Duration};
+
+use http::{Request, Uri};
+use hyper_util::{
+    client::legacy::{Client as HttpClient, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
+use kube::{
+    Client, Config,
+    client::{Body, ConfigExt},
+};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, error::Elapsed, timeout, timeout_at},
+};
+use tower::{BoxError, ServiceBuilder, service_fn};
+
+use crate::{
+    health::Health,
+    measure::{self, Verb},
+    trouble::Trouble,
+};
+
+/// Until TCP and TLS are there.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// After this much silence TCP asks whether the server is still there.
+const TCP_KEEPALIVE: Duration = Duration::from_secs(15);
+/// Connections that nobody uses are closed after this.
+const POOL_IDLE: Duration = Duration::from_secs(90);
+/// Until the head of a reply to a list or a watch. A server sends the head of a watch at once.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Look-ups that ask the server at the same time; more wait, within their deadline.
+const LIVE_REQUESTS: usize = 64;
+
+/// The API server: connections that are kept, and the credentials. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Connection {
+    client: Client,
+    url: Arc<str>,
+    live: Arc<Semaphore>,
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("url", &self.url)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    /// Connects at the first request, not before. Must be called on tokio's runtime.
+    ///
+    /// # Errors
+    ///
+    /// When the credentials or the CAs cannot be used.
+    pub(crate) fn new(config: &Config) -> kube::Result<Self> {
+        let mut http = HttpConnector::new();
+        http.enforce_http(false);
+        http.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        http.set_keepalive(Some(TCP_KEEPALIVE));
+        http.set_keepalive_interval(Some(TCP_KEEPALIVE));
+        http.set_keepalive_retries(Some(3));
+        http.set_nodelay(true);
+        let https = config.rustls_https_connector_with_connector(http)?;
+        let http_client: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(POOL_IDLE)
+            .build(https);
+        // Not kube's own stack: that logs every failed request as an error, and this crate logs changes.
+        let service = ServiceBuilder::new()
+            .layer(config.base_uri_layer())
+            .option_layer(config.auth_layer()?)
+            .layer(config.extra_headers_layer()?)
+            .map_err(BoxError::from)
+            .service(http_client);
+        Ok(Self {
+            client: Client::new(service, config.default_namespace.clone()),
+            url: without_path(&config.cluster_url).into(),
+            live: Arc::new(Semaphore::new(LIVE_REQUESTS)),
+        })
+    }
+
+    /// Scheme, host and port.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// A request of a look-up: bounded in number and time, and counted.
+    pub(crate) async fn ask<T>(
+        &self,
+        verb: Verb,
+        until: Instant,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, Trouble> {
+        let answer = timeout_at(until, async {
+            let _permit = self.live.acquire().await;
+            request.await
+        })
+        .await;
+        let answer = match answer {
+            Ok(answer) => answer.map_err(|error| Trouble::from_client(&error)),
+            Err(Elapsed { .. }) => Err(Trouble::Timeout),
+        };
+        measure::count(verb, answer.as_ref().map_or_else(Trouble::result, |_| "ok"));
+        answer
+    }
+
+    /// A client for a list and its watch that tells `health` what the server answers: a watch that
+    /// resumes gives no event until something changes.
+    pub(crate) fn observed(&self, health: Arc<Health>) -> Client {
+        let client = self.client.clone();
+        let namespace = client.default_namespace().to_owned();
+        let service = service_fn(move |request: Request<Body>| {
+            let client = client.clone();
+            let health = health.clone();
+            async move {
+                let is_watch = request
+                    .uri()
+                    .query()
+                    .is_some_and(|query| query.split('&').any(|part| part == "watch=true"));
+                let response = timeout(HEAD_TIMEOUT, client.send(request))
+                    .await
+                    .map_err(|_| BoxError::from("the API server sends no reply"))??;
+                if response.status().is_success() {
+                    if is_watch {
+                        measure::count(Verb::Watch, "ok");
+                        health.watching();
+                    } else {
+                        measure::count(Verb::List, "ok");
+                        health.heard();
+                    }
+                }
+                Ok::<_, BoxError>(response)
+            }
+        });
+        Client::new(service, namespace)
+    }
+}
+
+fn without_path(url: &Uri) -> String {
+    match (url.scheme_str(), url.authority()) {
+        (Some(scheme), Some(authority)) => {
+            // A password in the URL stays out of messages.
+            let host = authority.as_str().rsplit('@').next().unwrap_or_default();
+            format!("{scheme}://{host}")
+        }
+        _ => url.to_string(),
+    }
+}

@@ -1,0 +1,166 @@
+//! Objects of any kind, as JSON.
+
+use std::{borrow::Cow, sync::Arc};
+
+use admittance_admission::Labels;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{
+    Resource,
+    core::{ApiResource, DynamicResourceScope},
+};
+use serde::{Deserialize, Deserializer, de};
+use serde_json::{Map, Value};
+
+use crate::cache::Key;
+
+/// An object as the API server sends it, but for `metadata.managedFields`: that is often half of an
+/// object, and tells only who wrote which field.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    /// What the watch needs of it, and the labels; everything is in `object`.
+    meta: ObjectMeta,
+    object: Map<String, Value>,
+}
+
+impl<'de> Deserialize<'de> for Item {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut object = Map::deserialize(deserializer)?;
+        let metadata = object
+            .get_mut("metadata")
+            .and_then(Value::as_object_mut)
+            .ok_or_else(|| de::Error::custom("an object without metadata"))?;
+        metadata.shift_remove("managedFields");
+        let text = |field: &str| metadata.get(field).and_then(Value::as_str).map(str::to_owned);
+        let labels = metadata.get("labels").and_then(Value::as_object).map(|labels| {
+            labels
+                .iter()
+                .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+                .collect()
+        });
+        let meta = ObjectMeta {
+            name: text("name"),
+            namespace: text("namespace"),
+            resource_version: text("resourceVersion"),
+            labels,
+            ..ObjectMeta::default()
+        };
+        Ok(Self { meta, object })
+    }
+}
+
+impl Resource for Item {
+    type DynamicType = ApiResource;
+    type Scope = DynamicResourceScope;
+
+    fn kind(resource: &ApiResource) -> Cow<'_, str> {
+        resource.kind.as_str().into()
+    }
+
+    fn group(resource: &ApiResource) -> Cow<'_, str> {
+        resource.group.as_str().into()
+    }
+
+    fn version(resource: &ApiResource) -> Cow<'_, str> {
+        resource.version.as_str().into()
+    }
+
+    fn plural(resource: &ApiResource) -> Cow<'_, str> {
+        resource.plural.as_str().into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.meta
+    }
+}
+
+/// An object in the cache: its text takes much less memory than its tree.
+#[derive(Clone, Debug)]
+pub(crate) struct Stored {
+    pub(crate) labels: Arc<Labels>,
+    pub(crate) json: Arc<str>,
+}
+
+impl Item {
+    /// Where the object is.
+    pub(crate) fn key(&self) -> Key {
+        Key::new(
+            self.meta.namespace.as_deref(),
+            self.meta.name.as_deref().unwrap_or_default(),
+        )
+    }
+
+    /// The object as JSON. The items of a list come without `apiVersion` and `kind`: they are put in front.
+    pub(crate) fn into_json(self, resource: &ApiResource) -> String {
+        let has_type = ["apiVersion", "kind"]
+            .iter()
+            .all(|field| self.object.contains_key(*field));
+        if has_type {
+            return Value::Object(self.object).to_string();
+        }
+        let mut whole = Map::new();
+        whole.insert("apiVersion".to_owned(), resource.api_version.clone().into());
+        whole.insert("kind".to_owned(), resource.kind.clone().into());
+        whole.extend(self.object);
+        Value::Object(whole).to_string()
+    }
+
+    pub(crate) fn into_stored(mut self, resource: &ApiResource) -> Stored {
+        let labels = self.meta.labels.take().unwrap_or_default();
+        Stored {
+            labels: Arc::new(labels),
+            json: self.into_json(resource).into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nodes() -> ApiResource {
+        ApiResource {
+            group: String::new(),
+            version: "v1".into(),
+            api_version: "v1".into(),
+            kind: "Node".into(),
+            plural: "nodes".into(),
+        }
+    }
+
+    #[test]
+    fn what_an_object_becomes() {
+        // (as it comes, as a plugin gets it)
+        for (sent, expected) in [
+            (
+                r#"{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","managedFields":[{"manager":"x"}],"uid":"u"},"status":{"b":1,"a":1.50}}"#,
+                r#"{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","uid":"u"},"status":{"b":1,"a":1.5}}"#,
+            ),
+            (
+                r#"{"metadata":{"name":"a"},"unknown":{"field":[null]}}"#,
+                r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"a"},"unknown":{"field":[null]}}"#,
+            ),
+        ] {
+            let item: Item = serde_json::from_str(sent).unwrap();
+            assert_eq!(item.key(), Key::new(None, "a"));
+            assert_eq!(item.into_json(&nodes()), expected);
+        }
+        let error = serde_json::from_str::<Item>(r#"{"kind":"Node"}"#).unwrap_err();
+        assert!(error.to_string().contains("without metadata"), "{error}");
+    }
+
+    #[test]
+    fn labels_are_kept_apart() {
+        let item: Item = serde_json::from_str(
+            r#"{"metadata":{"name":"a","namespace":"n","resourceVersion":"7","labels":{"x":"y"}}}"#,
+        )
+        .unwrap();
+        assert_eq!(item.meta().resource_version.as_deref(), Some("7"));
+        assert_eq!(item.key(), Key::new(Some("n"), "a"));
+        let stored = item.into_stored(&nodes());
+        assert_eq!(*stored.labels, Labels::from([("x".into(), "y".into())]));
+    }
+}

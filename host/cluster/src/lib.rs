@@ -1,0 +1,23 @@
+//! A Kubernetes API server as the source of namespace labels, and of look-ups for plugins.
+//!
+//! A [`Cluster`] watches what it is asked for, keeps it, and answers from there. Before the first list is
+//! complete, and when a watch is down for long, it asks the server itself. A server that is away stops
+//! only the look-ups that need it: nothing here ends or blocks the program.
+
+mod cache;
+mod cluster;
+mod config;
+mod connection;
+mod health;
+mod item;
+mod kinds;
+mod measure;
+mod namespaces;
+mod selector;
+mod trouble;
+mod watch;
+
+pub use cluster::{Cluster, ClusterStatus};
+pub use config::{ClusterConfig, ClusterSource, ConfigError};
+pub use health::{STALE_LIMIT, WatchState, WatchStatus};
+pub use measure::describe_metrics;

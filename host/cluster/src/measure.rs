@@ -1,0 +1,48 @@
+//! What this crate counts, through the `metrics` facade: the program that embeds it chooses the
+//! exporter.
+
+use metrics::{counter, describe_counter, describe_gauge, gauge};
+
+const REQUESTS: &str = "admittance_cluster_requests_total";
+const WATCH_UP: &str = "admittance_cluster_watch_up";
+
+/// Tell the exporter what the metrics of the cluster mean. Call it once, after the exporter is installed.
+pub fn describe_metrics() {
+    describe_counter!(
+        REQUESTS,
+        "Requests to the Kubernetes API server, by verb: get, list, watch, discover, review; and result: \
+         ok, not-found, forbidden, refused, unavailable, timeout"
+    );
+    describe_gauge!(
+        WATCH_UP,
+        "Whether the watch of a kind is up (1) or not (0), by kind; namespaces are watched as `namespaces`"
+    );
+}
+
+/// What a request to the API server is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Get,
+    List,
+    Watch,
+    Discover,
+}
+
+impl Verb {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Watch => "watch",
+            Self::Discover => "discover",
+        }
+    }
+}
+
+pub(crate) fn count(verb: Verb, result: &'static str) {
+    counter!(REQUESTS, "verb" => verb.as_str(), "result" => result).increment(1);
+}
+
+pub(crate) fn watch_up(kind: &str, is_up: bool) {
+    gauge!(WATCH_UP, "kind" => kind.to_owned()).set(f64::from(u8::from(is_up)));
+}

@@ -1,0 +1,136 @@
+//! The labels of namespaces.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use admittance_admission::{Labels, NamespaceLookupError};
+use kube::{
+    Api, Client, Resource,
+    core::{ApiResource, PartialObjectMeta},
+};
+use tokio::{runtime::Handle, time::Instant};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::{
+    cache::Key,
+    connection::Connection,
+    health::WatchStatus,
+    item::Item,
+    measure::Verb,
+    selector::is_subdomain,
+    trouble::{Trouble, permission},
+    watch::{View, follow},
+};
+
+/// How long a look-up waits for the API server at most; a request's own deadline may be earlier.
+const LOOKUP_LIMIT: Duration = Duration::from_secs(2);
+/// The longest name of a namespace.
+const NAME_LENGTH: usize = 63;
+
+/// Of a namespace no more than the metadata is asked for.
+type Namespace = PartialObjectMeta<Item>;
+
+/// Namespaces and their labels. The watch begins with the first look-up: a host whose chains ask for no
+/// labels needs no right to see namespaces.
+#[derive(Debug)]
+pub(crate) struct Namespaces {
+    connection: Connection,
+    view: Arc<View<Arc<Labels>>>,
+    task: OnceLock<AbortOnDropHandle<()>>,
+}
+
+fn resource() -> ApiResource {
+    ApiResource {
+        group: String::new(),
+        version: "v1".to_owned(),
+        api_version: "v1".to_owned(),
+        kind: "Namespace".to_owned(),
+        plural: "namespaces".to_owned(),
+    }
+}
+
+fn api(client: Client) -> Api<Namespace> {
+    Api::all_with(client, &resource())
+}
+
+fn labels_of(namespace: &mut Namespace) -> Labels {
+    namespace.meta_mut().labels.take().unwrap_or_default()
+}
+
+fn entry(mut namespace: Namespace) -> (Key, Arc<Labels>) {
+    let labels = labels_of(&mut namespace);
+    let name = namespace.metadata.name.unwrap_or_default();
+    (Key::new(None, &name), Arc::new(labels))
+}
+
+fn not_found(name: &str) -> NamespaceLookupError {
+    NamespaceLookupError(format!("namespace {name:?} not found"))
+}
+
+impl Namespaces {
+    pub(crate) fn new(connection: Connection) -> Self {
+        Self {
+            connection,
+            view: Arc::new(View::new("namespaces")),
+            task: OnceLock::new(),
+        }
+    }
+
+    /// Begins the watch, if it did not begin yet.
+    pub(crate) fn start(&self, runtime: &Handle) {
+        self.task.get_or_init(|| {
+            self.view.health.starting();
+            let (connection, view) = (self.connection.clone(), self.view.clone());
+            AbortOnDropHandle::new(runtime.spawn(async move {
+                let permission = permission("`list` and `watch`", "namespaces", "");
+                follow(&connection, api, &view, entry, &permission).await;
+            }))
+        });
+    }
+
+    pub(crate) fn status(&self) -> WatchStatus {
+        self.view.status()
+    }
+
+    /// From the cache, else from the server: a namespace that was made a moment ago may not be in the
+    /// cache yet. That is the order of kube-apiserver's own look-up.
+    pub(crate) async fn labels(&self, name: &str) -> Result<Labels, NamespaceLookupError> {
+        // The name comes from a request and becomes part of a path.
+        if name.len() > NAME_LENGTH || name.contains('.') || !is_subdomain(name) {
+            return Err(not_found(name));
+        }
+        if self.view.is_usable()
+            && let Some(labels) = self.view.cache.get(&Key::new(None, name))
+        {
+            return Ok((*labels).clone());
+        }
+        let until = Instant::now() + LOOKUP_LIMIT;
+        let client = self.connection.client();
+        let answer = self
+            .connection
+            .ask(Verb::Get, until, async { api(client).get(name).await })
+            .await;
+        match answer {
+            Ok(mut namespace) => Ok(labels_of(&mut namespace)),
+            Err(Trouble::NotFound(_)) => Err(not_found(name)),
+            Err(trouble) => Err(self.lookup_error(name, &trouble)),
+        }
+    }
+
+    fn lookup_error(&self, name: &str, trouble: &Trouble) -> NamespaceLookupError {
+        let url = self.connection.url();
+        let reason = match trouble {
+            Trouble::Timeout => format!("no answer within {}", humantime::format_duration(LOOKUP_LIMIT)),
+            Trouble::Forbidden(words) => {
+                let permission = permission("`get`, `list` and `watch`", "namespaces", "");
+                format!("{words}; {permission}")
+            }
+            other => other.sentence(),
+        };
+        NamespaceLookupError(format!(
+            "the labels of namespace {name:?} cannot be read from {url}: {reason}"
+        ))
+    }
+}

@@ -1,0 +1,410 @@
+//! Label selectors as text: `app=web,tier in (db, cache),!canary`.
+
+use admittance_admission::{LabelOperator, LabelSelector, Labels, Requirement};
+
+/// Which objects a list is of. The grammar and the meaning are those of Kubernetes' `labels.Parse`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TextSelector {
+    sets: LabelSelector,
+    bounds: Vec<Bound>,
+}
+
+/// `key>1`, `key<9`: the label is a whole number on that side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Bound {
+    key: String,
+    side: Side,
+    limit: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Above,
+    Below,
+}
+
+impl Bound {
+    fn holds(&self, labels: &Labels) -> bool {
+        let number = labels.get(&self.key).and_then(|label| label.parse::<i64>().ok());
+        number.is_some_and(|number| match self.side {
+            Side::Above => number > self.limit,
+            Side::Below => number < self.limit,
+        })
+    }
+}
+
+impl TextSelector {
+    /// Reads a selector; the empty text chooses everything.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that says what is wrong with the text.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let mut reader = Reader {
+            words: words(text),
+            next: 0,
+        };
+        reader
+            .selector()
+            .map_err(|reason| format!("the label selector `{text}` is wrong: {reason}"))
+    }
+
+    /// Whether an object with these labels is chosen.
+    pub(crate) fn matches(&self, labels: &Labels) -> bool {
+        self.sets.matches(labels) && self.bounds.iter().all(|bound| bound.holds(labels))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Word<'a> {
+    /// One of `( ) , ! = == != < >`.
+    Sign(&'a str),
+    Name(&'a str),
+}
+
+impl<'a> Word<'a> {
+    fn text(self) -> &'a str {
+        match self {
+            Self::Sign(text) | Self::Name(text) => text,
+        }
+    }
+}
+
+fn words(text: &str) -> Vec<Word<'_>> {
+    let is_sign = |letter: char| matches!(letter, '(' | ')' | ',' | '!' | '=' | '<' | '>');
+    let mut words = Vec::new();
+    let mut rest = text.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let (word, after) = if is_sign(first) {
+            let length = if rest.starts_with("==") || rest.starts_with("!=") {
+                2
+            } else {
+                1
+            };
+            let (word, after) = rest.split_at(length);
+            (Word::Sign(word), after)
+        } else {
+            let end = rest.find(|letter: char| is_sign(letter) || letter.is_whitespace());
+            let (word, after) = rest.split_at(end.unwrap_or(rest.len()));
+            (Word::Name(word), after)
+        };
+        words.push(word);
+        rest = after.trim_start();
+    }
+    words
+}
+
+struct Reader<'a> {
+    words: Vec<Word<'a>>,
+    next: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn peek(&self) -> Option<Word<'a>> {
+        self.words.get(self.next).copied()
+    }
+
+    fn take(&mut self) -> Option<Word<'a>> {
+        let word = self.peek();
+        self.next += 1;
+        word
+    }
+
+    fn ends_requirement(&self) -> bool {
+        matches!(self.peek(), None | Some(Word::Sign(",")))
+    }
+
+    fn selector(&mut self) -> Result<TextSelector, String> {
+        let mut sets = Vec::new();
+        let mut bounds = Vec::new();
+        if self.peek().is_none() {
+            return Ok(TextSelector::default());
+        }
+        loop {
+            self.requirement(&mut sets, &mut bounds)?;
+            match self.take() {
+                None => break,
+                Some(Word::Sign(",")) => {}
+                Some(word) => return Err(format!("a comma must be before `{}`", word.text())),
+            }
+        }
+        Ok(TextSelector {
+            sets: LabelSelector::new(sets),
+            bounds,
+        })
+    }
+
+    fn requirement(&mut self, sets: &mut Vec<Requirement>, bounds: &mut Vec<Bound>) -> Result<(), String> {
+        let set = |key: &str, operator, values| {
+            Requirement::new(key, operator, values).map_err(|error| format!("at `{key}`: {error}"))
+        };
+        if self.peek() == Some(Word::Sign("!")) {
+            self.take();
+            let key = self.key("after `!`")?;
+            sets.push(set(key, LabelOperator::DoesNotExist, vec![])?);
+            return Ok(());
+        }
+        let key = self.key("where a requirement begins")?;
+        if self.ends_requirement() {
+            sets.push(set(key, LabelOperator::Exists, vec![])?);
+            return Ok(());
+        }
+        let operator = self.take().map_or("", Word::text);
+        match operator {
+            "=" | "==" => sets.push(set(key, LabelOperator::In, vec![self.value()?])?),
+            "!=" => sets.push(set(key, LabelOperator::NotIn, vec![self.value()?])?),
+            "in" => sets.push(set(key, LabelOperator::In, self.values(operator)?)?),
+            "notin" => sets.push(set(key, LabelOperator::NotIn, self.values(operator)?)?),
+            "<" | ">" => bounds.push(self.bound(key, operator)?),
+            other => {
+                return Err(format!(
+                    "`{other}` after `{key}` is no operator: one of =, ==, !=, in, notin, <, >"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn key(&mut self, place: &str) -> Result<&'a str, String> {
+        match self.take() {
+            Some(Word::Name(key)) => check_key(key).map(|()| key),
+            Some(Word::Sign(sign)) => Err(format!("a label's key must be {place}, not `{sign}`")),
+            None => Err(format!("a label's key must be {place}")),
+        }
+    }
+
+    fn value(&mut self) -> Result<String, String> {
+        if self.ends_requirement() {
+            return Ok(String::new());
+        }
+        match self.take() {
+            Some(Word::Name(value)) => check_value(value).map(|()| value.to_owned()),
+            other => Err(format!(
+                "`{}` stands where a value must be",
+                other.map_or("", Word::text)
+            )),
+        }
+    }
+
+    /// `(a, b)`; between commas may be nothing, which is the empty value.
+    fn values(&mut self, operator: &str) -> Result<Vec<String>, String> {
+        if self.take() != Some(Word::Sign("(")) {
+            return Err(format!("`{operator}` needs values in parentheses"));
+        }
+        let mut values = Vec::new();
+        if self.peek() == Some(Word::Sign(")")) {
+            self.take();
+            return Ok(values);
+        }
+        loop {
+            let value = match self.peek() {
+                Some(Word::Name(value)) => {
+                    self.take();
+                    check_value(value)?;
+                    value
+                }
+                _ => "",
+            };
+            values.push(value.to_owned());
+            match self.take() {
+                Some(Word::Sign(",")) => {}
+                Some(Word::Sign(")")) => return Ok(values),
+                Some(word) => return Err(format!("a comma must be before `{}`", word.text())),
+                None => return Err("a parenthesis is not closed".to_owned()),
+            }
+        }
+    }
+
+    fn bound(&mut self, key: &str, operator: &str) -> Result<Bound, String> {
+        let value = self.value()?;
+        let limit = value
+            .parse()
+            .map_err(|_| format!("`{key}{operator}` needs a whole number, not `{value}`"))?;
+        let side = if operator == ">" { Side::Above } else { Side::Below };
+        Ok(Bound {
+            key: key.to_owned(),
+            side,
+            limit,
+        })
+    }
+}
+
+/// The longest name of a key, and the longest value.
+const NAME_LENGTH: usize = 63;
+/// The longest prefix of a key.
+const PREFIX_LENGTH: usize = 253;
+
+fn check_key(key: &str) -> Result<(), String> {
+    let (prefix, name) = match key.split_once('/') {
+        Some((prefix, name)) => (Some(prefix), name),
+        None => (None, key),
+    };
+    let prefix_holds = prefix.is_none_or(|prefix| prefix.len() <= PREFIX_LENGTH && is_subdomain(prefix));
+    if prefix_holds && is_label_text(name) {
+        Ok(())
+    } else {
+        Err(format!(
+            "`{key}` is no key of a label: write a name, or a domain, a slash and a name"
+        ))
+    }
+}
+
+fn check_value(value: &str) -> Result<(), String> {
+    if value.is_empty() || is_label_text(value) {
+        Ok(())
+    } else {
+        Err(format!(
+            "`{value}` is no value of a label: at most {NAME_LENGTH} letters, digits, `-`, `_` and `.`, with a \
+             letter or digit at both ends"
+        ))
+    }
+}
+
+fn is_label_text(text: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let ends = [text.bytes().next(), text.bytes().next_back()];
+    text.len() <= NAME_LENGTH
+        && ends
+            .into_iter()
+            .all(|end| end.is_some_and(|byte| byte.is_ascii_alphanumeric()))
+        && text.bytes().all(is_inner)
+}
+
+/// Whether a text is a DNS subdomain (RFC 1123): small letters, digits, `-` and `.`.
+pub(crate) fn is_subdomain(text: &str) -> bool {
+    let is_edge = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    text.split('.').all(|part| {
+        let ends = [part.bytes().next(), part.bytes().next_back()];
+        ends.into_iter().all(|end| end.is_some_and(is_edge))
+            && part.bytes().all(|byte| is_edge(byte) || byte == b'-')
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> Labels {
+        pairs
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn which_labels_match() {
+        // (selector, labels, whether they match): Kubernetes' apimachinery, pkg/labels, TestSelectorMatches
+        // and TestSetSelectorParser, and the documentation of labels and selectors.
+        let table: [(&str, &[(&str, &str)], bool); 46] = [
+            ("", &[("x", "y")], true),
+            ("  ", &[], true),
+            ("x=y", &[("x", "y")], true),
+            ("x=y", &[("x", "z")], false),
+            ("x=y", &[], false),
+            ("x==y", &[("x", "y")], true),
+            ("x = y", &[("x", "y")], true),
+            ("x=y,z=w", &[("x", "y"), ("z", "w")], true),
+            ("x=y,z=w", &[("x", "y"), ("z", "v")], false),
+            ("x!=y,z!=w", &[("x", "z"), ("z", "a")], true),
+            ("x!=y", &[("x", "y")], false),
+            ("x!=y", &[], true),
+            ("x=", &[("x", "")], true),
+            ("x=", &[], false),
+            ("x=,z=w", &[("x", ""), ("z", "w")], true),
+            ("x!=", &[("x", "a")], true),
+            ("notin=in", &[("notin", "in")], true),
+            ("in in (in)", &[("in", "in")], true),
+            ("x", &[("x", "z")], true),
+            ("x", &[("y", "z")], false),
+            ("!x", &[("y", "z")], true),
+            ("!x", &[("x", "z")], false),
+            ("!x,!y", &[], true),
+            ("x in (a,b)", &[("x", "b")], true),
+            ("x in (a,b)", &[("x", "c")], false),
+            ("x in (a,b)", &[], false),
+            ("x in(a)", &[("x", "a")], true),
+            ("x\tin ( a , b )", &[("x", "a")], true),
+            ("x in (,b)", &[("x", "")], true),
+            ("x in (a,)", &[("x", "")], true),
+            ("x in (a,,b)", &[("x", "")], true),
+            ("x in (,)", &[("x", "")], true),
+            ("x in (,)", &[("x", "a")], false),
+            ("x notin (a,b)", &[("x", "c")], true),
+            ("x notin (a,b)", &[("x", "a")], false),
+            ("x notin (a,b)", &[], true),
+            ("x>1", &[("x", "2")], true),
+            ("x>1", &[("x", "1")], false),
+            ("x>1", &[("x", "many")], false),
+            ("x>1", &[], false),
+            ("x<7", &[("x", "6")], true),
+            ("x<7", &[("x", "8")], false),
+            ("x > 1, x < 7", &[("x", "3")], true),
+            (
+                "a=b,c!=d,e in (x,y),f notin (z),g,!h",
+                &[("a", "b"), ("e", "y"), ("g", "")],
+                true,
+            ),
+            (
+                "a=b,c!=d,e in (x,y),f notin (z),g,!h",
+                &[("a", "b"), ("e", "y"), ("g", ""), ("h", "")],
+                false,
+            ),
+            (
+                "node-role.kubernetes.io/control-plane,kubernetes.io/os=linux",
+                &[
+                    ("node-role.kubernetes.io/control-plane", ""),
+                    ("kubernetes.io/os", "linux"),
+                ],
+                true,
+            ),
+        ];
+        for (text, pairs, expected) in table {
+            let selector = TextSelector::parse(text).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(
+                selector.matches(&labels(pairs)),
+                expected,
+                "{text:?} and {pairs:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_selector() {
+        // (text, what the message must name): the cases that Kubernetes' labels.Parse refuses.
+        for (text, named) in [
+            (",", "must be where a requirement begins, not `,`"),
+            ("x,", "where a requirement begins"),
+            ("x=y,,z=w", "not `,`"),
+            ("=y", "not `=`"),
+            ("x=a||y=b", "`a||y` is no value"),
+            ("x==a==b", "before `==`"),
+            ("!x=a", "before `=`"),
+            ("!", "after `!`"),
+            ("!(x)", "after `!`, not `(`"),
+            ("x y", "`y` after `x` is no operator"),
+            ("x in a", "parentheses"),
+            ("x in (a", "not closed"),
+            ("x in (a b)", "before `b`"),
+            ("x in (a!)", "before `!`"),
+            ("x in ()", "needs values"),
+            ("x notin ()", "needs values"),
+            ("x in (a)b", "before `b`"),
+            ("x=(a)", "`(` stands where a value must be"),
+            ("x>", "whole number"),
+            ("x>1.5", "whole number"),
+            ("x>one", "whole number"),
+            ("x=-a", "`-a` is no value"),
+            ("a/b/c", "no key"),
+            ("/b", "no key"),
+            ("Upper.io/b", "no key"),
+            ("-b", "no key"),
+        ] {
+            let error = TextSelector::parse(text).unwrap_err();
+            assert!(error.contains(named), "{text:?}: {error}");
+            assert!(error.starts_with(&format!("the label selector `{text}` is wrong: ")));
+        }
+        let long = "a".repeat(NAME_LENGTH + 1);
+        assert!(TextSelector::parse(&long).is_err());
+        assert!(TextSelector::parse(&format!("x={long}")).is_err());
+    }
+}

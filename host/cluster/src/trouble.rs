@@ -1,0 +1,109 @@
+//! Why the API server gave no answer, in words.
+
+use std::error::Error as StdError;
+
+use admittance_admission::ClusterError;
+use kube::{Error, error::DiscoveryError};
+
+/// A request to the API server that was not answered as it should.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// There is no such thing.
+    NotFound(String),
+    /// This program may not do it.
+    Forbidden(String),
+    /// The server says no for another reason.
+    Refused(String),
+    /// The server cannot be reached, or is in no state to answer.
+    Unavailable(String),
+    /// No answer in time.
+    Timeout,
+}
+
+impl Trouble {
+    /// From the error of the client.
+    pub(crate) fn from_client(error: &Error) -> Self {
+        match error {
+            Error::Api(status) => {
+                let words = match (status.message.is_empty(), status.reason.is_empty()) {
+                    (false, _) => status.message.clone(),
+                    (true, false) => format!("{} ({})", status.reason, status.code),
+                    (true, true) => format!("status {}", status.code),
+                };
+                match status.code {
+                    401 => {
+                        Self::Forbidden(format!("{words}: the API server does not accept the credentials"))
+                    }
+                    403 => Self::Forbidden(words),
+                    404 => Self::NotFound(words),
+                    408 | 425 | 429 | 500.. => Self::Unavailable(words),
+                    _ => Self::Refused(words),
+                }
+            }
+            Error::Discovery(DiscoveryError::MissingKind(_)) => {
+                Self::NotFound("the API server has no such kind".to_owned())
+            }
+            other => Self::Unavailable(causes(other)),
+        }
+    }
+
+    /// The label of the counter.
+    pub(crate) fn result(&self) -> &'static str {
+        match self {
+            Self::NotFound(_) => "not-found",
+            Self::Forbidden(_) => "forbidden",
+            Self::Refused(_) => "refused",
+            Self::Unavailable(_) => "unavailable",
+            Self::Timeout => "timeout",
+        }
+    }
+
+    /// One sentence.
+    pub(crate) fn sentence(&self) -> String {
+        match self {
+            Self::NotFound(words)
+            | Self::Forbidden(words)
+            | Self::Refused(words)
+            | Self::Unavailable(words) => words.clone(),
+            Self::Timeout => "the API server did not answer in time".to_owned(),
+        }
+    }
+
+    /// As a plugin sees it. `permission` is what the account needs.
+    pub(crate) fn for_plugin(self, permission: &str) -> ClusterError {
+        match self {
+            Self::Forbidden(words) => ClusterError::Refused(format!("{words}; {permission}")),
+            Self::NotFound(words) | Self::Refused(words) => ClusterError::Refused(words),
+            Self::Unavailable(words) => ClusterError::Unavailable(words),
+            Self::Timeout => ClusterError::Timeout,
+        }
+    }
+}
+
+/// What to grant: ends the sentence of a refusal.
+pub(crate) fn permission(verbs: &str, plural: &str, group: &str) -> String {
+    let group = match group {
+        "" => "the core API group".to_owned(),
+        group => format!("the API group `{group}`"),
+    };
+    format!("give this program's account {verbs} on `{plural}` of {group}")
+}
+
+/// An error and its causes, each said once.
+pub(crate) fn causes(error: &(dyn StdError + 'static)) -> String {
+    let mut text = match error {
+        error if error.is::<Error>() => error
+            .source()
+            .map_or_else(|| error.to_string(), ToString::to_string),
+        error => error.to_string(),
+    };
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let words = cause.to_string();
+        if !text.contains(&words) {
+            text = format!("{text}: {words}");
+        }
+        next = cause.source();
+    }
+    text
+}

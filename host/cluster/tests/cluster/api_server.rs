@@ -1,0 +1,541 @@
+//! An API server that keeps objects in memory, and does what a test says: it goes away, forgets changes,
+//! refuses, or holds replies back.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::{Method, Request, Response, StatusCode, header::ACCEPT};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::BoxBody};
+use hyper::{
+    body::{Frame, Incoming},
+    service::service_fn,
+};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto,
+};
+use rustls::ServerConfig;
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
+use tokio_rustls::TlsAcceptor;
+
+type Reply = Response<BoxBody<Bytes, Infallible>>;
+
+/// Plural, namespace (empty for none), name.
+type Place = (String, String, String);
+
+/// Lives as long as one test.
+pub(crate) struct ApiServer {
+    pub(crate) address: SocketAddr,
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+struct Shared {
+    token: &'static str,
+    data: Mutex<Data>,
+    /// Wakes watches and held replies at every change of `data`.
+    changed: watch::Sender<()>,
+    /// Connections live while this is the number that they began with.
+    era: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Data {
+    is_away: bool,
+    version: u64,
+    objects: BTreeMap<Place, Value>,
+    changes: Vec<Change>,
+    /// Changes up to this version are forgotten.
+    forgotten: u64,
+    /// Verb and plural.
+    forbidden: BTreeSet<(String, String)>,
+    held: BTreeSet<(String, String)>,
+    /// Verb and path with query.
+    requests: Vec<(String, String)>,
+    open_watches: usize,
+    page: usize,
+}
+
+struct Change {
+    version: u64,
+    kind: &'static str,
+    place: Place,
+    object: Value,
+}
+
+/// Kind, plural, whether it is in namespaces, verbs; of `v1`.
+const CORE: [(&str, &str, bool, &[&str]); 4] = [
+    ("Namespace", "namespaces", false, &["get", "list", "watch"]),
+    ("Node", "nodes", false, &["get", "list", "watch"]),
+    ("Pod", "pods", true, &["get", "list", "watch"]),
+    ("Secret", "secrets", true, &["get"]),
+];
+
+impl ApiServer {
+    pub(crate) fn start(tls: ServerConfig, token: &'static str) -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let listener = TcpListener::from_std(listener).unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared {
+            token,
+            data: Mutex::new(Data {
+                page: usize::MAX,
+                ..Data::default()
+            }),
+            changed: watch::Sender::new(()),
+            era: watch::Sender::new(0),
+        });
+        let acceptor = TlsAcceptor::from(Arc::new(tls));
+        let served = shared.clone();
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                if served.data().is_away {
+                    continue;
+                }
+                let (shared, acceptor) = (served.clone(), acceptor.clone());
+                let mut era = shared.era.subscribe();
+                tokio::spawn(async move {
+                    let connection = async {
+                        // A client may break the handshake off.
+                        let Ok(stream) = acceptor.accept(stream).await else {
+                            return;
+                        };
+                        let service = service_fn(move |request| {
+                            let shared = shared.clone();
+                            async move { Ok::<_, Infallible>(shared.answer(request).await) }
+                        });
+                        // The result only says how the client left.
+                        let _ = auto::Builder::new(TokioExecutor::new())
+                            .serve_connection(TokioIo::new(stream), service)
+                            .await;
+                    };
+                    tokio::select! {
+                        () = connection => {}
+                        _ = era.changed() => {}
+                    }
+                });
+            }
+        });
+        Self {
+            address,
+            shared,
+            task,
+        }
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Data) -> T) -> T {
+        let result = change(&mut self.shared.data());
+        self.shared.changed.send_replace(());
+        result
+    }
+
+    /// Puts an object there, new or changed.
+    pub(crate) fn put(&self, plural: &str, object: Value) {
+        self.change(|data| data.put(plural, object));
+    }
+
+    pub(crate) fn delete(&self, plural: &str, namespace: &str, name: &str) {
+        self.change(|data| data.delete((plural.into(), namespace.into(), name.into())));
+    }
+
+    /// Breaks every connection.
+    pub(crate) fn break_connections(&self) {
+        self.shared.era.send_modify(|era| *era += 1);
+    }
+
+    /// Breaks every connection, and every one that is made until it comes back.
+    pub(crate) fn leave(&self) {
+        self.change(|data| data.is_away = true);
+        self.break_connections();
+    }
+
+    pub(crate) fn come_back(&self) {
+        self.change(|data| data.is_away = false);
+    }
+
+    /// Forgets the changes so far, as etcd does with old ones: a watch from before is too late.
+    pub(crate) fn forget(&self) {
+        self.change(|data| {
+            data.version += 1;
+            data.forgotten = data.version;
+            data.changes.clear();
+        });
+    }
+
+    /// Answers 403 to this verb of this resource.
+    pub(crate) fn forbid(&self, verb: &str, plural: &str) {
+        self.change(|data| data.forbidden.insert((verb.into(), plural.into())));
+    }
+
+    /// Answers this verb of this resource only when the test releases it.
+    pub(crate) fn hold(&self, verb: &str, plural: &str) {
+        self.change(|data| data.held.insert((verb.into(), plural.into())));
+    }
+
+    pub(crate) fn release(&self, verb: &str, plural: &str) {
+        self.change(|data| data.held.remove(&(verb.into(), plural.into())));
+    }
+
+    /// Gives at most so many objects in one reply.
+    pub(crate) fn page(&self, page: usize) {
+        self.change(|data| data.page = page);
+    }
+
+    /// How many requests of this verb came, to paths with this part.
+    pub(crate) fn count(&self, verb: &str, part: &str) -> usize {
+        let data = self.shared.data();
+        let is_it = |(seen, path): &&(String, String)| seen == verb && path.contains(part);
+        data.requests.iter().filter(is_it).count()
+    }
+
+    pub(crate) fn open_watches(&self) -> usize {
+        self.shared.data().open_watches
+    }
+}
+
+impl Drop for ApiServer {
+    fn drop(&mut self) {
+        self.task.abort();
+        self.break_connections();
+    }
+}
+
+impl Data {
+    fn put(&mut self, plural: &str, mut object: Value) {
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = self.version.to_string().into();
+        object["metadata"]["managedFields"] = json!([{"manager": "kubectl"}]);
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let place = (plural.to_owned(), text("namespace"), text("name"));
+        let kind = match self.objects.insert(place.clone(), object.clone()) {
+            None => "ADDED",
+            Some(_) => "MODIFIED",
+        };
+        self.record(kind, place, object);
+    }
+
+    fn delete(&mut self, place: Place) {
+        let mut object = self.objects.remove(&place).unwrap();
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = self.version.to_string().into();
+        self.record("DELETED", place, object);
+    }
+
+    fn record(&mut self, kind: &'static str, place: Place, object: Value) {
+        self.changes.push(Change {
+            version: self.version,
+            kind,
+            place,
+            object,
+        });
+    }
+}
+
+/// What a path asks for.
+struct Target {
+    kind: String,
+    api_version: String,
+    plural: String,
+    namespace: String,
+    name: Option<String>,
+}
+
+impl Target {
+    fn of(path: &str) -> Option<Self> {
+        let parts: Vec<_> = path.trim_matches('/').split('/').collect();
+        let (api_version, rest) = match parts.as_slice() {
+            ["api", "v1", rest @ ..] => ("v1", rest),
+            ["apis", "apps", "v1", rest @ ..] => ("apps/v1", rest),
+            _ => return None,
+        };
+        let (namespace, plural, name) = match rest {
+            [plural] => ("", plural, None),
+            ["namespaces", name] => ("", &"namespaces", Some(*name)),
+            ["namespaces", namespace, plural] => (*namespace, plural, None),
+            ["namespaces", namespace, plural, name] => (*namespace, plural, Some(*name)),
+            [plural, name] => ("", plural, Some(*name)),
+            _ => return None,
+        };
+        let kind = match api_version {
+            "apps/v1" => (*plural == "deployments").then_some("Deployment"),
+            _ => CORE
+                .iter()
+                .find(|(_, known, _, _)| known == plural)
+                .map(|(kind, ..)| *kind),
+        };
+        Some(Self {
+            kind: kind?.to_owned(),
+            api_version: api_version.to_owned(),
+            plural: (*plural).to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.map(str::to_owned),
+        })
+    }
+
+    fn is_place(&self, (plural, namespace, _): &Place) -> bool {
+        *plural == self.plural && (self.namespace.is_empty() || *namespace == self.namespace)
+    }
+}
+
+impl Shared {
+    fn data(&self) -> MutexGuard<'_, Data> {
+        self.data.lock().unwrap()
+    }
+
+    async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Reply {
+        let (head, body) = request.into_parts();
+        let Ok(body) = body.collect().await else {
+            return status(400, "BadRequest", "no body");
+        };
+        let body = body.to_bytes();
+        let path = head.uri.path().to_owned();
+        let query: BTreeMap<_, _> = head
+            .uri
+            .query()
+            .unwrap_or_default()
+            .split('&')
+            .filter_map(|pair| pair.split_once('='))
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect();
+        let target = Target::of(&path);
+        let verb = match (&head.method, &target) {
+            (&Method::POST, _) => "create",
+            (_, None) => "discover",
+            (_, Some(target)) if target.name.is_some() => "get",
+            _ if query.get("watch").is_some_and(|watch| watch == "true") => "watch",
+            _ => "list",
+        };
+        self.data().requests.push((verb.to_owned(), head.uri.to_string()));
+        let expected = format!("Bearer {}", self.token);
+        let has_token = head
+            .headers
+            .get("authorization")
+            .is_some_and(|value| value.as_bytes() == expected.as_bytes());
+        if !self.token.is_empty() && !has_token {
+            return status(401, "Unauthorized", "Unauthorized");
+        }
+        let Some(target) = target else {
+            return self.special(&path, &body);
+        };
+        self.held(verb, &target.plural).await;
+        let rule = (verb.to_owned(), target.plural.clone());
+        if self.data().forbidden.contains(&rule) {
+            let words = format!(
+                "{} is forbidden: User \"tester\" cannot {verb} resource \"{}\"",
+                target.plural, target.plural
+            );
+            return status(403, "Forbidden", &words);
+        }
+        let is_partial = head
+            .headers
+            .get(ACCEPT)
+            .is_some_and(|accept| accept.to_str().unwrap().contains("as=PartialObjectMetadata"));
+        match verb {
+            "get" => self.get(&target, is_partial),
+            "watch" => {
+                let from = query["resourceVersion"].parse().unwrap();
+                self.watch(target, from, is_partial)
+            }
+            _ => self.list(&target, &query, is_partial),
+        }
+    }
+
+    async fn held(&self, verb: &str, plural: &str) {
+        let rule = (verb.to_owned(), plural.to_owned());
+        let mut changed = self.changed.subscribe();
+        while self.data().held.contains(&rule) {
+            changed.changed().await.unwrap();
+        }
+    }
+
+    fn special(&self, path: &str, _body: &Bytes) -> Reply {
+        let list = |version: &str, resources: Vec<Value>| {
+            json(
+                200,
+                &json!({"kind": "APIResourceList", "groupVersion": version, "resources": resources}),
+            )
+        };
+        match path {
+            "/api/v1" => list(
+                "v1",
+                CORE.iter()
+                    .map(|(kind, plural, namespaced, verbs)| {
+                        json!({"name": plural, "singularName": "", "namespaced": namespaced, "kind": kind,
+                               "verbs": verbs})
+                    })
+                    .collect(),
+            ),
+            "/apis/apps/v1" => list(
+                "apps/v1",
+                vec![
+                    json!({"name": "deployments", "singularName": "", "namespaced": true, "kind": "Deployment",
+                           "verbs": ["get", "list", "watch"]}),
+                ],
+            ),
+            _ => {
+                let body = Full::new(Bytes::from("404 page not found\n")).boxed();
+                let mut reply = Response::new(body);
+                *reply.status_mut() = StatusCode::NOT_FOUND;
+                reply
+            }
+        }
+    }
+
+    fn get(&self, target: &Target, is_partial: bool) -> Reply {
+        let name = target.name.clone().unwrap_or_default();
+        let place = (target.plural.clone(), target.namespace.clone(), name);
+        match self.data().objects.get(&place) {
+            Some(object) => json(200, &typed(object, target, is_partial)),
+            None => {
+                let words = format!("{} \"{}\" not found", target.plural, place.2);
+                status(404, "NotFound", &words)
+            }
+        }
+    }
+
+    fn list(&self, target: &Target, query: &BTreeMap<String, String>, is_partial: bool) -> Reply {
+        let data = self.data();
+        let first: usize = query.get("continue").map_or(0, |token| token.parse().unwrap());
+        let wanted = query.get("labelSelector").and_then(|text| text.split_once("%3D"));
+        let is_wanted = |object: &Value| {
+            wanted.is_none_or(|(key, value)| object["metadata"]["labels"][key].as_str() == Some(value))
+        };
+        let all: Vec<_> = data
+            .objects
+            .iter()
+            .filter(|(place, object)| target.is_place(place) && is_wanted(object))
+            // The items of a list carry no type.
+            .map(|(_, object)| shown(object, is_partial))
+            .collect();
+        let page: Vec<_> = all.iter().skip(first).take(data.page).collect();
+        let next = first + page.len();
+        let token = if next < all.len() {
+            next.to_string()
+        } else {
+            String::new()
+        };
+        json(
+            200,
+            &json!({
+                "kind": format!("{}List", target.kind),
+                "apiVersion": target.api_version,
+                "metadata": {"resourceVersion": data.version.to_string(), "continue": token},
+                "items": page,
+            }),
+        )
+    }
+
+    fn watch(self: Arc<Self>, target: Target, from: u64, is_partial: bool) -> Reply {
+        let changed = self.changed.subscribe();
+        let open = OpenWatch::new(self);
+        let state = (open, changed, from, target, false);
+        let lines = stream::unfold(
+            state,
+            move |(open, mut changed, seen, target, is_over)| async move {
+                if is_over {
+                    return None;
+                }
+                loop {
+                    changed.mark_unchanged();
+                    let line = open.0.next_line(&target, seen, is_partial);
+                    if let Some((line, seen, is_over)) = line {
+                        let frame = Ok::<_, Infallible>(Frame::data(Bytes::from(line)));
+                        return Some((frame, (open, changed, seen, target, is_over)));
+                    }
+                    changed.changed().await.ok()?;
+                }
+            },
+        );
+        Response::new(StreamBody::new(Box::pin(lines)).boxed())
+    }
+
+    /// The next line of a watch that saw everything up to a version; the version after it, and whether it
+    /// is the last.
+    fn next_line(&self, target: &Target, seen: u64, is_partial: bool) -> Option<(String, u64, bool)> {
+        let data = self.data();
+        if seen < data.forgotten {
+            let object = json!({"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired",
+                                "message": "too old resource version"});
+            return Some((line("ERROR", &object), seen, true));
+        }
+        if let Some(change) = data
+            .changes
+            .iter()
+            .find(|change| change.version > seen && target.is_place(&change.place))
+        {
+            let object = typed(&change.object, target, is_partial);
+            return Some((line(change.kind, &object), change.version, false));
+        }
+        // Nothing for this watch, but the version went on: a bookmark says so.
+        if data.version > seen {
+            let object = json!({"kind": target.kind, "apiVersion": target.api_version,
+                                "metadata": {"resourceVersion": data.version.to_string()}});
+            return Some((line("BOOKMARK", &object), data.version, false));
+        }
+        None
+    }
+}
+
+/// Counts as one open watch while it lives.
+struct OpenWatch(Arc<Shared>);
+
+impl OpenWatch {
+    fn new(shared: Arc<Shared>) -> Self {
+        shared.data().open_watches += 1;
+        Self(shared)
+    }
+}
+
+impl Drop for OpenWatch {
+    fn drop(&mut self) {
+        self.0.data().open_watches -= 1;
+    }
+}
+
+fn line(kind: &str, object: &Value) -> String {
+    format!("{}\n", json!({"type": kind, "object": object}))
+}
+
+fn shown(object: &Value, is_partial: bool) -> Value {
+    if is_partial {
+        json!({"metadata": object["metadata"]})
+    } else {
+        object.clone()
+    }
+}
+
+fn typed(object: &Value, target: &Target, is_partial: bool) -> Value {
+    let mut whole = if is_partial {
+        json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"})
+    } else {
+        json!({"kind": target.kind, "apiVersion": target.api_version})
+    };
+    let shown = shown(object, is_partial);
+    for (key, value) in shown.as_object().unwrap() {
+        whole[key] = value.clone();
+    }
+    whole
+}
+
+fn status(code: u16, reason: &str, message: &str) -> Reply {
+    json(
+        code,
+        &json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message,
+                "reason": reason, "code": code}),
+    )
+}
+
+fn json(code: u16, value: &Value) -> Reply {
+    let body = Full::new(Bytes::from(value.to_string())).boxed();
+    let mut reply = Response::new(body);
+    *reply.status_mut() = StatusCode::from_u16(code).unwrap();
+    reply
+}

@@ -1,0 +1,302 @@
+//! Look-ups of objects.
+
+use std::time::Duration;
+
+use admittance_admission::{ClusterError, ClusterKind, ClusterReader, Deadline};
+use admittance_cluster::{Cluster, WatchState};
+use serde_json::{Value, json};
+
+use crate::setting::{Setting, eventually};
+
+fn kind(text: &str) -> ClusterKind {
+    text.parse().unwrap()
+}
+
+fn deadline() -> Deadline {
+    Deadline::after(Duration::from_secs(60))
+}
+
+fn state(cluster: &Cluster, name: &str) -> Option<WatchState> {
+    let status = cluster.status();
+    let (_, status) = status.kinds.iter().find(|(kind, _)| kind.to_string() == name)?;
+    (status.is_synced || status.state == WatchState::Refused).then_some(status.state)
+}
+
+async fn comes_to(cluster: &Cluster, name: &str, expected: WatchState) {
+    eventually("the state of the watch", async || {
+        state(cluster, name) == Some(expected)
+    })
+    .await;
+}
+
+fn nodes(setting: &Setting) {
+    setting.server.put(
+        "nodes",
+        json!({"metadata": {"name": "a", "labels": {"zone": "x"}}, "status": {"capacity": {"cpu": "4"}}}),
+    );
+    setting.server.put(
+        "nodes",
+        json!({"metadata": {"name": "b", "labels": {"zone": "y"}}}),
+    );
+    setting.server.put("nodes", json!({"metadata": {"name": "c"}}));
+}
+
+fn names(objects: &[String]) -> Vec<String> {
+    objects
+        .iter()
+        .map(|object| {
+            let object: Value = serde_json::from_str(object).unwrap();
+            assert!(
+                object["kind"].is_string() && object["apiVersion"].is_string(),
+                "{object}"
+            );
+            let metadata = &object["metadata"];
+            assert!(metadata.get("managedFields").is_none(), "{object}");
+            match metadata["namespace"].as_str() {
+                Some(namespace) => format!("{namespace}/{}", metadata["name"].as_str().unwrap()),
+                None => metadata["name"].as_str().unwrap().to_owned(),
+            }
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn the_same_answers_before_the_first_list_and_after() {
+    let setting = Setting::new();
+    nodes(&setting);
+    setting.server.page(2);
+    setting.server.hold("watch", "nodes");
+    let cluster = setting.cluster().await;
+    // The list stays incomplete: discovery is asked by look-ups themselves.
+    setting.server.forbid("list", "pods");
+    let node = kind("v1/Node");
+    let expected = r#"{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","labels":{"zone":"x"},"resourceVersion":"1"},"status":{"capacity":{"cpu":"4"}}}"#;
+    let live = cluster.get(&node, None, "a", deadline()).await.unwrap().unwrap();
+    let sort = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+    assert_eq!(sort(&live), sort(expected));
+
+    setting.server.release("watch", "nodes");
+    comes_to(&cluster, "v1/Node", WatchState::Watching).await;
+    let gets = setting.server.count("get", "");
+    let cached = cluster.get(&node, None, "a", deadline()).await.unwrap().unwrap();
+    assert_eq!(sort(&cached), sort(expected));
+    assert_eq!(cluster.get(&node, None, "absent", deadline()).await, Ok(None));
+    assert_eq!(setting.server.count("get", ""), gets, "from the cache");
+    assert_eq!(
+        setting.server.count("discover", "/api/v1"),
+        1,
+        "the kind is looked up once"
+    );
+
+    setting.server.put(
+        "nodes",
+        json!({"metadata": {"name": "d", "labels": {"zone": "x"}}}),
+    );
+    setting.server.delete("nodes", "", "b");
+    eventually("the changes are seen", async || {
+        names(&cluster.list(&node, None, "", deadline()).await.unwrap()) == ["a", "c", "d"]
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn lists_choose_by_namespace_and_labels() {
+    let setting = Setting::new();
+    for (namespace, name, tier) in [("x", "one", "web"), ("x", "two", "db"), ("y", "one", "web")] {
+        setting.server.put(
+            "pods",
+            json!({"metadata": {"namespace": namespace, "name": name, "labels": {"tier": tier}}}),
+        );
+    }
+    setting.server.page(1);
+    let pod = kind("v1/Pod");
+    // (namespace, selector, names)
+    let table: [(Option<&str>, &str, &[&str]); 4] = [
+        (None, "", &["x/one", "x/two", "y/one"]),
+        (Some("x"), "", &["x/one", "x/two"]),
+        (None, "tier=web", &["x/one", "y/one"]),
+        (Some("absent"), "", &[]),
+    ];
+
+    setting.server.forbid("watch", "pods");
+    let live = setting.cluster().await;
+    live.watch_kinds([&pod]);
+    comes_to(&live, "v1/Pod", WatchState::Refused).await;
+    let before = setting.server.count("list", "");
+    for (namespace, selector, expected) in table {
+        let objects = live.list(&pod, namespace, selector, deadline()).await.unwrap();
+        assert_eq!(names(&objects), expected, "live: {namespace:?} {selector:?}");
+    }
+    assert!(setting.server.count("list", "") > before, "the server is asked");
+    assert!(setting.server.count("list", "labelSelector=tier%3Dweb") > 0);
+
+    let setting = Setting::new();
+    for (namespace, name, tier) in [("x", "one", "web"), ("x", "two", "db"), ("y", "one", "web")] {
+        setting.server.put(
+            "pods",
+            json!({"metadata": {"namespace": namespace, "name": name, "labels": {"tier": tier}}}),
+        );
+    }
+    let cached = setting.cluster().await;
+    cached.watch_kinds([&pod]);
+    comes_to(&cached, "v1/Pod", WatchState::Watching).await;
+    let before = setting.server.count("list", "");
+    for (namespace, selector, expected) in table {
+        let objects = cached.list(&pod, namespace, selector, deadline()).await.unwrap();
+        assert_eq!(names(&objects), expected, "cached: {namespace:?} {selector:?}");
+    }
+    let objects = cached
+        .list(&pod, None, "tier in (db, cache)", deadline())
+        .await
+        .unwrap();
+    assert_eq!(names(&objects), ["x/two"]);
+    assert_eq!(setting.server.count("list", ""), before, "from the cache");
+    let pod = cached
+        .get(&pod, Some("y"), "one", deadline())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(names(&[pod]), ["y/one"]);
+}
+
+#[tokio::test]
+async fn kinds_of_groups() {
+    let setting = Setting::new();
+    setting.server.put(
+        "deployments",
+        json!({"metadata": {"namespace": "x", "name": "web"}}),
+    );
+    let cluster = setting.cluster().await;
+    let found = cluster
+        .get(&kind("apps/v1/Deployment"), Some("x"), "web", deadline())
+        .await
+        .unwrap()
+        .unwrap();
+    let found: Value = serde_json::from_str(&found).unwrap();
+    assert_eq!(found["apiVersion"], "apps/v1");
+    assert_eq!(found["kind"], "Deployment");
+}
+
+#[tokio::test]
+async fn what_is_refused() {
+    let setting = Setting::new();
+    setting.server.forbid("list", "nodes");
+    setting.server.forbid("get", "nodes");
+    setting.server.forbid("list", "secrets");
+    let cluster = setting.cluster().await;
+    let get = async |name: &str, namespace: Option<&str>, object: &str| {
+        cluster
+            .get(&kind(name), namespace, object, deadline())
+            .await
+            .map(|_| ())
+    };
+    let list = async |name: &str, namespace: Option<&str>, selector: &str| {
+        cluster
+            .list(&kind(name), namespace, selector, deadline())
+            .await
+            .map(|_| ())
+    };
+    // (answer, how its message must be)
+    for (answer, expected) in [
+        (
+            get("v1/Widget", None, "a").await,
+            "the API server has no kind `v1/Widget`: correct it, or install its CustomResourceDefinition",
+        ),
+        (
+            get("example.com/v1/Widget", None, "a").await,
+            "the API server has no kind `example.com/v1/Widget`: correct it, or install its \
+             CustomResourceDefinition",
+        ),
+        (
+            get("v1/Node", Some("x"), "a").await,
+            "`v1/Node` is in no namespace: leave the namespace out",
+        ),
+        (
+            get("v1/Pod", None, "a").await,
+            "`v1/Pod` is in a namespace: say in which",
+        ),
+        (
+            get("v1/Pod", Some("x"), "../secrets/key").await,
+            "\"../secrets/key\" is no name of an object",
+        ),
+        (
+            get("v1/Pod", Some(".."), "a").await,
+            "\"..\" is no name of a namespace",
+        ),
+        (
+            list("v1/Pod", Some("a/b"), "").await,
+            "\"a/b\" is no name of a namespace",
+        ),
+        (
+            list("v1/Pod", None, "tier in web").await,
+            "the label selector `tier in web` is wrong: `in` needs values in parentheses",
+        ),
+        (
+            get("v1/Node", None, "a").await,
+            "nodes is forbidden: User \"tester\" cannot get resource \"nodes\"; give this program's account \
+             `get`, `list` and `watch` on `nodes` of the core API group",
+        ),
+        (
+            list("v1/Node", None, "").await,
+            "nodes is forbidden: User \"tester\" cannot list resource \"nodes\"; give this program's account \
+             `list` and `watch` on `nodes` of the core API group",
+        ),
+    ] {
+        assert_eq!(answer, Err(ClusterError::Refused(expected.to_owned())));
+    }
+}
+
+#[tokio::test]
+async fn a_kind_that_cannot_be_watched_is_asked_for_each_time() {
+    let setting = Setting::new();
+    setting
+        .server
+        .put("secrets", json!({"metadata": {"namespace": "x", "name": "key"}}));
+    let cluster = setting.cluster().await;
+    let secret = kind("v1/Secret");
+    for count in 1..3 {
+        assert!(
+            cluster
+                .get(&secret, Some("x"), "key", deadline())
+                .await
+                .unwrap()
+                .is_some()
+        );
+        assert_eq!(setting.server.count("get", "/secrets/key"), count);
+    }
+    comes_to(&cluster, "v1/Secret", WatchState::Refused).await;
+}
+
+#[tokio::test]
+async fn a_deadline_that_passes_is_a_timeout() {
+    let setting = Setting::new();
+    setting.server.hold("list", "nodes");
+    setting.server.hold("get", "nodes");
+    let cluster = setting.cluster().await;
+    let soon = || Deadline::after(Duration::from_millis(20));
+    let node = kind("v1/Node");
+    assert_eq!(
+        cluster.get(&node, None, "a", soon()).await,
+        Err(ClusterError::Timeout)
+    );
+    assert_eq!(
+        cluster.list(&node, None, "", soon()).await,
+        Err(ClusterError::Timeout)
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_is_unavailable() {
+    let setting = Setting::new();
+    nodes(&setting);
+    setting.server.leave();
+    let cluster = setting.cluster().await;
+    let node = kind("v1/Node");
+    let answer = cluster.get(&node, None, "a", deadline()).await;
+    assert!(matches!(answer, Err(ClusterError::Unavailable(_))), "{answer:?}");
+    setting.server.come_back();
+    assert!(cluster.get(&node, None, "a", deadline()).await.unwrap().is_some());
+    comes_to(&cluster, "v1/Node", WatchState::Watching).await;
+    drop(cluster);
+    eventually("the watch is closed", async || setting.server.open_watches() == 0).await;
+}

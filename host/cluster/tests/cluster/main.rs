@@ -1,0 +1,11 @@
+//! The crate against an API server on real TLS sockets.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::panic, reason = "a test that cannot go on fails")]
+#![expect(clippy::indexing_slicing, reason = "JSON in tests is what the test wrote")]
+
+mod api_server;
+mod connection;
+mod kinds;
+mod namespaces;
+mod setting;

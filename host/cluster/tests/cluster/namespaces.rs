@@ -1,0 +1,262 @@
+//! The labels of namespaces.
+
+use admittance_admission::{Labels, NamespaceSource};
+use admittance_cluster::{Cluster, WatchState};
+use serde_json::json;
+
+use crate::setting::{Setting, eventually};
+
+fn put(setting: &Setting, name: &str, tier: &str) {
+    setting.server.put(
+        "namespaces",
+        json!({"metadata": {"name": name, "labels": {"tier": tier}}, "spec": {"finalizers": ["kubernetes"]}}),
+    );
+}
+
+fn tier(value: &str) -> Labels {
+    [("tier".to_owned(), value.to_owned())].into()
+}
+
+async fn is_watching(cluster: &Cluster) {
+    eventually("namespaces are watched", async || {
+        let status = cluster.status().namespaces;
+        status.state == WatchState::Watching && status.is_synced
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn before_the_first_list_the_server_is_asked() {
+    let setting = Setting::new();
+    put(&setting, "prod", "web");
+    setting.server.hold("list", "namespaces");
+    let cluster = setting.cluster().await;
+    assert_eq!(cluster.status().namespaces.state, WatchState::Idle);
+    assert_eq!(cluster.labels("prod").await, Ok(tier("web")));
+    assert_eq!(setting.server.count("get", "/api/v1/namespaces/prod"), 1);
+    let status = cluster.status().namespaces;
+    assert_eq!((status.state, status.is_synced), (WatchState::Starting, false));
+
+    setting.server.release("list", "namespaces");
+    is_watching(&cluster).await;
+    assert_eq!(cluster.labels("prod").await, Ok(tier("web")));
+    assert_eq!(
+        setting.server.count("get", "/api/v1/namespaces/prod"),
+        1,
+        "from the cache"
+    );
+    assert_eq!(cluster.status().namespaces.objects, 1);
+    assert!(cluster.status().server.starts_with("https://127.0.0.1:"));
+}
+
+#[tokio::test]
+async fn a_change_arrives_through_the_watch() {
+    let setting = Setting::new();
+    put(&setting, "prod", "web");
+    let cluster = setting.cluster().await;
+    cluster.watch_namespaces();
+    is_watching(&cluster).await;
+    put(&setting, "prod", "db");
+    eventually("the new label is seen", async || {
+        cluster.labels("prod").await == Ok(tier("db"))
+    })
+    .await;
+    assert_eq!(setting.server.count("get", ""), 0);
+
+    put(&setting, "new", "web");
+    assert_eq!(
+        cluster.labels("new").await,
+        Ok(tier("web")),
+        "from the watch or from the server"
+    );
+    setting.server.delete("namespaces", "", "prod");
+    eventually("the namespace is gone", async || {
+        cluster.labels("prod").await.is_err()
+    })
+    .await;
+    let error = cluster.labels("prod").await.unwrap_err();
+    assert_eq!(error.to_string(), "namespace \"prod\" not found");
+}
+
+#[tokio::test]
+async fn what_is_no_name_is_not_asked_for() {
+    let setting = Setting::new();
+    setting.server.hold("list", "namespaces");
+    let cluster = setting.cluster().await;
+    for name in [
+        "",
+        "..",
+        "../pods",
+        "prod/status",
+        "Prod",
+        "a.b",
+        "a?b",
+        &"a".repeat(64),
+    ] {
+        let error = cluster.labels(name).await.unwrap_err();
+        assert_eq!(error.to_string(), format!("namespace {name:?} not found"));
+    }
+    assert_eq!(setting.server.count("get", ""), 0);
+    let error = cluster.labels("absent").await.unwrap_err();
+    assert_eq!(error.to_string(), "namespace \"absent\" not found");
+    assert_eq!(setting.server.count("get", "/namespaces/absent"), 1);
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_may_come_later() {
+    let setting = Setting::new();
+    put(&setting, "prod", "web");
+    setting.server.leave();
+    let cluster = setting.cluster().await;
+    let error = cluster.labels("prod").await.unwrap_err().to_string();
+    let start = format!(
+        "the labels of namespace \"prod\" cannot be read from https://{}: ",
+        setting.server.address
+    );
+    assert!(error.starts_with(&start), "{error}");
+    eventually("the watch is down", async || {
+        cluster.status().namespaces.state == WatchState::Down
+    })
+    .await;
+    assert!(cluster.status().namespaces.last_error.is_some());
+
+    setting.server.come_back();
+    assert_eq!(
+        cluster.labels("prod").await,
+        Ok(tier("web")),
+        "the server is asked"
+    );
+    is_watching(&cluster).await;
+    assert_eq!(cluster.status().namespaces.last_error, None);
+}
+
+#[tokio::test]
+async fn a_watch_that_breaks_resumes_where_it_was() {
+    let setting = Setting::new();
+    put(&setting, "prod", "web");
+    let cluster = setting.cluster().await;
+    cluster.watch_namespaces();
+    is_watching(&cluster).await;
+    setting.server.leave();
+    eventually("the watch is down", async || {
+        cluster.status().namespaces.state == WatchState::Down
+    })
+    .await;
+    assert_eq!(
+        cluster.labels("prod").await,
+        Ok(tier("web")),
+        "what is known is used for a while"
+    );
+
+    put(&setting, "prod", "db");
+    setting.server.come_back();
+    eventually("the label of meanwhile is seen", async || {
+        cluster.labels("prod").await == Ok(tier("db"))
+    })
+    .await;
+    is_watching(&cluster).await;
+    assert_eq!(
+        setting.server.count("list", "/namespaces"),
+        1,
+        "it was not listed anew"
+    );
+}
+
+#[tokio::test]
+async fn a_quiet_watch_that_breaks_is_up_again_without_an_event() {
+    let setting = Setting::new();
+    let cluster = setting.cluster().await;
+    cluster.watch_namespaces();
+    is_watching(&cluster).await;
+    setting.server.leave();
+    eventually("the watch is down", async || {
+        cluster.status().namespaces.state == WatchState::Down
+    })
+    .await;
+    setting.server.come_back();
+    is_watching(&cluster).await;
+}
+
+#[tokio::test]
+async fn a_watch_that_is_too_late_lists_anew() {
+    let setting = Setting::new();
+    put(&setting, "prod", "web");
+    put(&setting, "old", "web");
+    let cluster = setting.cluster().await;
+    cluster.watch_namespaces();
+    is_watching(&cluster).await;
+    setting.server.leave();
+    put(&setting, "prod", "db");
+    setting.server.delete("namespaces", "", "old");
+    setting.server.forget();
+    setting.server.come_back();
+    eventually("the list is there", async || {
+        cluster.labels("prod").await == Ok(tier("db")) && cluster.labels("old").await.is_err()
+    })
+    .await;
+    is_watching(&cluster).await;
+    assert_eq!(setting.server.count("list", "/namespaces"), 2);
+}
+
+#[tokio::test]
+async fn without_the_right_to_watch_every_look_up_asks() {
+    for verb in ["list", "watch"] {
+        let setting = Setting::new();
+        put(&setting, "prod", "web");
+        setting.server.forbid(verb, "namespaces");
+        let cluster = setting.cluster().await;
+        cluster.watch_namespaces();
+        eventually("the watch is refused", async || {
+            cluster.status().namespaces.state == WatchState::Refused
+        })
+        .await;
+        let reason = cluster.status().namespaces.last_error.unwrap();
+        assert_eq!(
+            reason,
+            format!(
+                "namespaces is forbidden: User \"tester\" cannot {verb} resource \"namespaces\"; give this \
+                 program's account `list` and `watch` on `namespaces` of the core API group"
+            )
+        );
+        assert_eq!(cluster.labels("prod").await, Ok(tier("web")));
+        put(&setting, "prod", "db");
+        assert_eq!(
+            cluster.labels("prod").await,
+            Ok(tier("db")),
+            "nothing old is served"
+        );
+        assert_eq!(setting.server.count("get", "/namespaces/prod"), 2);
+
+        setting.server.forbid("get", "namespaces");
+        let error = cluster.labels("prod").await.unwrap_err().to_string();
+        assert!(error.contains("cannot get resource"), "{error}");
+        assert!(
+            error.ends_with("`get`, `list` and `watch` on `namespaces` of the core API group"),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_is_not_waited_for() {
+    let setting = Setting::new();
+    setting.server.hold("list", "namespaces");
+    setting.server.hold("get", "namespaces");
+    let cluster = setting.cluster().await;
+    let error = cluster.labels("prod").await.unwrap_err().to_string();
+    assert!(error.ends_with(": no answer within 2s"), "{error}");
+}
+
+#[tokio::test]
+async fn dropping_the_last_clone_ends_the_watch() {
+    let setting = Setting::new();
+    let cluster = setting.cluster().await;
+    let clone = cluster.clone();
+    cluster.watch_namespaces();
+    is_watching(&cluster).await;
+    drop(cluster);
+    assert_eq!(clone.status().namespaces.state, WatchState::Watching);
+    assert_eq!(setting.server.open_watches(), 1);
+    drop(clone);
+    eventually("the watch is closed", async || setting.server.open_watches() == 0).await;
+}

@@ -1,0 +1,127 @@
+//! An API server, a kubeconfig for it, and a `Cluster` of that.
+
+use std::{path::PathBuf, time::Duration};
+
+use admittance_cluster::{Cluster, ClusterConfig, ClusterSource, ConfigError};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::{
+    RootCertStore, ServerConfig,
+    pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
+    server::WebPkiClientVerifier,
+};
+use std::sync::Arc;
+use tempfile::TempDir;
+
+use crate::api_server::ApiServer;
+
+/// Longer than anything here takes; a wait that reaches it fails the test.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) const TOKEN: &str = "a-token";
+
+/// Lives as long as one test.
+pub(crate) struct Setting {
+    pub(crate) server: ApiServer,
+    pub(crate) directory: TempDir,
+    ca: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Setting {
+    /// A server that wants the token.
+    pub(crate) fn new() -> Self {
+        Self::with(TOKEN, false)
+    }
+
+    /// A server that wants a client certificate.
+    pub(crate) fn with_client_certificates() -> Self {
+        Self::with("", true)
+    }
+
+    fn with(token: &'static str, wants_certificates: bool) -> Self {
+        let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &ca).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .unwrap();
+        let builder = if wants_certificates {
+            let mut roots = RootCertStore::empty();
+            roots.add(ca.der().clone()).unwrap();
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            builder.with_client_cert_verifier(verifier.build().unwrap())
+        } else {
+            builder.with_no_client_auth()
+        };
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let tls = builder
+            .with_single_cert(vec![certificate.der().clone()], key)
+            .unwrap();
+        Self {
+            server: ApiServer::start(tls, token),
+            directory: TempDir::new().unwrap(),
+            ca,
+        }
+    }
+
+    /// A certificate and its key, in PEM, that the server accepts from a client.
+    pub(crate) fn client_certificate(&self) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(Vec::<String>::new()).unwrap();
+        let certificate = params.signed_by(&key, &self.ca).unwrap();
+        (certificate.pem(), key.serialize_pem())
+    }
+
+    pub(crate) fn ca_data(&self) -> String {
+        STANDARD.encode(self.ca.pem())
+    }
+
+    /// Writes a kubeconfig whose user is this.
+    pub(crate) fn kubeconfig(&self, user: &str) -> PathBuf {
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: main\n\
+             clusters: [{{name: here, cluster: {{server: 'https://{}', certificate-authority-data: {}}}}}]\n\
+             contexts: [{{name: main, context: {{cluster: here, user: me}}}}]\n\
+             users: [{{name: me, user: {user}}}]\n",
+            self.server.address,
+            self.ca_data(),
+        );
+        self.write(&text)
+    }
+
+    pub(crate) fn write(&self, text: &str) -> PathBuf {
+        let path = self.directory.path().join("kubeconfig");
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    pub(crate) async fn cluster(&self) -> Cluster {
+        connect(self.kubeconfig(&format!("{{token: {TOKEN}}}")), None)
+            .await
+            .unwrap()
+    }
+}
+
+pub(crate) async fn connect(path: PathBuf, context: Option<&str>) -> Result<Cluster, ConfigError> {
+    let source = ClusterSource::Kubeconfig {
+        path: Some(path),
+        context: context.map(str::to_owned),
+    };
+    Cluster::connect(&ClusterConfig { source }).await
+}
+
+/// Waits until this holds.
+pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let wait = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    if tokio::time::timeout(PATIENCE, wait).await.is_err() {
+        panic!("it did not come about: {what}");
+    }
+}
