@@ -12,7 +12,8 @@ use admittance_admission::{
 
 use crate::{
     Location, client,
-    document::{Document, Fields, Mistakes, Node, quoted},
+    document::{Fields, Mistakes, Node, quoted},
+    metadata,
     model::{ChainDefinition, HookDefinition, StageDefinition, WebhookDefinition, WebhookProtocol, any_rule},
     native::{FAILURE_POLICIES, MODES, TIMEOUT, unique},
     plugin, selectors,
@@ -62,30 +63,30 @@ pub(crate) struct BcsDefinition<'a> {
 }
 
 /// A definition that is a document of its own.
-pub(crate) fn read<'a>(document: &'a Document, mistakes: &mut Mistakes) -> Option<BcsDefinition<'a>> {
-    let fields = document.root().object_of_any_case(mistakes)?;
-    Some(read_definition(fields, document, None, mistakes))
+pub(crate) fn read<'a>(root: &Node<'a>, mistakes: &mut Mistakes) -> Option<BcsDefinition<'a>> {
+    let fields = root.object_of_any_case(mistakes)?;
+    Some(read_definition(fields, root.location(), None, mistakes))
 }
 
 /// A definition under `spec` of a custom resource. Its own `metadata` counts, as for the driver; that
 /// of the resource stands in where it has none.
 pub(crate) fn read_custom_resource<'a>(
-    document: &'a Document,
+    root: &Node<'a>,
     mistakes: &mut Mistakes,
 ) -> Option<BcsDefinition<'a>> {
-    let mut fields = document.root().object(mistakes)?;
+    let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind", "status"]);
     let metadata = fields.optional("metadata");
     let spec = fields
         .required("spec", "write the admissionwebhook there", mistakes)
         .and_then(|spec| spec.object_of_any_case(mistakes));
     fields.finish(mistakes);
-    Some(read_definition(spec?, document, metadata, mistakes))
+    Some(read_definition(spec?, root.location(), metadata, mistakes))
 }
 
 fn read_definition<'a>(
     mut fields: Fields<'a>,
-    document: &Document,
+    source: Location,
     outer_metadata: Option<Node<'a>>,
     mistakes: &mut Mistakes,
 ) -> BcsDefinition<'a> {
@@ -110,7 +111,7 @@ fn read_definition<'a>(
         (Some(name), Some((subject, _)), Some(stages)) => Some(ChainDefinition {
             name,
             phase: Phase::Mutating,
-            source: document.location(),
+            source,
             rules: vec![Rule {
                 operations: Matcher::Only(vec![subject.operation]),
                 kinds: Matcher::Only(vec![subject.kind.to_owned()]),
@@ -131,23 +132,7 @@ fn read_name(metadata: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
     let namespace = fields
         .required("namespace", "write the definition's namespace", mistakes)
         .and_then(|namespace| namespace.parse_with(printable, mistakes));
-    // What BCS and Kubernetes add to an object that they keep.
-    fields.ignore(&[
-        "annotations",
-        "clusterName",
-        "creationTimestamp",
-        "deletionGracePeriodSeconds",
-        "deletionTimestamp",
-        "finalizers",
-        "generateName",
-        "generation",
-        "labels",
-        "managedFields",
-        "ownerReferences",
-        "resourceVersion",
-        "selfLink",
-        "uid",
-    ]);
+    fields.ignore(&metadata::KEPT);
     fields.finish(mistakes);
     Some(format!("{}/{}", namespace?, name?))
 }

@@ -24,7 +24,7 @@ pub(crate) fn url(
 ) -> Option<WebhookTarget> {
     let text = node.text(mistakes)?;
     let of_bcs = *protocol == WebhookProtocol::BcsResource;
-    let url = match Url::parse(text) {
+    let mut url = match Url::parse(text) {
         Ok(url) => url,
         // The text is not repeated: there may be a password in it.
         Err(error) => {
@@ -51,15 +51,25 @@ pub(crate) fn url(
             mistakes,
         ),
     }
-    if !url.has_host() {
+    let authority = authority(text);
+    if !url.has_host() || authority.is_empty() {
         node.wrong("the URL has no host", "write https://host/path", mistakes);
     }
-    if !url.username().is_empty() || url.password().is_some() {
+    if authority.contains('@') {
         node.wrong(
             "user and password are not possible in the URL",
             "remove them",
             mistakes,
         );
+    }
+    // To Kubernetes, an empty fragment or query is none.
+    if !of_bcs {
+        if url.fragment() == Some("") {
+            url.set_fragment(None);
+        }
+        if url.query() == Some("") {
+            url.set_query(None);
+        }
     }
     if url.fragment().is_some() {
         node.wrong(
@@ -76,6 +86,15 @@ pub(crate) fn url(
         );
     }
     (mistakes.len() == before).then_some(WebhookTarget::Url(url))
+}
+
+/// The part of a URL between `//` and the path, as it is written. The URL standard of browsers finds a
+/// host in `https:///path` too; to Kubernetes there is none.
+fn authority(text: &str) -> &str {
+    text.split_once(':')
+        .and_then(|(_, rest)| rest.strip_prefix("//"))
+        .and_then(|rest| rest.split(['/', '\\', '?', '#']).next())
+        .unwrap_or_default()
 }
 
 /// A service, from the fields `namespace`, `name`, `path` and `port`; `fields` is left for its owner to

@@ -1,9 +1,11 @@
 //! Documents to chain definitions, with every mistake found at once.
 //!
-//! [`load`] reads files and directories. Three forms of document are known; all of them become the one
+//! [`load`] reads files and directories. Four forms of document are known; all of them become the one
 //! model, [`ChainDefinition`]:
 //!
 //! - `admittance.dev/v1alpha1` `AdmissionChain`, the native form;
+//! - `admissionregistration.k8s.io/v1` and `v1beta1` `MutatingWebhookConfiguration` and
+//!   `ValidatingWebhookConfiguration`, as Kubernetes keeps them;
 //! - `v4` `admissionwebhook`, the form of the BCS driver, as it is given to its API or printed by it;
 //! - `bkbcs.tencent.com/v2` `AdmissionWebhookConfiguration`, the same under `spec`, as BCS keeps it in
 //!   Kubernetes.
@@ -16,7 +18,10 @@ mod bcs;
 mod certificates;
 mod client;
 pub mod document;
+mod form;
+mod kubernetes;
 mod load;
+mod metadata;
 mod model;
 mod names;
 mod native;

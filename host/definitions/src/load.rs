@@ -5,24 +5,23 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use admittance_admission::Phase;
+
 use crate::{
     bcs,
-    document::{self, Document, Location, Mistake, Mistakes, quoted},
+    document::{self, Document, Location, Mistake, Mistakes, Node, quoted},
+    form::{self, Form},
+    kubernetes,
     model::ChainDefinition,
     native,
 };
 
-const NATIVE: &str = "admittance.dev/v1alpha1";
-const BCS_RESOURCE: &str = "bkbcs.tencent.com/v2";
-const KNOWN: &str = "write an AdmissionChain (admittance.dev/v1alpha1), an admissionwebhook (v4) or an \
-                     AdmissionWebhookConfiguration (bkbcs.tencent.com/v2)";
-
 /// Read the chains of these files, and of the files `*.yaml`, `*.yml` and `*.json` in these directories
 /// (not in directories inside of them; hidden files and editors' backups are passed over).
 ///
-/// The chains come sorted by name, which is the order they are called in, as kube-apiserver orders
-/// webhook configurations. A name is unique, and of BCS definitions there is one for each operation and
-/// kind, as BCS documents it.
+/// The mutating chains come first, then the validating ones, each sorted by name: the order they are
+/// called in, as kube-apiserver orders webhook configurations. A name is unique in its phase, and of BCS
+/// definitions there is one for each operation and kind, as BCS documents it.
 ///
 /// # Errors
 ///
@@ -97,114 +96,72 @@ fn is_definition(file: &Path) -> bool {
 }
 
 fn chains(documents: &[Document], mut mistakes: Mistakes) -> Result<Vec<ChainDefinition>, Mistakes> {
-    let mut chains: Vec<ChainDefinition> = Vec::new();
-    let mut names: HashMap<String, Location> = HashMap::new();
-    let mut subjects: HashMap<bcs::Subject, Location> = HashMap::new();
+    let mut chains = Chains::default();
     for document in documents {
-        let chain = match form(document, &mut mistakes) {
-            None => None,
-            Some(Form::Native) => native::read(document, &mut mistakes),
-            Some(form @ (Form::Bcs | Form::BcsResource)) => {
-                let definition = match form {
-                    Form::Bcs => bcs::read(document, &mut mistakes),
-                    _ => bcs::read_custom_resource(document, &mut mistakes),
-                };
-                definition.and_then(|definition| {
-                    if let Some((subject, node)) = definition.subject {
-                        match subjects.get(&subject) {
-                            None => {
-                                subjects.insert(subject, node.location());
-                            }
-                            Some(first) => {
-                                let message = format!("{first} already defines hooks for {subject}");
-                                let fix = "BCS has one definition for each operation and kind: put the hooks into one";
-                                node.wrong(message, fix, &mut mistakes);
-                            }
-                        }
-                    }
-                    definition.chain
-                })
-            }
-        };
-        let Some(chain) = chain else {
-            continue;
-        };
-        if let Some(first) = names.get(&chain.name) {
-            mistakes.push(Mistake {
-                location: chain.source,
-                path: "metadata.name".to_owned(),
-                message: format!("{} is also the name of the chain in {first}", quoted(&chain.name)),
-                fix: "give each chain its own name".to_owned(),
-            });
-            continue;
+        for (form, root) in form::definitions(document, &mut mistakes) {
+            chains.read(form, &root, &mut mistakes);
         }
-        names.insert(chain.name.clone(), chain.source.clone());
-        chains.push(chain);
     }
-    chains.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut chains = chains.chains;
+    chains.sort_by(|a, b| (a.phase, &a.name).cmp(&(b.phase, &b.name)));
     mistakes.into_result(chains)
 }
 
-/// Which form a document has.
-enum Form {
-    Native,
-    Bcs,
-    BcsResource,
+/// The chains that were read so far, and what may be there once.
+#[derive(Default)]
+struct Chains {
+    chains: Vec<ChainDefinition>,
+    names: HashMap<(Phase, String), Location>,
+    subjects: HashMap<bcs::Subject, Location>,
 }
 
-fn form(document: &Document, mistakes: &mut Mistakes) -> Option<Form> {
-    let root = document.root();
-    let mut fields = root.object_of_any_case(mistakes)?;
-    let kind_node = fields.required("kind", KNOWN, mistakes);
-    let kind = kind_node.as_ref().and_then(|kind| kind.text(mistakes))?;
-    let version_node = fields.optional("apiVersion");
-    let version = match &version_node {
-        Some(version) => version.string(mistakes)?,
-        None => "",
-    };
-    let wrong_version = |versions: &str, mistakes: &mut Mistakes| {
-        let fix = format!("write `apiVersion: {versions}`");
-        match &version_node {
-            Some(node) => node.wrong(
-                format!(
-                    "{version} is no version of {kind} that is known here",
-                    version = quoted(version)
-                ),
-                fix,
-                mistakes,
-            ),
-            None => root.wrong("apiVersion is missing", fix, mistakes),
+impl Chains {
+    fn read(&mut self, form: Form, root: &Node<'_>, mistakes: &mut Mistakes) {
+        let chain = match form {
+            Form::Native => native::read(root, mistakes),
+            Form::Kubernetes(phase, version) => kubernetes::read(root, phase, version, mistakes),
+            Form::Bcs => bcs::read(root, mistakes).and_then(|read| self.of_bcs(read, mistakes)),
+            Form::BcsResource => {
+                bcs::read_custom_resource(root, mistakes).and_then(|read| self.of_bcs(read, mistakes))
+            }
+        };
+        let Some(chain) = chain else {
+            return;
+        };
+        let key = (chain.phase, chain.name.clone());
+        if let Some(first) = self.names.get(&key) {
+            let path = match root.path() {
+                "" => "metadata.name".to_owned(),
+                path => format!("{path}.metadata.name"),
+            };
+            mistakes.push(Mistake {
+                location: chain.source,
+                path,
+                message: format!("{} is also the name of the chain in {first}", quoted(&chain.name)),
+                fix: "give each chain its own name".to_owned(),
+            });
+            return;
         }
-    };
-    if version.starts_with("admissionregistration.k8s.io/") {
-        let message = format!("{kind} is not supported yet by this version");
-        let fix = "write an AdmissionChain with a webhook of protocol AdmissionReview";
-        root.wrong(message, fix, mistakes);
-        return None;
+        self.names.insert(key, chain.source.clone());
+        self.chains.push(chain);
     }
-    match (kind, version) {
-        ("AdmissionChain", NATIVE) => return Some(Form::Native),
-        ("AdmissionChain", _) => wrong_version(NATIVE, mistakes),
-        ("AdmissionWebhookConfiguration", BCS_RESOURCE) => return Some(Form::BcsResource),
-        ("AdmissionWebhookConfiguration", _) => wrong_version(BCS_RESOURCE, mistakes),
-        (kind, "v4" | "") if kind.eq_ignore_ascii_case("admissionwebhook") => return Some(Form::Bcs),
-        (kind, _) if kind.eq_ignore_ascii_case("admissionwebhook") => wrong_version("v4", mistakes),
-        _ => {
-            if let Some(node) = &kind_node {
-                let of = if version.is_empty() {
-                    String::new()
-                } else {
-                    format!(" of {version}")
-                };
-                node.wrong(
-                    format!("{kind}{of} is not known here", kind = quoted(kind)),
-                    KNOWN,
-                    mistakes,
-                );
+
+    /// The chain of a BCS definition, whose subject is held to be the only one.
+    fn of_bcs(&mut self, read: bcs::BcsDefinition<'_>, mistakes: &mut Mistakes) -> Option<ChainDefinition> {
+        if let Some((subject, node)) = read.subject {
+            match self.subjects.get(&subject) {
+                None => {
+                    self.subjects.insert(subject, node.location());
+                }
+                Some(first) => {
+                    let message = format!("{first} already defines hooks for {subject}");
+                    let fix = "BCS has one definition for each operation and kind: put the hooks into one";
+                    node.wrong(message, fix, mistakes);
+                }
             }
         }
+        read.chain
     }
-    None
 }
 
 #[cfg(test)]

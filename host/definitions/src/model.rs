@@ -24,9 +24,11 @@ pub struct ChainDefinition {
     pub phase: Phase,
     /// Where the document begins.
     pub source: Location,
-    /// The requests that the chain is for; at least one.
+    /// The requests that the chain is for. Those of a webhook configuration are the rules of all of its
+    /// stages; there is none if it has no stage.
     pub rules: Vec<Rule>,
-    /// In the order they are called. Empty only in a BCS definition whose list is empty.
+    /// In the order they are called. Empty only in a BCS definition or webhook configuration whose list
+    /// is empty. A webhook without rules is never called, and is no stage.
     pub stages: Vec<StageDefinition>,
 }
 
@@ -77,13 +79,16 @@ pub struct StageDefinition {
     pub namespace_selector: Option<NamespaceSelector>,
     /// The objects that it is for, by their labels; empty means all.
     pub object_selector: LabelSelector,
-    /// What a failure does. Default `Fail`; in a BCS definition `Ignore`, as in the BCS driver.
+    /// What a failure does. Default `Fail`; `Ignore` in a BCS definition, as in the BCS driver, and in a
+    /// webhook configuration of `v1beta1`.
     pub failure_policy: FailurePolicy,
-    /// How long one call may take: 1 ms to 30 s. Default 1 s; in a BCS definition 10 s.
+    /// How long one call may take: 1 ms to 30 s. Default 1 s; 10 s in a BCS definition or webhook
+    /// configuration, 30 s in one of `v1beta1`.
     pub timeout: Duration,
     /// Whether the answer counts. Default `Enforce`.
     pub mode: Mode,
-    /// What a call does beside answering. Default `None`.
+    /// What a call does beside answering. Default `None`; that of a webhook in a configuration of
+    /// `v1beta1` is `Unknown`.
     pub side_effects: SideEffects,
     /// Whether it is called again when the object changed after its call. Default `Never`.
     pub reinvocation: Reinvocation,
@@ -154,7 +159,8 @@ pub struct WebhookDefinition {
     /// Where it is.
     pub target: WebhookTarget,
     /// The CAs of which one must have signed the server's certificate: at least one, each readable.
-    /// Always there for a service; for a URL, none means the CAs of the operating system.
+    /// Always there for a service with [`ServiceNaming::Bcs`], and in a native chain for any service;
+    /// elsewhere none means the CAs of the operating system.
     pub ca_bundle: Option<Vec<CertificateDer<'static>>>,
 }
 

@@ -5,6 +5,9 @@ use crate::document::quoted;
 const SUBDOMAIN: &str =
     "use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit";
 
+const NAME_PART: &str = "use letters, digits, `-`, `_` and `.`, beginning and ending with a letter or digit, 63 \
+                         characters at most";
+
 /// A DNS-1123 subdomain: at most 253 characters, labels joined by dots. What kube-apiserver asks of
 /// `metadata.name`.
 pub(crate) fn subdomain(text: &str) -> Result<String, String> {
@@ -16,6 +19,73 @@ pub(crate) fn subdomain(text: &str) -> Result<String, String> {
     } else {
         Err(format!("{text} is no name: {SUBDOMAIN}", text = quoted(text)))
     }
+}
+
+/// The name of a webhook: a subdomain of at least three parts.
+pub(crate) fn webhook(text: &str) -> Result<String, String> {
+    let name = subdomain(text)?;
+    if name.split('.').count() < 3 {
+        return Err(format!(
+            "{text} has fewer than three parts: write a name such as `pods.hooks.example.com`",
+            text = quoted(text)
+        ));
+    }
+    Ok(name)
+}
+
+/// A DNS-1035 label, the name of an API version: at most 63 characters.
+pub(crate) fn version(text: &str) -> Result<(), String> {
+    if is_label(text) && text.len() <= 63 && text.starts_with(|c: char| c.is_ascii_lowercase()) {
+        return Ok(());
+    }
+    Err(format!(
+        "{text} is no name of a version: use lower-case letters, digits and `-`, beginning with a letter, ending \
+         with a letter or digit, 63 characters at most",
+        text = quoted(text)
+    ))
+}
+
+/// The key of a label, a qualified name: perhaps a subdomain and `/`, and a name of at most 63
+/// characters.
+pub(crate) fn label_key(text: &str) -> Result<(), String> {
+    let name = match text.split_once('/') {
+        Some((prefix, name)) => {
+            subdomain(prefix).map_err(|_| {
+                format!(
+                    "{text} is no key of a label: before the `/`, {SUBDOMAIN}",
+                    text = quoted(text)
+                )
+            })?;
+            name
+        }
+        None => text,
+    };
+    if is_name_part(name) {
+        Ok(())
+    } else {
+        Err(format!(
+            "{text} is no key of a label: {NAME_PART}",
+            text = quoted(text)
+        ))
+    }
+}
+
+/// The value of a label that is not empty: as the name in a key.
+pub(crate) fn label_value(text: &str) -> Result<(), String> {
+    if is_name_part(text) {
+        Ok(())
+    } else {
+        Err(format!(
+            "{text} is no value of a label: {NAME_PART}",
+            text = quoted(text)
+        ))
+    }
+}
+
+fn is_name_part(text: &str) -> bool {
+    let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let end = |c: char| c.is_ascii_alphanumeric();
+    text.len() <= 63 && text.chars().all(inner) && text.starts_with(end) && text.ends_with(end)
 }
 
 /// Whether it is a DNS-1123 label, of any length: a part of a subdomain.

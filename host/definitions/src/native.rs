@@ -2,15 +2,16 @@
 
 use std::{collections::HashMap, ops::RangeInclusive, time::Duration};
 
-use admittance_admission::{FailurePolicy, MatchPolicy, Mode, Phase, Reinvocation, Rule, SideEffects, Stage};
+use admittance_admission::{FailurePolicy, MatchPolicy, Mode, Phase, Reinvocation, SideEffects, Stage};
 
 use crate::{
     Location, client,
-    document::{Document, Fields, Mistakes, Node, quoted},
+    document::{Fields, Mistakes, Node, quoted},
     model::{
         ChainDefinition, HookDefinition, ReviewVersion, StageDefinition, WebhookDefinition, WebhookProtocol,
     },
-    names, plugin, rules, selectors,
+    names, plugin, rules,
+    selectors::{self, Syntax},
 };
 
 /// How long a stage may be given: up to what kube-apiserver gives a webhook.
@@ -40,12 +41,12 @@ pub(crate) const REINVOCATIONS: [(&str, Reinvocation); 2] = [
     ("IfNeeded", Reinvocation::IfNeeded),
 ];
 
-const REVIEW_VERSIONS: [(&str, ReviewVersion); 2] =
+pub(crate) const REVIEW_VERSIONS: [(&str, ReviewVersion); 2] =
     [("v1", ReviewVersion::V1), ("v1beta1", ReviewVersion::V1Beta1)];
 
 /// A chain, as whole as it could be read: what is missing from it was reported.
-pub(crate) fn read(document: &Document, mistakes: &mut Mistakes) -> Option<ChainDefinition> {
-    let mut fields = document.root().object(mistakes)?;
+pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ChainDefinition> {
+    let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind"]);
     let name = fields
         .required("metadata", "name the chain: `metadata: { name: ... }`", mistakes)
@@ -55,9 +56,6 @@ pub(crate) fn read(document: &Document, mistakes: &mut Mistakes) -> Option<Chain
         .and_then(|spec| spec.object(mistakes));
     fields.finish(mistakes);
     let mut spec = spec?;
-    let rules = spec
-        .required("rules", "say which requests the chain is for", mistakes)
-        .map(|node| rules::read(&node, mistakes));
     let phase = spec
         .optional("phase")
         .and_then(|node| node.one_of("phase", &PHASES, mistakes))
@@ -66,20 +64,18 @@ pub(crate) fn read(document: &Document, mistakes: &mut Mistakes) -> Option<Chain
         .optional("matchPolicy")
         .and_then(|node| node.one_of("match policy", &MATCH_POLICIES, mistakes))
         .unwrap_or_default();
-    let rules = rules.map(|rules| {
-        rules
-            .into_iter()
-            .map(|rule| Rule { match_policy, ..rule })
-            .collect()
-    });
+    let fix = "say which requests the chain is for";
+    let rules = spec
+        .required("rules", fix, mistakes)
+        .map(|node| rules::read(&node, fix, match_policy, mistakes));
     let stages = spec
         .required("stages", "list the hooks that are called", mistakes)
-        .map(|node| read_stages(&node, mistakes));
+        .map(|node| read_stages(&node, phase, match_policy, mistakes));
     spec.finish(mistakes);
     Some(ChainDefinition {
         name: name?,
         phase,
-        source: document.location(),
+        source: root.location(),
         rules: rules?,
         stages: stages?,
     })
@@ -95,19 +91,26 @@ fn read_name(metadata: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
     name
 }
 
-fn read_stages(node: &Node<'_>, mistakes: &mut Mistakes) -> Vec<StageDefinition> {
+fn read_stages(
+    node: &Node<'_>,
+    phase: Phase,
+    match_policy: MatchPolicy,
+    mistakes: &mut Mistakes,
+) -> Vec<StageDefinition> {
     let stages = node
         .filled_list("list the hooks that are called", mistakes)
         .unwrap_or_default();
     let mut seen = HashMap::new();
     stages
         .iter()
-        .filter_map(|stage| read_stage(stage, &mut seen, mistakes))
+        .filter_map(|stage| read_stage(stage, phase, match_policy, &mut seen, mistakes))
         .collect()
 }
 
 fn read_stage(
     node: &Node<'_>,
+    phase: Phase,
+    match_policy: MatchPolicy,
     seen: &mut HashMap<String, Location>,
     mistakes: &mut Mistakes,
 ) -> Option<StageDefinition> {
@@ -120,12 +123,17 @@ fn read_stage(
             Some(text)
         });
     let hook = read_hook(&mut fields, mistakes);
+    let fix = "say which of the chain's requests the stage is for, or remove `rules` for all";
+    let rules = fields
+        .optional("rules")
+        .map(|node| rules::read(&node, fix, match_policy, mistakes))
+        .unwrap_or_default();
     let namespace_selector = fields
         .optional("namespaceSelector")
         .and_then(|node| selectors::namespaces(&node, mistakes));
     let object_selector = fields
         .optional("objectSelector")
-        .map(|node| selectors::labels(&node, mistakes))
+        .map(|node| selectors::labels(&node, Syntax::Free, mistakes))
         .unwrap_or_default();
     let failure_policy = fields
         .optional("failurePolicy")
@@ -145,7 +153,14 @@ fn read_stage(
         .unwrap_or_default();
     let reinvocation = fields
         .optional("reinvocationPolicy")
-        .and_then(|node| node.one_of("reinvocation policy", &REINVOCATIONS, mistakes))
+        .and_then(|node| {
+            let policy = node.one_of("reinvocation policy", &REINVOCATIONS, mistakes)?;
+            if phase == Phase::Validating && policy == Reinvocation::IfNeeded {
+                let message = "a validating chain changes nothing, so no stage of it is called again";
+                node.wrong(message, "remove it", mistakes);
+            }
+            Some(policy)
+        })
         .unwrap_or_default();
     let fix = "remove it, and let the hook decide";
     fields.refuse(
@@ -158,7 +173,7 @@ fn read_stage(
     Some(StageDefinition {
         name: name?,
         hook: hook?,
-        rules: Vec::new(),
+        rules,
         namespace_selector,
         object_selector,
         failure_policy,

@@ -1,13 +1,13 @@
-//! `spec.rules` of a native chain. The meaning is that of Kubernetes, with `kinds` added.
+//! `rules` of a native chain, and of its stages. The meaning is that of Kubernetes, with `kinds` added.
 
-use admittance_admission::{Matcher, Operation, ResourcePattern, Rule, Scope};
+use admittance_admission::{MatchPolicy, Matcher, Operation, ResourcePattern, Rule, Scope};
 
 use crate::{
     document::{Mistakes, Node},
     model::any_rule,
 };
 
-const OPERATIONS: [(&str, Option<Operation>); 5] = [
+pub(crate) const OPERATIONS: [(&str, Option<Operation>); 5] = [
     ("CREATE", Some(Operation::Create)),
     ("UPDATE", Some(Operation::Update)),
     ("DELETE", Some(Operation::Delete)),
@@ -15,25 +15,32 @@ const OPERATIONS: [(&str, Option<Operation>); 5] = [
     ("*", None),
 ];
 
-const SCOPES: [(&str, Scope); 3] = [
+pub(crate) const SCOPES: [(&str, Scope); 3] = [
     ("Cluster", Scope::Cluster),
     ("Namespaced", Scope::Namespaced),
     ("*", Scope::Any),
 ];
 
-/// The rules of a chain.
-pub(crate) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Vec<Rule> {
-    let fix = "say which requests the chain is for";
+/// The rules of a chain or stage; `fix` says what to list when there is none.
+pub(crate) fn read(
+    node: &Node<'_>,
+    fix: &str,
+    match_policy: MatchPolicy,
+    mistakes: &mut Mistakes,
+) -> Vec<Rule> {
     node.filled_list(fix, mistakes)
         .unwrap_or_default()
         .iter()
-        .filter_map(|rule| read_one(rule, mistakes))
+        .filter_map(|rule| read_one(rule, match_policy, mistakes))
         .collect()
 }
 
-fn read_one(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Rule> {
+fn read_one(node: &Node<'_>, match_policy: MatchPolicy, mistakes: &mut Mistakes) -> Option<Rule> {
     let mut fields = node.object(mistakes)?;
-    let mut rule = any_rule();
+    let mut rule = Rule {
+        match_policy,
+        ..any_rule()
+    };
     if let Some(operations) = fields.required("operations", "list CREATE, UPDATE or others", mistakes) {
         rule.operations = read_operations(&operations, mistakes);
     }
@@ -79,7 +86,7 @@ fn read_operations(node: &Node<'_>, mistakes: &mut Mistakes) -> Matcher<Operatio
 }
 
 /// A list of words in which `*` stands alone for all of them.
-fn read_words<'a>(
+pub(crate) fn read_words<'a>(
     node: &Node<'a>,
     read: fn(&Node<'a>, &mut Mistakes) -> Option<&'a str>,
     mistakes: &mut Mistakes,
@@ -135,12 +142,14 @@ fn read_resources(node: &Node<'_>, mistakes: &mut Mistakes) -> Vec<ResourcePatte
     patterns
 }
 
-fn entries<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Vec<Node<'a>> {
+/// A list with at least one entry.
+pub(crate) fn entries<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Vec<Node<'a>> {
     let fix = "list at least one, or `*` for all";
     node.filled_list(fix, mistakes).unwrap_or_default()
 }
 
-fn alone(entry: &Node<'_>, wildcard: &str, count: usize, mistakes: &mut Mistakes) {
+/// Push a mistake if a wildcard is not the only one of `count` entries.
+pub(crate) fn alone(entry: &Node<'_>, wildcard: &str, count: usize, mistakes: &mut Mistakes) {
     if count > 1 {
         let message = format!("`{wildcard}` stands for everything and must be alone");
         entry.wrong(message, "remove it or the others", mistakes);

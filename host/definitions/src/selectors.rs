@@ -2,7 +2,10 @@
 
 use admittance_admission::{LabelOperator, LabelSelector, NamespaceSelector, Requirement};
 
-use crate::document::{Fields, Mistakes, Node};
+use crate::{
+    document::{Fields, Mistakes, Node},
+    names,
+};
 
 const LABEL_OPERATORS: [(&str, LabelOperator); 4] = [
     ("In", LabelOperator::In),
@@ -19,6 +22,33 @@ enum NameOperator {
 }
 
 const NAME_OPERATORS: [(&str, NameOperator); 2] = [("In", NameOperator::In), ("NotIn", NameOperator::NotIn)];
+
+/// What a label may look like.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Syntax {
+    /// Anything: control planes have their own rules.
+    Free,
+    /// What kube-apiserver lets pass; a selector of anything else could never match there.
+    Kubernetes,
+}
+
+impl Syntax {
+    /// Push what is wrong with a part of a label. An empty one is told by who needs it.
+    fn hold(
+        self,
+        node: &Node<'_>,
+        text: &str,
+        check: fn(&str) -> Result<(), String>,
+        mistakes: &mut Mistakes,
+    ) {
+        if self == Self::Kubernetes
+            && !text.is_empty()
+            && let Err(message) = check(text)
+        {
+            node.wrong(message, "", mistakes);
+        }
+    }
+}
 
 /// The selector of a native stage: the names of BCS or the labels of Kubernetes.
 pub(crate) fn namespaces(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<NamespaceSelector> {
@@ -43,6 +73,7 @@ pub(crate) fn namespaces(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Nam
     }
     Some(NamespaceSelector::Labels(by_labels(
         fields,
+        Syntax::Free,
         &["operator", "values"],
         mistakes,
     )))
@@ -70,21 +101,28 @@ fn by_names(mut fields: Fields<'_>, mistakes: &mut Mistakes) -> Option<Namespace
 }
 
 /// A selector of labels, as Kubernetes writes it.
-pub(crate) fn labels(node: &Node<'_>, mistakes: &mut Mistakes) -> LabelSelector {
+pub(crate) fn labels(node: &Node<'_>, syntax: Syntax, mistakes: &mut Mistakes) -> LabelSelector {
     match node.object(mistakes) {
-        Some(fields) => by_labels(fields, &[], mistakes),
+        Some(fields) => by_labels(fields, syntax, &[], mistakes),
         None => LabelSelector::default(),
     }
 }
 
 /// `also_known`: fields that another form of the selector has, for what is suggested.
-fn by_labels(mut fields: Fields<'_>, also_known: &[&'static str], mistakes: &mut Mistakes) -> LabelSelector {
+fn by_labels(
+    mut fields: Fields<'_>,
+    syntax: Syntax,
+    also_known: &[&'static str],
+    mistakes: &mut Mistakes,
+) -> LabelSelector {
     let mut requirements = Vec::new();
     if let Some(labels) = fields.optional("matchLabels") {
         for (key, value) in labels.map(mistakes).unwrap_or_default() {
             let Some(text) = value.string(mistakes) else {
                 continue;
             };
+            syntax.hold(&value, key, names::label_key, mistakes);
+            syntax.hold(&value, text, names::label_value, mistakes);
             match Requirement::new(key, LabelOperator::In, vec![text.to_owned()]) {
                 Ok(requirement) => requirements.push(requirement),
                 Err(error) => value.wrong(error.to_string(), "", mistakes),
@@ -93,7 +131,7 @@ fn by_labels(mut fields: Fields<'_>, also_known: &[&'static str], mistakes: &mut
     }
     if let Some(expressions) = fields.optional("matchExpressions") {
         for expression in expressions.list(mistakes).unwrap_or_default() {
-            requirements.extend(requirement(&expression, mistakes));
+            requirements.extend(requirement(&expression, syntax, mistakes));
         }
     }
     fields.ignore(also_known);
@@ -101,16 +139,27 @@ fn by_labels(mut fields: Fields<'_>, also_known: &[&'static str], mistakes: &mut
     LabelSelector::new(requirements)
 }
 
-fn requirement(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Requirement> {
+fn requirement(node: &Node<'_>, syntax: Syntax, mistakes: &mut Mistakes) -> Option<Requirement> {
     let mut fields = node.object(mistakes)?;
     let key = fields
         .required("key", "name the label", mistakes)
-        .and_then(|key| key.string(mistakes));
+        .and_then(|node| {
+            let key = node.string(mistakes)?;
+            syntax.hold(&node, key, names::label_key, mistakes);
+            Some(key)
+        });
     let operator = fields
         .required("operator", "write In, NotIn, Exists or DoesNotExist", mistakes)
         .and_then(|operator| operator.one_of("operator", &LABEL_OPERATORS, mistakes));
     let values = match fields.optional("values") {
-        Some(values) => values.strings(mistakes),
+        Some(values) => values.list(mistakes).map(|values| {
+            let text = |value: &Node<'_>, mistakes: &mut Mistakes| {
+                let text = value.string(mistakes)?;
+                syntax.hold(value, text, names::label_value, mistakes);
+                Some(text.to_owned())
+            };
+            values.iter().filter_map(|value| text(value, mistakes)).collect()
+        }),
         None => Some(Vec::new()),
     };
     fields.finish(mistakes);

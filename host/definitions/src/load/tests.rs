@@ -105,9 +105,102 @@ fn one_bcs_definition_for_each_operation_and_kind() {
     );
 }
 
+fn hooks(phase: &str, name: &str) -> String {
+    format!(
+        "{{ apiVersion: admissionregistration.k8s.io/v1, kind: {phase}WebhookConfiguration, metadata: {{ name: {name} }} }}"
+    )
+}
+
+fn phases(chains: &[ChainDefinition]) -> Vec<(&str, &str)> {
+    let of = |chain: &ChainDefinition| chain.phase.as_str();
+    chains
+        .iter()
+        .map(|chain| (of(chain), chain.name.as_str()))
+        .collect()
+}
+
+#[test]
+fn names_are_of_a_phase() {
+    let text = [
+        hooks("Validating", "a"),
+        hooks("Mutating", "c"),
+        hooks("Mutating", "a"),
+        hooks("Validating", "b"),
+        chain("b"),
+    ]
+    .join("\n---\n");
+    let expected = [
+        ("Mutating", "a"),
+        ("Mutating", "b"),
+        ("Mutating", "c"),
+        ("Validating", "a"),
+        ("Validating", "b"),
+    ];
+    assert_eq!(phases(&load_text("f", &text).unwrap()), expected);
+    let twice = format!("{text}\n---\n{}\n---\n{}", chain("c"), hooks("Validating", "b"));
+    assert_eq!(
+        load_text("f", &twice).unwrap_err().to_string(),
+        "f:17:1: metadata.name: \"c\" is also the name of the chain in f:3:1; give each chain its own name\n\
+         f:25:1: metadata.name: \"b\" is also the name of the chain in f:7:1; give each chain its own name"
+    );
+}
+
+#[test]
+fn lists_of_definitions() {
+    // As `kubectl get` prints them.
+    let text = format!(
+        "apiVersion: v1\nitems:\n- {}\n- {}\n- {}\nkind: List\nmetadata: {{ resourceVersion: \"\" }}\n",
+        hooks("Validating", "a"),
+        hooks("Mutating", "a"),
+        chain("b").replace('\n', "\n  "),
+    );
+    let chains = load_text("chains/f", &text).unwrap();
+    let expected = [("Mutating", "a"), ("Mutating", "b"), ("Validating", "a")];
+    assert_eq!(phases(&chains), expected);
+    assert_eq!((chains[0].source.line, chains[0].source.column), (4, 3));
+    let crate::HookDefinition::Plugin(plugin) = &chains[1].stages[0].hook else {
+        panic!("no plugin");
+    };
+    let beside = crate::ModuleSource::File("chains/s.wasm".into());
+    assert_eq!(plugin.source, beside);
+
+    // As the API server prints them: the items do not say what they are.
+    for (phase, version, policy) in [("Mutating", "v1", "Fail"), ("Validating", "v1beta1", "Ignore")] {
+        let text = format!(
+            "{{\"kind\":\"{phase}WebhookConfigurationList\",\"apiVersion\":\"admissionregistration.k8s.io/{version}\",\
+             \"metadata\":{{\"resourceVersion\":\"7\"}},\"items\":[{{\"metadata\":{{\"name\":\"a\"}},\"webhooks\":[{{\
+             \"name\":\"a.b.c\",\"clientConfig\":{{\"url\":\"https://h.example\"}},\"sideEffects\":\"None\",\
+             \"admissionReviewVersions\":[\"v1\"],\"rules\":[{{\"operations\":[\"*\"],\"apiGroups\":[\"*\"],\
+             \"apiVersions\":[\"*\"],\"resources\":[\"*\"]}}]}}]}}]}}"
+        );
+        let chains = load_text("f", &text).unwrap();
+        assert_eq!(phases(&chains), [(phase, "a")]);
+        assert_eq!(chains[0].stages[0].failure_policy.as_str(), policy);
+    }
+    for empty in ["items: []", "items:", ""] {
+        let text = format!("apiVersion: v1\nkind: List\n{empty}");
+        assert_eq!(load_text("f", &text), Ok(Vec::new()));
+    }
+    let text = format!(
+        "apiVersion: v1\nkind: List\nitems:\n- {}\n- {}\n- kind: Pod\n",
+        hooks("Mutating", "a"),
+        hooks("Mutating", "a"),
+    );
+    let found = load_text("f", &text).unwrap_err().to_string();
+    let (first, last) = found.split_once('\n').unwrap();
+    assert_eq!(
+        first,
+        "f:5:3: items[1].metadata.name: \"a\" is also the name of the chain in f:4:3; give each chain its own name"
+    );
+    assert!(
+        last.starts_with("f:6:9: items[2].kind: \"Pod\" is not known here; "),
+        "{last}"
+    );
+}
+
 #[test]
 fn documents_that_are_no_definition() {
-    let known = "write an AdmissionChain (admittance.dev/v1alpha1), an admissionwebhook (v4) or an AdmissionWebhookConfiguration (bkbcs.tencent.com/v2)";
+    let known = "write an AdmissionChain (admittance.dev/v1alpha1), a MutatingWebhookConfiguration or ValidatingWebhookConfiguration (admissionregistration.k8s.io/v1), an admissionwebhook (v4) or an AdmissionWebhookConfiguration (bkbcs.tencent.com/v2)";
     let table = [
         ("a: 1", format!("f:1:1: kind: missing; {known}")),
         ("[]", "f:1:1: a list where an object is expected; write `field: value`".to_owned()),
@@ -118,8 +211,17 @@ fn documents_that_are_no_definition() {
         ("apiVersion: admittance.dev/v1\nkind: AdmissionChain", "f:1:13: apiVersion: \"admittance.dev/v1\" is no version of AdmissionChain that is known here; write `apiVersion: admittance.dev/v1alpha1`".to_owned()),
         ("apiVersion: v5\nkind: admissionwebhook", "f:1:13: apiVersion: \"v5\" is no version of admissionwebhook that is known here; write `apiVersion: v4`".to_owned()),
         ("apiVersion: bkbcs.tencent.com/v1\nkind: AdmissionWebhookConfiguration", "f:1:13: apiVersion: \"bkbcs.tencent.com/v1\" is no version of AdmissionWebhookConfiguration that is known here; write `apiVersion: bkbcs.tencent.com/v2`".to_owned()),
-        ("apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration", "f:1:1: MutatingWebhookConfiguration is not supported yet by this version; write an AdmissionChain with a webhook of protocol AdmissionReview".to_owned()),
-        ("apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration", "f:1:1: ValidatingWebhookConfiguration is not supported yet by this version; write an AdmissionChain with a webhook of protocol AdmissionReview".to_owned()),
+        ("apiVersion: admissionregistration.k8s.io/v1alpha1\nkind: MutatingWebhookConfiguration", "f:1:13: apiVersion: \"admissionregistration.k8s.io/v1alpha1\" is no version of MutatingWebhookConfiguration that is known here; write `apiVersion: admissionregistration.k8s.io/v1`".to_owned()),
+        ("kind: ValidatingWebhookConfiguration", "f:1:1: apiVersion is missing; write `apiVersion: admissionregistration.k8s.io/v1`".to_owned()),
+        ("apiVersion: v1\nkind: ValidatingWebhookConfigurationList", "f:1:13: apiVersion: \"v1\" is no version of ValidatingWebhookConfigurationList that is known here; write `apiVersion: admissionregistration.k8s.io/v1`".to_owned()),
+        ("apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy", format!("f:2:7: kind: \"ValidatingAdmissionPolicy\" of admissionregistration.k8s.io/v1 is not known here; {known}")),
+        ("apiVersion: v1\nkind: List\nitem: []", "f:3:1: item: unknown field; did you mean `items`?".to_owned()),
+        ("apiVersion: v1\nkind: List\nitems: {}", "f:3:8: items: an object where a list is expected".to_owned()),
+        ("apiVersion: v1\nkind: List\nitems: [ 1, { apiVersion: v1, kind: List }, {} ]", format!(
+            "f:3:10: items[0]: a number where an object is expected; write `field: value`\n\
+             f:3:37: items[1].kind: \"List\" of v1 is not known here; {known}\n\
+             f:3:45: items[2].kind: missing; {known}"
+        )),
     ];
     for (text, expected) in table {
         assert_eq!(load_text("f", text).unwrap_err().to_string(), expected, "{text}");

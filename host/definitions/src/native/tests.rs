@@ -205,6 +205,71 @@ fn rules() {
     }
 }
 
+/// (fields of the specification, fields of the stage, what is read of them)
+#[test]
+fn phases_and_policies() {
+    let table = [
+        ("", "", "Mutating Equivalent None Never"),
+        (
+            "phase: Validating",
+            "sideEffects: Unknown",
+            "Validating Equivalent Unknown Never",
+        ),
+        (
+            "matchPolicy: Exact",
+            "sideEffects: NoneOnDryRun, reinvocationPolicy: IfNeeded",
+            "Mutating Exact NoneOnDryRun IfNeeded",
+        ),
+        (
+            "matchPolicy: Equivalent",
+            "sideEffects: Some, reinvocationPolicy: Never",
+            "Mutating Equivalent Some Never",
+        ),
+    ];
+    for (of_chain, of_stage, expected) in table {
+        let text = format!(
+            "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: a }}\nspec:\n  \
+             rules: [ {RULE} ]\n  stages: [ {{ name: a, plugin: {{ source: file:a }}, rules: [ {RULE} ], {of_stage} }} ]\n  \
+             {of_chain}"
+        );
+        let chain = load_text("f", &text).unwrap().remove(0);
+        let [stage] = chain.stages.as_slice() else {
+            panic!("{text}");
+        };
+        assert_eq!(stage.rules, chain.rules, "{text}");
+        let found = format!(
+            "{} {} {} {}",
+            chain.phase,
+            chain.rules.first().unwrap().match_policy.as_str(),
+            stage.side_effects.as_str(),
+            stage.reinvocation.as_str()
+        );
+        assert_eq!(found, expected, "{text}");
+    }
+}
+
+/// A stage has rules of its own, beside those of its chain.
+#[test]
+fn rules_of_stages() {
+    let stage = read_stage(
+        "{ name: a, plugin: { source: file:a }, rules: [ { operations: [UPDATE], kinds: [pod] }, { operations: \
+         ['*'], resources: [pods] } ] }",
+    )
+    .unwrap();
+    let expected = [
+        Rule {
+            operations: Matcher::Only(vec![Operation::Update]),
+            kinds: words(&["pod"]),
+            ..crate::model::any_rule()
+        },
+        Rule {
+            resources: resources(&["pods"]),
+            ..crate::model::any_rule()
+        },
+    ];
+    assert_eq!(stage.rules, expected);
+}
+
 #[test]
 fn plugins() {
     // (plugin, what is read of it)

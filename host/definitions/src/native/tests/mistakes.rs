@@ -1,4 +1,4 @@
-use super::{read_rule, read_stage};
+use super::{RULE, read_rule, read_stage};
 use crate::{certificates, load_text};
 
 #[test]
@@ -182,6 +182,10 @@ fn mistakes_in_webhooks() {
             "8:61: .url: the scheme `ftp` is not possible; write https://",
         ),
         (
+            "url: 'https:///a'",
+            "8:61: .url: the URL has no host; write https://host/path",
+        ),
+        (
             "url: 'file:///a'",
             "8:61: .url: the URL has no host; write https://host/path\n8:61: .url: the scheme `file` is not possible; write https://",
         ),
@@ -332,11 +336,27 @@ fn mistakes_in_stages() {
         ),
         (
             "timeoutSeconds: 10",
-            "8:46: spec.stages[0].timeoutSeconds: unknown field; known here: failurePolicy, matchConditions, mode, name, namespaceSelector, objectSelector, plugin, timeout, webhook",
+            "8:46: spec.stages[0].timeoutSeconds: unknown field; known here: failurePolicy, matchConditions, mode, name, namespaceSelector, objectSelector, plugin, reinvocationPolicy, rules, sideEffects, timeout, webhook",
         ),
         (
             "mode: Off",
             "8:52: spec.stages[0].mode: \"Off\" is no mode; write Enforce or Audit",
+        ),
+        (
+            "sideEffects: none",
+            "8:59: spec.stages[0].sideEffects: \"none\" is no kind of side effects; case matters: write None",
+        ),
+        (
+            "reinvocationPolicy: Always",
+            "8:66: spec.stages[0].reinvocationPolicy: \"Always\" is no reinvocation policy; write Never or IfNeeded",
+        ),
+        (
+            "rules: []",
+            "8:53: spec.stages[0].rules: the list is empty; say which of the chain's requests the stage is for, or remove `rules` for all",
+        ),
+        (
+            "rules: [ { operations: [CREATE], resources: ['*/*', pods] } ]",
+            "8:91: spec.stages[0].rules[0].resources[0]: `*/*` stands for everything and must be alone; remove it or the others",
         ),
         (
             "matchConditions: []",
@@ -412,6 +432,38 @@ fn mistakes_in_stages() {
     ];
     for (text, expected) in table {
         assert_eq!(read_stage(text).unwrap_err(), expected, "{text}");
+    }
+}
+
+#[test]
+fn mistakes_in_phases() {
+    // (fields of the specification, fields of the stage, the mistakes)
+    let table = [
+        (
+            "phase: validating",
+            "",
+            "4:16: spec.phase: \"validating\" is no phase; case matters: write Validating",
+        ),
+        (
+            "matchPolicy: Similar",
+            "",
+            "4:22: spec.matchPolicy: \"Similar\" is no match policy; write Exact or Equivalent",
+        ),
+        ("phase: Validating", "reinvocationPolicy: Never", ""),
+        (
+            "phase: Validating",
+            "reinvocationPolicy: IfNeeded",
+            "6:72: spec.stages[0].reinvocationPolicy: a validating chain changes nothing, so no stage of it is called again; remove it",
+        ),
+        ("phase: Mutating", "reinvocationPolicy: IfNeeded", ""),
+    ];
+    for (of_chain, of_stage, expected) in table {
+        let text = format!(
+            "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: a }}\nspec: {{ {of_chain},\n  \
+             rules: [ {RULE} ],\n  stages: [ {{ name: a, plugin: {{ source: file:a }}, {of_stage} }} ] }}"
+        );
+        let found = load_text("f", &text).map_or_else(|mistakes| mistakes.to_string(), |_| String::new());
+        assert_eq!(found.replace("f:", ""), expected, "{of_chain} {of_stage}");
     }
 }
 

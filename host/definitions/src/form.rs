@@ -1,0 +1,148 @@
+//! Which form a document has, and what is in a list.
+
+use admittance_admission::Phase;
+
+use crate::{
+    document::{Document, Mistakes, Node, quoted},
+    kubernetes::Version,
+};
+
+const NATIVE: &str = "admittance.dev/v1alpha1";
+const BCS_RESOURCE: &str = "bkbcs.tencent.com/v2";
+const KUBERNETES: &str = "admissionregistration.k8s.io/v1";
+const KUBERNETES_BETA: &str = "admissionregistration.k8s.io/v1beta1";
+const KNOWN: &str = "write an AdmissionChain (admittance.dev/v1alpha1), a MutatingWebhookConfiguration or \
+                     ValidatingWebhookConfiguration (admissionregistration.k8s.io/v1), an admissionwebhook (v4) \
+                     or an AdmissionWebhookConfiguration (bkbcs.tencent.com/v2)";
+
+/// How a definition is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Native,
+    Kubernetes(Phase, Version),
+    Bcs,
+    BcsResource,
+}
+
+/// The definitions in a document: itself, or the items of the list that it is.
+pub(crate) fn definitions<'a>(document: &'a Document, mistakes: &mut Mistakes) -> Vec<(Form, Node<'a>)> {
+    let root = document.root();
+    let Some(head) = Head::read(&root, mistakes) else {
+        return Vec::new();
+    };
+    // `kubectl get -o yaml` prints a List; the API server itself one that says what is in it.
+    let of_items = match (head.kind, head.version) {
+        ("List", "v1") => None,
+        ("MutatingWebhookConfigurationList", version) => kubernetes(Phase::Mutating, version),
+        ("ValidatingWebhookConfigurationList", version) => kubernetes(Phase::Validating, version),
+        _ => return head.form(mistakes).map(|form| (form, root)).into_iter().collect(),
+    };
+    if head.kind != "List" && of_items.is_none() {
+        head.wrong_version(KUBERNETES, mistakes);
+        return Vec::new();
+    }
+    let mut definitions = Vec::new();
+    let Some(mut fields) = root.object(mistakes) else {
+        return definitions;
+    };
+    fields.ignore(&["apiVersion", "kind", "metadata"]);
+    let items = fields.optional("items").and_then(|items| items.list(mistakes));
+    fields.finish(mistakes);
+    for item in items.unwrap_or_default() {
+        let form = match of_items {
+            // Its items need not say it again.
+            Some(form) if item.object(mistakes).is_some_and(|fields| !fields.has("kind")) => Some(form),
+            _ => Head::read(&item, mistakes).and_then(|head| head.form(mistakes)),
+        };
+        definitions.extend(form.map(|form| (form, item)));
+    }
+    definitions
+}
+
+fn kubernetes(phase: Phase, version: &str) -> Option<Form> {
+    match version {
+        KUBERNETES => Some(Form::Kubernetes(phase, Version::V1)),
+        KUBERNETES_BETA => Some(Form::Kubernetes(phase, Version::V1Beta1)),
+        _ => None,
+    }
+}
+
+/// What a document says of itself.
+struct Head<'a> {
+    root: Node<'a>,
+    kind_node: Node<'a>,
+    kind: &'a str,
+    version_node: Option<Node<'a>>,
+    /// Empty when there is none.
+    version: &'a str,
+}
+
+impl<'a> Head<'a> {
+    fn read(root: &Node<'a>, mistakes: &mut Mistakes) -> Option<Self> {
+        let mut fields = root.object_of_any_case(mistakes)?;
+        let kind_node = fields.required("kind", KNOWN, mistakes)?;
+        let kind = kind_node.text(mistakes)?;
+        let version_node = fields.optional("apiVersion");
+        let version = match &version_node {
+            Some(version) => version.string(mistakes)?,
+            None => "",
+        };
+        Some(Self {
+            root: root.clone(),
+            kind_node,
+            kind,
+            version_node,
+            version,
+        })
+    }
+
+    fn form(&self, mistakes: &mut Mistakes) -> Option<Form> {
+        let (known, versions) = match (self.kind, self.version) {
+            ("AdmissionChain", version) => ((version == NATIVE).then_some(Form::Native), NATIVE),
+            ("MutatingWebhookConfiguration", version) => (kubernetes(Phase::Mutating, version), KUBERNETES),
+            ("ValidatingWebhookConfiguration", version) => {
+                (kubernetes(Phase::Validating, version), KUBERNETES)
+            }
+            ("AdmissionWebhookConfiguration", version) => (
+                (version == BCS_RESOURCE).then_some(Form::BcsResource),
+                BCS_RESOURCE,
+            ),
+            (kind, version) if kind.eq_ignore_ascii_case("admissionwebhook") => {
+                (matches!(version, "v4" | "").then_some(Form::Bcs), "v4")
+            }
+            _ => {
+                self.unknown(mistakes);
+                return None;
+            }
+        };
+        if known.is_none() {
+            self.wrong_version(versions, mistakes);
+        }
+        known
+    }
+
+    fn wrong_version(&self, right: &str, mistakes: &mut Mistakes) {
+        let fix = format!("write `apiVersion: {right}`");
+        match &self.version_node {
+            Some(node) => {
+                let message = format!(
+                    "{version} is no version of {kind} that is known here",
+                    version = quoted(self.version),
+                    kind = self.kind
+                );
+                node.wrong(message, fix, mistakes);
+            }
+            None => self.root.wrong("apiVersion is missing", fix, mistakes),
+        }
+    }
+
+    fn unknown(&self, mistakes: &mut Mistakes) {
+        let of = if self.version.is_empty() {
+            String::new()
+        } else {
+            format!(" of {}", self.version)
+        };
+        let message = format!("{kind}{of} is not known here", kind = quoted(self.kind));
+        self.kind_node.wrong(message, KNOWN, mistakes);
+    }
+}

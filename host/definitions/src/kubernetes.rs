@@ -1,0 +1,73 @@
+//! The Kubernetes form: `MutatingWebhookConfiguration` and `ValidatingWebhookConfiguration`.
+//!
+//! The document is what a Kubernetes API server holds, prints and takes. What the server accepts is
+//! accepted, but for the few things with which every call would fail. `plugin` in place of
+//! `clientConfig`, `timeout` and `mode` are additions.
+
+mod rules;
+mod webhook;
+
+use std::collections::HashMap;
+
+use admittance_admission::Phase;
+
+use crate::{
+    document::{Mistakes, Node},
+    metadata,
+    model::{ChainDefinition, StageDefinition},
+    names,
+};
+
+pub(crate) use self::webhook::Version;
+
+/// A chain, as whole as it could be read: what is missing from it was reported.
+pub(crate) fn read(
+    root: &Node<'_>,
+    phase: Phase,
+    version: Version,
+    mistakes: &mut Mistakes,
+) -> Option<ChainDefinition> {
+    let mut fields = root.object(mistakes)?;
+    fields.ignore(&["apiVersion", "kind"]);
+    let fix = "name the configuration: `metadata: { name: ... }`";
+    let name = fields
+        .required("metadata", fix, mistakes)
+        .and_then(|metadata| read_name(&metadata, mistakes));
+    let stages: Vec<StageDefinition> = match fields.optional("webhooks") {
+        Some(webhooks) => {
+            let mut seen = HashMap::new();
+            webhooks
+                .list(mistakes)
+                .unwrap_or_default()
+                .iter()
+                .filter_map(|webhook| webhook::read(webhook, phase, version, &mut seen, mistakes))
+                // Without rules it is never called; without rules here it would always be.
+                .filter(|stage| !stage.rules.is_empty())
+                .collect()
+        }
+        None => Vec::new(),
+    };
+    fields.finish(mistakes);
+    Some(ChainDefinition {
+        name: name?,
+        phase,
+        source: root.location(),
+        rules: stages.iter().flat_map(|stage| stage.rules.clone()).collect(),
+        stages,
+    })
+}
+
+fn read_name(metadata: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
+    let mut fields = metadata.object(mistakes)?;
+    let name = fields
+        .required("name", "name the configuration", mistakes)
+        .and_then(|name| name.parse_with(names::subdomain, mistakes));
+    // The API server passes over a namespace where there is none.
+    fields.ignore(&["namespace"]);
+    fields.ignore(&metadata::KEPT);
+    fields.finish(mistakes);
+    name
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,259 @@
+//! One entry of `webhooks`.
+
+use std::{collections::HashMap, time::Duration};
+
+use admittance_admission::{
+    FailurePolicy, LabelSelector, MatchPolicy, NamespaceSelector, Phase, Reinvocation, SideEffects,
+};
+
+use super::rules;
+use crate::{
+    Location, client,
+    document::{Fields, Mistakes, Node},
+    model::{HookDefinition, ReviewVersion, StageDefinition, WebhookDefinition, WebhookProtocol},
+    names,
+    native::{
+        FAILURE_POLICIES, MATCH_POLICIES, MODES, REINVOCATIONS, REVIEW_VERSIONS, SIDE_EFFECTS, TIMEOUT,
+        unique,
+    },
+    plugin,
+    selectors::{self, Syntax},
+};
+
+/// The version of the API that a configuration is written in. Fields and meaning are the same in both;
+/// what a field is when it is not there differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Version {
+    /// `admissionregistration.k8s.io/v1`.
+    V1,
+    /// `admissionregistration.k8s.io/v1beta1`.
+    V1Beta1,
+}
+
+impl Version {
+    fn failure_policy(self) -> FailurePolicy {
+        match self {
+            Self::V1 => FailurePolicy::Fail,
+            Self::V1Beta1 => FailurePolicy::Ignore,
+        }
+    }
+
+    fn match_policy(self) -> MatchPolicy {
+        match self {
+            Self::V1 => MatchPolicy::Equivalent,
+            Self::V1Beta1 => MatchPolicy::Exact,
+        }
+    }
+
+    fn timeout(self) -> Duration {
+        Duration::from_secs(match self {
+            Self::V1 => 10,
+            Self::V1Beta1 => 30,
+        })
+    }
+}
+
+/// A stage, unless something in it is missing, which was reported. A webhook without rules is a stage
+/// without rules.
+pub(super) fn read(
+    node: &Node<'_>,
+    phase: Phase,
+    version: Version,
+    seen: &mut HashMap<String, Location>,
+    mistakes: &mut Mistakes,
+) -> Option<StageDefinition> {
+    let mut fields = node.object(mistakes)?;
+    let name = fields
+        .required("name", "name the webhook, `pods.hooks.example.com`", mistakes)
+        .and_then(|name| {
+            let text = name.parse_with(names::webhook, mistakes)?;
+            unique(&name, &text, seen, mistakes);
+            Some(text)
+        });
+    // What a plugin does is known here; what a server does, its owner says.
+    let is_remote = fields.has("clientConfig") || !fields.has("plugin");
+    let versions = read_versions(&mut fields, version, is_remote, mistakes);
+    let hook = read_hook(&mut fields, versions.unwrap_or_default(), mistakes);
+    let match_policy = fields
+        .optional("matchPolicy")
+        .and_then(|node| node.one_of("match policy", &MATCH_POLICIES, mistakes))
+        .unwrap_or(version.match_policy());
+    let rules = fields
+        .optional("rules")
+        .map(|node| rules::read(&node, match_policy, mistakes))
+        .unwrap_or_default();
+    let namespace_selector = read_selector(&mut fields, "namespaceSelector", mistakes);
+    let object_selector = read_selector(&mut fields, "objectSelector", mistakes);
+    let failure_policy = fields
+        .optional("failurePolicy")
+        .and_then(|node| node.one_of("failure policy", &FAILURE_POLICIES, mistakes))
+        .unwrap_or(version.failure_policy());
+    let timeout = read_timeout(&mut fields, mistakes).unwrap_or(version.timeout());
+    let mode = fields
+        .optional("mode")
+        .and_then(|node| node.one_of("mode", &MODES, mistakes))
+        .unwrap_or_default();
+    let side_effects = read_side_effects(&mut fields, version, is_remote, mistakes);
+    let reinvocation = match phase {
+        Phase::Mutating => fields
+            .optional("reinvocationPolicy")
+            .and_then(|node| node.one_of("reinvocation policy", &REINVOCATIONS, mistakes))
+            .unwrap_or_default(),
+        Phase::Validating => Reinvocation::Never,
+    };
+    fields.finish(mistakes);
+    Some(StageDefinition {
+        name: name?,
+        hook: hook?,
+        rules,
+        namespace_selector: (!namespace_selector.is_empty())
+            .then_some(NamespaceSelector::Labels(namespace_selector)),
+        object_selector,
+        failure_policy,
+        timeout,
+        mode,
+        side_effects,
+        reinvocation,
+        location: node.location(),
+    })
+}
+
+fn read_selector(fields: &mut Fields<'_>, name: &'static str, mistakes: &mut Mistakes) -> LabelSelector {
+    fields
+        .optional(name)
+        .map(|node| selectors::labels(&node, Syntax::Kubernetes, mistakes))
+        .unwrap_or_default()
+}
+
+/// `timeoutSeconds`, or `timeout` for one in parts of a second.
+fn read_timeout(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Duration> {
+    let both = fields.has("timeoutSeconds") && fields.has("timeout");
+    let seconds = fields
+        .optional("timeoutSeconds")
+        .and_then(|node| node.integer(1..=30_u8, mistakes));
+    let duration = fields.optional("timeout").and_then(|node| {
+        if both {
+            let message = "the webhook has `timeoutSeconds` and `timeout`";
+            node.wrong(message, "keep one of them", mistakes);
+        }
+        node.duration(TIMEOUT, mistakes)
+    });
+    duration.or(seconds.map(|seconds| Duration::from_secs(seconds.into())))
+}
+
+fn read_side_effects(
+    fields: &mut Fields<'_>,
+    version: Version,
+    is_remote: bool,
+    mistakes: &mut Mistakes,
+) -> SideEffects {
+    let node = match version {
+        Version::V1 if is_remote => fields.required("sideEffects", "write None or NoneOnDryRun", mistakes),
+        _ => fields.optional("sideEffects"),
+    };
+    let default = match version {
+        Version::V1Beta1 if is_remote => SideEffects::Unknown,
+        _ => SideEffects::None,
+    };
+    node.and_then(|node| node.one_of("kind of side effects", &SIDE_EFFECTS, mistakes))
+        .unwrap_or(default)
+}
+
+/// `admissionReviewVersions`: those that are known here, in their order. Names that nobody knows yet may
+/// stand beside them.
+fn read_versions(
+    fields: &mut Fields<'_>,
+    version: Version,
+    is_remote: bool,
+    mistakes: &mut Mistakes,
+) -> Option<Vec<ReviewVersion>> {
+    let fix = "list v1, v1beta1 or both";
+    let node = match version {
+        Version::V1 if is_remote => fields.required("admissionReviewVersions", fix, mistakes)?,
+        _ => match fields.optional("admissionReviewVersions") {
+            Some(node) => node,
+            None => return Some(vec![ReviewVersion::V1Beta1]),
+        },
+    };
+    let mut seen = Vec::new();
+    let mut known = Vec::new();
+    for entry in node.filled_list(fix, mistakes)? {
+        let Some(text) = entry.text(mistakes) else {
+            continue;
+        };
+        if seen.contains(&text) {
+            entry.wrong("the version is listed twice", "remove one of them", mistakes);
+            continue;
+        }
+        seen.push(text);
+        if let Err(message) = names::version(text) {
+            entry.wrong(message, "", mistakes);
+        }
+        let same = |(name, _): &&(&str, _)| *name == text;
+        known.extend(REVIEW_VERSIONS.iter().find(same).map(|(_, version)| *version));
+    }
+    if known.is_empty() {
+        node.wrong("there is no version among them that is known here", fix, mistakes);
+    }
+    Some(known)
+}
+
+fn read_hook(
+    fields: &mut Fields<'_>,
+    versions: Vec<ReviewVersion>,
+    mistakes: &mut Mistakes,
+) -> Option<HookDefinition> {
+    match (fields.optional("clientConfig"), fields.optional("plugin")) {
+        (Some(node), None) => read_client(&node, versions, mistakes).map(HookDefinition::Webhook),
+        (None, Some(node)) => plugin::read(&node, mistakes).map(HookDefinition::Plugin),
+        (None, None) => {
+            let fix = "write where the webhook is, or `plugin` in its place";
+            fields.required("clientConfig", fix, mistakes);
+            None
+        }
+        (Some(client), Some(plugin)) => {
+            read_client(&client, versions, mistakes);
+            plugin::read(&plugin, mistakes);
+            let fix = "keep one of them, or make two webhooks";
+            fields
+                .node()
+                .wrong("the webhook has a clientConfig and a plugin", fix, mistakes);
+            None
+        }
+    }
+}
+
+fn read_client(
+    node: &Node<'_>,
+    versions: Vec<ReviewVersion>,
+    mistakes: &mut Mistakes,
+) -> Option<WebhookDefinition> {
+    let mut fields = node.object(mistakes)?;
+    let protocol = WebhookProtocol::AdmissionReview { versions };
+    let ca_bundle = fields
+        .optional("caBundle")
+        .and_then(|node| client::ca_bundle(&node, mistakes));
+    let url = fields.optional("url");
+    let service = fields.optional("service");
+    if url.is_some() == service.is_some() {
+        let message = match url {
+            Some(_) => "the webhook has a URL and a service",
+            None => "the webhook has no address",
+        };
+        node.wrong(message, "write one of `url` and `service`", mistakes);
+    }
+    let url = url.and_then(|url| client::url(&url, &protocol, mistakes));
+    let service = service
+        .and_then(|service| service.object(mistakes))
+        .and_then(|mut service| {
+            let target = client::service(&mut service, &protocol, mistakes);
+            service.finish(mistakes);
+            target
+        });
+    fields.finish(mistakes);
+    Some(WebhookDefinition {
+        protocol,
+        target: url.or(service)?,
+        ca_bundle,
+    })
+}
