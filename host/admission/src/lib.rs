@@ -9,6 +9,7 @@
 
 mod chain;
 mod cluster;
+mod condition;
 mod deadline;
 mod evaluation;
 mod failure;
@@ -28,6 +29,10 @@ mod verdict;
 
 pub use chain::{Chain, Phase, Selection};
 pub use cluster::{ClusterError, ClusterKind, ClusterReader, InvalidClusterKind};
+pub use condition::{
+    Access, AccessAttributes, Authorizer, AuthorizerError, ConditionError, ConditionFailure, FailedCondition,
+    MatchCondition, MatchConditions, NoAuthorizer,
+};
 pub use deadline::Deadline;
 pub use evaluation::{Evaluation, Surroundings};
 pub use failure::{Failure, FailureKind};

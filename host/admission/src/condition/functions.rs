@@ -1,0 +1,142 @@
+//! The functions that conditions may call: their names, the types they take, and what they do.
+
+use std::{collections::HashMap, fmt, sync::LazyLock};
+
+use super::{
+    machine::{Machine, Outcome},
+    types::Type,
+    value::Value,
+};
+
+mod conversions;
+mod lists;
+mod moments;
+pub(super) mod network;
+mod operators;
+mod optionals;
+mod patterns;
+mod permissions;
+pub(super) mod quantity;
+mod strings;
+
+/// How a function is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Style {
+    /// `f(x)`; operators too.
+    Global,
+    /// `x.f()`.
+    Member,
+}
+
+/// A function. What it is called on is its first argument.
+pub(super) struct Function {
+    name: &'static str,
+    style: Style,
+    pub(super) overloads: Vec<Overload>,
+    pub(super) run: Run,
+    /// Which argument is a regular expression, which is compiled with the condition when it is written out.
+    pub(super) pattern: Option<usize>,
+}
+
+/// The types of one way to call a function.
+#[derive(Debug)]
+pub(super) struct Overload {
+    pub(super) arguments: Vec<Type>,
+    pub(super) result: Type,
+}
+
+/// Pays for its work before it does it, and takes values of any types, for dynamic ones get here unchecked.
+pub(super) type Run = for<'m, 'v, 'a> fn(&'m mut Machine<'a>, &'v [Value<'a>]) -> Outcome<'a>;
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Function").field(&self.name).finish()
+    }
+}
+
+/// All functions, while they are listed.
+#[derive(Default)]
+struct Library(HashMap<(&'static str, Style), Function>);
+
+impl Library {
+    fn add(&mut self, name: &'static str, style: Style, run: Run, overloads: &[(&[Type], Type)]) {
+        let overloads = overloads.iter().map(|(arguments, result)| Overload {
+            arguments: arguments.to_vec(),
+            result: result.clone(),
+        });
+        let function = Function {
+            name,
+            style,
+            overloads: overloads.collect(),
+            run,
+            pattern: None,
+        };
+        let before = self.0.insert((name, style), function);
+        debug_assert!(before.is_none(), "{name} is there twice");
+    }
+
+    fn global(&mut self, name: &'static str, run: Run, overloads: &[(&[Type], Type)]) {
+        self.add(name, Style::Global, run, overloads);
+    }
+
+    fn member(&mut self, name: &'static str, run: Run, overloads: &[(&[Type], Type)]) {
+        self.add(name, Style::Member, run, overloads);
+    }
+
+    /// The second argument of the function is a regular expression.
+    fn with_pattern(&mut self, name: &'static str, style: Style) {
+        if let Some(function) = self.0.get_mut(&(name, style)) {
+            function.pattern = Some(1);
+        }
+    }
+}
+
+static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
+    let mut library = Library::default();
+    operators::list(&mut library);
+    conversions::list(&mut library);
+    strings::list(&mut library);
+    patterns::list(&mut library);
+    lists::list(&mut library);
+    moments::list(&mut library);
+    optionals::list(&mut library);
+    permissions::list(&mut library);
+    network::list(&mut library);
+    quantity::list(&mut library);
+    library
+});
+
+/// The function of this name that is called in this way.
+pub(super) fn find(name: &str, style: Style) -> Option<&'static Function> {
+    // The key's name lives as long as the program; a name from an expression does not.
+    let library: &'static HashMap<(&'static str, Style), Function> = &LIBRARY.0;
+    let library: &HashMap<(&str, Style), Function> = library;
+    library
+        .get(&(name, style))
+        .and_then(|function| LIBRARY.0.get(&(function.name, function.style)))
+}
+
+/// Whether there is a global function of this name, as `optional.of`.
+pub(super) fn is_known(name: &str) -> bool {
+    find(name, Style::Global).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_function_fits_a_call() {
+        for function in LIBRARY.0.values() {
+            assert!(!function.overloads.is_empty(), "{function:?}");
+            for overload in &function.overloads {
+                let most = super::super::machine::MOST_ARGUMENTS;
+                assert!(overload.arguments.len() <= most, "{function:?}");
+                assert!(
+                    function.style == Style::Global || !overload.arguments.is_empty(),
+                    "{function:?}"
+                );
+            }
+        }
+    }
+}

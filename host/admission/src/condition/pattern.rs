@@ -1,0 +1,242 @@
+//! Regular expressions as Go reads them, on Rust's engine.
+
+use std::fmt;
+
+use regex::{Regex, RegexBuilder};
+
+/// A compiled regular expression. Matching is linear in text and pattern, and its cost is known.
+#[derive(Clone)]
+pub(super) struct Pattern {
+    regex: Regex,
+    weight: u64,
+}
+
+/// Sizes in bytes that a compiled pattern may have, from the smallest: the first that is enough says how
+/// much work one character of text may be.
+const SIZES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
+/// The largest pattern that is made while a request waits.
+const LARGEST_DYNAMIC: usize = 64 << 10;
+const DEEPEST: u32 = 64;
+
+impl Pattern {
+    /// A pattern that the condition names, compiled once.
+    pub(super) fn literal(source: &str) -> Result<Self, String> {
+        Self::within(source, &SIZES)
+    }
+
+    /// A pattern that is known only now.
+    pub(super) fn dynamic(source: &str) -> Result<Self, String> {
+        Self::within(source, &[LARGEST_DYNAMIC])
+    }
+
+    fn within(source: &str, sizes: &[usize]) -> Result<Self, String> {
+        let translated = from_go(source);
+        let mut outcome = Err("it is too large".to_owned());
+        for size in sizes {
+            outcome = RegexBuilder::new(&translated)
+                .size_limit(*size)
+                .dfa_size_limit(1 << 20)
+                .nest_limit(DEEPEST)
+                .build()
+                .map(|regex| {
+                    // As kube-apiserver weighs a pattern by its length, or by what it came to.
+                    let length = (source.len() as u64).div_ceil(4);
+                    let weight = length.max((*size as u64) >> 10);
+                    Self { regex, weight }
+                })
+                .map_err(|error| error.to_string());
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        outcome.map_err(|error| format!("error parsing regexp `{source}`: {error}"))
+    }
+
+    /// What it costs to look through a text of this many bytes.
+    pub(super) fn cost(&self, length: usize) -> u64 {
+        ((length as u64 + 1).div_ceil(10)).saturating_mul(self.weight)
+    }
+
+    pub(super) fn is_match(&self, text: &str) -> bool {
+        self.regex.is_match(text)
+    }
+
+    pub(super) fn find<'t>(&self, text: &'t str) -> Option<&'t str> {
+        self.regex.find(text).map(|found| found.as_str())
+    }
+
+    pub(super) fn find_all<'t>(&self, text: &'t str, limit: usize) -> Vec<&'t str> {
+        self.regex
+            .find_iter(text)
+            .take(limit)
+            .map(|found| found.as_str())
+            .collect()
+    }
+}
+
+impl fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Pattern").field(&self.regex.as_str()).finish()
+    }
+}
+
+/// The same expression in Rust's words. In Go, `\d`, `\w`, `\s` and `\b` are ASCII, `\Q..\E` quotes, a
+/// brace that begins no count is itself, and `[`, `&` and `~` inside a class are themselves.
+fn from_go(source: &str) -> String {
+    let mut out = String::with_capacity(source.len() + 16);
+    let mut rest = source;
+    let mut class = false;
+    while let Some(character) = rest.chars().next() {
+        let after = rest.get(character.len_utf8()..).unwrap_or_default();
+        rest = match character {
+            '\\' => escape(after, &mut out),
+            '[' if !class => {
+                class = true;
+                out.push('[');
+                let (negated, after) = strip(after, '^');
+                if negated {
+                    out.push('^');
+                }
+                // A bracket that closes at once is a character of the class.
+                let (bracket, after) = strip(after, ']');
+                if bracket {
+                    out.push_str(r"\]");
+                }
+                after
+            }
+            '[' if after.starts_with(':') => match after.split_once(":]") {
+                Some((name, after)) => {
+                    out.push('[');
+                    out.push_str(name);
+                    out.push_str(":]");
+                    after
+                }
+                None => {
+                    out.push_str(r"\[");
+                    after
+                }
+            },
+            ']' if class => {
+                class = false;
+                out.push(']');
+                after
+            }
+            '[' | '&' | '~' if class => {
+                out.push('\\');
+                out.push(character);
+                after
+            }
+            '{' if !class && !is_count(after) => {
+                out.push_str(r"\{");
+                after
+            }
+            other => {
+                out.push(other);
+                after
+            }
+        };
+    }
+    out
+}
+
+fn strip(text: &str, character: char) -> (bool, &str) {
+    match text.strip_prefix(character) {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    }
+}
+
+/// What follows a backslash; gives what is left of the source.
+fn escape<'s>(after: &'s str, out: &mut String) -> &'s str {
+    let Some(character) = after.chars().next() else {
+        out.push('\\');
+        return after;
+    };
+    let rest = after.get(character.len_utf8()..).unwrap_or_default();
+    match character {
+        'd' => out.push_str("[0-9]"),
+        'D' => out.push_str("[^0-9]"),
+        'w' => out.push_str("[0-9A-Za-z_]"),
+        'W' => out.push_str("[^0-9A-Za-z_]"),
+        's' => out.push_str(r"[\t\n\f\r ]"),
+        'S' => out.push_str(r"[^\t\n\f\r ]"),
+        'b' => out.push_str(r"(?-u:\b)"),
+        'Q' => {
+            let (quoted, rest) = rest.split_once(r"\E").unwrap_or((rest, ""));
+            out.push_str(&regex::escape(quoted));
+            return rest;
+        }
+        other => {
+            out.push('\\');
+            out.push(other);
+            // The braces of a class or of a code point: `\p{Greek}`, `\x{263a}`.
+            if matches!(other, 'p' | 'P' | 'x')
+                && rest.starts_with('{')
+                && let Some(end) = rest.find('}')
+                && let Some((name, rest)) = rest.split_at_checked(end + 1)
+            {
+                out.push_str(name);
+                return rest;
+            }
+        }
+    }
+    rest
+}
+
+/// Whether this is the rest of a count such as `{2}`, `{2,}` or `{2,3}`.
+fn is_count(after: &str) -> bool {
+    let Some((inside, _)) = after.split_once('}') else {
+        return false;
+    };
+    let (least, most) = inside.split_once(',').unwrap_or((inside, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    !least.is_empty() && digits(least) && digits(most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_go_reads_them() {
+        // (pattern, text, whether it matches); source: the syntax of Go's package regexp.
+        for (pattern, text, expected) in [
+            (r"^\d+$", "12", true),
+            (r"^\d+$", "\u{663}", false),
+            (r"^[\d.]+$", "1.2", true),
+            (r"^[^\d]$", "a", true),
+            (r"^\w$", "é", false),
+            (r"\bcat\b", "écaté", true),
+            (r"^[[]$", "[", true),
+            (r"^[]]$", "]", true),
+            (r"^[^]]$", "]", false),
+            (r"^[a&&b]$", "&", true),
+            (r"^[[:alpha:]]+$", "abc", true),
+            (r"^a{2}$", "aa", true),
+            (r"^a{$", "a{", true),
+            (r"^{,2}$", "{,2}", true),
+            (r"^\Qa.b\E$", "a.b", true),
+            (r"^\Qa.b\E$", "axb", false),
+            (r"(?i)ABC", "xabcx", true),
+            (r"^\p{Greek}\pL[\p{Greek}]$", "αbγ", true),
+            (r"^\x{263a}$", "\u{263a}", true),
+            (r"^.$", "é", true),
+            ("", "anything", true),
+        ] {
+            let compiled = Pattern::literal(pattern).unwrap();
+            assert_eq!(compiled.is_match(text), expected, "{pattern} on {text}");
+        }
+        for pattern in [r"(", r"(?=a)", r"\1", r"[z-a]", r"\", r"(?P<a", r"[", r"\xZZ"] {
+            assert!(Pattern::literal(pattern).is_err(), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn a_larger_pattern_costs_more() {
+        let small = Pattern::literal("^[a-z]+$").unwrap();
+        let large = Pattern::literal("(a{50}){50}").unwrap();
+        assert!(small.cost(1000) * 10 < large.cost(1000));
+        assert!(Pattern::literal("((a{100}){100}){100}").is_err());
+        assert!(Pattern::literal(&"(".repeat(10_000)).is_err());
+    }
+}

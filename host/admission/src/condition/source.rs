@@ -1,0 +1,117 @@
+//! From the text of an expression to a checked one.
+
+use std::thread;
+
+use cel::{Env, parser::ParseErrors};
+
+use super::{
+    ConditionError,
+    check::{Checked, Checker, Mistake},
+};
+
+/// The longest expression, in bytes.
+pub(super) const LONGEST: usize = 16 << 10;
+/// Memory for the parser's recursion: several times what the longest expression needs. It is reserved, and
+/// used only as far as an expression is deep.
+const STACK: usize = 64 << 20;
+
+/// Parse and check.
+pub(super) fn compile(source: &str) -> Result<Checked, ConditionError> {
+    if source.trim().is_empty() {
+        return Err(ConditionError::Empty);
+    }
+    if source.len() > LONGEST {
+        return Err(ConditionError::TooLong {
+            length: source.len(),
+            limit: LONGEST,
+        });
+    }
+    // The parser and the tree that it makes recurse as deep as the text nests, whatever thread this is.
+    let outcome = thread::scope(|scope| {
+        thread::Builder::new()
+            .name("condition-parser".to_owned())
+            .stack_size(STACK)
+            .spawn_scoped(scope, || parse_and_check(source))
+            .map(|thread| thread.join())
+    });
+    match outcome {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(_)) => Err(ConditionError::Parser("it gave up on this expression".to_owned())),
+        Err(error) => Err(ConditionError::Parser(format!("it could not start: {error}"))),
+    }
+}
+
+fn parse_and_check(source: &str) -> Result<Checked, ConditionError> {
+    // Without macros: the check reads `has`, `all` and the like itself, as they were written.
+    let (tree, positions) = Env::default()
+        .parser()
+        .parse_with_source_info(source)
+        .map_err(|errors| first(source, errors))?;
+    Checker::default()
+        .check_condition(&tree)
+        .map_err(|mistake| match mistake {
+            Mistake::At { node, message } => {
+                let start = positions.offset_for(node).map_or(0, |(start, _)| start);
+                let (line, column) = position(source, start as usize);
+                ConditionError::Compile {
+                    line,
+                    column,
+                    message,
+                }
+            }
+            Mistake::NotBool(kind) => ConditionError::NotBool { kind },
+            Mistake::TooDeep { limit } => ConditionError::TooDeep { limit },
+        })
+}
+
+/// The mistake that stands first in the text.
+fn first(source: &str, errors: ParseErrors) -> ConditionError {
+    let mut errors = errors.errors;
+    // The parser notes what it could not put together too, at the start of it; what it could not read
+    // tells more.
+    errors.sort_by_key(|error| (!error.msg.starts_with("Syntax error"), error.pos));
+    if errors.iter().any(|error| error.msg.contains("Recursion limit")) {
+        return ConditionError::TooDeep { limit: PARSER_DEPTH };
+    }
+    let Some(error) = errors.into_iter().next() else {
+        return ConditionError::Parser("it gave no reason".to_owned());
+    };
+    let whole = |number: isize| usize::try_from(number).unwrap_or(1).max(1);
+    let (line, column) = (whole(error.pos.0), whole(error.pos.1));
+    let at_end = source.lines().count() <= line && error.msg.contains("'<EOF>' expecting");
+    ConditionError::Compile {
+        line,
+        column,
+        message: if at_end {
+            format!("{}: the expression ends too early", short(&error.msg))
+        } else {
+            short(&error.msg)
+        },
+    }
+}
+
+/// How deep the parser follows parentheses, brackets and arguments.
+const PARSER_DEPTH: usize = 96;
+
+/// A message without the list of all that could have stood there.
+fn short(message: &str) -> String {
+    message
+        .split(" expecting ")
+        .next()
+        .unwrap_or(message)
+        .chars()
+        .take(200)
+        .collect()
+}
+
+/// Line and column of a character, from 1.
+fn position(source: &str, offset: usize) -> (usize, usize) {
+    let before = source.chars().take(offset);
+    before.fold((1, 1), |(line, column), character| {
+        if character == '\n' {
+            (line + 1, 1)
+        } else {
+            (line, column + 1)
+        }
+    })
+}

@@ -1,0 +1,367 @@
+use std::{sync::Mutex, time::Duration};
+
+use serde_json::json;
+
+use super::*;
+use crate::{GroupVersionKind, Object, Operation, Request, UserInfo, async_trait};
+
+mod hostile;
+mod language;
+mod refused;
+
+/// A cluster that knows one rule, and what it was asked.
+#[derive(Default)]
+struct Rules {
+    allowed: Vec<AccessAttributes>,
+    asked: Mutex<Vec<(String, AccessAttributes)>>,
+}
+
+#[async_trait]
+impl Authorizer for Rules {
+    async fn authorize(
+        &self,
+        user: &UserInfo,
+        attributes: &AccessAttributes,
+    ) -> Result<Access, AuthorizerError> {
+        let mut asked = self.asked.lock().unwrap();
+        asked.push((user.username.clone(), attributes.clone()));
+        Ok(Access {
+            allowed: self.allowed.contains(attributes),
+            reason: "as the table says".to_owned(),
+        })
+    }
+}
+
+/// A cluster that never answers.
+struct Silent;
+
+#[async_trait]
+impl Authorizer for Silent {
+    async fn authorize(&self, _: &UserInfo, _: &AccessAttributes) -> Result<Access, AuthorizerError> {
+        std::future::pending().await
+    }
+}
+
+fn pod() -> Request {
+    let kind = GroupVersionKind::from_api_version("v1", "Pod");
+    let resource = kind.guess_resource();
+    let object = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "web",
+            "namespace": "shop",
+            "labels": {"app": "web", "tier": "front"},
+            "annotations": {},
+            "creationTimestamp": "2024-02-29T12:30:15Z",
+        },
+        "spec": {
+            "replicas": 3,
+            "ratio": 0.5,
+            "large": 18446744073709551615_u64,
+            "host": null,
+            "image": "Example.com/Web:1.2",
+            "containers": [
+                {"name": "a", "image": "one", "resources": {"limits": {"memory": "2Gi"}}},
+                {"name": "b", "image": "two"},
+            ],
+            "ports": [80, 443, 8080],
+        },
+    });
+    let mut request =
+        Request::new(Operation::Create, kind, resource).with_object(Object::from_value(object).unwrap());
+    request.user = UserInfo {
+        username: "alice".into(),
+        groups: vec!["dev".into(), "system:authenticated".into()],
+        extra: vec![("example.com/scopes".into(), vec!["all".into()])],
+        ..Default::default()
+    };
+    request
+}
+
+fn minute() -> Deadline {
+    Deadline::after(Duration::from_secs(60))
+}
+
+fn conditions(expressions: &[(&str, &str)]) -> MatchConditions {
+    MatchConditions::new(
+        expressions
+            .iter()
+            .map(|(name, expression)| {
+                MatchCondition::compile(name, expression)
+                    .unwrap_or_else(|error| panic!("{expression}: {error}"))
+            })
+            .collect(),
+    )
+}
+
+async fn evaluate(expression: &str, request: &Request) -> Result<bool, String> {
+    conditions(&[("only", expression)])
+        .evaluate(request, &NoAuthorizer, minute())
+        .await
+        .map(|unmet| unmet.is_none())
+        .map_err(|failure| {
+            let message = failure.message();
+            let prefix = format!("expression '{expression}' resulted in error: ");
+            message.strip_prefix(&prefix).unwrap_or(&message).to_owned()
+        })
+}
+
+#[tokio::test]
+async fn the_first_false_decides_then_errors_then_all_are_true() {
+    const TRUE: &str = "true";
+    const FALSE: &str = "false";
+    const ERROR: &str = "object.missing == 1";
+    let error = "expression 'object.missing == 1' resulted in error: no such key: missing";
+    // Source: kube-apiserver's match conditions, the unit rows of its matcher. What a failure policy makes
+    // of an error is the chain's.
+    let table: [(&str, &[&str], Result<Option<&str>, String>); 13] = [
+        ("none", &[], Ok(None)),
+        ("one true", &[TRUE], Ok(None)),
+        ("many true", &[TRUE, TRUE, TRUE, TRUE], Ok(None)),
+        ("first false", &[FALSE, TRUE, TRUE], Ok(Some("c0"))),
+        ("middle false", &[TRUE, FALSE, TRUE], Ok(Some("c1"))),
+        ("last false", &[TRUE, TRUE, FALSE], Ok(Some("c2"))),
+        (
+            "two false: the first is named",
+            &[TRUE, FALSE, FALSE],
+            Ok(Some("c1")),
+        ),
+        ("error", &[ERROR], Err(error.to_owned())),
+        ("true and error", &[TRUE, ERROR], Err(error.to_owned())),
+        ("true, error, false", &[TRUE, ERROR, FALSE], Ok(Some("c2"))),
+        ("true, false, error", &[TRUE, FALSE, ERROR], Ok(Some("c1"))),
+        ("error, true, true", &[ERROR, TRUE, TRUE], Err(error.to_owned())),
+        (
+            "two errors",
+            &[ERROR, TRUE, ERROR],
+            Err(format!("[{error}, {error}]")),
+        ),
+    ];
+    for (case, expressions, expected) in table {
+        let named: Vec<(String, &str)> = expressions
+            .iter()
+            .enumerate()
+            .map(|(place, expression)| (format!("c{place}"), *expression))
+            .collect();
+        let named: Vec<(&str, &str)> = named.iter().map(|(name, text)| (name.as_str(), *text)).collect();
+        let outcome = conditions(&named).evaluate(&pod(), &NoAuthorizer, minute()).await;
+        let outcome = outcome.map_err(|failure| failure.message());
+        let outcome = outcome.as_ref().map(|unmet| unmet.as_deref());
+        assert_eq!(outcome, expected.as_ref().map(|unmet| *unmet), "{case}");
+    }
+}
+
+#[tokio::test]
+async fn a_failure_names_its_condition() {
+    let failure = conditions(&[("a", "object.x == 1"), ("b", "true"), ("c", "1 / 0 == 1")])
+        .evaluate(&pod(), &NoAuthorizer, minute())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        failure.to_string(),
+        "match condition `a`: expression 'object.x == 1' resulted in error: no such key: x; match condition `c`: \
+         expression '1 / 0 == 1' resulted in error: division by zero"
+    );
+    let names: Vec<&str> = failure.failed().iter().map(|failed| &*failed.name).collect();
+    assert_eq!(names, ["a", "c"]);
+}
+
+fn allowed(verb: &str, group: &str, resource: &str) -> AccessAttributes {
+    AccessAttributes::Resource {
+        verb: verb.into(),
+        group: group.into(),
+        version: "*".into(),
+        resource: resource.into(),
+        subresource: String::new(),
+        namespace: String::new(),
+        name: String::new(),
+    }
+}
+
+#[tokio::test]
+async fn the_authorizer_is_asked() {
+    let request_resource = |verb: &str| AccessAttributes::Resource {
+        verb: verb.into(),
+        group: String::new(),
+        version: "*".into(),
+        resource: "pods".into(),
+        subresource: String::new(),
+        namespace: "shop".into(),
+        name: "web".into(),
+    };
+    let scale = AccessAttributes::Resource {
+        verb: "get".into(),
+        group: "apps".into(),
+        version: "*".into(),
+        resource: "deployments".into(),
+        subresource: "scale".into(),
+        namespace: "x".into(),
+        name: "y".into(),
+    };
+    let health = AccessAttributes::Path {
+        verb: "get".into(),
+        path: "/healthz".into(),
+    };
+    let account = "system:serviceaccount:shop:robot";
+    // (expression, what is allowed, expectation, who and what was asked); source: Kubernetes'
+    // authorization library for CEL.
+    let table = [
+        (
+            "authorizer.group('apps').resource('deployments').subresource('scale').namespace('x').name('y').check('get').allowed()",
+            vec![scale.clone()],
+            true,
+            vec![("alice", scale.clone())],
+        ),
+        (
+            "authorizer.path('/healthz').check('get').allowed()",
+            vec![],
+            false,
+            vec![("alice", health.clone())],
+        ),
+        (
+            "authorizer.serviceAccount('shop', 'robot').path('/healthz').check('get').allowed()",
+            vec![health.clone()],
+            true,
+            vec![(account, health.clone())],
+        ),
+        (
+            "authorizer.requestResource.check('update').allowed()",
+            vec![request_resource("update")],
+            true,
+            vec![("alice", request_resource("update"))],
+        ),
+        (
+            "authorizer.requestResource.check('update').reason() == 'as the table says'",
+            vec![],
+            true,
+            vec![("alice", request_resource("update"))],
+        ),
+        (
+            "!authorizer.group('admissionregistration.k8s.io').resource('validatingwebhookconfigurations').check('breakglass').allowed()",
+            vec![],
+            true,
+            vec![(
+                "alice",
+                allowed(
+                    "breakglass",
+                    "admissionregistration.k8s.io",
+                    "validatingwebhookconfigurations",
+                ),
+            )],
+        ),
+        (
+            "the same question twice is asked once",
+            vec![health.clone()],
+            true,
+            vec![("alice", health.clone())],
+        ),
+        (
+            "request.userInfo.username == 'alice' || authorizer.path('/healthz').check('get').allowed()",
+            vec![],
+            true,
+            vec![],
+        ),
+        (
+            "['get', 'put'].exists(verb, authorizer.requestResource.check(verb).allowed())",
+            vec![request_resource("put")],
+            true,
+            vec![
+                ("alice", request_resource("get")),
+                ("alice", request_resource("put")),
+            ],
+        ),
+    ];
+    for (expression, allowed, expected, asked) in table {
+        let rules = Rules {
+            allowed,
+            ..Default::default()
+        };
+        let twice = "authorizer.path('/healthz').check('get').allowed() && authorizer.path('/healthz').check('get').allowed()";
+        let text = if expression.starts_with("the same") {
+            twice
+        } else {
+            expression
+        };
+        let conditions = conditions(&[("only", text)]);
+        assert!(conditions.uses_authorizer());
+        let outcome = conditions.evaluate(&pod(), &rules, minute()).await;
+        assert_eq!(outcome.unwrap().is_none(), expected, "{expression}");
+        let asked: Vec<_> = asked
+            .into_iter()
+            .map(|(user, what)| (user.to_owned(), what))
+            .collect();
+        assert_eq!(*rules.asked.lock().unwrap(), asked, "{expression}");
+    }
+}
+
+#[tokio::test]
+async fn an_authorizer_that_fails_or_is_silent() {
+    let denied = conditions(&[(
+        "ask",
+        "authorizer.path('/x').check('get').errored() && !authorizer.path('/x').check('get').allowed()",
+    )]);
+    assert_eq!(denied.evaluate(&pod(), &NoAuthorizer, minute()).await, Ok(None));
+    let why = conditions(&[(
+        "ask",
+        "authorizer.path('/x').check('get').error().contains('no cluster to ask')",
+    )]);
+    assert_eq!(why.evaluate(&pod(), &NoAuthorizer, minute()).await, Ok(None));
+    let asking = "authorizer.path('/x').check('get').allowed()";
+    let failure = conditions(&[("ask", asking)])
+        .evaluate(&pod(), &Silent, Deadline::after(Duration::ZERO))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        failure.message(),
+        format!("expression '{asking}' resulted in error: operation interrupted: the deadline has passed")
+    );
+}
+
+#[tokio::test]
+async fn questions_are_few() {
+    let rules = Rules::default();
+    // As in kube-apiserver, what a question costs leaves room for two in an expression.
+    let three = conditions(&[(
+        "three",
+        "['a', 'b', 'c'].exists(verb, authorizer.path('/x').check(verb).allowed())",
+    )]);
+    let failure = three.evaluate(&pod(), &rules, minute()).await.unwrap_err();
+    assert!(
+        failure
+            .message()
+            .ends_with("operation cancelled: actual cost limit exceeded"),
+        "{failure}"
+    );
+    assert_eq!(rules.asked.lock().unwrap().len(), 2);
+    // And for seven in all.
+    let rules = Rules::default();
+    let names: Vec<(String, String)> = (0..9)
+        .map(|number| {
+            let expression = format!("!authorizer.path('/{number}').check('get').allowed()");
+            (format!("c{number}"), expression)
+        })
+        .collect();
+    let names: Vec<(&str, &str)> = names
+        .iter()
+        .map(|(name, text)| (name.as_str(), text.as_str()))
+        .collect();
+    let failure = conditions(&names)
+        .evaluate(&pod(), &rules, minute())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        failure.message(),
+        "validation failed due to running out of cost budget, no further validation rules will be run"
+    );
+    assert_eq!(rules.asked.lock().unwrap().len(), 7);
+}
+
+#[test]
+fn equal_by_name_and_expression() {
+    let condition = |name, text| MatchCondition::compile(name, text).unwrap();
+    assert_eq!(condition("a", "true"), condition("a", "true"));
+    assert_ne!(condition("a", "true"), condition("b", "true"));
+    assert_ne!(condition("a", "true"), condition("a", "false"));
+    assert!(MatchConditions::default().is_empty());
+}

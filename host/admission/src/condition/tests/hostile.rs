@@ -1,0 +1,237 @@
+use super::*;
+
+fn with_spec(spec: serde_json::Value) -> Request {
+    let mut request = pod();
+    request.object = Object::from_value(json!({ "spec": spec }));
+    request
+}
+
+const OVER: &str = "operation cancelled: actual cost limit exceeded";
+
+#[tokio::test]
+async fn what_would_take_too_long_or_too_much() {
+    let numbers: Vec<u32> = (0..1000).collect();
+    let large = "x".repeat(100_000);
+    let deep = (0..100).fold(json!(1), |inner, _| json!([inner, inner_copy()]));
+    let request = with_spec(json!({
+        "a": numbers,
+        "text": large,
+        "deep": deep,
+        "pattern": "(a+)+$",
+        "bomb": "((a{1,100}){1,100}){1,100}",
+        "texts": vec!["x".repeat(1000); 1000],
+    }));
+    // Source: kube-apiserver's limit of the cost of a call. Each of these would run for long, or make much.
+    for expression in [
+        "object.spec.a.all(x, object.spec.a.all(y, object.spec.a.all(z, x + y + z >= 0)))",
+        "object.spec.a.map(x, object.spec.a.map(y, [x, y])).size() > 0",
+        "object.spec.a.filter(x, object.spec.a.filter(y, x > y).size() > 0).size() > 0",
+        "object.spec.a.exists_one(x, object.spec.a.exists_one(y, x + y == -1))",
+        "object.spec.a.all(x, object.spec.text.contains('y') == false)",
+        "object.spec.a.all(x, object.spec.text.matches('^(x+)+$'))",
+        "object.spec.a.all(x, size(object.spec.text) > 0)",
+        "object.spec.a.all(x, object.spec.texts == object.spec.texts.map(y, y))",
+        "object.spec.a.all(x, object.spec.text.replace('x', 'xxxxxxxx').size() > 0)",
+        "object.spec.a.all(x, object.spec.text.split('').size() > 0)",
+        "object.spec.texts.map(x, object.spec.texts.join(x).size()).size() > 0",
+        "object.spec.a.map(x, object.spec.texts + object.spec.texts).size() > 0",
+        "object.spec.a.all(x, !(x in object.spec.texts) && sets.contains(object.spec.a, object.spec.a))",
+        "object.spec.a.all(x, object.spec.text + object.spec.text != '')",
+        "object.spec.a.map(x, bytes(object.spec.text) + bytes(object.spec.text)).size() > 0",
+        "object.spec.a.all(x, 'aaaaaaaaaaaa'.matches(object.spec.pattern))",
+        "object.spec.a.all(x, object.spec.a.all(y, authorizer.group(object.spec.text).resource(object.spec.text) != null))",
+        "object.spec.a.all(x, object.spec.texts.indexOf('y') == -1)",
+        "object.spec.a.all(x, object.spec.texts.isSorted())",
+        "object.spec.a.all(x, object.spec.text.lowerAscii() == object.spec.text)",
+        "object.spec.a.all(x, object.spec.text.lastIndexOf('xy') == -1)",
+        "object.spec.a.all(x, object.spec.text.findAll('x').size() > 0)",
+    ] {
+        assert_eq!(
+            evaluate(expression, &request).await,
+            Err(OVER.to_owned()),
+            "{expression}"
+        );
+    }
+    for (expression, expected) in [
+        // A text that doubles at every step.
+        (
+            "[0].map(x, 'xxxxxxxx').map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x)\
+             .map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x)\
+             .size() > 0",
+            Err(OVER.to_owned()),
+        ),
+        // A pattern from the object that is large when it is compiled.
+        (
+            "'a'.matches(object.spec.bomb)",
+            Err("error parsing regexp `((a{1,100}){1,100}){1,100}`".to_owned()),
+        ),
+        // One that would never end in an engine that backtracks.
+        (
+            "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab'.matches('^(a+)+$')",
+            Ok(false),
+        ),
+        ("object.spec.deep == object.spec.deep", Ok(true)),
+        ("object.spec.a.all(x, x >= 0)", Ok(true)),
+    ] {
+        let outcome = evaluate(expression, &request).await;
+        match (&outcome, &expected) {
+            (Err(text), Err(expected)) => {
+                assert!(text.starts_with(expected.as_str()), "{expression}: {text}")
+            }
+            _ => assert_eq!(outcome, expected, "{expression}"),
+        }
+    }
+}
+
+fn inner_copy() -> serde_json::Value {
+    json!({"a": [1, 2, 3]})
+}
+
+#[tokio::test]
+async fn all_conditions_together_have_a_limit() {
+    let numbers: Vec<u32> = (0..1000).collect();
+    let request = with_spec(json!({ "a": numbers }));
+    // About 900,000 each: the third finds the budget of all spent.
+    let costly = "object.spec.a.filter(x, x < 150).all(x, object.spec.a.all(y, x + y >= 0))";
+    let three = conditions(&[("a", costly), ("b", costly), ("c", costly), ("d", "true")]);
+    let failure = three
+        .evaluate(&request, &NoAuthorizer, minute())
+        .await
+        .unwrap_err();
+    let names: Vec<&str> = failure.failed().iter().map(|failed| &*failed.name).collect();
+    assert_eq!(names, ["c"]);
+    assert_eq!(
+        failure.message(),
+        "validation failed due to running out of cost budget, no further validation rules will be run"
+    );
+}
+
+#[tokio::test]
+async fn a_deadline_ends_an_evaluation() {
+    let numbers: Vec<u32> = (0..1000).collect();
+    let request = with_spec(json!({ "a": numbers }));
+    let costly = conditions(&[("a", "object.spec.a.all(x, object.spec.a.all(y, x + y >= 0))")]);
+    let failure = costly
+        .evaluate(&request, &NoAuthorizer, Deadline::after(Duration::ZERO))
+        .await
+        .unwrap_err();
+    assert!(
+        failure.message().ends_with("the deadline has passed"),
+        "{failure}"
+    );
+}
+
+#[test]
+fn expressions_that_are_large_or_deep() {
+    let longest = source::LONGEST;
+    for (case, expression, expected) in [
+        ("parentheses", "(".repeat(100_000), "has 100000 bytes"),
+        (
+            "too long by one",
+            format!("true{}", " ".repeat(longest - 3)),
+            "has 16385 bytes",
+        ),
+        ("open parentheses", "(".repeat(longest), "nested more than 96"),
+        (
+            "parentheses that close",
+            format!("{}true{}", "(".repeat(5000), ")".repeat(5000)),
+            "nested more than 96",
+        ),
+        ("open brackets", "[".repeat(longest), "nested more than 96"),
+        ("open braces", "{".repeat(longest), "nested more than 96"),
+        (
+            "calls in calls",
+            format!("{}true{}", "f(".repeat(5000), ")".repeat(5000)),
+            "nested more than 96",
+        ),
+        (
+            "fields of fields",
+            format!("object{} == 1", ".a".repeat(8000)),
+            "nested more than 200",
+        ),
+        (
+            "indexes",
+            format!("object{} == 1", "[0]".repeat(5000)),
+            "nested more than 200",
+        ),
+        (
+            "sums",
+            format!("1{} == 1", "+1".repeat(8000)),
+            "nested more than 200",
+        ),
+        (
+            "methods",
+            format!("object{} == 1", ".f()".repeat(4000)),
+            "undeclared reference",
+        ),
+        (
+            "trims",
+            format!("object{} == ''", ".trim()".repeat(2000)),
+            "nested more than 200",
+        ),
+        (
+            "choices",
+            format!("{}true", "true?true:".repeat(1600)),
+            "nested more than 96",
+        ),
+        (
+            "minuses",
+            format!("{}object", "-".repeat(longest - 7)),
+            "must evaluate to bool",
+        ),
+        ("quotes", "'".repeat(longest), "Syntax error"),
+        ("nothing known", "$".repeat(longest), "Syntax error"),
+        ("backticks", "`".repeat(longest), "Syntax error"),
+        (
+            "a code point beyond all",
+            r"'\U00110000' == ''".to_owned(),
+            "invalid string literal",
+        ),
+        (
+            "too large a number",
+            "99999999999999999999 == 1".to_owned(),
+            "invalid int literal",
+        ),
+        ("no characters", "\0\0\0".to_owned(), "Syntax error"),
+        (
+            "a pattern that is large",
+            "request.name.matches('((a{1,100}){1,100}){1,100}')".to_owned(),
+            "error parsing regexp",
+        ),
+        (
+            "a deep pattern",
+            format!(
+                "request.name.matches('{}a{}')",
+                "(".repeat(5000),
+                ")".repeat(5000)
+            ),
+            "error parsing regexp",
+        ),
+    ] {
+        let error = MatchCondition::compile("a", &expression).map(drop);
+        let text = error.expect_err(case).to_string();
+        assert!(text.contains(expected), "{case}: {text:.300}");
+    }
+}
+
+#[test]
+fn the_deepest_expression_runs_on_a_small_stack() {
+    let sum = format!("1{} > 0", "+1".repeat(190));
+    let many = format!("true{}", " && true".repeat(1500));
+    let nested = (0..60).fold("true".to_owned(), |inner, _| format!("[1].all(x, {inner})"));
+    for expression in [sum, many, nested] {
+        let condition = MatchCondition::compile("a", &expression).unwrap();
+        let run = move || {
+            let request = pod();
+            let variables = Variables::new(&request, Uses::default());
+            let mut left = TOTAL;
+            once(&condition, &variables, &Answers::default(), &mut left, minute())
+        };
+        // Half of what a worker of the runtime has.
+        let thread = std::thread::Builder::new()
+            .stack_size(1 << 20)
+            .spawn(run)
+            .unwrap();
+        assert_eq!(thread.join().unwrap(), Ok(true), "{expression:.40}");
+    }
+}

@@ -1,0 +1,207 @@
+//! What can be told of an expression's value before it is evaluated.
+
+use std::fmt;
+
+/// The type of an expression, as far as the expression itself tells.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Type {
+    Null,
+    Bool,
+    Int,
+    Uint,
+    Double,
+    String,
+    Bytes,
+    Duration,
+    Timestamp,
+    /// The type of a type: what `type(x)` gives.
+    Kind,
+    /// Known only when it is evaluated, as everything in `object`.
+    Dyn,
+    List(Box<Type>),
+    Map(Box<Type>, Box<Type>),
+    Optional(Box<Type>),
+    /// A part of `request` or `namespaceObject`, with declared fields.
+    Record(Record),
+    /// A type with functions and no fields.
+    Opaque(&'static str),
+    /// Stands for any one type in the signature of a function; at most two in one signature.
+    Any(usize),
+}
+
+pub(super) const AUTHORIZER: Type = Type::Opaque("kubernetes.authorization.Authorizer");
+pub(super) const PATH_CHECK: Type = Type::Opaque("kubernetes.authorization.PathCheck");
+pub(super) const GROUP_CHECK: Type = Type::Opaque("kubernetes.authorization.GroupCheck");
+pub(super) const RESOURCE_CHECK: Type = Type::Opaque("kubernetes.authorization.ResourceCheck");
+pub(super) const DECISION: Type = Type::Opaque("kubernetes.authorization.Decision");
+pub(super) const ADDRESS: Type = Type::Opaque("net.IP");
+pub(super) const NETWORK: Type = Type::Opaque("net.CIDR");
+pub(super) const QUANTITY: Type = Type::Opaque("kubernetes.Quantity");
+
+/// The records that kube-apiserver declares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Record {
+    Request,
+    Kind,
+    Resource,
+    User,
+    Namespace,
+    NamespaceMetadata,
+    NamespaceSpec,
+    NamespaceStatus,
+}
+
+impl Record {
+    /// The type of a field; none when the record has no such field.
+    pub(super) fn field(self, name: &str) -> Option<Type> {
+        let strings = || list(Type::String);
+        Some(match (self, name) {
+            (Self::Request, "kind" | "requestKind") => Type::Record(Self::Kind),
+            (Self::Request, "resource" | "requestResource") => Type::Record(Self::Resource),
+            (Self::Request, "subResource" | "requestSubResource" | "name" | "namespace" | "operation")
+            | (Self::Kind, "group" | "version" | "kind")
+            | (Self::Resource, "group" | "version" | "resource")
+            | (Self::User, "username" | "uid")
+            | (Self::NamespaceMetadata, "name" | "generateName" | "namespace" | "UID" | "resourceVersion")
+            | (Self::NamespaceStatus, "phase") => Type::String,
+            (Self::Request, "userInfo") => Type::Record(Self::User),
+            (Self::Request, "dryRun") => Type::Bool,
+            (Self::Request, "options") => Type::Dyn,
+            (Self::User, "groups")
+            | (Self::NamespaceMetadata, "finalizers")
+            | (Self::NamespaceSpec, "finalizers") => strings(),
+            (Self::User, "extra") => map(Type::String, strings()),
+            (Self::Namespace, "metadata") => Type::Record(Self::NamespaceMetadata),
+            (Self::Namespace, "spec") => Type::Record(Self::NamespaceSpec),
+            (Self::Namespace, "status") => Type::Record(Self::NamespaceStatus),
+            (Self::NamespaceMetadata, "labels" | "annotations") => map(Type::String, Type::String),
+            (Self::NamespaceMetadata, "creationTimestamp" | "deletionTimestamp") => Type::Timestamp,
+            (Self::NamespaceMetadata, "generation" | "deletionGracePeriodSeconds") => Type::Int,
+            _ => return None,
+        })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Request => "kubernetes.AdmissionRequest",
+            Self::Kind => "kubernetes.GroupVersionKind",
+            Self::Resource => "kubernetes.GroupVersionResource",
+            Self::User => "kubernetes.UserInfo",
+            Self::Namespace => "kubernetes.Namespace",
+            Self::NamespaceMetadata => "kubernetes.NamespaceMetadata",
+            Self::NamespaceSpec => "kubernetes.NamespaceSpec",
+            Self::NamespaceStatus => "kubernetes.NamespaceStatus",
+        }
+    }
+}
+
+/// A list of this.
+pub(super) fn list(item: Type) -> Type {
+    Type::List(Box::new(item))
+}
+
+/// A map from this to that.
+pub(super) fn map(key: Type, value: Type) -> Type {
+    Type::Map(Box::new(key), Box::new(value))
+}
+
+/// This, or nothing.
+pub(super) fn optional(value: Type) -> Type {
+    Type::Optional(Box::new(value))
+}
+
+/// What the stand-ins of one signature stand for so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Bindings([Option<Type>; 2]);
+
+impl Bindings {
+    /// Whether a value of type `given` can be where `wanted` is asked for.
+    pub(super) fn fits(&mut self, wanted: &Type, given: &Type) -> bool {
+        match (wanted, given) {
+            (Type::Any(index), _) => match self.0.get(*index).cloned() {
+                Some(Some(bound)) => match join(&bound, given) {
+                    Some(joined) => {
+                        self.bind(*index, joined);
+                        true
+                    }
+                    None => false,
+                },
+                _ => {
+                    self.bind(*index, given.clone());
+                    true
+                }
+            },
+            (Type::Dyn, _) | (_, Type::Dyn) => true,
+            (Type::List(wanted), Type::List(given)) | (Type::Optional(wanted), Type::Optional(given)) => {
+                self.fits(wanted, given)
+            }
+            (Type::Map(wanted_key, wanted_value), Type::Map(given_key, given_value)) => {
+                self.fits(wanted_key, given_key) && self.fits(wanted_value, given_value)
+            }
+            _ => join(wanted, given).is_some(),
+        }
+    }
+
+    fn bind(&mut self, index: usize, to: Type) {
+        if let Some(slot) = self.0.get_mut(index) {
+            *slot = Some(to);
+        }
+    }
+
+    /// The type with what its stand-ins stand for; what is not known is dynamic.
+    pub(super) fn apply(&self, to: &Type) -> Type {
+        match to {
+            Type::Any(index) => self.0.get(*index).cloned().flatten().unwrap_or(Type::Dyn),
+            Type::List(item) => list(self.apply(item)),
+            Type::Optional(value) => optional(self.apply(value)),
+            Type::Map(key, value) => map(self.apply(key), self.apply(value)),
+            other => other.clone(),
+        }
+    }
+}
+
+/// The one type that both can stand for; none when they exclude each other.
+pub(super) fn join(one: &Type, other: &Type) -> Option<Type> {
+    let nullable = |kind: &Type| {
+        matches!(
+            kind,
+            Type::Record(_) | Type::Duration | Type::Timestamp | Type::Opaque(_)
+        )
+    };
+    match (one, other) {
+        _ if one == other => Some(one.clone()),
+        (Type::Dyn, _) | (_, Type::Dyn) => Some(Type::Dyn),
+        (Type::Null, kind) | (kind, Type::Null) if nullable(kind) => Some(kind.clone()),
+        (Type::List(one), Type::List(other)) => join(one, other).map(list),
+        (Type::Optional(one), Type::Optional(other)) => join(one, other).map(optional),
+        (Type::Map(one_key, one_value), Type::Map(other_key, other_value)) => {
+            Some(map(join(one_key, other_key)?, join(one_value, other_value)?))
+        }
+        _ => None,
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null => f.write_str("null"),
+            Self::Bool => f.write_str("bool"),
+            Self::Int => f.write_str("int"),
+            Self::Uint => f.write_str("uint"),
+            Self::Double => f.write_str("double"),
+            Self::String => f.write_str("string"),
+            Self::Bytes => f.write_str("bytes"),
+            Self::Duration => f.write_str("duration"),
+            Self::Timestamp => f.write_str("timestamp"),
+            Self::Kind => f.write_str("type"),
+            Self::Dyn => f.write_str("dyn"),
+            Self::List(item) => write!(f, "list({item})"),
+            Self::Map(key, value) => write!(f, "map({key}, {value})"),
+            Self::Optional(value) => write!(f, "optional_type({value})"),
+            Self::Record(record) => f.write_str(record.name()),
+            Self::Opaque(name) => f.write_str(name),
+            Self::Any(0) => f.write_str("A"),
+            Self::Any(_) => f.write_str("B"),
+        }
+    }
+}

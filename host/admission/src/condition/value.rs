@@ -1,0 +1,296 @@
+//! Values of expressions. Those of a request are borrowed from its trees and never copied.
+
+use std::{net::IpAddr, ops::Deref, sync::Arc};
+
+use time::OffsetDateTime;
+
+use super::{
+    functions::{network::Network, quantity::Quantity},
+    pattern::Pattern,
+    permission::{Answer, Permission},
+};
+
+type Tree = serde_json::Value;
+type Members = serde_json::Map<String, Tree>;
+
+/// A value. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) enum Value<'a> {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Double(f64),
+    String(Text<'a>),
+    Bytes(Arc<[u8]>),
+    List(List<'a>),
+    Map(Map<'a>),
+    /// Nanoseconds.
+    Duration(i64),
+    Timestamp(OffsetDateTime),
+    /// A type, by its name.
+    Type(&'static str),
+    Optional(Option<Arc<Value<'a>>>),
+    /// A regular expression that the condition names.
+    Pattern(&'a Pattern),
+    Permission(Arc<Permission>),
+    Decision(Arc<Answer>),
+    Address(IpAddr),
+    Network(Network),
+    Quantity(Arc<Quantity>),
+}
+
+/// A text.
+#[derive(Clone, Debug)]
+pub(super) enum Text<'a> {
+    Borrowed(&'a str),
+    Shared(Arc<str>),
+}
+
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match self {
+            Self::Borrowed(text) => text,
+            Self::Shared(text) => text,
+        }
+    }
+}
+
+/// A list: of a tree, or made by the expression.
+#[derive(Clone, Debug)]
+pub(super) enum List<'a> {
+    Tree(&'a [Tree]),
+    Shared(Arc<[Value<'a>]>),
+}
+
+impl<'a> List<'a> {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Tree(items) => items.len(),
+            Self::Shared(items) => items.len(),
+        }
+    }
+
+    pub(super) fn get(&self, index: usize) -> Option<Value<'a>> {
+        match self {
+            Self::Tree(items) => items.get(index).map(Value::of),
+            Self::Shared(items) => items.get(index).cloned(),
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = Value<'a>> + use<'a> {
+        let list = self.clone();
+        (0..self.len()).map_while(move |index| list.get(index))
+    }
+}
+
+/// A map: of a tree, or made by the expression, in the order in which it was written.
+#[derive(Clone, Debug)]
+pub(super) enum Map<'a> {
+    Tree(&'a Members),
+    Shared(Arc<[(Value<'a>, Value<'a>)]>),
+}
+
+impl<'a> Map<'a> {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Tree(members) => members.len(),
+            Self::Shared(entries) => entries.len(),
+        }
+    }
+
+    /// What it costs to look for a key. In a map that the expression made, they are gone through.
+    pub(super) fn look(&self) -> u64 {
+        match self {
+            Self::Tree(_) => 0,
+            Self::Shared(entries) => (entries.len() / 16) as u64,
+        }
+    }
+
+    /// The value of a field.
+    pub(super) fn field(&self, name: &str) -> Option<Value<'a>> {
+        match self {
+            Self::Tree(members) => members.get(name).map(Value::of),
+            Self::Shared(entries) => entries.iter().find_map(|(key, value)| match key {
+                Value::String(key) if **key == *name => Some(value.clone()),
+                _ => None,
+            }),
+        }
+    }
+
+    /// The value of a key of any type.
+    pub(super) fn get(&self, wanted: &Value<'a>) -> Option<Value<'a>> {
+        match (self, wanted) {
+            (_, Value::String(name)) => self.field(name),
+            (Self::Tree(_), _) => None,
+            (Self::Shared(entries), wanted) => entries
+                .iter()
+                .find(|(key, _)| key.same_scalar(wanted))
+                .map(|(_, value)| value.clone()),
+        }
+    }
+
+    pub(super) fn entries(&self) -> Box<dyn Iterator<Item = (Value<'a>, Value<'a>)> + 'a> {
+        match self {
+            Self::Tree(members) => Box::new(
+                members
+                    .iter()
+                    .map(|(key, value)| (Value::text(key.as_str()), Value::of(value))),
+            ),
+            Self::Shared(entries) => {
+                let entries = Arc::clone(entries);
+                Box::new((0..entries.len()).map_while(move |index| entries.get(index).cloned()))
+            }
+        }
+    }
+
+    pub(super) fn keys(&self) -> Box<dyn Iterator<Item = Value<'a>> + 'a> {
+        Box::new(self.entries().map(|(key, _)| key))
+    }
+}
+
+impl<'a> Value<'a> {
+    /// What stands in a tree. Whole numbers are ints, all others doubles.
+    pub(super) fn of(tree: &'a Tree) -> Self {
+        match tree {
+            Tree::Null => Self::Null,
+            Tree::Bool(value) => Self::Bool(*value),
+            Tree::Number(number) => match number.as_i64() {
+                Some(value) => Self::Int(value),
+                None => Self::Double(number.as_f64().unwrap_or(f64::NAN)),
+            },
+            Tree::String(text) => Self::text(text),
+            Tree::Array(items) => Self::List(List::Tree(items)),
+            Tree::Object(members) => Self::Map(Map::Tree(members)),
+        }
+    }
+
+    pub(super) fn text(text: &'a str) -> Self {
+        Self::String(Text::Borrowed(text))
+    }
+
+    pub(super) fn string(text: impl Into<Arc<str>>) -> Self {
+        Self::String(Text::Shared(text.into()))
+    }
+
+    pub(super) fn list(items: Vec<Self>) -> Self {
+        Self::List(List::Shared(items.into()))
+    }
+
+    pub(super) fn map(entries: Vec<(Self, Self)>) -> Self {
+        Self::Map(Map::Shared(entries.into()))
+    }
+
+    pub(super) fn some(value: Self) -> Self {
+        Self::Optional(Some(Arc::new(value)))
+    }
+
+    /// What it costs to look for a key in it.
+    pub(super) fn look(&self) -> u64 {
+        match self {
+            Self::Map(map) => map.look(),
+            Self::Optional(Some(inner)) => inner.look(),
+            _ => 0,
+        }
+    }
+
+    /// The name of its type.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Null => "null_type",
+            Self::Bool(_) => "bool",
+            Self::Int(_) => "int",
+            Self::Uint(_) => "uint",
+            Self::Double(_) => "double",
+            Self::String(_) | Self::Pattern(_) => "string",
+            Self::Bytes(_) => "bytes",
+            Self::List(_) => "list",
+            Self::Map(_) => "map",
+            Self::Duration(_) => "google.protobuf.Duration",
+            Self::Timestamp(_) => "google.protobuf.Timestamp",
+            Self::Type(_) => "type",
+            Self::Optional(_) => "optional_type",
+            Self::Permission(permission) => permission.kind(),
+            Self::Decision(_) => "kubernetes.authorization.Decision",
+            Self::Address(_) => "net.IP",
+            Self::Network(_) => "net.CIDR",
+            Self::Quantity(_) => "kubernetes.Quantity",
+        }
+    }
+
+    /// Numbers of any type, as one that compares with all; none for what is no number.
+    pub(super) fn number(&self) -> Option<Number> {
+        match self {
+            Self::Int(value) => Some(Number::Whole(i128::from(*value))),
+            Self::Uint(value) => Some(Number::Whole(i128::from(*value))),
+            Self::Double(value) => Some(Number::Real(*value)),
+            _ => None,
+        }
+    }
+
+    /// Whether two values that hold no others are equal; never for those that do.
+    pub(super) fn same_scalar(&self, other: &Self) -> bool {
+        if let (Some(one), Some(other)) = (self.number(), other.number()) {
+            return one.partial_cmp(&other).is_some_and(std::cmp::Ordering::is_eq);
+        }
+        match (self, other) {
+            (Self::Null, Self::Null) => true,
+            (Self::Bool(one), Self::Bool(other)) => one == other,
+            (Self::String(one), Self::String(other)) => **one == **other,
+            (Self::Bytes(one), Self::Bytes(other)) => one == other,
+            (Self::Duration(one), Self::Duration(other)) => one == other,
+            (Self::Timestamp(one), Self::Timestamp(other)) => one == other,
+            (Self::Type(one), Self::Type(other)) => one == other,
+            (Self::Address(one), Self::Address(other)) => one == other,
+            (Self::Network(one), Self::Network(other)) => one == other,
+            (Self::Quantity(one), Self::Quantity(other)) => one == other,
+            (Self::Decision(one), Self::Decision(other)) => one == other,
+            (Self::Permission(one), Self::Permission(other)) => one == other,
+            _ => false,
+        }
+    }
+
+    /// Whether it is what its type begins with: `optional.ofNonZeroValue` holds nothing then.
+    pub(super) fn is_zero(&self) -> bool {
+        match self {
+            Self::Null => true,
+            Self::Bool(value) => !value,
+            Self::Int(value) => *value == 0,
+            Self::Uint(value) => *value == 0,
+            Self::Double(value) => *value == 0.0,
+            Self::String(text) => text.is_empty(),
+            Self::Bytes(bytes) => bytes.is_empty(),
+            Self::List(list) => list.len() == 0,
+            Self::Map(map) => map.len() == 0,
+            Self::Duration(value) => *value == 0,
+            Self::Optional(value) => value.is_none(),
+            _ => false,
+        }
+    }
+}
+
+/// A number, for comparing those of different types.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Number {
+    Whole(i128),
+    Real(f64),
+}
+
+impl PartialEq for Number {
+    fn eq(&self, other: &Self) -> bool {
+        self.partial_cmp(other) == Some(std::cmp::Ordering::Equal)
+    }
+}
+
+impl PartialOrd for Number {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        match (*self, *other) {
+            (Self::Whole(one), Self::Whole(other)) => Some(one.cmp(&other)),
+            (Self::Whole(one), Self::Real(other)) => (one as f64).partial_cmp(&other),
+            (Self::Real(one), Self::Whole(other)) => one.partial_cmp(&(other as f64)),
+            (Self::Real(one), Self::Real(other)) => one.partial_cmp(&other),
+        }
+    }
+}

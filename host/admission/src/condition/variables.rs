@@ -1,0 +1,144 @@
+//! What conditions see of a request.
+
+use std::sync::Arc;
+
+use super::{expression::Variable, permission::Permission, value::Value};
+use crate::{GroupVersionKind, GroupVersionResource, Object, Request, UserInfo};
+
+/// Which variables an expression names, of those that have to be made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Uses {
+    pub(super) request: bool,
+    pub(super) authorizer: bool,
+}
+
+/// The variables of one evaluation. Objects are looked into where they are; the others are made once.
+#[derive(Debug)]
+pub(super) struct Variables<'a> {
+    source: &'a Request,
+    request: Value<'a>,
+    authorizer: Value<'a>,
+    request_resource: Value<'a>,
+}
+
+impl<'a> Variables<'a> {
+    /// Those that are used; the others are null.
+    pub(super) fn new(source: &'a Request, uses: Uses) -> Self {
+        let permission = |permission: fn(&Request) -> Permission| {
+            if uses.authorizer {
+                Value::Permission(Arc::new(permission(source)))
+            } else {
+                Value::Null
+            }
+        };
+        Self {
+            source,
+            request: if uses.request {
+                request(source)
+            } else {
+                Value::Null
+            },
+            authorizer: permission(|_| Permission::open()),
+            request_resource: permission(Permission::of_request),
+        }
+    }
+
+    pub(super) fn get(&self, variable: Variable) -> Value<'a> {
+        match variable {
+            Variable::Object => tree(self.source.object.as_ref()),
+            Variable::OldObject => tree(self.source.old_object.as_ref()),
+            Variable::Request => self.request.clone(),
+            Variable::NamespaceObject => Value::Null,
+            Variable::Authorizer => self.authorizer.clone(),
+            Variable::RequestResource => self.request_resource.clone(),
+        }
+    }
+}
+
+fn tree(object: Option<&Object>) -> Value<'_> {
+    object.map_or(Value::Null, |object| Value::of(object.value()))
+}
+
+/// The fields of a record as they are put together: what is empty is not there, as in the JSON of an
+/// AdmissionReview, so `has` tells and a select of it is an error.
+struct Fields<'a>(Vec<(Value<'a>, Value<'a>)>);
+
+impl<'a> Fields<'a> {
+    fn always(mut self, name: &'a str, value: Value<'a>) -> Self {
+        self.0.push((Value::text(name), value));
+        self
+    }
+
+    fn unless_empty(self, name: &'a str, text: &'a str) -> Self {
+        if text.is_empty() {
+            self
+        } else {
+            self.always(name, Value::text(text))
+        }
+    }
+
+    fn value(self) -> Value<'a> {
+        Value::map(self.0)
+    }
+}
+
+fn request(source: &Request) -> Value<'_> {
+    let subresource = source.subresource.as_deref().unwrap_or_default();
+    let (kind, resource, requested_subresource) = match &source.requested {
+        Some(requested) => (
+            &requested.kind,
+            &requested.resource,
+            requested.subresource.as_deref().unwrap_or_default(),
+        ),
+        None => (&source.kind, &source.resource, subresource),
+    };
+    let fields = Fields(Vec::with_capacity(12))
+        .always("operation", Value::text(source.operation.as_str()))
+        .always("kind", kind_value(&source.kind))
+        .always("resource", resource_value(&source.resource))
+        .always("requestKind", kind_value(kind))
+        .always("requestResource", resource_value(resource))
+        .always("userInfo", user(&source.user))
+        .always("dryRun", Value::Bool(source.dry_run))
+        .unless_empty("name", &source.name)
+        .unless_empty("namespace", source.namespace.as_deref().unwrap_or_default())
+        .unless_empty("subResource", subresource)
+        .unless_empty("requestSubResource", requested_subresource)
+        .always("options", tree(source.options.as_ref()));
+    fields.value()
+}
+
+fn kind_value(kind: &GroupVersionKind) -> Value<'_> {
+    Fields(Vec::with_capacity(3))
+        .always("group", Value::text(&kind.group))
+        .always("version", Value::text(&kind.version))
+        .always("kind", Value::text(&kind.kind))
+        .value()
+}
+
+fn resource_value(resource: &GroupVersionResource) -> Value<'_> {
+    Fields(Vec::with_capacity(3))
+        .always("group", Value::text(&resource.group))
+        .always("version", Value::text(&resource.version))
+        .always("resource", Value::text(&resource.resource))
+        .value()
+}
+
+fn user(user: &UserInfo) -> Value<'_> {
+    let mut fields = Fields(Vec::with_capacity(4))
+        .unless_empty("username", &user.username)
+        .unless_empty("uid", &user.uid);
+    if !user.groups.is_empty() {
+        fields = fields.always("groups", texts(&user.groups));
+    }
+    if !user.extra.is_empty() {
+        let extra = user.extra.iter();
+        let extra = extra.map(|(key, values)| (Value::text(key), texts(values)));
+        fields = fields.always("extra", Value::map(extra.collect()));
+    }
+    fields.value()
+}
+
+fn texts(texts: &[String]) -> Value<'_> {
+    Value::list(texts.iter().map(|text| Value::text(text)).collect())
+}
