@@ -7,7 +7,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use admittance_admission::{
-    FailurePolicy, LabelSelector, Matcher, Operation, Phase, Reinvocation, Rule, SideEffects,
+    FailurePolicy, LabelSelector, MatchConditions, Matcher, Operation, Phase, Reinvocation, Rule, SideEffects,
 };
 
 use crate::{
@@ -201,6 +201,7 @@ fn read_stage(
         rules: Vec::new(),
         namespace_selector,
         object_selector: LabelSelector::default(),
+        match_conditions: MatchConditions::default(),
         failure_policy,
         timeout,
         mode,

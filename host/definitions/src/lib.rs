@@ -17,6 +17,7 @@ mod bcs;
 #[cfg(test)]
 mod certificates;
 mod client;
+mod conditions;
 pub mod document;
 mod form;
 mod kubernetes;

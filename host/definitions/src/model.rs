@@ -5,8 +5,8 @@ use std::{
 };
 
 use admittance_admission::{
-    ClusterKind, FailurePolicy, LabelSelector, MatchPolicy, Matcher, Mode, NamespaceSelector, Operation,
-    Phase, Reinvocation, ResourcePattern, Rule, Scope, SideEffects, Stage,
+    ClusterKind, FailurePolicy, LabelSelector, MatchConditions, MatchPolicy, Matcher, Mode,
+    NamespaceSelector, Operation, Phase, Reinvocation, ResourcePattern, Rule, Scope, SideEffects, Stage,
 };
 use rustls_pki_types::CertificateDer;
 use serde_json::Value as Json;
@@ -55,6 +55,7 @@ impl ChainDefinition {
                 rules: Vec::new(),
                 namespace_selector: None,
                 object_selector: LabelSelector::default(),
+                match_conditions: MatchConditions::default(),
                 failure_policy: FailurePolicy::default(),
                 timeout: Stage::DEFAULT_TIMEOUT,
                 mode: Mode::default(),
@@ -79,6 +80,8 @@ pub struct StageDefinition {
     pub namespace_selector: Option<NamespaceSelector>,
     /// The objects that it is for, by their labels; empty means all.
     pub object_selector: LabelSelector,
+    /// What must be true of a request that it is for; empty means nothing.
+    pub match_conditions: MatchConditions,
     /// What a failure does. Default `Fail`; `Ignore` in a BCS definition, as in the BCS driver, and in a
     /// webhook configuration of `v1beta1`.
     pub failure_policy: FailurePolicy,

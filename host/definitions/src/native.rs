@@ -5,7 +5,7 @@ use std::{collections::HashMap, ops::RangeInclusive, time::Duration};
 use admittance_admission::{FailurePolicy, MatchPolicy, Mode, Phase, Reinvocation, SideEffects, Stage};
 
 use crate::{
-    Location, client,
+    Location, client, conditions,
     document::{Fields, Mistakes, Node, quoted},
     model::{
         ChainDefinition, HookDefinition, ReviewVersion, StageDefinition, WebhookDefinition, WebhookProtocol,
@@ -135,6 +135,7 @@ fn read_stage(
         .optional("objectSelector")
         .map(|node| selectors::labels(&node, Syntax::Free, mistakes))
         .unwrap_or_default();
+    let match_conditions = conditions::read(&mut fields, mistakes);
     let failure_policy = fields
         .optional("failurePolicy")
         .and_then(|node| node.one_of("failure policy", &FAILURE_POLICIES, mistakes))
@@ -162,13 +163,6 @@ fn read_stage(
             Some(policy)
         })
         .unwrap_or_default();
-    let fix = "remove it, and let the hook decide";
-    fields.refuse(
-        "matchConditions",
-        "not supported yet by this version",
-        fix,
-        mistakes,
-    );
     fields.finish(mistakes);
     Some(StageDefinition {
         name: name?,
@@ -176,6 +170,7 @@ fn read_stage(
         rules,
         namespace_selector,
         object_selector,
+        match_conditions,
         failure_policy,
         timeout,
         mode,

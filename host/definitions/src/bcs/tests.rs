@@ -55,6 +55,7 @@ fn stage(
         rules: Vec::new(),
         namespace_selector: None,
         object_selector: LabelSelector::default(),
+        match_conditions: MatchConditions::default(),
         failure_policy,
         timeout: Duration::from_secs(10),
         mode: Mode::Enforce,

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use admittance_admission::{
-    FailurePolicy, LabelOperator, LabelSelector, MatchPolicy, Matcher, Mode, NamespaceSelector, Operation,
-    Reinvocation, Requirement, ResourcePattern, Rule, Scope, SideEffects,
+    FailurePolicy, LabelOperator, LabelSelector, MatchConditions, MatchPolicy, Matcher, Mode,
+    NamespaceSelector, Operation, Reinvocation, Requirement, ResourcePattern, Rule, Scope, SideEffects,
 };
 use serde_json::json;
 
@@ -202,6 +202,7 @@ webhooks:
                     &["kube-system"],
                 )]))),
                 object_selector: LabelSelector::new(vec![label("inject", LabelOperator::In, &["true"])]),
+                match_conditions: MatchConditions::default(),
                 failure_policy: FailurePolicy::Fail,
                 timeout: Duration::from_secs(5),
                 mode: Mode::Enforce,
@@ -221,6 +222,7 @@ webhooks:
                 rules: vec![update],
                 namespace_selector: None,
                 object_selector: LabelSelector::default(),
+                match_conditions: MatchConditions::default(),
                 failure_policy: FailurePolicy::Fail,
                 timeout: Duration::from_millis(250),
                 mode: Mode::Audit,

@@ -8,7 +8,7 @@ use admittance_admission::{
 
 use super::rules;
 use crate::{
-    Location, client,
+    Location, client, conditions,
     document::{Fields, Mistakes, Node},
     model::{HookDefinition, ReviewVersion, StageDefinition, WebhookDefinition, WebhookProtocol},
     names,
@@ -84,6 +84,7 @@ pub(super) fn read(
         .unwrap_or_default();
     let namespace_selector = read_selector(&mut fields, "namespaceSelector", mistakes);
     let object_selector = read_selector(&mut fields, "objectSelector", mistakes);
+    let match_conditions = conditions::read(&mut fields, mistakes);
     let failure_policy = fields
         .optional("failurePolicy")
         .and_then(|node| node.one_of("failure policy", &FAILURE_POLICIES, mistakes))
@@ -109,6 +110,7 @@ pub(super) fn read(
         namespace_selector: (!namespace_selector.is_empty())
             .then_some(NamespaceSelector::Labels(namespace_selector)),
         object_selector,
+        match_conditions,
         failure_policy,
         timeout,
         mode,

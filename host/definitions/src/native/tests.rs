@@ -1,6 +1,6 @@
 use admittance_admission::{
-    ClusterKind, LabelOperator, LabelSelector, Matcher, NamespaceSelector, Operation, Requirement,
-    ResourcePattern, Rule, Scope,
+    ClusterKind, LabelOperator, LabelSelector, MatchConditions, Matcher, NamespaceSelector, Operation,
+    Requirement, ResourcePattern, Rule, Scope,
 };
 use serde_json::json;
 
@@ -123,6 +123,7 @@ spec:
                 object_selector: LabelSelector::new(vec![
                     Requirement::new("inject", LabelOperator::In, vec!["true".into()]).unwrap(),
                 ]),
+                match_conditions: MatchConditions::default(),
                 failure_policy: FailurePolicy::Fail,
                 timeout: Duration::from_millis(250),
                 mode: Mode::Audit,
@@ -148,6 +149,7 @@ spec:
                 rules: Vec::new(),
                 namespace_selector: None,
                 object_selector: LabelSelector::default(),
+                match_conditions: MatchConditions::default(),
                 failure_policy: FailurePolicy::Ignore,
                 timeout: Duration::from_secs(1),
                 mode: Mode::Enforce,

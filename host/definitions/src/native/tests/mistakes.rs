@@ -359,8 +359,8 @@ fn mistakes_in_stages() {
             "8:91: spec.stages[0].rules[0].resources[0]: `*/*` stands for everything and must be alone; remove it or the others",
         ),
         (
-            "matchConditions: []",
-            "8:46: spec.stages[0].matchConditions: not supported yet by this version; remove it, and let the hook decide",
+            "matchConditions: true",
+            "8:63: spec.stages[0].matchConditions: true or false where a list is expected; write [true]",
         ),
         (
             "faliurePolicy: Fail",

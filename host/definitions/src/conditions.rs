@@ -1,0 +1,85 @@
+//! `matchConditions` of a stage, as Kubernetes writes them.
+
+use std::collections::HashMap;
+
+use admittance_admission::{ConditionError, MatchCondition, MatchConditions};
+
+use crate::document::{Fields, Mistakes, Node, quoted};
+
+/// Any name that a condition may have, to check an expression beside a name that it may not.
+const SOME_NAME: &str = "condition";
+
+/// The field `matchConditions`; there may be none.
+pub(crate) fn read(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> MatchConditions {
+    let Some(node) = fields.optional("matchConditions") else {
+        return MatchConditions::default();
+    };
+    let entries = node.list(mistakes).unwrap_or_default();
+    if entries.len() > MatchCondition::MOST {
+        let message = format!("there are {} conditions", entries.len());
+        let fix = format!(
+            "write {} at most; several can be one, joined by `&&`",
+            MatchCondition::MOST
+        );
+        node.wrong(message, fix, mistakes);
+    }
+    let mut seen = HashMap::new();
+    let conditions = entries
+        .iter()
+        .filter_map(|entry| read_one(entry, &mut seen, mistakes))
+        .collect();
+    MatchConditions::new(conditions)
+}
+
+fn read_one<'a>(
+    node: &Node<'a>,
+    seen: &mut HashMap<&'a str, u32>,
+    mistakes: &mut Mistakes,
+) -> Option<MatchCondition> {
+    let mut fields = node.object(mistakes)?;
+    let name_node = fields.required("name", "name the condition", mistakes);
+    let name = name_node.as_ref().and_then(|name| name.text(mistakes));
+    let fix = "write what must be true, `object.metadata.namespace != 'kube-system'`";
+    let expression_node = fields.required("expression", fix, mistakes);
+    let expression = expression_node
+        .as_ref()
+        .and_then(|expression| expression.text(mistakes));
+    fields.finish(mistakes);
+    if let (Some(name), Some(node)) = (name, &name_node) {
+        match seen.get(name) {
+            Some(line) => {
+                let message = format!(
+                    "{} is also the name of the condition on line {line}",
+                    quoted(name)
+                );
+                node.wrong(message, "give each condition its own name", mistakes);
+            }
+            None => {
+                seen.insert(name, node.location().line);
+            }
+        }
+    }
+    // Name and expression are checked together; each is told where it is.
+    let mut compiled = MatchCondition::compile(name.unwrap_or(SOME_NAME), expression.unwrap_or("true"));
+    if let Err(ConditionError::Name { name, why }) = &compiled {
+        if let Some(node) = &name_node {
+            node.wrong(
+                format!("{} is no name of a condition: {why}", quoted(name)),
+                "",
+                mistakes,
+            );
+        }
+        compiled = MatchCondition::compile(SOME_NAME, expression.unwrap_or("true"));
+    }
+    match (compiled, expression_node) {
+        (Ok(condition), _) => Some(condition),
+        (Err(error), Some(node)) => {
+            node.wrong(error.to_string(), "", mistakes);
+            None
+        }
+        (Err(_), None) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

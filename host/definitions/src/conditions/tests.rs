@@ -1,0 +1,144 @@
+use admittance_admission::MatchCondition;
+
+use crate::load_text;
+
+/// The conditions of a stage, by name and expression, in both forms that have them; or the mistakes, without
+/// the place of the stage.
+fn read(conditions: &str) -> Result<Vec<(String, String)>, String> {
+    let native = format!(
+        "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: a }}\nspec:\n  rules: [ {{ \
+         operations: [CREATE], kinds: [pod] }} ]\n  stages:\n  - name: a\n    plugin: {{ source: file:a }}\n    \
+         matchConditions: {conditions}"
+    );
+    let kubernetes = format!(
+        "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\nmetadata: {{ name: a }}\n\
+         webhooks:\n  - name: webhook.k8s.io\n    plugin: {{ source: file:a }}\n    rules: [ {{ operations: [CREATE], \
+         apiGroups: [''], apiVersions: [v1], resources: [pods] }} ]\n\n    matchConditions: {conditions}"
+    );
+    let [native, kubernetes] =
+        [(native, "spec.stages[0]."), (kubernetes, "webhooks[0].")].map(|(text, path)| {
+            let mistakes = match load_text("f", &text) {
+                Ok(chains) => {
+                    let conditions = chains[0].stages[0].match_conditions.iter();
+                    return Ok(conditions
+                        .map(|one| (one.name().to_owned(), one.expression().to_owned()))
+                        .collect());
+                }
+                Err(mistakes) => mistakes.to_string(),
+            };
+            Err(mistakes.replace("f:9:", "").replace(path, ""))
+        });
+    assert_eq!(native, kubernetes, "{conditions}");
+    native
+}
+
+fn listed(count: usize) -> String {
+    let conditions: Vec<String> = (0..count)
+        .map(|number| format!("{{ name: c{number}, expression: 'true' }}"))
+        .collect();
+    format!("[ {} ]", conditions.join(", "))
+}
+
+#[test]
+fn conditions() {
+    assert_eq!(read("[]"), Ok(Vec::new()));
+    assert_eq!(read(""), Ok(Vec::new()));
+    let found = read(
+        "[ { name: exclude-leases, expression: \"request.resource.resource != 'leases'\" }, { name: example.com/Own_1.x, \
+         expression: '!has(object.metadata.labels)' } ]",
+    );
+    let expected = [
+        ("exclude-leases", "request.resource.resource != 'leases'"),
+        ("example.com/Own_1.x", "!has(object.metadata.labels)"),
+    ];
+    assert_eq!(
+        found,
+        Ok(expected.map(|(a, b)| (a.to_owned(), b.to_owned())).to_vec())
+    );
+    assert_eq!(read(&listed(MatchCondition::MOST)).unwrap().len(), 64);
+}
+
+/// Source: kube-apiserver, validation of webhook configurations.
+#[test]
+fn mistakes() {
+    let name_part = "the name part may have letters, digits, `-`, `_` and `.`, and begins and ends with a letter or a digit";
+    let table = [
+        ("{}", "22: matchConditions: an object where a list is expected".to_owned()),
+        (
+            "[ { expression: 'true' } ]",
+            "24: matchConditions[0].name: missing; name the condition".to_owned(),
+        ),
+        (
+            "[ { expression: 'true' }, { name: '', expression: 'true' } ]",
+            "24: matchConditions[0].name: missing; name the condition\n\
+             56: matchConditions[1].name: empty; write a value or remove the field"
+                .to_owned(),
+        ),
+        (
+            "[ { name: -hello, expression: 'true' } ]",
+            format!("32: matchConditions[0].name: \"-hello\" is no name of a condition: {name_part}"),
+        ),
+        (
+            "[ { name: .io, expression: 'true' }, { name: thing.test.com, expression: 'true' } ]",
+            format!("32: matchConditions[0].name: \".io\" is no name of a condition: {name_part}"),
+        ),
+        (
+            "[ { name: some name, expression: '' } ]",
+            format!(
+                "32: matchConditions[0].name: \"some name\" is no name of a condition: {name_part}\n\
+                 55: matchConditions[0].expression: empty; write a value or remove the field"
+            ),
+        ),
+        (
+            "[ { name: webhook.k8s.io } ]",
+            "24: matchConditions[0].expression: missing; write what must be true, `object.metadata.namespace != 'kube-system'`".to_owned(),
+        ),
+        (
+            "[ { name: webhook.k8s.io, expression: 'true' }, { name: webhook.k8s.io, expression: 'true' } ]",
+            "78: matchConditions[1].name: \"webhook.k8s.io\" is also the name of the condition on line 9; give each condition its own name".to_owned(),
+        ),
+        (
+            "[ { name: a, expression: true } ]",
+            "47: matchConditions[0].expression: true or false where a string is expected; put it in quotes: \"true\""
+                .to_owned(),
+        ),
+        (
+            "[ { name: a, expression: 'true', expresion: 'true' } ]",
+            "55: matchConditions[0].expresion: unknown field; known here: expression, name".to_owned(),
+        ),
+        (
+            &listed(65),
+            "22: matchConditions: there are 65 conditions; write 64 at most; several can be one, joined by `&&`"
+                .to_owned(),
+        ),
+    ];
+    for (conditions, expected) in table {
+        assert_eq!(read(conditions).unwrap_err(), expected, "{conditions}");
+    }
+}
+
+/// What is wrong with an expression is told in its place, whatever its name.
+#[test]
+fn expressions_that_do_not_compile() {
+    for expression in [
+        "object.x in [1, 2, ",
+        "6",
+        "object.spec.paused",
+        "params.x == 1",
+        "variables.x == 1",
+        "request.x == 1",
+        "  ",
+    ] {
+        let why = MatchCondition::compile("a", expression).unwrap_err();
+        let found = read(&format!("[ {{ name: a, expression: '{expression}' }} ]"));
+        let expected = format!("47: matchConditions[0].expression: {why}");
+        assert_eq!(found, Err(expected.clone()), "{expression}");
+        let both = read(&format!("[ {{ name: -a, expression: '{expression}' }} ]")).unwrap_err();
+        let (name, rest) = both.split_once('\n').unwrap();
+        assert!(
+            name.starts_with("32: matchConditions[0].name: \"-a\" is no name"),
+            "{name}"
+        );
+        assert_eq!(rest, expected.replacen("47", "48", 1), "{expression}");
+    }
+}
