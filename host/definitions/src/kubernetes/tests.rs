@@ -27,15 +27,12 @@ const WEBHOOK: [(&str, &str); 5] = [
 ];
 
 /// A configuration of one webhook, changed: a line `field: value` takes the place of the field, or comes
-/// after the others; a line `- name: ...` begins a second webhook.
+/// after the others; a change that begins with `- ` is a second webhook.
 fn configuration(phase: &str, version: &str, change: &str) -> String {
-    let (of_first, second) = match change.find("- ") {
-        Some(at)
-            if change.starts_with("- ") || change.get(..at).is_some_and(|before| before.ends_with('\n')) =>
-        {
-            change.split_at(at)
-        }
-        _ => (change, ""),
+    let (of_first, second) = if change.starts_with("- ") {
+        ("", change)
+    } else {
+        (change, "")
     };
     let is_of = |line: &str, field: &str| line.split(':').next() == Some(field);
     let own = WEBHOOK.iter().map(|(field, value)| {
