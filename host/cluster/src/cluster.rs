@@ -1,13 +1,13 @@
 use std::sync::Arc;
 
 use admittance_admission::{
-    ClusterError, ClusterKind, ClusterReader, Deadline, Labels, NamespaceLookupError, NamespaceSource,
-    async_trait,
+    Access, AccessAttributes, Authorizer, AuthorizerError, ClusterError, ClusterKind, ClusterReader,
+    Deadline, Labels, NamespaceLookupError, NamespaceSource, UserInfo, async_trait,
 };
 use tokio::runtime::Handle;
 
 use crate::{
-    ClusterConfig, ConfigError, connection::Connection, health::WatchStatus, kinds::Kinds,
+    ClusterConfig, ConfigError, authorize, connection::Connection, health::WatchStatus, kinds::Kinds,
     namespaces::Namespaces,
 };
 
@@ -81,6 +81,17 @@ impl NamespaceSource for Cluster {
     async fn labels(&self, namespace: &str) -> Result<Labels, NamespaceLookupError> {
         self.watch_namespaces();
         self.0.namespaces.labels(namespace).await
+    }
+}
+
+#[async_trait]
+impl Authorizer for Cluster {
+    async fn authorize(
+        &self,
+        user: &UserInfo,
+        attributes: &AccessAttributes,
+    ) -> Result<Access, AuthorizerError> {
+        authorize::review(&self.0.connection, user, attributes).await
     }
 }
 

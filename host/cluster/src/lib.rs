@@ -1,9 +1,11 @@
-//! A Kubernetes API server as the source of namespace labels, and of look-ups for plugins.
+//! A Kubernetes API server as the source of namespace labels, of look-ups for plugins, and of what users
+//! may do.
 //!
 //! A [`Cluster`] watches what it is asked for, keeps it, and answers from there. Before the first list is
 //! complete, and when a watch is down for long, it asks the server itself. A server that is away stops
 //! only the look-ups that need it: nothing here ends or blocks the program.
 
+mod authorize;
 mod cache;
 mod cluster;
 mod config;

@@ -26,6 +26,7 @@ pub(crate) enum Verb {
     List,
     Watch,
     Discover,
+    Review,
 }
 
 impl Verb {
@@ -35,6 +36,7 @@ impl Verb {
             Self::List => "list",
             Self::Watch => "watch",
             Self::Discover => "discover",
+            Self::Review => "review",
         }
     }
 }

@@ -61,6 +61,9 @@ struct Data {
     requests: Vec<(String, String)>,
     open_watches: usize,
     page: usize,
+    /// The status of every review.
+    access: Value,
+    reviews: Vec<Value>,
 }
 
 struct Change {
@@ -187,6 +190,16 @@ impl ApiServer {
     /// Gives at most so many objects in one reply.
     pub(crate) fn page(&self, page: usize) {
         self.change(|data| data.page = page);
+    }
+
+    /// Answers reviews of access with this status.
+    pub(crate) fn access(&self, status: Value) {
+        self.change(|data| data.access = status);
+    }
+
+    /// What the reviews of access asked.
+    pub(crate) fn reviews(&self) -> Vec<Value> {
+        self.shared.data().reviews.clone()
     }
 
     /// How many requests of this verb came, to paths with this part.
@@ -356,7 +369,7 @@ impl Shared {
         }
     }
 
-    fn special(&self, path: &str, _body: &Bytes) -> Reply {
+    fn special(&self, path: &str, body: &Bytes) -> Reply {
         let list = |version: &str, resources: Vec<Value>| {
             json(
                 200,
@@ -364,6 +377,7 @@ impl Shared {
             )
         };
         match path {
+            "/apis/authorization.k8s.io/v1/subjectaccessreviews" => self.review(body),
             "/api/v1" => list(
                 "v1",
                 CORE.iter()
@@ -387,6 +401,21 @@ impl Shared {
                 reply
             }
         }
+    }
+
+    /// What the test says to the review, which the test sees.
+    fn review(&self, body: &Bytes) -> Reply {
+        let mut review: Value = serde_json::from_slice(body).unwrap();
+        let mut data = self.data();
+        data.reviews.push(review["spec"].clone());
+        if data
+            .forbidden
+            .contains(&("create".to_owned(), "subjectaccessreviews".to_owned()))
+        {
+            return status(403, "Forbidden", "subjectaccessreviews is forbidden");
+        }
+        review["status"] = data.access.clone();
+        json(201, &review)
     }
 
     fn get(&self, target: &Target, is_partial: bool) -> Reply {

@@ -5,6 +5,7 @@
 #![expect(clippy::indexing_slicing, reason = "JSON in tests is what the test wrote")]
 
 mod api_server;
+mod authorize;
 mod connection;
 mod kinds;
 mod namespaces;

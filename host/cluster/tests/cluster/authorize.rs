@@ -1,0 +1,93 @@
+//! What users may do.
+
+use admittance_admission::{Access, AccessAttributes, Authorizer, UserInfo};
+use serde_json::json;
+
+use crate::setting::Setting;
+
+fn user() -> UserInfo {
+    UserInfo {
+        username: "jo".into(),
+        uid: "7".into(),
+        groups: vec!["dev".into(), "system:authenticated".into()],
+        extra: vec![("scopes".into(), vec!["a".into(), "b".into()])],
+    }
+}
+
+fn path() -> AccessAttributes {
+    AccessAttributes::Path {
+        verb: "get".into(),
+        path: "/healthz".into(),
+    }
+}
+
+#[tokio::test]
+async fn the_server_is_asked_every_time() {
+    let setting = Setting::new();
+    let cluster = setting.cluster().await;
+    let resource = AccessAttributes::Resource {
+        verb: "update".into(),
+        group: "apps".into(),
+        version: "*".into(),
+        resource: "deployments".into(),
+        subresource: "scale".into(),
+        namespace: "prod".into(),
+        name: "web".into(),
+    };
+    for allowed in [true, false] {
+        setting
+            .server
+            .access(json!({"allowed": allowed, "reason": "said so"}));
+        let answer = cluster.authorize(&user(), &resource).await;
+        let reason = "said so".to_owned();
+        assert_eq!(answer, Ok(Access { allowed, reason }));
+    }
+    cluster.authorize(&user(), &path()).await.unwrap();
+    let who = json!({"user": "jo", "uid": "7", "groups": ["dev", "system:authenticated"],
+                     "extra": {"scopes": ["a", "b"]}});
+    let with = |field: &str, value: serde_json::Value| {
+        let mut spec = who.clone();
+        spec[field] = value;
+        spec
+    };
+    let update = json!({"verb": "update", "group": "apps", "version": "*", "resource": "deployments",
+                        "subresource": "scale", "namespace": "prod", "name": "web"});
+    assert_eq!(
+        setting.server.reviews(),
+        [
+            with("resourceAttributes", update.clone()),
+            with("resourceAttributes", update),
+            with(
+                "nonResourceAttributes",
+                json!({"verb": "get", "path": "/healthz"})
+            ),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_be_told() {
+    let setting = Setting::new();
+    let cluster = setting.cluster().await;
+    let error = cluster
+        .authorize(&UserInfo::default(), &path())
+        .await
+        .unwrap_err();
+    assert!(error.0.contains("neither user nor groups"), "{error}");
+    assert!(setting.server.reviews().is_empty());
+
+    setting.server.forbid("create", "subjectaccessreviews");
+    let error = cluster.authorize(&user(), &path()).await.unwrap_err();
+    let url = format!("https://{}", setting.server.address);
+    assert_eq!(
+        error.0,
+        format!(
+            "{url} does not say what the user may do: subjectaccessreviews is forbidden; give this program's \
+             account `create` on `subjectaccessreviews` of the API group `authorization.k8s.io`"
+        )
+    );
+
+    setting.server.leave();
+    let error = cluster.authorize(&user(), &path()).await.unwrap_err();
+    assert!(error.0.starts_with(&format!("{url} does not say")), "{error}");
+}
