@@ -4,8 +4,9 @@
 //! `target/kubernetes`), compiles the driver and the plugins, and starts this program. It brings the API
 //! server up on ports that are free, plays its scenarios one after another, and takes everything down.
 //!
-//! - `cargo task cluster` plays all of them.
+//! - `cargo task cluster` plays all of them, and at the end prints how long creations take.
 //! - `cargo task cluster NAME...` plays those whose names contain one of the words.
+//! - `cargo task cluster figures` only prints those figures.
 //! - `cargo task cluster --list` tells their names.
 //! - `cargo task cluster --stay` plays none, and lets you use the API server until Ctrl-C.
 //!
@@ -22,10 +23,13 @@
 
 mod authority;
 mod cluster;
+mod figures;
 mod kubectl;
 mod process;
+mod registration;
 mod rest;
 mod scenarios;
+mod scene;
 
 use std::{
     io::{self, Write as _},
@@ -47,7 +51,7 @@ use crate::{
 #[derive(Debug, Parser)]
 #[command(name = "cargo task cluster", bin_name = "cargo task cluster")]
 struct Arguments {
-    /// Play only the scenarios whose names contain one of these words.
+    /// Play only the scenarios whose names contain one of these words; `figures` are the times at the end.
     names: Vec<String>,
     /// List the scenarios, and play none.
     #[arg(long)]
@@ -67,6 +71,11 @@ impl Arguments {
                     .any(|word| scenario.name.contains(word.as_str()))
         };
         SCENARIOS.iter().filter(is_chosen)
+    }
+
+    /// Whether creations are timed at the end.
+    fn measures(&self) -> bool {
+        self.names.is_empty() || self.names.iter().any(|word| word == "figures")
     }
 }
 
@@ -91,7 +100,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    if arguments.scenarios().next().is_none() {
+    if arguments.scenarios().next().is_none() && !arguments.measures() {
         return Err(Error::Invalid(
             "no scenario has such a name; `cargo task cluster --list` lists them".to_owned(),
         ));
@@ -119,6 +128,9 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
                 failed.push(scenario.name);
             }
         }
+    }
+    if arguments.measures() {
+        println!("\n{}", figures::measure(Arc::clone(&cluster)).await);
     }
     println!("\n{passed} passed, {} failed", failed.len());
     if failed.is_empty() {

@@ -96,6 +96,25 @@ fn last_lines(log: &str) -> String {
     last.join("\n")
 }
 
+/// Try again and again until there is a result. Only for what does not tell when it changes.
+///
+/// # Panics
+///
+/// When it never comes.
+pub(crate) async fn until<T, R>(what: &str, mut attempt: impl FnMut() -> R) -> T
+where
+    R: Future<Output = Option<T>>,
+{
+    let begin = Instant::now();
+    loop {
+        if let Some(result) = attempt().await {
+            return result;
+        }
+        assert!(begin.elapsed() < NEVER, "{what} did not come within {NEVER:?}");
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
 /// Start what must be told its ports, on ports that are free. Between the choice and the start another
 /// program may take one: then other ports are tried.
 pub(crate) async fn with_free_ports<const N: usize, T, R>(

@@ -1,0 +1,121 @@
+//! How long a creation takes with and without webhooks. Figures to look at; nothing depends on them.
+
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::{
+    cluster::Cluster,
+    registration::Registration,
+    rest::Rest,
+    scene::{GOOD_IMAGE, Scene, chain, core, images, pod, sidecar, validating},
+};
+
+/// Creations that are timed, and those before them that are not.
+const TIMED: usize = 300;
+const WARM_UP: usize = 50;
+/// Creations at once.
+const AT_ONCE: usize = 8;
+
+/// What was measured.
+#[derive(Debug)]
+pub(crate) struct Figures(Vec<Row>);
+
+#[derive(Debug)]
+struct Row {
+    what: &'static str,
+    /// Of creations one after another, the shortest first.
+    alone: Vec<Duration>,
+    /// Creations a second, of several at once.
+    rate: f64,
+}
+
+/// Create Pods in dry runs: all but storing them.
+pub(crate) async fn measure(cluster: Arc<Cluster>) -> Figures {
+    let rules = || core(&["CREATE"], &["pods"]);
+    let chains = [
+        chain("injection", rules(), json!([sidecar("2.1")])),
+        chain("both", rules(), json!([sidecar("2.1"), images()])),
+        validating(chain("policy", rules(), json!([images()]))),
+    ];
+    let scene = Scene::start(cluster, &chains).await;
+    let mutating = |path| Registration::mutating(path);
+    let validating = Registration::validating("/validate/policy");
+    let mut rows = vec![Row::measure("no webhook", &scene).await];
+    scene.register(&mutating("/mutate/injection")).await;
+    rows.push(Row::measure("a mutating webhook, one plugin", &scene).await);
+    scene.register(&mutating("/mutate/both")).await;
+    rows.push(Row::measure("a mutating webhook, two plugins", &scene).await);
+    scene.register(&validating).await;
+    rows.push(Row::measure("the same and a validating webhook", &scene).await);
+    scene.unregister(&mutating("/mutate/both")).await;
+    rows.push(Row::measure("a validating webhook, one plugin", &scene).await);
+    Figures(rows)
+}
+
+impl Row {
+    async fn measure(what: &'static str, scene: &Scene) -> Self {
+        let path = format!("/api/v1/namespaces/{}/pods?dryRun=All", scene.namespace);
+        let pod = pod("web", GOOD_IMAGE);
+        let mut alone = Vec::with_capacity(TIMED);
+        for number in 0..WARM_UP + TIMED {
+            let begin = Instant::now();
+            create(&scene.rest, &path, &pod).await;
+            if number >= WARM_UP {
+                alone.push(begin.elapsed());
+            }
+        }
+        alone.sort_unstable();
+        let begin = Instant::now();
+        let mut creating = JoinSet::new();
+        for _ in 0..AT_ONCE {
+            let (rest, path, pod) = (scene.rest.clone(), path.clone(), pod.clone());
+            creating.spawn(async move {
+                for _ in 0..TIMED / AT_ONCE {
+                    create(&rest, &path, &pod).await;
+                }
+            });
+        }
+        creating.join_all().await;
+        let created = u32::try_from(TIMED / AT_ONCE * AT_ONCE).unwrap();
+        Self {
+            what,
+            alone,
+            rate: f64::from(created) / begin.elapsed().as_secs_f64(),
+        }
+    }
+
+    /// The time that this share of the creations did not exceed.
+    fn percentile(&self, percent: usize) -> f64 {
+        let index = (self.alone.len() * percent / 100).min(self.alone.len() - 1);
+        self.alone[index].as_secs_f64() * 1000.0
+    }
+}
+
+async fn create(rest: &Rest, path: &str, pod: &Value) {
+    let reply = rest.post(path, pod).await.unwrap();
+    assert_eq!(reply.status, 201, "{}", reply.text());
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:36}{:>10}{:>10}{:>16}",
+            "dry-run creation of a Pod",
+            "p50",
+            "p99",
+            format!("{AT_ONCE} at once")
+        )?;
+        for row in &self.0 {
+            let (p50, p99) = (row.percentile(50), row.percentile(99));
+            writeln!(f, "{:36}{p50:>7.2} ms{p99:>7.2} ms{:>14.0}/s", row.what, row.rate)?;
+        }
+        Ok(())
+    }
+}

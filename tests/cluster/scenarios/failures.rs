@@ -1,0 +1,78 @@
+//! What could not be asked, or gave no answer.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::{
+    cluster::Cluster,
+    registration::Registration,
+    scene::{GOOD_IMAGE, Scene, chain, containers, core, ignored, misbehaves, pod, sidecar},
+};
+
+/// The webhook configuration's own policy, which counts when the server does not answer.
+pub(crate) async fn a_server_that_is_gone(cluster: Arc<Cluster>) {
+    let injection = chain("injection", core(&["CREATE"], &["pods"]), json!([sidecar("2.1")]));
+    let mut scene = Scene::start(cluster, &[injection]).await;
+    let closed = Registration::mutating("/mutate/injection");
+    scene.register(&closed).await;
+    scene.create(&pod("before", GOOD_IMAGE)).await.succeeds();
+    assert_eq!(scene.containers("before").await, ["web", "log-agent"]);
+
+    scene.stop().await;
+    let webhook = closed.webhook_name(&scene.namespace);
+    scene
+        .create(&pod("closed", GOOD_IMAGE))
+        .await
+        .fails_with(&["failed calling webhook", &webhook]);
+    scene.register(&closed.clone().failing_open()).await;
+    scene.create(&pod("open", GOOD_IMAGE)).await.succeeds();
+    assert_eq!(scene.containers("open").await, ["web"]);
+
+    let scene = scene.serve().await;
+    scene.create(&pod("after", GOOD_IMAGE)).await.succeeds();
+    assert_eq!(scene.containers("after").await, ["web", "log-agent"]);
+}
+
+/// A chain with a stage that fails between the object and the sidecar, once for each policy.
+async fn with_failing_stage(cluster: Arc<Cluster>, stage: Value, words: &[&str]) {
+    let rules = || core(&["CREATE"], &["pods"]);
+    let closed = chain("closed", rules(), json!([stage, sidecar("2.1")]));
+    let open = chain("open", rules(), json!([ignored(stage), sidecar("2.1")]));
+    let scene = Scene::start(cluster, &[closed, open]).await;
+    scene.register(&Registration::mutating("/mutate/closed")).await;
+    scene.create(&pod("closed", GOOD_IMAGE)).await.fails_with(words);
+    scene.register(&Registration::mutating("/mutate/open")).await;
+    scene.create(&pod("open", GOOD_IMAGE)).await.succeeds();
+    assert_eq!(containers(&scene.get("pod open").await), ["web", "log-agent"]);
+}
+
+pub(crate) async fn a_stage_that_traps(cluster: Arc<Cluster>) {
+    with_failing_stage(
+        cluster,
+        misbehaves("traps"),
+        &["stage guest-misbehaves of chain closed", "trap"],
+    )
+    .await;
+}
+
+/// The API server's own `Ignore` does not cover this, and answers 500; the chain's does.
+pub(crate) async fn a_patch_that_does_not_apply(cluster: Arc<Cluster>) {
+    with_failing_stage(
+        cluster,
+        misbehaves("patch-does-not-apply"),
+        &["stage guest-misbehaves of chain closed", "patch"],
+    )
+    .await;
+}
+
+pub(crate) async fn a_stage_that_is_too_slow(cluster: Arc<Cluster>) {
+    let mut stage = misbehaves("loops-forever");
+    stage["timeout"] = "50ms".into();
+    with_failing_stage(
+        cluster,
+        stage,
+        &["stage guest-misbehaves of chain closed", "50ms"],
+    )
+    .await;
+}

@@ -1,0 +1,184 @@
+//! Chains that change what is created.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::{
+    cluster::Cluster,
+    registration::Registration,
+    scene::{GOOD_IMAGE, Scene, chain, containers, core, images, misbehaves, pod, sidecar, validating},
+};
+
+const STATUS: &str = "sidecar-injector.admittance.dev/status";
+const ANSWER: &str = "sidecar-injector.admittance.dev/inject";
+
+fn injection() -> Value {
+    chain("injection", core(&["CREATE"], &["pods"]), json!([sidecar("2.1")]))
+}
+
+pub(crate) async fn pods_gain_the_sidecar(cluster: Arc<Cluster>) {
+    let scene = Scene::start(cluster, &[injection()]).await;
+    scene.register(&Registration::mutating("/mutate/injection")).await;
+    scene.create(&pod("web", GOOD_IMAGE)).await.succeeds();
+    let stored = scene.get("pod web").await;
+    assert_eq!(containers(&stored), ["web", "log-agent"]);
+    assert_eq!(stored["metadata"]["annotations"][STATUS], "log-agent");
+    // The API server gave it the defaults of a container, as if the user had written it.
+    assert_eq!(
+        stored["spec"]["containers"][1]["terminationMessagePath"],
+        "/dev/termination-log"
+    );
+
+    let mut declined = pod("declined", GOOD_IMAGE);
+    declined["metadata"]["annotations"] = json!({ANSWER: "false"});
+    scene.create(&declined).await.succeeds();
+    assert_eq!(scene.containers("declined").await, ["web"]);
+}
+
+pub(crate) async fn a_dry_run_is_dry(cluster: Arc<Cluster>) {
+    let scene = Scene::start(cluster, &[injection()]).await;
+    scene.register(&Registration::mutating("/mutate/injection")).await;
+    let shown = scene
+        .with(
+            &["create", "--dry-run=server", "--output=json", "-f", "-"],
+            &pod("web", GOOD_IMAGE),
+        )
+        .await
+        .json();
+    assert_eq!(containers(&shown), ["web", "log-agent"]);
+    scene.run("get pod web").await.fails_with(&["NotFound"]);
+}
+
+/// `/mutate` and `/validate` run the chains of their phase, a chain's own path that chain, and `/admit`
+/// all of them.
+pub(crate) async fn every_path_runs_its_chains(cluster: Arc<Cluster>) {
+    let annotation = chain(
+        "annotation",
+        core(&["CREATE"], &["pods"]),
+        json!([misbehaves("well-behaved")]),
+    );
+    let policy = validating(chain("policy", core(&["CREATE"], &["pods"]), json!([images()])));
+    let scene = Scene::start(cluster, &[injection(), annotation, policy]).await;
+    // (path, the containers of a good Pod, whether it has the other chain's annotation, whether a bad
+    // one is refused)
+    let both: &[&str] = &["web", "log-agent"];
+    for (index, (path, expected, annotated, refuses)) in [
+        ("/mutate", both, true, false),
+        ("/mutate/injection", both, false, false),
+        ("/mutate/annotation", &["web"], true, false),
+        ("/admit", both, true, true),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        scene.register(&Registration::mutating(path)).await;
+        let name = format!("good-{index}");
+        scene.create(&pod(&name, GOOD_IMAGE)).await.succeeds();
+        let stored = scene.get(&format!("pod {name}")).await;
+        assert_eq!(containers(&stored), expected, "{path}");
+        let annotations = &stored["metadata"]["annotations"];
+        assert_eq!(annotations["well-behaved"] == "true", annotated, "{path}");
+        let bad = scene
+            .create(&pod(&format!("bad-{index}"), "registry.example.com/web:latest"))
+            .await;
+        assert_eq!(!bad.succeeded, refuses, "{path}: {}", bad.stderr);
+    }
+    scene.unregister(&Registration::mutating("/admit")).await;
+    for (index, path) in ["/validate", "/validate/policy"].into_iter().enumerate() {
+        scene.register(&Registration::validating(path)).await;
+        let name = format!("validated-{index}");
+        scene.create(&pod(&name, GOOD_IMAGE)).await.succeeds();
+        assert_eq!(scene.containers(&name).await, ["web"], "{path}");
+        scene
+            .create(&pod("bad", "registry.example.com/web:latest"))
+            .await
+            .fails_with(&["denied the request", "latest"]);
+    }
+}
+
+pub(crate) async fn reviews_of_v1beta1_are_answered(cluster: Arc<Cluster>) {
+    let policy = validating(chain("policy", core(&["CREATE"], &["pods"]), json!([images()])));
+    let scene = Scene::start(cluster, &[injection(), policy]).await;
+    scene
+        .register(&Registration::mutating("/mutate").versions(&["v1beta1"]))
+        .await;
+    scene
+        .register(&Registration::validating("/validate").versions(&["v1beta1", "v1"]))
+        .await;
+    scene.create(&pod("web", GOOD_IMAGE)).await.succeeds();
+    assert_eq!(scene.containers("web").await, ["web", "log-agent"]);
+    scene
+        .create(&pod("bad", "registry.example.com/web:latest"))
+        .await
+        .fails_with(&["denied the request", "latest"]);
+}
+
+pub(crate) async fn warnings_reach_the_user(cluster: Arc<Cluster>) {
+    let scene = Scene::start(cluster, &[injection()]).await;
+    scene.register(&Registration::mutating("/mutate/injection")).await;
+    let mut unclear = pod("web", GOOD_IMAGE);
+    unclear["metadata"]["annotations"] = json!({ANSWER: "perhaps"});
+    let said = scene.create(&unclear).await.succeeds();
+    assert!(
+        said.stderr.starts_with("Warning: ") && said.stderr.contains("perhaps"),
+        "{}",
+        said.stderr
+    );
+}
+
+/// The API server calls again when another webhook changed the Pod after the first call.
+pub(crate) async fn a_second_round_changes_nothing_more(cluster: Arc<Cluster>) {
+    let annotation = chain(
+        "annotation",
+        core(&["CREATE"], &["pods"]),
+        json!([misbehaves("well-behaved")]),
+    );
+    let scene = Scene::start(cluster, &[injection(), annotation]).await;
+    scene
+        .register(&Registration::mutating("/mutate/injection").reinvoked())
+        .await;
+    // By its name it comes after the other.
+    scene
+        .register(&Registration::mutating("/mutate/annotation").named("second"))
+        .await;
+    let before = scene.reviews().await;
+    scene.create(&pod("web", GOOD_IMAGE)).await.succeeds();
+    let stored = scene.get("pod web").await;
+    assert_eq!(containers(&stored), ["web", "log-agent"]);
+    assert_eq!(stored["metadata"]["annotations"]["well-behaved"], "true");
+    assert_eq!(
+        scene.reviews().await - before,
+        3.0,
+        "two webhooks, and the first again"
+    );
+}
+
+pub(crate) async fn the_audit_log_tells_what_was_changed(cluster: Arc<Cluster>) {
+    let scene = Scene::start(cluster, &[injection()]).await;
+    let registration = Registration::mutating("/mutate/injection");
+    scene.register(&registration).await;
+    scene.create(&pod("web", GOOD_IMAGE)).await.succeeds();
+    let audit = scene.cluster.audit_log().unwrap();
+    let event = audit
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .find(|event| {
+            event["verb"] == "create"
+                && event["objectRef"]["resource"] == "pods"
+                && event["objectRef"]["namespace"] == scene.namespace
+        })
+        .unwrap();
+    let annotation = event["annotations"]["patch.webhook.admission.k8s.io/round_0_index_1"]
+        .as_str()
+        .unwrap();
+    let recorded: Value = serde_json::from_str(annotation).unwrap();
+    assert_eq!(recorded["webhook"], registration.webhook_name(&scene.namespace));
+    let patched: Vec<_> = recorded["patch"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|operation| operation["path"].as_str().unwrap())
+        .collect();
+    assert!(patched.contains(&"/spec/containers/-"), "{patched:?}");
+}

@@ -1,0 +1,187 @@
+//! Requests that are no creation of a Pod.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::{
+    cluster::Cluster,
+    process::until,
+    registration::Registration,
+    scene::{GOOD_IMAGE, Scene, chain, core, images, misbehaves, plugin, pod, validating},
+};
+
+/// What the guest that refuses to answer says.
+const REFUSAL: &[&str] = &["the moon is in the wrong place"];
+
+/// A scene with one chain for these rules, which both the API server and the chain have.
+async fn refusing(cluster: Arc<Cluster>, rules: Value) -> Scene {
+    let refusing = validating(chain(
+        "refusing",
+        rules.clone(),
+        json!([misbehaves("returns-error")]),
+    ));
+    let scene = Scene::start(cluster, &[refusing]).await;
+    scene
+        .register(&Registration::validating("/validate/refusing").rules(rules))
+        .await;
+    scene
+}
+
+pub(crate) async fn an_update_is_refused(cluster: Arc<Cluster>) {
+    let rules = core(&["UPDATE"], &["pods"]);
+    let policy = validating(chain("policy", rules.clone(), json!([images()])));
+    let scene = Scene::start(cluster, &[policy]).await;
+    scene
+        .register(&Registration::validating("/validate/policy").rules(rules))
+        .await;
+    // Created with it, before there was a rule for creation: it may stay.
+    scene
+        .create(&pod("web", "registry.example.com/web:latest"))
+        .await
+        .succeeds();
+    scene.run("label pod web tier=front").await.succeeds();
+    scene
+        .run(&format!("set image pod/web web={GOOD_IMAGE}"))
+        .await
+        .succeeds();
+    scene
+        .run("set image pod/web web=registry.example.com/other:latest")
+        .await
+        .fails_with(&["denied the request", "spec.containers[0].image"]);
+    assert_eq!(
+        scene.get("pod web").await["spec"]["containers"][0]["image"],
+        GOOD_IMAGE
+    );
+}
+
+pub(crate) async fn a_deletion_is_refused(cluster: Arc<Cluster>) {
+    let scene = refusing(cluster, core(&["DELETE"], &["pods"])).await;
+    scene.create(&pod("web", GOOD_IMAGE)).await.succeeds();
+    scene.run("delete pod web --wait=false").await.fails_with(REFUSAL);
+    assert_eq!(scene.containers("web").await, ["web"]);
+    scene
+        .run("delete pods --all --wait=false")
+        .await
+        .fails_with(REFUSAL);
+}
+
+/// There is no node to connect to: a connection that is admitted fails for that reason.
+pub(crate) async fn a_connection_is_refused(cluster: Arc<Cluster>) {
+    let scene = refusing(cluster, core(&["CONNECT"], &["pods/exec"])).await;
+    scene.create(&pod("web", GOOD_IMAGE)).await.succeeds();
+    scene.run("exec web -- true").await.fails_with(&["host"]);
+    let path = format!(
+        "/api/v1/namespaces/{}/pods/web/exec?command=true&stdout=true",
+        scene.namespace
+    );
+    let reply = scene.rest.send(http::Method::POST, &path, None).await.unwrap();
+    assert!(reply.text().contains(REFUSAL[0]), "{}", reply.text());
+    let attach = path.replace("exec?command=true&", "attach?");
+    let reply = scene.rest.send(http::Method::POST, &attach, None).await.unwrap();
+    assert!(!reply.text().contains(REFUSAL[0]), "{}", reply.text());
+}
+
+pub(crate) async fn a_scale_is_refused(cluster: Arc<Cluster>) {
+    let rules = json!([{
+        "operations": ["UPDATE"],
+        "apiGroups": ["apps"],
+        "apiVersions": ["v1"],
+        "resources": ["deployments/scale"],
+    }]);
+    let scene = refusing(cluster, rules).await;
+    let deployment = json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "web", "image": GOOD_IMAGE}]},
+            },
+        },
+    });
+    scene.create(&deployment).await.succeeds();
+    scene
+        .run("scale deployment web --replicas=3")
+        .await
+        .fails_with(REFUSAL);
+    scene.run("label deployment web tier=front").await.succeeds();
+    assert_eq!(scene.get("deployment web").await["spec"]["replicas"], 1);
+}
+
+pub(crate) async fn a_custom_resource_is_changed(cluster: Arc<Cluster>) {
+    let rules = json!([{
+        "operations": ["CREATE"],
+        "apiGroups": ["shop.example.com"],
+        "apiVersions": ["*"],
+        "resources": ["widgets"],
+    }]);
+    let annotation = chain("annotation", rules.clone(), json!([misbehaves("well-behaved")]));
+    let scene = Scene::start(cluster, &[annotation]).await;
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.shop.example.com"},
+        "spec": {
+            "group": "shop.example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget"},
+            "versions": [{
+                "name": "v1alpha1",
+                "served": true,
+                "storage": true,
+                "schema": {"openAPIV3Schema": {
+                    "type": "object",
+                    "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+                }},
+            }],
+        },
+    });
+    scene.apply(&definition).await.succeeds();
+    scene
+        .run("wait --for=condition=Established crd/widgets.shop.example.com --timeout=60s")
+        .await
+        .succeeds();
+    scene
+        .register(&Registration::mutating("/mutate/annotation").rules(rules))
+        .await;
+    let widget = json!({
+        "apiVersion": "shop.example.com/v1alpha1",
+        "kind": "Widget",
+        "metadata": {"name": "wheel"},
+        "spec": {"size": 3},
+    });
+    // The resource is served a moment after it is established.
+    until("the custom resource", async || {
+        let said = scene.create(&widget).await;
+        let missing = said.stderr.contains("no matches for kind") || said.stderr.contains("not find");
+        (!missing).then(|| said.succeeds())
+    })
+    .await;
+    let stored = scene.get("widget wheel").await;
+    assert_eq!(stored["metadata"]["annotations"]["well-behaved"], "true");
+    assert_eq!(stored["spec"], json!({"size": 3}));
+}
+
+/// A Namespace that is created is selected by the labels that it is created with.
+pub(crate) async fn a_namespace_is_admitted_by_its_own_labels(cluster: Arc<Cluster>) {
+    let rules = core(&["CREATE"], &["namespaces"]);
+    let mut stage = plugin("guest-misbehaves", json!({"behaviour": "well-behaved"}));
+    stage["namespaceSelector"] = json!({"matchLabels": {"annotated": "yes"}});
+    let access = Scene::cluster_access(&cluster).await;
+    let annotation = chain("annotation", rules.clone(), json!([stage]));
+    let scene = Scene::configured(cluster, access, &[annotation]).await;
+    scene
+        .register(&Registration::mutating("/mutate/annotation").rules(rules))
+        .await;
+    for (name, annotated) in [("yes", true), ("no", false)] {
+        let namespace = format!("{}-{name}", scene.namespace);
+        scene.make_namespace(&namespace, json!({"annotated": name})).await;
+        let stored = scene.get(&format!("namespace {namespace}")).await;
+        let found = stored["metadata"]["annotations"]["well-behaved"] == "true";
+        assert_eq!(found, annotated, "{stored}");
+    }
+}

@@ -1,0 +1,80 @@
+//! Chains that refuse.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::{
+    cluster::Cluster,
+    registration::Registration,
+    scene::{GOOD_IMAGE, Scene, chain, core, images, plugin, pod, sidecar, validating},
+};
+
+const BAD_IMAGE: &str = "registry.example.com/web:latest";
+
+fn policy() -> Value {
+    validating(chain("policy", core(&["CREATE"], &["pods"]), json!([images()])))
+}
+
+pub(crate) async fn refused_pods_show_the_message(cluster: Arc<Cluster>) {
+    let scene = Scene::start(cluster, &[policy()]).await;
+    let registration = Registration::validating("/validate/policy");
+    scene.register(&registration).await;
+    let webhook = registration.webhook_name(&scene.namespace);
+    scene.create(&pod("web", BAD_IMAGE)).await.fails_with(&[
+        &format!("admission webhook \"{webhook}\" denied the request:"),
+        "spec.containers[0].image",
+        "latest",
+    ]);
+    scene.run("get pod web").await.fails_with(&["NotFound"]);
+    scene.create(&pod("web", GOOD_IMAGE)).await.succeeds();
+}
+
+pub(crate) async fn a_refusal_keeps_its_code_and_reason(cluster: Arc<Cluster>) {
+    let scene = Scene::start(cluster, &[policy()]).await;
+    scene
+        .register(&Registration::validating("/validate/policy"))
+        .await;
+    let path = format!("/api/v1/namespaces/{}/pods", scene.namespace);
+    let reply = scene.rest.post(&path, &pod("web", BAD_IMAGE)).await.unwrap();
+    let status = reply.json().unwrap();
+    assert_eq!(status["kind"], "Status");
+    assert_eq!(status["reason"], "ImageNotAllowed", "{status}");
+    assert_eq!(status["code"], u64::from(reply.status.as_u16()), "{status}");
+    assert!(reply.status.is_client_error(), "{status}");
+}
+
+pub(crate) async fn a_dry_run_is_refused_too(cluster: Arc<Cluster>) {
+    let scene = Scene::start(cluster, &[policy()]).await;
+    scene
+        .register(&Registration::validating("/validate/policy"))
+        .await;
+    scene
+        .with(&["create", "--dry-run=server", "-f", "-"], &pod("web", BAD_IMAGE))
+        .await
+        .fails_with(&["denied the request", "latest"]);
+}
+
+/// The image that is refused is that of the container that the mutating chain adds.
+pub(crate) async fn validating_chains_see_what_mutating_ones_made(cluster: Arc<Cluster>) {
+    let injection = chain(
+        "injection",
+        core(&["CREATE"], &["pods"]),
+        json!([sidecar("latest")]),
+    );
+    let rewriting = chain(
+        "rewriting",
+        core(&["CREATE"], &["pods"]),
+        json!([plugin(
+            "image-policy",
+            json!({"rewrites": {"registry.example.com": "mirror.example.com"}})
+        )]),
+    );
+    let scene = Scene::start(cluster, &[injection, rewriting, policy()]).await;
+    scene.register(&Registration::mutating("/mutate")).await;
+    scene.register(&Registration::validating("/validate")).await;
+    scene
+        .create(&pod("web", GOOD_IMAGE))
+        .await
+        .fails_with(&["spec.containers[1].image", "mirror.example.com/log-agent:latest"]);
+}

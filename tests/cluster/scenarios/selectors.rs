@@ -1,0 +1,112 @@
+//! Chains that look at the labels of namespaces, which the server reads from the API server.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::{
+    cluster::Cluster,
+    process::until,
+    registration::Registration,
+    scene::{GOOD_IMAGE, Scene, chain, core, pod, sidecar},
+};
+
+/// A chain for all namespaces but those that the label excludes.
+fn injection() -> Value {
+    let mut stage = sidecar("2.1");
+    stage["namespaceSelector"] = json!({
+        "matchExpressions": [{"key": "injection", "operator": "NotIn", "values": ["disabled"]}],
+    });
+    chain("injection", core(&["CREATE"], &["pods"]), json!([stage]))
+}
+
+pub(crate) async fn a_label_turns_a_chain_off(cluster: Arc<Cluster>) {
+    let access = Scene::cluster_access(&cluster).await;
+    let scene = Scene::configured(cluster, access, &[injection()]).await;
+    scene.register(&Registration::mutating("/mutate/injection")).await;
+    scene.create(&pod("on", GOOD_IMAGE)).await.succeeds();
+    assert_eq!(scene.containers("on").await, ["web", "log-agent"]);
+
+    let namespace = scene.namespace.clone();
+    scene
+        .run(&format!("label namespace {namespace} injection=disabled"))
+        .await
+        .succeeds();
+    until_containers(&scene, "off", &["web"]).await;
+    scene
+        .run(&format!("label namespace {namespace} injection-"))
+        .await
+        .succeeds();
+    until_containers(&scene, "on-again", &["web", "log-agent"]).await;
+}
+
+/// The server watches namespaces, so it learns of a change a moment after the user is told of it.
+async fn until_containers(scene: &Scene, prefix: &str, expected: &[&str]) {
+    until("the effect of a namespace's label", async || {
+        let name = format!("{prefix}-{}", scene.cluster.number());
+        scene.create(&pod(&name, GOOD_IMAGE)).await.succeeds();
+        (scene.containers(&name).await == expected).then_some(())
+    })
+    .await;
+}
+
+/// A Pod follows its namespace at once, before a watch can have told of the namespace.
+pub(crate) async fn a_namespace_is_known_as_soon_as_it_is_there(cluster: Arc<Cluster>) {
+    let access = Scene::cluster_access(&cluster).await;
+    let scene = Scene::configured(cluster, access, &[injection()]).await;
+    scene.register(&Registration::mutating("/mutate/injection")).await;
+    for (name, labels, expected) in [
+        ("off", json!({"injection": "disabled"}), &["web"][..]),
+        ("on", json!({"injection": "enabled"}), &["web", "log-agent"]),
+    ] {
+        let namespace = format!("{}-{name}", scene.namespace);
+        let mut list = json!({"apiVersion": "v1", "kind": "List", "items": []});
+        let mut labels = labels;
+        labels["scene"] = scene.namespace.clone().into();
+        let mut pod = pod("web", GOOD_IMAGE);
+        pod["metadata"]["namespace"] = namespace.clone().into();
+        list["items"] = json!([
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}},
+            pod,
+        ]);
+        scene
+            .kubectl
+            .run_with(&["create", "-f", "-"], &list.to_string())
+            .await
+            .unwrap()
+            .succeeds();
+        let stored = scene
+            .kubectl
+            .run(&["get", "pod", "web", "--namespace", &namespace, "--output=json"])
+            .await
+            .unwrap()
+            .json();
+        assert_eq!(crate::scene::containers(&stored), expected, "{name}");
+    }
+}
+
+/// Chains that need no labels go on; those that do fail by their policy.
+pub(crate) async fn the_server_starts_without_the_cluster(cluster: Arc<Cluster>) {
+    let plain = chain("plain", core(&["CREATE"], &["pods"]), json!([sidecar("2.1")]));
+    let nobody = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "gone", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "gone", "user": {"token": "none"}}],
+        "contexts": [{"name": "gone", "context": {"cluster": "gone", "user": "gone"}}],
+        "current-context": "gone",
+    });
+    let directory = tempfile::tempdir().unwrap();
+    let kubeconfig = directory.path().join("kubeconfig");
+    std::fs::write(&kubeconfig, nobody.to_string()).unwrap();
+    let config = json!({"cluster": {"kubeconfig": kubeconfig}});
+    let scene = Scene::configured(cluster, config, &[plain, injection()]).await;
+    scene.register(&Registration::mutating("/mutate/plain")).await;
+    scene.create(&pod("plain", GOOD_IMAGE)).await.succeeds();
+    assert_eq!(scene.containers("plain").await, ["web", "log-agent"]);
+    scene.register(&Registration::mutating("/mutate/injection")).await;
+    scene
+        .create(&pod("labelled", GOOD_IMAGE))
+        .await
+        .fails_with(&["stage sidecar-injector of chain injection", "namespace"]);
+}

@@ -1,0 +1,269 @@
+//! What changes while Pods are created: no creation fails, and from some moment on all show the change.
+
+use std::{fs, sync::Arc};
+
+use admittance_tests::{Artifacts, Client, Trust};
+use serde_json::{Value, json};
+use tokio::{sync::watch, task::JoinHandle, time::timeout};
+
+use crate::{
+    cluster::Cluster,
+    kubectl::Kubectl,
+    process::{NEVER, until},
+    registration::Registration,
+    rest::Rest,
+    scene::{GOOD_IMAGE, Scene, chain, core, image, pod, replace, sidecar},
+};
+
+/// Users who create Pods one after another, until they are told to stop. One has kubectl, the others are
+/// faster.
+struct Creating {
+    creators: Vec<Creator>,
+    stop: watch::Sender<bool>,
+}
+
+struct Creator {
+    /// What is of interest in each Pod that was stored, in the order they were created.
+    marks: watch::Receiver<Vec<String>>,
+    /// How many of them count no more.
+    past: usize,
+    task: JoinHandle<()>,
+}
+
+/// How a Pod is created.
+enum Way {
+    Kubectl(Kubectl),
+    Rest(Box<Rest>),
+}
+
+impl Way {
+    /// Create a Pod, and return it as it is stored.
+    async fn create(&self, namespace: &str, pod: &Value) -> Value {
+        match self {
+            Self::Kubectl(kubectl) => {
+                let arguments = ["create", "--namespace", namespace, "--output=json", "-f", "-"];
+                let said = kubectl.run_with(&arguments, &pod.to_string()).await;
+                said.unwrap().json()
+            }
+            Self::Rest(rest) => {
+                let path = format!("/api/v1/namespaces/{namespace}/pods");
+                let reply = rest.post(&path, pod).await.unwrap();
+                assert_eq!(reply.status, 201, "{}", reply.text());
+                reply.json().unwrap()
+            }
+        }
+    }
+}
+
+/// Enough of one kind to see that it stays.
+const SOME: usize = 5;
+
+impl Creating {
+    fn begin(scene: &Scene, mark: fn(&Value) -> String) -> Self {
+        let (stop, stopped) = watch::channel(false);
+        let ways = [
+            ("kubectl", Way::Kubectl(scene.kubectl.clone())),
+            ("fast", Way::Rest(Box::new(scene.rest.clone()))),
+            ("fast-too", Way::Rest(Box::new(scene.rest.clone()))),
+        ];
+        let creators = ways.map(|(name, way)| {
+            let (sender, marks) = watch::channel(Vec::new());
+            let (namespace, stopped) = (scene.namespace.clone(), stopped.clone());
+            let task = tokio::spawn(async move {
+                for number in 0_usize.. {
+                    if *stopped.borrow() {
+                        break;
+                    }
+                    let pod = pod(&format!("{name}-{number}"), GOOD_IMAGE);
+                    let stored = way.create(&namespace, &pod).await;
+                    sender.send_modify(|marks| marks.push(mark(&stored)));
+                }
+            });
+            Creator { marks, past: 0, task }
+        });
+        Self {
+            creators: creators.into(),
+            stop,
+        }
+    }
+
+    /// Wait until every one's last Pods have this mark.
+    async fn until_all(&mut self, mark: &str) {
+        for creator in &mut self.creators {
+            let past = creator.past;
+            let all = creator.marks.wait_for(|marks| {
+                let last = marks.iter().skip(past).rev().take(SOME);
+                last.len() == SOME && last.into_iter().all(|found| found == mark)
+            });
+            match timeout(NEVER, all).await {
+                Ok(Ok(_)) => {}
+                // A creation failed, and said why.
+                Ok(Err(_)) => unreachable!("a creation failed before Pods were marked {mark}"),
+                Err(_) => unreachable!("no Pods marked {mark} within {NEVER:?}"),
+            }
+        }
+    }
+
+    /// Wait until every one created some more, all with this mark.
+    async fn until_more(&mut self, mark: &str) {
+        for creator in &mut self.creators {
+            // The next one may be on its way already.
+            creator.past = creator.marks.borrow().len() + 1;
+        }
+        self.until_all(mark).await;
+    }
+
+    /// Stop, and check that each one saw these marks, one after another and never back.
+    async fn end(self, expected: &[&str]) {
+        self.stop.send_replace(true);
+        for creator in self.creators {
+            creator.task.await.unwrap();
+            let mut marks = creator.marks.borrow().clone();
+            marks.dedup();
+            assert_eq!(marks, expected);
+        }
+    }
+}
+
+const OLD: &str = "registry.example.com/log-agent:2.1";
+const NEW: &str = "registry.example.com/log-agent:2.2";
+
+fn injection(stage: Value) -> Value {
+    chain("injection", core(&["CREATE"], &["pods"]), json!([stage]))
+}
+
+fn sidecar_image(pod: &Value) -> String {
+    image(pod, "log-agent").unwrap_or_else(|| "no sidecar".to_owned())
+}
+
+pub(crate) async fn a_changed_definition_takes_effect_between_two_creates(cluster: Arc<Cluster>) {
+    let scene = Scene::start(cluster, &[injection(sidecar("2.1"))]).await;
+    scene.register(&Registration::mutating("/mutate/injection")).await;
+    let mut creating = Creating::begin(&scene, sidecar_image);
+    creating.until_all(OLD).await;
+    scene.define(&injection(sidecar("2.2")));
+    creating.until_all(NEW).await;
+    creating.end(&[OLD, NEW]).await;
+}
+
+/// The annotation in which the plugin records what it did, and another one that is as long.
+const STATUS: &str = "sidecar-injector.admittance.dev/status";
+const OTHER_STATUS: &str = "sidecar-injector.admittance.dev/second";
+
+fn status_annotation(pod: &Value) -> String {
+    let annotations = pod["metadata"]["annotations"].as_object();
+    let has = |key| annotations.is_some_and(|annotations| annotations.contains_key(key));
+    match (has(STATUS), has(OTHER_STATUS)) {
+        (true, false) => STATUS,
+        (false, true) => OTHER_STATUS,
+        _ => "neither or both",
+    }
+    .to_owned()
+}
+
+/// The new version of the plugin differs from the old one by the annotation that it writes.
+pub(crate) async fn a_changed_module_takes_effect_between_two_creates(cluster: Arc<Cluster>) {
+    let component = Artifacts::find().unwrap().component("sidecar-injector").unwrap();
+    let old = fs::read(component).unwrap();
+    let new = replaced(&old, STATUS.as_bytes(), OTHER_STATUS.as_bytes());
+    let directory = tempfile::tempdir().unwrap();
+    let module = directory.path().join("plugin.wasm");
+    replace(&module, &old);
+    let mut stage = sidecar("2.1");
+    stage["plugin"]["source"] = format!("file:{}", module.display()).into();
+    let scene = Scene::start(cluster, &[injection(stage)]).await;
+    scene.register(&Registration::mutating("/mutate/injection")).await;
+    let mut creating = Creating::begin(&scene, status_annotation);
+    creating.until_all(STATUS).await;
+    replace(&module, &new);
+    creating.until_all(OTHER_STATUS).await;
+    creating.end(&[STATUS, OTHER_STATUS]).await;
+}
+
+/// The bytes with one text in the place of another, wherever it stands.
+fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+    assert_eq!(from.len(), to.len());
+    let mut result = bytes.to_vec();
+    let mut found = 0;
+    for at in 0..=bytes.len().saturating_sub(from.len()) {
+        if bytes[at..].starts_with(from) {
+            result[at..at + to.len()].copy_from_slice(to);
+            found += 1;
+        }
+    }
+    assert!(found > 0, "the module does not hold the text");
+    result
+}
+
+pub(crate) async fn a_broken_definition_leaves_the_last_good_one(cluster: Arc<Cluster>) {
+    let mut scene = Scene::start(cluster, &[injection(sidecar("2.1"))]).await;
+    scene.register(&Registration::mutating("/mutate/injection")).await;
+    let mut creating = Creating::begin(&scene, sidecar_image);
+    creating.until_all(OLD).await;
+    let mut broken = injection(sidecar("2.2"));
+    broken["spec"]["stages"][0]["plugin"]["settings"] = json!({"containers": "none"});
+    scene.define(&broken);
+    scene
+        .program()
+        .until_logged("that the definitions are broken", |line| {
+            line.message().contains("those before them stay")
+        })
+        .await
+        .unwrap();
+    // Some more, which are created after it.
+    creating.until_more(OLD).await;
+    scene.define(&injection(sidecar("2.2")));
+    creating.until_all(NEW).await;
+    creating.end(&[OLD, NEW]).await;
+}
+
+/// A new authority takes over from the old one, the way its operator would do it: trust both, change the
+/// certificate, trust the new one alone. The API server connects anew whenever what it trusts changes.
+pub(crate) async fn certificates_are_replaced_between_two_creates(cluster: Arc<Cluster>) {
+    let mut scene = Scene::start(cluster, &[injection(sidecar("2.1"))]).await;
+    let registration = Registration::mutating("/mutate/injection");
+    scene.register(&registration).await;
+    let mut creating = Creating::begin(&scene, sidecar_image);
+    creating.until_all(OLD).await;
+
+    // Twice in a row: the second change comes while the first is read.
+    for name in ["second", "third"] {
+        scene.make_certificates(name).await;
+    }
+    let [first, third] = ["certs", "third"].map(|name| scene.authority(name));
+    let both = [first.as_slice(), third.as_slice()].concat();
+    scene.register_trusting(&registration, &both).await;
+    scene.mount("second");
+    scene.mount("third");
+    until_trusted(&scene, &third).await;
+    scene.register_trusting(&registration, &third).await;
+    creating.until_more(OLD).await;
+
+    // A certificate without its key changes nothing.
+    scene.mount_files("third", "second");
+    scene
+        .program()
+        .until_logged("that the certificate is broken", |line| {
+            line.message().contains("what was good last stays in use")
+        })
+        .await
+        .unwrap();
+    creating.until_more(OLD).await;
+    until_trusted(&scene, &third).await;
+    creating.end(&[OLD]).await;
+}
+
+/// Wait until the server shows a certificate of this authority.
+async fn until_trusted(scene: &Scene, authority: &[u8]) {
+    let authorities = String::from_utf8(authority.to_vec()).unwrap();
+    until("a certificate of the new authority", async || {
+        // A new client has no connection yet.
+        let client = Client::trusting(Trust {
+            authorities: &authorities,
+            identity: None,
+        })
+        .unwrap();
+        client.get(&scene.url("/")).await.ok()
+    })
+    .await;
+}

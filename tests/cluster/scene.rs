@@ -1,0 +1,454 @@
+//! Admittance behind the API server: a namespace, a webhook server, and the configurations that lead from
+//! one to the other.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::SocketAddr,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use admittance_tests::{Admittance, Artifacts, Serve};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{
+    cluster::{Cluster, User},
+    kubectl::{Kubectl, Said},
+    process::until,
+    registration::Registration,
+    rest::Rest,
+};
+
+/// The label that every namespace of a scene has, with its own name.
+pub(crate) const SCENE_LABEL: &str = "scene";
+
+/// A webhook server, and a namespace that is its own. It ends when this is dropped.
+pub(crate) struct Scene {
+    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) kubectl: Kubectl,
+    pub(crate) rest: Rest,
+    pub(crate) namespace: String,
+    /// The configuration, the certificates, and the chains.
+    pub(crate) directory: TempDir,
+    program: Option<Admittance>,
+    /// Where it listens, now and when it is started again.
+    address: SocketAddr,
+    /// How many registrations there were, so that each is told from the one before.
+    registered: AtomicUsize,
+    /// The probes of the configurations that are in effect, by their names.
+    effective: Mutex<BTreeMap<String, String>>,
+    mounted: AtomicUsize,
+}
+
+impl Scene {
+    /// Serve these chains, in a namespace that is new.
+    pub(crate) async fn start(cluster: Arc<Cluster>, chains: &[Value]) -> Self {
+        Self::configured(cluster, json!({}), chains).await
+    }
+
+    /// Serve these chains, with more in the configuration.
+    pub(crate) async fn configured(cluster: Arc<Cluster>, more: Value, chains: &[Value]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let namespace = format!("scene-{}", cluster.number());
+        let kubectl = cluster.kubectl().unwrap();
+        let scene = Self {
+            rest: cluster.rest().unwrap(),
+            kubectl,
+            directory,
+            program: None,
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            registered: AtomicUsize::new(0),
+            effective: Mutex::default(),
+            mounted: AtomicUsize::new(0),
+            namespace,
+            cluster,
+        };
+        scene.make_namespace(&scene.namespace, json!({})).await;
+        scene.make_certificates("certs").await;
+        scene.mount("certs");
+        fs::create_dir(scene.path("chains")).unwrap();
+        for chain in chains {
+            scene.define(chain);
+        }
+        let mut config = json!({
+            "dialect": {"kubernetes": {}},
+            "listen": {"tls": {"certificate": "mounted/tls.crt", "key": "mounted/tls.key"}},
+            "definitions": ["chains"],
+        });
+        merge(&mut config, more);
+        fs::write(scene.path("admittance.yaml"), config.to_string()).unwrap();
+        scene.serve().await
+    }
+
+    /// Start the server, where it listened before if it did.
+    pub(crate) async fn serve(mut self) -> Self {
+        let program = Serve::new(self.path("admittance.yaml"))
+            .unwrap()
+            .listen(self.address)
+            .cache(compiled())
+            .start()
+            .await
+            .unwrap();
+        let url = program.tls_url("");
+        let (_, port) = url.rsplit_once(':').unwrap();
+        self.address.set_port(port.parse().unwrap());
+        self.program = Some(program);
+        self
+    }
+
+    /// Kill the server. Nobody listens at its address then.
+    pub(crate) async fn stop(&mut self) {
+        if let Some(mut program) = self.program.take() {
+            program.terminate().unwrap();
+            program.ended().await.unwrap();
+        }
+    }
+
+    /// The running server.
+    pub(crate) fn program(&mut self) -> &mut Admittance {
+        self.program.as_mut().unwrap()
+    }
+
+    /// A file of the scene.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Write a definition, or write it anew. A reader sees the old or the new one, and never a part.
+    pub(crate) fn define(&self, definition: &Value) {
+        let name = definition["metadata"]["name"].as_str().unwrap();
+        let text = serde_json::to_vec_pretty(definition).unwrap();
+        replace(&self.path(&format!("chains/{name}.json")), &text);
+    }
+
+    /// Make a CA and a certificate of the server, in a directory of their own.
+    pub(crate) async fn make_certificates(&self, name: &str) {
+        let out = self.path(name);
+        let arguments = ["certs", "--host", "localhost", "--out", out.to_str().unwrap()];
+        let finished = Admittance::run(arguments).await.unwrap();
+        assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+    }
+
+    /// The certificate of the authority in such a directory, as PEM.
+    pub(crate) fn authority(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name).join("ca.pem")).unwrap()
+    }
+
+    /// Show the server the certificate and key of such a directory.
+    pub(crate) fn mount(&self, name: &str) {
+        self.mount_files(name, name);
+    }
+
+    /// Show the server a certificate and a key, the way the kubelet mounts a Secret: all files change at
+    /// once, when a symbolic link to their directory is replaced by another.
+    pub(crate) fn mount_files(&self, certificate: &str, key: &str) {
+        let mounted = self.path("mounted");
+        let number = self.mounted.fetch_add(1, Ordering::Relaxed);
+        let version = format!("..version-{number}");
+        fs::create_dir_all(mounted.join(&version)).unwrap();
+        let files = [
+            ("tls.crt", self.path(certificate).join("localhost.pem")),
+            ("tls.key", self.path(key).join("localhost.key")),
+        ];
+        for (name, from) in files {
+            fs::copy(from, mounted.join(&version).join(name)).unwrap();
+            if number == 0 {
+                symlink(Path::new("..data").join(name), mounted.join(name)).unwrap();
+            }
+        }
+        symlink(&version, mounted.join("..data_new")).unwrap();
+        fs::rename(mounted.join("..data_new"), mounted.join("..data")).unwrap();
+    }
+
+    /// A path of the server, over TLS.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("https://localhost:{}{path}", self.address.port())
+    }
+
+    /// How many reviews the server answered.
+    pub(crate) async fn reviews(&self) -> f64 {
+        let metrics = self.program.as_ref().unwrap().metrics().await.unwrap();
+        metrics
+            .sum("admittance_http_requests_total", &[])
+            .unwrap_or_default()
+    }
+
+    /// Tell the API server to call this server, and return when it does.
+    pub(crate) async fn register(&self, registration: &Registration) {
+        self.register_trusting(registration, &self.authority("certs"))
+            .await;
+    }
+
+    /// As [`register`](Self::register), with these authorities.
+    pub(crate) async fn register_trusting(&self, registration: &Registration, ca_bundle: &[u8]) {
+        let number = self.registered.fetch_add(1, Ordering::Relaxed);
+        let probe = format!("{}-{number}", self.namespace);
+        let ca_bundle = BASE64_STANDARD.encode(ca_bundle);
+        let document = registration.document(&self.namespace, &self.url(""), &ca_bundle, &probe);
+        self.apply(&document).await.succeeds();
+        until("the effect of a webhook configuration", async || {
+            self.is_probed(&probe).await.then_some(())
+        })
+        .await;
+        *self
+            .effective
+            .lock()
+            .unwrap()
+            .entry(registration.name(&self.namespace))
+            .or_default() = probe;
+    }
+
+    /// Take a configuration back, and return when the API server calls no more.
+    pub(crate) async fn unregister(&self, registration: &Registration) {
+        let name = registration.name(&self.namespace);
+        self.run(&format!("delete {} {name}", registration.resource()))
+            .await
+            .succeeds();
+        let probe = self.effective.lock().unwrap().remove(&name).unwrap();
+        until("the end of a webhook configuration", async || {
+            (!self.is_probed(&probe).await).then_some(())
+        })
+        .await;
+    }
+
+    /// Whether the configuration with this probe is in effect.
+    async fn is_probed(&self, probe: &str) -> bool {
+        let object = json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "probe", "labels": {"probe": probe}},
+        });
+        let path = format!("/api/v1/namespaces/{}/configmaps?dryRun=All", self.namespace);
+        let reply = self.rest.post(&path, &object).await.unwrap();
+        reply.text().contains(&Registration::probe_name(probe))
+    }
+
+    /// A namespace with labels, beside the one of the scene.
+    pub(crate) async fn make_namespace(&self, name: &str, labels: Value) {
+        let mut labels = labels;
+        labels[SCENE_LABEL] = self.namespace.clone().into();
+        let namespace = json!({
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": name, "labels": labels},
+        });
+        self.apply(&namespace).await.succeeds();
+    }
+
+    /// `kubectl apply`, to the namespace of the scene when the object names none.
+    pub(crate) async fn apply(&self, object: &Value) -> Said {
+        self.with(&["apply", "-f", "-"], object).await
+    }
+
+    /// `kubectl create`.
+    pub(crate) async fn create(&self, object: &Value) -> Said {
+        self.with(&["create", "-f", "-"], object).await
+    }
+
+    /// kubectl with an object on its standard input.
+    pub(crate) async fn with(&self, arguments: &[&str], object: &Value) -> Said {
+        let arguments: Vec<_> = arguments.iter().copied().chain(self.here(object)).collect();
+        self.kubectl
+            .run_with(&arguments, &object.to_string())
+            .await
+            .unwrap()
+    }
+
+    fn here(&self, object: &Value) -> impl Iterator<Item = &str> {
+        let elsewhere = object["kind"] == "Namespace" || object["metadata"]["namespace"].is_string();
+        (!elsewhere)
+            .then_some(["--namespace", &self.namespace])
+            .into_iter()
+            .flatten()
+    }
+
+    /// kubectl in the namespace of the scene, with arguments that stand between spaces.
+    pub(crate) async fn run(&self, arguments: &str) -> Said {
+        let mut arguments: Vec<_> = arguments.split(' ').collect();
+        arguments.extend(["--namespace", &self.namespace]);
+        self.kubectl.run(&arguments).await.unwrap()
+    }
+
+    /// What is stored: `kubectl get`.
+    pub(crate) async fn get(&self, what: &str) -> Value {
+        self.run(&format!("get {what} --output=json")).await.json()
+    }
+
+    /// The containers of a stored Pod.
+    pub(crate) async fn containers(&self, pod: &str) -> Vec<String> {
+        containers(&self.get(&format!("pod {pod}")).await)
+    }
+
+    /// The part of the configuration that lets the server look at namespaces and nodes, and the rights for
+    /// it.
+    pub(crate) async fn cluster_access(cluster: &Cluster) -> Value {
+        let kubectl = cluster.kubectl().unwrap();
+        let documents = json!({
+            "apiVersion": "v1",
+            "kind": "List",
+            "items": [
+                {
+                    "apiVersion": "rbac.authorization.k8s.io/v1",
+                    "kind": "ClusterRole",
+                    "metadata": {"name": "admittance"},
+                    "rules": [
+                        {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "watch"]},
+                        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
+                    ],
+                },
+                {
+                    "apiVersion": "rbac.authorization.k8s.io/v1",
+                    "kind": "ClusterRoleBinding",
+                    "metadata": {"name": "admittance"},
+                    "roleRef": {
+                        "apiGroup": "rbac.authorization.k8s.io",
+                        "kind": "ClusterRole",
+                        "name": "admittance",
+                    },
+                    "subjects": [{
+                        "apiGroup": "rbac.authorization.k8s.io",
+                        "kind": "User",
+                        "name": User::Admittance.name(),
+                    }],
+                },
+            ],
+        });
+        kubectl
+            .run_with(&["apply", "-f", "-"], &documents.to_string())
+            .await
+            .unwrap()
+            .succeeds();
+        json!({"cluster": {"kubeconfig": cluster.kubeconfig(User::Admittance)}})
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        // The panic says what was wrong; this says what the server knew of it.
+        if std::thread::panicking()
+            && let Some(program) = &self.program
+        {
+            eprintln!("the webhook server's log:");
+            for line in program.log() {
+                eprintln!("  {}", line.text);
+            }
+        }
+    }
+}
+
+/// Put a file in the place of another at once.
+pub(crate) fn replace(path: &Path, content: &[u8]) {
+    let new = path.with_extension("new");
+    fs::write(&new, content).unwrap();
+    fs::rename(&new, path).unwrap();
+}
+
+/// Where compiled plugins are kept between runs.
+fn compiled() -> PathBuf {
+    admittance_tests::repository().join("target/kubernetes/compiled")
+}
+
+fn merge(into: &mut Value, from: Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from,
+    }
+}
+
+/// The names of a Pod's containers, in their order.
+pub(crate) fn containers(pod: &Value) -> Vec<String> {
+    let containers = pod["spec"]["containers"].as_array().unwrap();
+    containers
+        .iter()
+        .map(|container| container["name"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+/// The image of the container of this name.
+pub(crate) fn image(pod: &Value, container: &str) -> Option<String> {
+    let containers = pod["spec"]["containers"].as_array()?;
+    let container = containers.iter().find(|found| found["name"] == container)?;
+    Some(container["image"].as_str()?.to_owned())
+}
+
+/// A Pod with one container, `web`.
+pub(crate) fn pod(name: &str, image: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"containers": [{"name": "web", "image": image}]},
+    })
+}
+
+/// An image that every policy here lets pass.
+pub(crate) const GOOD_IMAGE: &str = "registry.example.com/web:1.0";
+
+/// A chain for what these rules say.
+pub(crate) fn chain(name: &str, rules: Value, stages: Value) -> Value {
+    json!({
+        "apiVersion": "admittance.dev/v1alpha1",
+        "kind": "AdmissionChain",
+        "metadata": {"name": name},
+        "spec": {"rules": rules, "stages": stages},
+    })
+}
+
+/// A chain that may only allow and refuse.
+pub(crate) fn validating(chain: Value) -> Value {
+    let mut chain = chain;
+    chain["spec"]["phase"] = "Validating".into();
+    chain
+}
+
+/// A rule for resources of the core group.
+pub(crate) fn core(operations: &[&str], resources: &[&str]) -> Value {
+    json!([{"operations": operations, "apiGroups": [""], "apiVersions": ["v1"], "resources": resources}])
+}
+
+/// A stage of a plugin, by the name of its package.
+pub(crate) fn plugin(package: &str, settings: Value) -> Value {
+    let component = Artifacts::find().unwrap().component(package).unwrap();
+    json!({
+        "name": package,
+        "plugin": {"source": format!("file:{}", component.display()), "settings": settings},
+        "failurePolicy": "Fail",
+    })
+}
+
+/// The same stage with another failure policy.
+pub(crate) fn ignored(stage: Value) -> Value {
+    let mut stage = stage;
+    stage["failurePolicy"] = "Ignore".into();
+    stage
+}
+
+/// A stage that adds the container `log-agent` of this version.
+pub(crate) fn sidecar(version: &str) -> Value {
+    let image = format!("registry.example.com/log-agent:{version}");
+    plugin(
+        "sidecar-injector",
+        json!({"containers": [{"name": "log-agent", "image": image}]}),
+    )
+}
+
+/// A stage that refuses images without a fixed version.
+pub(crate) fn images() -> Value {
+    plugin("image-policy", json!({"refuseLatest": true}))
+}
+
+/// A stage that behaves badly in this way.
+pub(crate) fn misbehaves(behaviour: &str) -> Value {
+    plugin("guest-misbehaves", json!({"behaviour": behaviour}))
+}
