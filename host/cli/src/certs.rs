@@ -22,7 +22,11 @@ use crate::output::Output;
 ///
 /// Each --service gets a certificate of its own, which also holds every --host. Without --service, the
 /// hosts share one. The CA in the directory is used again if there is one, so that what trusts it goes
-/// on working; to make a new one, move ca.pem and ca.key away.
+/// on working.
+///
+/// To keep certificates good, run the same command with --renew, daily for instance: the driver takes a
+/// replaced certificate as it runs. To change the CA without a gap, run with --new-ca, hand out ca.pem or
+/// the `caBundle:` line, which then hold both CAs, and run with --renew after that.
 ///
 /// Prints the `caBundle:` line for chain and webhook definitions.
 #[derive(Debug, Args)]
@@ -48,9 +52,17 @@ pub(crate) struct Arguments {
     /// ca.pem in the directory, made if it is not there].
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// Replace certificates that are there. A CA is never replaced.
+    /// Replace certificates that are there. The CA stays.
     #[arg(long)]
     force: bool,
+    /// Replace those of the certificates that are there of which less than a third of their time is left,
+    /// that have other names, or that the CA did not sign. The others, and the CA, stay.
+    #[arg(long, conflicts_with = "force")]
+    renew: bool,
+    /// Make a new CA in place of the one in the directory. ca.pem then holds the new one and the one
+    /// before; certificates that are there stay.
+    #[arg(long, conflicts_with_all = ["force", "renew", "ca"])]
+    new_ca: bool,
     /// How to print what was made.
     #[arg(long, short, value_enum, default_value_t)]
     output: Output,
@@ -87,7 +99,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
 pub(crate) enum Error {
     #[error("{path}: {source}", path = path.display())]
     File { path: PathBuf, source: io::Error },
-    #[error("{} there already; give --force to replace, or another --out", are(.0))]
+    #[error("{} there already; give --renew or --force to replace, or another --out", are(.0))]
     Exists(Vec<PathBuf>),
     #[error("two certificates would both be written to {path}; change one of the names", path = .0.display())]
     SameFile(PathBuf),
@@ -118,8 +130,19 @@ struct Made {
     authority: Files,
     authority_is_new: bool,
     authority_ends: OffsetDateTime,
-    certificates: Vec<(Subject, Files, OffsetDateTime)>,
+    authority_ends_soon: bool,
+    certificates: Vec<Certificate>,
     ca_bundle: String,
+}
+
+/// A certificate that was asked for.
+#[derive(Debug)]
+struct Certificate {
+    subject: Subject,
+    files: Files,
+    /// Whether it was made just now; otherwise it was there and is still good.
+    is_new: bool,
+    ends: OffsetDateTime,
 }
 
 /// Where a certificate and its key are.
@@ -141,10 +164,24 @@ impl Files {
         [&self.certificate, &self.key]
     }
 
-    /// The key first: a certificate without its key is of no use, and says so less clearly.
+    /// Both are on the disk before the first of them takes its place, so that whoever reads them meanwhile
+    /// is hardly ever given one old and one new. The key first: a certificate without its key is of no use,
+    /// and says so less clearly.
     fn write(&self, certificate: &str, key: &str, replace: bool) -> Result<(), Error> {
-        write(&self.key, key, SECRET, replace)?;
-        write(&self.certificate, certificate, PUBLIC, replace)
+        let key = Written::new(&self.key, key, SECRET)?;
+        let certificate = Written::new(&self.certificate, certificate, PUBLIC)?;
+        key.keep(replace)?;
+        certificate.keep(replace)
+    }
+
+    fn read(&self) -> Result<[String; 2], Error> {
+        let [certificate, key] = self.paths().map(|path| {
+            std::fs::read_to_string(path).map_err(|source| Error::File {
+                path: path.to_owned(),
+                source,
+            })
+        });
+        Ok([certificate?, key?])
     }
 }
 
@@ -175,42 +212,67 @@ fn make(arguments: &Arguments, now: OffsetDateTime) -> Result<Made, Error> {
         );
         files.push(own);
     }
-    if !existing.is_empty() && !arguments.force {
+    let replace = arguments.force || arguments.renew;
+    if !existing.is_empty() && !replace {
         return Err(Error::Exists(existing));
     }
 
     let (authority, authority_is_new) = authority(&authority_files, arguments, now)?;
     let mut certificates = Vec::new();
     for (subject, files) in subjects.into_iter().zip(files) {
-        let issued = authority.issue(&subject, arguments.days, now)?;
-        files.write(&issued.certificate, &issued.key, arguments.force)?;
-        certificates.push((subject, files, issued.not_after));
+        let kept = arguments
+            .renew
+            .then(|| files.read().ok())
+            .flatten()
+            .and_then(|[certificate, key]| authority.good_until(&certificate, &key, &subject, now));
+        let ends = match kept {
+            Some(ends) => ends,
+            None => {
+                let issued = authority.issue(&subject, arguments.days, now)?;
+                files.write(&issued.certificate, &issued.key, replace)?;
+                issued.not_after
+            }
+        };
+        certificates.push(Certificate {
+            subject,
+            files,
+            is_new: kept.is_none(),
+            ends,
+        });
     }
     Ok(Made {
         authority: authority_files,
         authority_is_new,
         authority_ends: authority.not_after,
+        authority_ends_soon: authority.not_after - now < LAST_YEAR,
         certificates,
         ca_bundle: BASE64_STANDARD.encode(&authority.pem),
     })
 }
 
+/// A CA with no more time than this should have a successor.
+const LAST_YEAR: time::Duration = time::Duration::days(365);
+
 /// The CA to sign with, and whether it was made just now.
 fn authority(files: &Files, arguments: &Arguments, now: OffsetDateTime) -> Result<(Authority, bool), Error> {
+    let wrong = |reason| Error::Authority {
+        path: files.certificate.clone(),
+        reason,
+    };
     match files.paths().map(Path::exists) {
         [true, true] => {
-            let [certificate, key] = files.paths().map(|path| {
-                std::fs::read_to_string(path).map_err(|source| Error::File {
-                    path: path.to_owned(),
-                    source,
-                })
-            });
-            let authority =
-                Authority::from_pem(&certificate?, &key?, now).map_err(|reason| Error::Authority {
-                    path: files.certificate.clone(),
-                    reason,
-                })?;
-            Ok((authority, false))
+            let [certificates, key] = files.read()?;
+            if !arguments.new_ca {
+                let authority = Authority::from_pem(&certificates, &key, now).map_err(wrong)?;
+                return Ok((authority, false));
+            }
+            let authority = Authority::succeeding(&certificates, &key, now)?.map_err(wrong)?;
+            // The certificates first: they say which of them the key is for, the old one or the new.
+            let certificates = Written::new(&files.certificate, &authority.pem, PUBLIC)?;
+            let key = Written::new(&files.key, &authority.issuer.key().serialize_pem(), SECRET)?;
+            certificates.keep(true)?;
+            key.keep(true)?;
+            Ok((authority, true))
         }
         [true, false] => Err(Error::HalfAuthority {
             present: files.certificate.clone(),
@@ -240,28 +302,42 @@ fn authority(files: &Files, arguments: &Arguments, now: OffsetDateTime) -> Resul
 const SECRET: u32 = 0o600;
 const PUBLIC: u32 = 0o644;
 
-/// Write a file whole or not at all.
-fn write(path: &Path, text: &str, mode: u32, replace: bool) -> Result<(), Error> {
-    let at = |source| Error::File {
-        path: path.to_owned(),
-        source,
-    };
-    let directory = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    std::fs::create_dir_all(directory).map_err(at)?;
-    // Only its owner may read it until it says otherwise.
-    let mut file = NamedTempFile::new_in(directory).map_err(at)?;
-    file.write_all(text.as_bytes()).map_err(at)?;
-    set_mode(file.as_file(), mode).map_err(at)?;
-    file.as_file().sync_all().map_err(at)?;
-    let kept = if replace {
-        file.persist(path)
-    } else {
-        file.persist_noclobber(path)
-    };
-    kept.map(drop).map_err(|error| at(error.error))
+/// A file that is on the disk and not yet in its place: it comes there whole, or not at all.
+struct Written<'a> {
+    path: &'a Path,
+    file: NamedTempFile,
+}
+
+impl<'a> Written<'a> {
+    fn new(path: &'a Path, text: &str, mode: u32) -> Result<Self, Error> {
+        let at = |source| Error::File {
+            path: path.to_owned(),
+            source,
+        };
+        let directory = path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
+        std::fs::create_dir_all(directory).map_err(at)?;
+        // Only its owner may read it until it says otherwise.
+        let mut file = NamedTempFile::new_in(directory).map_err(at)?;
+        file.write_all(text.as_bytes()).map_err(at)?;
+        set_mode(file.as_file(), mode).map_err(at)?;
+        file.as_file().sync_all().map_err(at)?;
+        Ok(Self { path, file })
+    }
+
+    fn keep(self, replace: bool) -> Result<(), Error> {
+        let kept = if replace {
+            self.file.persist(self.path)
+        } else {
+            self.file.persist_noclobber(self.path)
+        };
+        kept.map(drop).map_err(|error| Error::File {
+            path: self.path.to_owned(),
+            source: error.error,
+        })
+    }
 }
 
 #[cfg(unix)]
@@ -280,13 +356,14 @@ impl Made {
         let certificates: Vec<_> = self
             .certificates
             .iter()
-            .map(|(subject, files, ends)| {
+            .map(|certificate| {
                 json!({
-                    "kind": subject.kind(),
-                    "names": subject.names(),
-                    "certificate": files.certificate,
-                    "key": files.key,
-                    "notAfter": rfc3339(*ends),
+                    "kind": certificate.subject.kind(),
+                    "names": certificate.subject.names(),
+                    "certificate": certificate.files.certificate,
+                    "key": certificate.files.key,
+                    "new": certificate.is_new,
+                    "notAfter": rfc3339(certificate.ends),
                 })
             })
             .collect();
@@ -318,16 +395,24 @@ impl fmt::Display for Made {
             "{verb} {}, its key: keep it where nobody else can read it",
             key.display()
         )?;
-        for (subject, Files { certificate, key }, ends) in &self.certificates {
+        if self.authority_ends_soon {
             writeln!(
                 f,
-                "wrote {}, for the {} {}, valid until {}",
-                certificate.display(),
-                subject.kind(),
-                subject.names().join(", "),
-                ends.date(),
+                "the CA is valid for less than a year: make its successor with --new-ca"
             )?;
-            writeln!(f, "wrote {}, its key", key.display())?;
+        }
+        for made in &self.certificates {
+            let Files { certificate, key } = &made.files;
+            let verb = if made.is_new { "wrote" } else { "kept" };
+            writeln!(
+                f,
+                "{verb} {}, for the {} {}, valid until {}",
+                certificate.display(),
+                made.subject.kind(),
+                made.subject.names().join(", "),
+                made.ends.date(),
+            )?;
+            writeln!(f, "{verb} {}, its key", key.display())?;
         }
         writeln!(f)?;
         writeln!(
@@ -466,7 +551,7 @@ mod tests {
     fn what_is_in_the_certificates() {
         let directory = TempDir::new().unwrap();
         let made = certs(&directory, "--service hook.ns --host 127.0.0.1 --days 30").unwrap();
-        let (_, files, _) = &made.certificates[0];
+        let files = &made.certificates[0].files;
         let leaf = der(&files.certificate);
         let (_, leaf) = x509_parser::parse_x509_certificate(&leaf).unwrap();
         let names = leaf.subject_alternative_name().unwrap().unwrap().value;
@@ -556,6 +641,148 @@ mod tests {
         assert_eq!(seen, 6, "no temporary file is left");
     }
 
+    /// Each row: what happens to the certificates of `--service hook.ns --days 90`, how many days later which
+    /// line is given with `--renew`, and whether the certificate is made anew.
+    #[test]
+    fn renewal_replaces_what_is_not_good_any_more() {
+        const LINE: &str = "--service hook.ns";
+        type Change = fn(&Path);
+        let cases: [(&str, Change, i64, &str, bool); 11] = [
+            ("fresh", |_| {}, 0, LINE, false),
+            ("two thirds of its time are not over", |_| {}, 59, LINE, false),
+            ("less than a third is left", |_| {}, 61, LINE, true),
+            ("it has expired", |_| {}, 91, LINE, true),
+            (
+                "another name",
+                |_| {},
+                0,
+                "--service hook.ns --host localhost",
+                true,
+            ),
+            ("the same name as a host", |_| {}, 0, "--host hook.ns", true),
+            ("a client", |_| {}, 0, "--client hook.ns", true),
+            (
+                "no key",
+                |at| std::fs::remove_file(at.join("hook.ns.key")).unwrap(),
+                0,
+                LINE,
+                true,
+            ),
+            (
+                "another key",
+                |at| {
+                    std::fs::copy(at.join("ca.key"), at.join("hook.ns.key")).unwrap();
+                },
+                0,
+                LINE,
+                true,
+            ),
+            (
+                "no certificate in it",
+                |at| std::fs::write(at.join("hook.ns.pem"), "x").unwrap(),
+                0,
+                LINE,
+                true,
+            ),
+            (
+                "another CA",
+                |at| {
+                    std::fs::remove_file(at.join("ca.pem")).unwrap();
+                    std::fs::remove_file(at.join("ca.key")).unwrap();
+                },
+                0,
+                LINE,
+                true,
+            ),
+        ];
+        for (case, change, days, line, expected) in cases {
+            let directory = TempDir::new().unwrap();
+            certs(&directory, "--service hook.ns --days 90").unwrap();
+            change(directory.path());
+            let path = directory.path().join("hook.ns.pem");
+            let before = std::fs::read(&path).unwrap();
+            let line = arguments(&directory, &format!("{line} --renew --days 90"));
+            let made = make(&line, now() + Duration::days(days)).unwrap();
+            assert_eq!(made.certificates[0].is_new, expected, "{case}");
+            assert_eq!(std::fs::read(&path).unwrap() != before, expected, "{case}");
+            assert_eq!(made.to_json()["certificates"][0]["new"], expected, "{case}");
+            let verb = if expected { "wrote" } else { "kept" };
+            let told = format!("{verb} {}", path.display());
+            assert!(made.to_string().contains(&told), "{case}: {made}");
+            // Once more changes nothing.
+            let again = make(&line, now() + Duration::days(days)).unwrap();
+            assert!(!again.certificates[0].is_new, "{case}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_made_by_renewal_too() {
+        let directory = TempDir::new().unwrap();
+        let made = certs(&directory, "--service hook.ns --client driver --renew").unwrap();
+        assert!(made.authority_is_new);
+        assert!(made.certificates.iter().all(|certificate| certificate.is_new));
+        let made = certs(&directory, "--service hook.ns --host ::1 --client driver --renew").unwrap();
+        let new: Vec<_> = made.certificates.iter().map(|made| made.is_new).collect();
+        assert_eq!(new, [true, false]);
+        let made = certs(&directory, "--service hook.ns --host ::1 --client driver --renew").unwrap();
+        assert!(!made.certificates[0].is_new, "an address is known again");
+    }
+
+    #[test]
+    fn a_new_authority_is_trusted_beside_the_one_before() {
+        let directory = TempDir::new().unwrap();
+        let leaf = directory.path().join("hook.ns.pem");
+        let first = certs(&directory, "--service hook.ns").unwrap();
+        let first_key = std::fs::read(directory.path().join("ca.key")).unwrap();
+
+        let second = certs(&directory, "--new-ca").unwrap();
+        assert!(second.authority_is_new);
+        let bundle = std::fs::read(directory.path().join("ca.pem")).unwrap();
+        assert_eq!(BASE64_STANDARD.decode(&second.ca_bundle).unwrap(), bundle);
+        assert_eq!(roots(&second.ca_bundle).len(), 2);
+        assert!(
+            serves(&second, &leaf, "hook.ns"),
+            "it was not touched, and is trusted still"
+        );
+
+        // When it stopped between the two files, the CA is the one whose key is there.
+        let second_key = std::fs::read(directory.path().join("ca.key")).unwrap();
+        std::fs::write(directory.path().join("ca.key"), first_key).unwrap();
+        certs(&directory, "--service between.ns").unwrap();
+        assert!(serves(
+            &first,
+            &directory.path().join("between.ns.pem"),
+            "between.ns"
+        ));
+        std::fs::write(directory.path().join("ca.key"), second_key).unwrap();
+
+        let renewed = certs(&directory, "--service hook.ns --renew").unwrap();
+        assert!(renewed.certificates[0].is_new && !renewed.authority_is_new);
+        assert!(serves(&second, &leaf, "hook.ns"));
+        assert!(!serves(&first, &leaf, "hook.ns"), "the new one signs");
+
+        let third = certs(&directory, "--new-ca").unwrap();
+        assert_eq!(roots(&third.ca_bundle).len(), 2, "the first is gone");
+        assert!(serves(&third, &leaf, "hook.ns"));
+
+        let much_later = make(&arguments(&directory, "--new-ca"), now() + Duration::days(3651)).unwrap();
+        assert_eq!(
+            roots(&much_later.ca_bundle).len(),
+            1,
+            "what has expired is not trusted"
+        );
+    }
+
+    #[test]
+    fn the_last_year_of_an_authority_is_told() {
+        let directory = TempDir::new().unwrap();
+        certs(&directory, "").unwrap();
+        for (days, expected) in [(0, false), (3284, false), (3286, true)] {
+            let made = make(&arguments(&directory, ""), now() + Duration::days(days)).unwrap();
+            assert_eq!(made.to_string().contains("--new-ca"), expected, "{days}");
+        }
+    }
+
     /// Each row changes the files of a good CA.
     #[test]
     fn a_broken_authority_is_refused() {
@@ -623,7 +850,7 @@ mod tests {
         let made = certs(&directory, line).unwrap();
         let later = now() + Duration::days(3000);
         let again = make(&arguments(&directory, "--service other.ns --days 3650"), later).unwrap();
-        assert_eq!(again.certificates[0].2.date(), made.authority_ends.date());
+        assert_eq!(again.certificates[0].ends.date(), made.authority_ends.date());
         let too_late = now() + Duration::days(3651);
         let error = make(&arguments(&directory, "--service third.ns"), too_late).unwrap_err();
         assert!(error.to_string().contains("expired"), "{error}");
@@ -678,6 +905,12 @@ mod tests {
             ("--host a/../b", false),
             ("--client driver_1.a-b", true),
             ("--client a/b", false),
+            ("--renew", true),
+            ("--renew --force", false),
+            ("--new-ca", true),
+            ("--new-ca --renew", false),
+            ("--new-ca --force", false),
+            ("--new-ca --ca ca.pem", false),
             ("--days 0", false),
             ("--days 3651", false),
         ] {

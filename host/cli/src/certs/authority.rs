@@ -1,13 +1,18 @@
 //! Making certificates, without touching a file.
 
-use std::{fmt, net::IpAddr, str::FromStr};
+use std::{collections::BTreeSet, fmt, net::IpAddr, str::FromStr};
 
+use pem::{EncodeConfig, LineEnding, Pem};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyPair, KeyUsagePurpose, PublicKeyData, SanType,
 };
 use rustls_pki_types::{CertificateDer, DnsName, pem::PemObject};
 use time::{Duration, OffsetDateTime};
+use x509_parser::{
+    certificate::X509Certificate,
+    extensions::{GeneralName, ParsedExtension},
+};
 
 /// `NAME.NAMESPACE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,8 +155,10 @@ impl Subject {
 
 /// A CA that can sign. Lives as long as one run.
 pub(super) struct Authority {
-    /// Its certificate.
+    /// Whom to trust: its certificate, and perhaps those of others.
     pub(super) pem: String,
+    /// Its own certificate.
+    der: CertificateDer<'static>,
     pub(super) not_after: OffsetDateTime,
     pub(super) issuer: Issuer<'static, KeyPair>,
 }
@@ -186,47 +193,66 @@ impl Authority {
         let certificate = params.self_signed(&key)?;
         Ok(Self {
             pem: certificate.pem(),
+            der: certificate.der().clone(),
             not_after: params.not_after,
             issuer: Issuer::new(params, key),
         })
     }
 
-    /// A CA that was made before. The error says why it is none.
-    pub(super) fn from_pem(certificate: &str, key: &str, now: OffsetDateTime) -> Result<Self, String> {
-        let not_pem = |error: rustls_pki_types::pem::Error| format!("it is not PEM: {error}");
-        let found: Vec<CertificateDer<'_>> = CertificateDer::pem_slice_iter(certificate.as_bytes())
-            .collect::<Result<_, _>>()
-            .map_err(not_pem)?;
-        let [der] = found.as_slice() else {
-            return Err(format!("it holds {} certificates and must hold one", found.len()));
-        };
-        if certificate.matches("-----BEGIN").count() != 1 {
-            // It is about to be printed.
-            return Err("it holds more than a certificate; put the key into a file of its own".into());
-        }
-        let (_, parsed) = x509_parser::parse_x509_certificate(der)
-            .map_err(|error| format!("it is no certificate: {error}"))?;
-        if !parsed.is_ca() {
-            return Err("it is not a CA (basicConstraints CA:TRUE)".into());
-        }
-        let not_after = OffsetDateTime::from_unix_timestamp(parsed.validity().not_after.timestamp())
-            .map_err(|error| format!("it ends at no date: {error}"))?;
+    /// A CA that was made before: that of the certificates whose key this is. The error says why there is
+    /// none.
+    pub(super) fn from_pem(certificates: &str, key: &str, now: OffsetDateTime) -> Result<Self, String> {
+        let (der, key) = pair(certificates, key)?;
+        let not_after = not_after(&parse(&der)?)?;
         if not_after <= now {
             return Err(format!(
-                "it expired on {}; move it and its key away to make a new CA",
+                "it expired on {}; make a new CA with --new-ca",
                 not_after.date()
             ));
         }
-        let key = KeyPair::from_pem(key).map_err(|error| format!("its key cannot be read: {error}"))?;
-        if parsed.public_key().raw != key.subject_public_key_info() {
-            return Err("the key beside it is not its key".into());
-        }
-        let issuer = Issuer::from_ca_cert_der(der, key).map_err(|error| error.to_string())?;
+        let issuer = Issuer::from_ca_cert_der(&der, key).map_err(|error| error.to_string())?;
         Ok(Self {
-            pem: certificate.to_owned(),
+            pem: certificates.to_owned(),
+            der,
             not_after,
             issuer,
         })
+    }
+
+    /// A new CA in place of the one that was made before, which is still trusted until it ends. The inner
+    /// error says what is wrong with the one before.
+    pub(super) fn succeeding(
+        certificates: &str,
+        key: &str,
+        now: OffsetDateTime,
+    ) -> Result<Result<Self, String>, rcgen::Error> {
+        let mut new = Self::new(now)?;
+        Ok(pair(certificates, key).and_then(|(previous, _)| {
+            if not_after(&parse(&previous)?)? > now {
+                new.pem.push_str(&pem(&previous));
+            }
+            Ok(new)
+        }))
+    }
+
+    /// Until when a certificate that was issued before will do for this subject; none when another is to be
+    /// issued in its place.
+    pub(super) fn good_until(
+        &self,
+        certificate: &str,
+        key: &str,
+        subject: &Subject,
+        now: OffsetDateTime,
+    ) -> Option<OffsetDateTime> {
+        let der = CertificateDer::from_pem_slice(certificate.as_bytes()).ok()?;
+        let (leaf, authority) = (parse(&der).ok()?, parse(&self.der).ok()?);
+        let key = KeyPair::from_pem(key).ok()?;
+        let is_its_key = leaf.public_key().raw == key.subject_public_key_info();
+        let ends = not_after(&leaf).ok()?;
+        let begins = OffsetDateTime::from_unix_timestamp(leaf.validity().not_before.timestamp()).ok()?;
+        let has_time = (ends - now) * 3 >= ends - begins;
+        let is_good = is_its_key && has_time && is_signed(&leaf, &authority) && is_for(&leaf, subject);
+        is_good.then_some(ends)
     }
 
     /// Sign a certificate for a new key.
@@ -266,5 +292,100 @@ impl Authority {
             key: key.serialize_pem(),
             not_after: params.not_after,
         })
+    }
+}
+
+fn parse<'a>(der: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>, String> {
+    x509_parser::parse_x509_certificate(der)
+        .map(|(_, parsed)| parsed)
+        .map_err(|error| format!("it is no certificate: {error}"))
+}
+
+fn not_after(certificate: &X509Certificate<'_>) -> Result<OffsetDateTime, String> {
+    OffsetDateTime::from_unix_timestamp(certificate.validity().not_after.timestamp())
+        .map_err(|error| format!("it ends at no date: {error}"))
+}
+
+/// That of the CAs whose key this is, and the key.
+fn pair(certificates: &str, key: &str) -> Result<(CertificateDer<'static>, KeyPair), String> {
+    let found: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(certificates.as_bytes())
+        .collect::<Result<_, _>>()
+        .map_err(|error| format!("it is not PEM: {error}"))?;
+    if found.is_empty() {
+        return Err("it holds 0 certificates and must hold one".into());
+    }
+    if certificates.matches("-----BEGIN").count() != found.len() {
+        // It is about to be printed.
+        return Err("it holds more than certificates; put the key into a file of its own".into());
+    }
+    for der in &found {
+        if !parse(der)?.is_ca() {
+            return Err("it is not a CA (basicConstraints CA:TRUE)".into());
+        }
+    }
+    let key = KeyPair::from_pem(key).map_err(|error| format!("its key cannot be read: {error}"))?;
+    for der in found {
+        if parse(&der)?.public_key().raw == key.subject_public_key_info() {
+            return Ok((der, key));
+        }
+    }
+    Err("the key beside it is not its key".into())
+}
+
+fn pem(der: &CertificateDer<'_>) -> String {
+    let text = EncodeConfig::new().set_line_ending(LineEnding::LF);
+    pem::encode_config(&Pem::new("CERTIFICATE", der.as_ref()), text)
+}
+
+/// Whether this CA says that it signed the certificate: by its name, and by its key where both name it.
+fn is_signed(leaf: &X509Certificate<'_>, authority: &X509Certificate<'_>) -> bool {
+    let wanted = leaf
+        .iter_extensions()
+        .find_map(|extension| match extension.parsed_extension() {
+            ParsedExtension::AuthorityKeyIdentifier(id) => id.key_identifier.as_ref().map(|id| id.0),
+            _ => None,
+        });
+    let own = authority
+        .iter_extensions()
+        .find_map(|extension| match extension.parsed_extension() {
+            ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0),
+            _ => None,
+        });
+    let is_key = wanted.zip(own).is_none_or(|(wanted, own)| wanted == own);
+    leaf.issuer().as_raw() == authority.subject().as_raw() && is_key
+}
+
+/// Whether the certificate is for this subject, and for nobody else.
+fn is_for(leaf: &X509Certificate<'_>, subject: &Subject) -> bool {
+    let Ok(Some(usage)) = leaf.extended_key_usage() else {
+        return false;
+    };
+    match subject {
+        Subject::Server(hosts) => {
+            let Ok(Some(names)) = leaf.subject_alternative_name() else {
+                return false;
+            };
+            let held: BTreeSet<String> = names.value.general_names.iter().map(host).collect();
+            let wanted = hosts.iter().map(Host::to_string).collect();
+            usage.value.server_auth && held == wanted
+        }
+        Subject::Client(Client(name)) => {
+            let mut names = leaf.subject().iter_common_name();
+            usage.value.client_auth && names.any(|held| held.as_str().is_ok_and(|held| held == name))
+        }
+    }
+}
+
+/// As [`Host`] writes it; a name of another kind as something that no host is.
+fn host(name: &GeneralName<'_>) -> String {
+    match name {
+        GeneralName::DNSName(name) => (*name).to_owned(),
+        GeneralName::IPAddress(bytes) => {
+            let v4 = <[u8; 4]>::try_from(*bytes).map(IpAddr::from);
+            let v6 = <[u8; 16]>::try_from(*bytes).map(IpAddr::from);
+            v4.or(v6)
+                .map_or_else(|_| name.to_string(), |address| address.to_string())
+        }
+        other => other.to_string(),
     }
 }
