@@ -66,6 +66,8 @@ pub use authorizer::{Access, AccessAttributes, Authorizer, AuthorizerError, NoAu
 
 /// What all conditions of a stage may cost together: kube-apiserver's limit of a webhook.
 const TOTAL: u64 = 2_500_000;
+/// After a condition that cost this much, other work of the thread gets its turn.
+const LONG: u64 = 100_000;
 
 /// One compiled condition. Cheap to clone.
 #[derive(Clone)]
@@ -235,6 +237,7 @@ impl MatchConditions {
         let mut left = TOTAL;
         let mut failed = Vec::new();
         for condition in self.iter() {
+            let before = left;
             let outcome = loop {
                 match once(condition, &variables, &answers, &mut left, deadline) {
                     Err(Fault::Halt(Halt::Question(question))) => {
@@ -248,6 +251,9 @@ impl MatchConditions {
                     outcome => break outcome,
                 }
             };
+            if before.saturating_sub(left) >= LONG {
+                tokio::task::yield_now().await;
+            }
             match outcome {
                 Ok(true) => {}
                 Ok(false) => return Ok(Some(Arc::clone(&condition.0.name))),

@@ -20,7 +20,7 @@ pub(super) mod quantity;
 mod strings;
 
 /// How a function is called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     /// `f(x)`; operators too.
     Global,
@@ -31,7 +31,6 @@ pub(super) enum Style {
 /// A function. What it is called on is its first argument.
 pub(super) struct Function {
     name: &'static str,
-    style: Style,
     pub(super) overloads: Vec<Overload>,
     pub(super) run: Run,
     /// Which argument is a regular expression, which is compiled with the condition when it is written out.
@@ -54,9 +53,12 @@ impl fmt::Debug for Function {
     }
 }
 
-/// All functions, while they are listed.
+/// All functions, by name.
 #[derive(Default)]
-struct Library(HashMap<(&'static str, Style), Function>);
+struct Library {
+    globals: HashMap<&'static str, Function>,
+    members: HashMap<&'static str, Function>,
+}
 
 impl Library {
     fn add(&mut self, name: &'static str, style: Style, run: Run, overloads: &[(&[Type], Type)]) {
@@ -66,13 +68,19 @@ impl Library {
         });
         let function = Function {
             name,
-            style,
             overloads: overloads.collect(),
             run,
             pattern: None,
         };
-        let before = self.0.insert((name, style), function);
+        let before = self.of(style).insert(name, function);
         debug_assert!(before.is_none(), "{name} is there twice");
+    }
+
+    fn of(&mut self, style: Style) -> &mut HashMap<&'static str, Function> {
+        match style {
+            Style::Global => &mut self.globals,
+            Style::Member => &mut self.members,
+        }
     }
 
     fn global(&mut self, name: &'static str, run: Run, overloads: &[(&[Type], Type)]) {
@@ -85,7 +93,7 @@ impl Library {
 
     /// The second argument of the function is a regular expression.
     fn with_pattern(&mut self, name: &'static str, style: Style) {
-        if let Some(function) = self.0.get_mut(&(name, style)) {
+        if let Some(function) = self.of(style).get_mut(name) {
             function.pattern = Some(1);
         }
     }
@@ -108,12 +116,10 @@ static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
 
 /// The function of this name that is called in this way.
 pub(super) fn find(name: &str, style: Style) -> Option<&'static Function> {
-    // The key's name lives as long as the program; a name from an expression does not.
-    let library: &'static HashMap<(&'static str, Style), Function> = &LIBRARY.0;
-    let library: &HashMap<(&str, Style), Function> = library;
-    library
-        .get(&(name, style))
-        .and_then(|function| LIBRARY.0.get(&(function.name, function.style)))
+    match style {
+        Style::Global => LIBRARY.globals.get(name),
+        Style::Member => LIBRARY.members.get(name),
+    }
 }
 
 /// Whether there is a global function of this name, as `optional.of`.
@@ -127,16 +133,16 @@ mod tests {
 
     #[test]
     fn every_function_fits_a_call() {
-        for function in LIBRARY.0.values() {
+        let members = LIBRARY.members.values();
+        for function in members.clone().chain(LIBRARY.globals.values()) {
             assert!(!function.overloads.is_empty(), "{function:?}");
-            for overload in &function.overloads {
-                let most = super::super::machine::MOST_ARGUMENTS;
-                assert!(overload.arguments.len() <= most, "{function:?}");
-                assert!(
-                    function.style == Style::Global || !overload.arguments.is_empty(),
-                    "{function:?}"
-                );
-            }
+            let most = crate::condition::machine::MOST_ARGUMENTS;
+            let fits = |overload: &Overload| overload.arguments.len() <= most;
+            assert!(function.overloads.iter().all(fits), "{function:?}");
+        }
+        for function in members {
+            let has_receiver = |overload: &Overload| !overload.arguments.is_empty();
+            assert!(function.overloads.iter().all(has_receiver), "{function:?}");
         }
     }
 }

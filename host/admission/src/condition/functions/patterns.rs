@@ -85,7 +85,7 @@ fn find_all<'a>(machine: &mut Machine<'a>, arguments: &[Value<'a>]) -> Outcome<'
         Value::String(text) => text.len().saturating_add(1).min(limit),
         _ => 0,
     };
-    machine.pay_items(most)?;
+    machine.pay_items(most.saturating_mul(3))?;
     with(machine, text, pattern, |text, pattern| {
         Value::list(
             pattern
