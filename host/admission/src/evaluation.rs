@@ -4,7 +4,7 @@ use futures_util::{FutureExt, future::join_all};
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    AuditAnnotation, Chain, Deadline, Decision, Denial, Failure, FailureKind, FailurePolicy, Mode,
+    AuditAnnotation, Authorizer, Chain, Deadline, Decision, Denial, Failure, FailureKind, FailurePolicy, Mode,
     NamespaceSource, Object, Outcome, Patch, Phase, Refusal, Reinvocation, Request, Response, SkipReason,
     Stage, StageResult, TraceRow, Verdict,
 };
@@ -14,6 +14,8 @@ use crate::{
 pub struct Surroundings<'a> {
     /// Where the labels of namespaces come from.
     pub namespaces: &'a dyn NamespaceSource,
+    /// Who answers what a user may do, for match conditions that ask.
+    pub authorizer: &'a dyn Authorizer,
 }
 
 impl fmt::Debug for Surroundings<'_> {
@@ -245,6 +247,14 @@ impl Evaluation {
         };
         if !selector.is_empty() && !chosen(&self.request.object) && !chosen(&self.request.old_object) {
             return Ok(Some(SkipReason::ObjectSelector));
+        }
+        let conditions = &stage.match_conditions;
+        if !conditions.is_empty() {
+            let unmet = conditions.evaluate(&self.request, surroundings.authorizer, deadline).await;
+            let unmet = unmet.map_err(|error| Failure::new(FailureKind::Condition, error.to_string()))?;
+            if unmet.is_some() {
+                return Ok(Some(SkipReason::MatchCondition));
+            }
         }
         Ok(None)
     }

@@ -1,6 +1,6 @@
 use std::{fmt, sync::Arc, time::Duration};
 
-use crate::{Hook, LabelSelector, NamespaceSelector, Rule};
+use crate::{Hook, LabelSelector, MatchConditions, NamespaceSelector, Rule};
 
 /// One hook in a chain, with everything that decides when it is called and what its answer does.
 #[derive(Clone)]
@@ -15,6 +15,8 @@ pub struct Stage {
     pub namespace_selector: Option<NamespaceSelector>,
     /// The objects that it is for, by their labels; empty means all.
     pub object_selector: LabelSelector,
+    /// What must be true of the request beside that; empty means nothing.
+    pub match_conditions: MatchConditions,
     /// What a failure does.
     pub failure_policy: FailurePolicy,
     /// How long one call may take, within the request's deadline. Default: 1 s.
@@ -39,6 +41,7 @@ impl Stage {
             rules: Vec::new(),
             namespace_selector: None,
             object_selector: LabelSelector::default(),
+            match_conditions: MatchConditions::default(),
             failure_policy: FailurePolicy::default(),
             timeout: Self::DEFAULT_TIMEOUT,
             mode: Mode::default(),
@@ -55,6 +58,7 @@ impl fmt::Debug for Stage {
             .field("rules", &self.rules)
             .field("namespace_selector", &self.namespace_selector)
             .field("object_selector", &self.object_selector)
+            .field("match_conditions", &self.match_conditions)
             .field("failure_policy", &self.failure_policy)
             .field("timeout", &self.timeout)
             .field("mode", &self.mode)

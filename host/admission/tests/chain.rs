@@ -13,7 +13,7 @@ use std::{
 use admittance_admission::{
     Chain, Deadline, Decision, Denial, Evaluation, Failure, FailureKind, FailurePolicy, GroupVersionKind,
     GroupVersionResource, Hook, IdentityFields, LabelSelector, Labels, Mode, NamespaceLookupError,
-    NamespaceSelector, NamespaceSource, Object, Operation, Outcome, Patch, Refusal, Request, Requirement,
+    NamespaceSelector, NamespaceSource, NoAuthorizer, Object, Operation, Outcome, Patch, Refusal, Request, Requirement,
     Response, Rule, Stage, StageResult, StaticNamespaces, Surroundings, Verdict, async_trait,
 };
 use serde_json::{Value, json};
@@ -97,7 +97,10 @@ fn chain(stages: Vec<Stage>) -> Chain {
 }
 
 fn surroundings(namespaces: &dyn NamespaceSource) -> Surroundings<'_> {
-    Surroundings { namespaces }
+    Surroundings {
+        namespaces,
+        authorizer: &NoAuthorizer,
+    }
 }
 
 async fn run(stages: Vec<Stage>, request: Request, budget: Duration) -> Outcome {

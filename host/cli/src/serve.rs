@@ -2,8 +2,9 @@
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
-use admittance::{DURATION_BUCKETS, Host, admission::StaticNamespaces};
-use admittance_driver::{Config, Driver, FrontConfig, LogFormat, Server, Shutdown, Stopped};
+use admittance::{DURATION_BUCKETS, Host, admission::NamespaceSelector};
+use admittance_cluster::Cluster;
+use admittance_driver::{Config, Driver, FrontConfig, LogFormat, NamespacesConfig, Server, Shutdown, Stopped};
 use clap::Args;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -73,9 +74,18 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
 }
 
 async fn serve(config: Config, metrics: PrometheusHandle) -> crate::Result<ExitCode> {
-    let host = build(&config).await?;
+    let cluster = match &config.cluster {
+        Some(config) => Some(Cluster::connect(config).await?),
+        None => None,
+    };
+    let host = build(&config, cluster.as_ref()).await?;
+    if let Some(cluster) = &cluster {
+        warm(cluster, &host);
+    }
     let maintained = metrics.clone();
-    let driver = Driver::bind(config, host, Arc::new(move || metrics.render())).await?;
+    let driver = Driver::bind(config, host, Arc::new(move || metrics.render()))
+        .await?
+        .showing(cluster);
     tracing::info!(
         address = %driver.address(),
         admin = driver.admin_address().map(tracing::field::display),
@@ -96,12 +106,20 @@ async fn serve(config: Config, metrics: PrometheusHandle) -> crate::Result<ExitC
     })
 }
 
-async fn build(config: &Config) -> Result<Host, admittance::Error> {
+async fn build(config: &Config, cluster: Option<&Cluster>) -> Result<Host, admittance::Error> {
     let mut builder = Host::builder()
         .request_timeout(config.limits.request_timeout)
-        .sandbox(config.sandbox.clone())
-        .namespaces(StaticNamespaces::new(config.namespaces.clone()))
         .on_progress(progress::show());
+    let mut sandbox = config.sandbox.clone();
+    builder = match (cluster, &config.namespaces) {
+        (Some(cluster), _) => {
+            sandbox.cluster = Some(Arc::new(cluster.clone()));
+            builder.namespaces(cluster.clone()).authorizer(cluster.clone())
+        }
+        (None, NamespacesConfig::Listed(namespaces)) => builder.namespaces(namespaces.clone()),
+        (None, NamespacesConfig::File(namespaces)) => builder.namespaces(namespaces.clone()),
+    };
+    builder = builder.sandbox(sandbox);
     for path in &config.definitions {
         builder = builder.definitions(path);
     }
@@ -114,6 +132,18 @@ async fn build(config: &Config) -> Result<Host, admittance::Error> {
     builder.build().await
 }
 
+/// Begin to watch what the chains will ask for, so that the first requests need not wait for it.
+fn warm(cluster: &Cluster, host: &Host) {
+    let table = host.table();
+    let mut stages = table.chains().iter().flat_map(|chain| &chain.stages);
+    if stages.any(|stage| matches!(stage.namespace_selector, Some(NamespaceSelector::Labels(_)))) {
+        cluster.watch_namespaces();
+    }
+    for plugin in table.plugins() {
+        cluster.watch_kinds(&plugin.cluster);
+    }
+}
+
 /// One histogram for every duration, with buckets that fit plugins and webhooks alike.
 fn install_metrics() -> crate::Result<PrometheusHandle> {
     let handle = PrometheusBuilder::new()
@@ -121,6 +151,7 @@ fn install_metrics() -> crate::Result<PrometheusHandle> {
         .install_recorder()?;
     admittance::describe_metrics();
     admittance_driver::describe_metrics();
+    admittance_cluster::describe_metrics();
     Ok(handle)
 }
 

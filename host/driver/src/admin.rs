@@ -6,9 +6,11 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::SystemTime,
 };
 
 use admittance::{Configured, Host, PluginStatus};
+use admittance_cluster::{Cluster, WatchStatus};
 use axum::{Json, Router, extract::State, http::StatusCode, response::IntoResponse, routing::get};
 use http::header::CONTENT_TYPE;
 use serde_json::{Value, json};
@@ -29,6 +31,8 @@ pub(crate) struct Admin {
     pub(crate) host: Host,
     /// None behind kube-apiserver.
     pub(crate) upstream: Option<Upstream>,
+    /// None: no cluster is asked.
+    pub(crate) cluster: Option<Cluster>,
     pub(crate) is_stopping: Arc<AtomicBool>,
     pub(crate) metrics: RenderMetrics,
 }
@@ -89,6 +93,7 @@ async fn readiness(State(admin): State<Admin>) -> impl IntoResponse {
     let detail = json!({
         "revision": reload.revision,
         "reloadError": reload.error.as_ref().map(ToString::to_string),
+        "cluster": admin.cluster.as_ref().map(cluster),
         "ready": is_ready,
         "stopping": !is_ready,
         "chains": chains,
@@ -125,6 +130,36 @@ fn certificate(status: TlsStatus) -> Value {
         "notAfter": not_after,
         "reloadError": status.problem,
     })
+}
+
+fn cluster(cluster: &Cluster) -> Value {
+    let status = cluster.status();
+    let kinds: Vec<_> = status
+        .kinds
+        .iter()
+        .map(|(kind, status)| watch(&kind.to_string(), status))
+        .collect();
+    json!({
+        "server": status.server,
+        "namespaces": watch("v1/Namespace", &status.namespaces),
+        "kinds": kinds,
+    })
+}
+
+fn watch(kind: &str, status: &WatchStatus) -> Value {
+    json!({
+        "kind": kind,
+        "state": status.state.as_str(),
+        "since": time(status.since),
+        "objects": status.objects,
+        "heard": status.heard.map(time),
+        "lastError": status.last_error,
+    })
+}
+
+/// As logs write it.
+fn time(time: SystemTime) -> String {
+    humantime::format_rfc3339_seconds(time).to_string()
 }
 
 async fn metrics(State(admin): State<Admin>) -> impl IntoResponse {

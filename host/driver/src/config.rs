@@ -3,20 +3,18 @@
 mod read;
 
 use std::{
-    collections::BTreeMap,
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
     sync::Arc,
     time::Duration,
 };
 
-use admittance::{AdmissionLayer, SandboxConfig, admission::Labels, dialect::Dialect};
+use admittance::{AdmissionLayer, SandboxConfig, dialect::Dialect};
+use admittance_cluster::ClusterConfig;
 use http::uri::PathAndQuery;
 
-use crate::{
-    tls::{ClientTls, ServerTls},
-    upstream::Server,
-};
+use crate::{namespaces::NamespacesConfig, tls::{ClientTls, ServerTls},
+    upstream::Server};
 
 /// Everything the driver is told. Lives until it is bound; each part may be changed before that.
 #[derive(Clone, Debug)]
@@ -35,8 +33,11 @@ pub struct Config {
     pub cache: Option<PathBuf>,
     /// How plugins run.
     pub sandbox: SandboxConfig,
-    /// The labels of namespaces.
-    pub namespaces: BTreeMap<String, Labels>,
+    /// The labels of namespaces, when there is no cluster to ask.
+    pub namespaces: NamespacesConfig,
+    /// The Kubernetes cluster that namespaces, objects for plugins and answers on what users may do come
+    /// from.
+    pub cluster: Option<ClusterConfig>,
     /// Addresses of webhook hosts: host name, and `host:port` to connect to.
     pub resolve: Vec<(String, String)>,
     /// What is logged, and how.

@@ -8,6 +8,7 @@ use std::{
 };
 
 use admittance::Host;
+use admittance_cluster::Cluster;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tower::Layer;
@@ -17,6 +18,7 @@ use crate::{
     config::{Config, FrontConfig, Limits},
     front::{Front, FrontService},
     listener::{Listener, Stop},
+    namespaces::{FileNamespaces, NamespacesConfig},
     tls::ServerTls,
     upstream::Upstream,
 };
@@ -46,6 +48,7 @@ pub struct Driver {
     front: Front,
     upstream: Option<Upstream>,
     limits: Limits,
+    namespaces: Option<FileNamespaces>,
 }
 
 /// Says when the driver is to stop. Cheap to clone.
@@ -90,6 +93,7 @@ impl Driver {
             admin,
             front,
             limits,
+            namespaces,
             ..
         } = config;
         let bind_error = |setting, address| {
@@ -142,6 +146,7 @@ impl Driver {
                 tls: listen.tls,
                 host,
                 upstream: upstream.clone(),
+                cluster: None,
                 is_stopping,
                 metrics,
             },
@@ -150,7 +155,17 @@ impl Driver {
             admin_listener,
             upstream,
             limits,
+            namespaces: match namespaces {
+                NamespacesConfig::Listed(_) => None,
+                NamespacesConfig::File(file) => Some(file),
+            },
         })
+    }
+
+    /// Show how this cluster is at the operator's port: the one that the host asks.
+    pub fn showing(mut self, cluster: Option<Cluster>) -> Self {
+        self.admin.cluster = cluster;
+        self
     }
 
     /// Where it listens: with the port that the system chose, when the configuration says 0.
@@ -172,6 +187,7 @@ impl Driver {
             front,
             upstream,
             limits,
+            namespaces,
             ..
         } = self;
         let Limits {
@@ -205,9 +221,14 @@ impl Driver {
                 upstream.check_health().await;
             }
         };
+        let reading = async {
+            if let Some(file) = namespaces {
+                file.follow().await;
+            }
+        };
         // None of them ends the driver.
         let background = async {
-            tokio::join!(checking, following, refreshing);
+            tokio::join!(checking, following, refreshing, reading);
             std::future::pending::<()>().await;
         };
         let stopping = async {

@@ -13,6 +13,7 @@ mod driver;
 mod front;
 mod listener;
 mod measure;
+mod namespaces;
 pub mod tls;
 mod upstream;
 
@@ -22,4 +23,5 @@ pub use config::{
 };
 pub use driver::{Driver, Error, Shutdown, Stopped};
 pub use measure::describe_metrics;
+pub use namespaces::{FileNamespaces, NamespacesConfig};
 pub use upstream::{Client, InvalidServer, Server, ServerHealth, Upstream};

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use admittance_admission::{Chain, Hook, Phase, Stage};
+use admittance_admission::{Chain, ClusterKind, Hook, Phase, Stage};
 use admittance_catalog::{CompiledCache, CompiledKey, Digest, Module, ModuleReference};
 use admittance_definitions::{
     AllowDefinition, ChainDefinition, HookDefinition, Location, ModuleSource, PluginDefinition,
@@ -49,6 +49,8 @@ pub struct PluginStatus {
     pub version: String,
     /// Of its module.
     pub digest: Digest,
+    /// The kinds of the control plane that it is granted.
+    pub cluster: Vec<ClusterKind>,
     /// How it got its settings: once, or in every call.
     pub configured: Configured,
     /// Whether its compiled form was in the cache.
@@ -119,6 +121,7 @@ impl Assembler {
                     rules: stage.rules,
                     namespace_selector: stage.namespace_selector,
                     object_selector: stage.object_selector,
+                    match_conditions: stage.match_conditions,
                     failure_policy: stage.failure_policy,
                     timeout: stage.timeout,
                     mode: stage.mode,
@@ -219,6 +222,7 @@ impl Assembler {
             plugin: description.name.clone(),
             version: description.version.clone(),
             digest: ready.digest,
+            cluster: order.config.grants.cluster.iter().cloned().collect(),
             configured: plugin.configured().clone(),
             from_cache: ready.from_cache,
             took: started.elapsed(),

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use admittance_admission::{Chain, NamespaceSource, StaticNamespaces};
+use admittance_admission::{Authorizer, Chain, NamespaceSource, NoAuthorizer, StaticNamespaces};
 use admittance_catalog::CompiledCache;
 use admittance_definitions::ChainDefinition;
 use admittance_sandbox::SandboxConfig;
@@ -27,6 +27,7 @@ pub struct HostBuilder {
     chains: Vec<Chain>,
     request_timeout: Duration,
     namespaces: Arc<dyn NamespaceSource>,
+    authorizer: Arc<dyn Authorizer>,
     cache: Option<PathBuf>,
     sandbox: SandboxConfig,
     resolve: Vec<(String, String)>,
@@ -41,6 +42,7 @@ impl Default for HostBuilder {
             chains: Vec::new(),
             request_timeout: Duration::from_secs(10),
             namespaces: Arc::new(StaticNamespaces::default()),
+            authorizer: Arc::new(NoAuthorizer),
             cache: None,
             sandbox: SandboxConfig::default(),
             resolve: Vec::new(),
@@ -77,6 +79,13 @@ impl HostBuilder {
     /// Where the labels of namespaces come from. Default: every namespace has only its name.
     pub fn namespaces(mut self, namespaces: impl NamespaceSource) -> Self {
         self.namespaces = Arc::new(namespaces);
+        self
+    }
+
+    /// Who answers what a user may do, for match conditions that ask. Default: nobody, which is an error
+    /// that those conditions see.
+    pub fn authorizer(mut self, authorizer: impl Authorizer) -> Self {
+        self.authorizer = Arc::new(authorizer);
         self
     }
 
@@ -126,6 +135,7 @@ impl HostBuilder {
             given: self.read,
             chains: self.chains.into_iter().map(Arc::new).collect(),
             namespaces: self.namespaces,
+            authorizer: self.authorizer,
             request_timeout: self.request_timeout,
             assembler,
             seen: Fingerprint::default(),

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use admittance_admission::{Chain, NamespaceSource};
+use admittance_admission::{Authorizer, Chain, NamespaceSource};
 use admittance_definitions::{ChainDefinition, HookDefinition, ModuleSource};
 use admittance_watch::Fingerprint;
 
@@ -21,6 +21,7 @@ pub(crate) struct Source {
     /// Chains that the program itself made; they come first.
     pub(crate) chains: Vec<Arc<Chain>>,
     pub(crate) namespaces: Arc<dyn NamespaceSource>,
+    pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) request_timeout: Duration,
     pub(crate) assembler: Arc<Assembler>,
     /// What the definitions and the modules that they name held at the last attempt.
@@ -59,6 +60,7 @@ impl Source {
             chains.collect(),
             plugins,
             self.namespaces.clone(),
+            self.authorizer.clone(),
             self.request_timeout,
         ))
     }

@@ -1,7 +1,7 @@
 use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
-    Chain, Deadline, Evaluation, NamespaceSource, Outcome, Outline, Phase, Request, Selection, Surroundings,
+    Authorizer, Chain, Deadline, Evaluation, NamespaceSource, Outcome, Outline, Phase, Request, Selection, Surroundings,
 };
 use tokio::time::Instant;
 
@@ -14,6 +14,7 @@ pub struct Table {
     chains: Vec<Arc<Chain>>,
     plugins: Vec<PluginStatus>,
     namespaces: Arc<dyn NamespaceSource>,
+    authorizer: Arc<dyn Authorizer>,
     request_timeout: Duration,
 }
 
@@ -22,12 +23,14 @@ impl Table {
         chains: Vec<Arc<Chain>>,
         plugins: Vec<PluginStatus>,
         namespaces: Arc<dyn NamespaceSource>,
+        authorizer: Arc<dyn Authorizer>,
         request_timeout: Duration,
     ) -> Self {
         Self {
             chains,
             plugins,
             namespaces,
+            authorizer,
             request_timeout,
         }
     }
@@ -76,6 +79,7 @@ impl Table {
         let mut evaluation = Evaluation::new(request, deadline);
         let surroundings = Surroundings {
             namespaces: &*self.namespaces,
+            authorizer: &*self.authorizer,
         };
         evaluation.run(&matching, surroundings).await;
         let outcome = evaluation.outcome();

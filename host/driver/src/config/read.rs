@@ -1,7 +1,6 @@
 //! From the configuration file to its types, with every mistake found at once.
 
 use std::{
-    collections::BTreeMap,
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
@@ -10,9 +9,10 @@ use std::{
 
 use admittance::{
     SandboxConfig,
-    admission::{GroupVersionResource, Labels, Operation},
+    admission::{GroupVersionResource, Operation, StaticNamespaces},
     dialect::{Bcs, Cluster, Dialect, KindSource, Pattern, Pointer, Rest, RestConfig, Route, ValueSource},
 };
+use admittance_cluster::{ClusterConfig, ClusterSource};
 use admittance_definitions::{
     Mistakes,
     document::{self, Fields, Node},
@@ -23,6 +23,7 @@ use super::{
     Config, FrontConfig, HealthCheck, Limits, ListenConfig, LogConfig, LogFormat, LogLevel, UpstreamConfig,
 };
 use crate::{
+    namespaces::{self, FileNamespaces, NamespacesConfig},
     tls::{self, ClientTls, Identity, ServerTls, TlsError},
     upstream::Server,
 };
@@ -72,7 +73,11 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
         None => Some(None),
     };
     let sandbox = section(fields.optional("sandbox"), mistakes, sandbox);
-    let namespaces = section(fields.optional("namespaces"), mistakes, namespaces);
+    let namespaces = namespaces(&mut fields, mistakes);
+    let cluster = match fields.optional("cluster") {
+        Some(node) => cluster(&node, mistakes).map(Some),
+        None => Some(None),
+    };
     let resolve = section(fields.optional("webhooks"), mistakes, resolve);
     let log = section(fields.optional("log"), mistakes, log);
     fields.finish(mistakes);
@@ -85,6 +90,7 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
         cache: cache?,
         sandbox: sandbox?,
         namespaces: namespaces?,
+        cluster: cluster?,
         resolve: resolve?,
         log: log?,
     })
@@ -620,12 +626,53 @@ fn sandbox(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<SandboxConfig> {
     Some(config)
 }
 
-fn namespaces(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<BTreeMap<String, Labels>> {
-    let mut namespaces = BTreeMap::new();
-    for (name, node) in node.map(mistakes)? {
-        namespaces.insert(name.to_owned(), node.string_map(mistakes)?);
+fn namespaces(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<NamespacesConfig> {
+    let (list, file) = (fields.optional("namespaces"), fields.optional("namespacesFile"));
+    if fields.has("cluster") {
+        for node in [&list, &file].into_iter().flatten() {
+            let message = "namespaces are read from the cluster, and cannot be listed too";
+            node.wrong(message, "remove it, or remove `cluster`", mistakes);
+        }
     }
-    Some(namespaces)
+    match (list, file) {
+        (None, None) => Some(NamespacesConfig::default()),
+        (Some(node), None) => {
+            let listed = namespaces::listed(&node, mistakes)?;
+            Some(NamespacesConfig::Listed(StaticNamespaces::new(listed)))
+        }
+        (None, Some(node)) => match FileNamespaces::read(&node.file(mistakes)?) {
+            Ok(file) => Some(NamespacesConfig::File(file)),
+            Err(found) => {
+                for mistake in found.iter() {
+                    mistakes.push(mistake.clone());
+                }
+                None
+            }
+        },
+        (Some(_), Some(node)) => {
+            let message = "namespaces are listed twice";
+            node.wrong(message, "keep `namespaces` or `namespacesFile`", mistakes);
+            None
+        }
+    }
+}
+
+fn cluster(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ClusterConfig> {
+    let mut fields = node.object(mistakes)?;
+    let kubeconfig = match fields.optional("kubeconfig") {
+        Some(node) => Some(node.file(mistakes)?),
+        None => None,
+    };
+    let context = match fields.optional("context") {
+        Some(node) => Some(node.text(mistakes)?.to_owned()),
+        None => None,
+    };
+    fields.finish(mistakes);
+    let source = match (kubeconfig, context) {
+        (None, None) => ClusterSource::Infer,
+        (path, context) => ClusterSource::Kubeconfig { path, context },
+    };
+    Some(ClusterConfig { source })
 }
 
 fn resolve(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<(String, String)>> {

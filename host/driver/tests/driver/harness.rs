@@ -105,6 +105,7 @@ impl Setup {
                 cache: None,
                 sandbox: Default::default(),
                 namespaces: Default::default(),
+                cluster: None,
                 resolve: Vec::new(),
                 log: LogConfig::default(),
             },

@@ -1,7 +1,7 @@
 use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
-    Chain, Deadline, Decision, Evaluation, FailureKind, Refusal, Stage, StaticNamespaces, Surroundings,
+    Chain, Deadline, Decision, Evaluation, FailureKind, NoAuthorizer, Refusal, Stage, StaticNamespaces, Surroundings,
 };
 use admittance_webhook::{Naming, Protocol, Resolve, Webhook, WebhookClients, WebhookConfig};
 use http::Version;
@@ -141,6 +141,7 @@ async fn a_stage_that_gets_no_answer_times_out() {
             &[&chain],
             Surroundings {
                 namespaces: &StaticNamespaces::default(),
+                authorizer: &NoAuthorizer,
             },
         )
         .await;

@@ -64,6 +64,38 @@ fn a_webhook_server_has_no_upstream() {
 }
 
 #[test]
+fn namespaces_come_from_one_place() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("namespaces.yaml"), "prod: { team: a }\n").unwrap();
+    std::fs::write(directory.path().join("broken.yaml"), "prod: a\n").unwrap();
+    // (what is written, the mistakes, or none)
+    let table: [(&str, &[&str]); 6] = [
+        ("namespacesFile: namespaces.yaml", &[]),
+        ("cluster: {}", &[]),
+        ("cluster: { kubeconfig: admin.conf, context: prod }", &[]),
+        ("namespacesFile: broken.yaml", &["prod: expected an object, this is a string"]),
+        (
+            "namespaces: {}\nnamespacesFile: namespaces.yaml",
+            &["namespacesFile: namespaces are listed twice"],
+        ),
+        (
+            "namespaces: {}\ncluster: {}",
+            &["namespaces: namespaces are read from the cluster, and cannot be listed too"],
+        ),
+    ];
+    for (text, expected) in table {
+        let mistakes = read_in(&directory, &format!("{LEAST}{text}")).err().unwrap_or_default();
+        assert_eq!(mistakes, expected, "{text}");
+    }
+    let config = read_in(&directory, &format!("{LEAST}cluster: {{ kubeconfig: admin.conf }}")).unwrap();
+    let expected = ClusterSource::Kubeconfig {
+        path: Some(directory.path().join("admin.conf")),
+        context: None,
+    };
+    assert_eq!(config.cluster, Some(ClusterConfig { source: expected }));
+}
+
+#[test]
 fn everything() {
     let directory = tempfile::tempdir().unwrap();
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -132,7 +164,8 @@ log: { level: debug, format: json }
     assert_eq!(config.cache, Some(directory.path().join("cache")));
     assert_eq!(config.sandbox.calls_in_flight, 10);
     assert_eq!(config.sandbox.memory_limit_max, 11 << 20);
-    assert_eq!(config.namespaces["prod"]["team"], "a");
+    assert!(matches!(config.namespaces, NamespacesConfig::Listed(_)));
+    assert_eq!(config.cluster, None);
     assert_eq!(
         config.resolve,
         [("sidecar.ns".to_owned(), "127.0.0.1:9443".to_owned())]

@@ -1,0 +1,194 @@
+//! Namespaces and their labels in a file, for use without a cluster.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use admittance::admission::{
+    Labels, NamespaceLookupError, NamespaceSource, StaticNamespaces, async_trait,
+};
+use admittance_definitions::{
+    Mistakes,
+    document::{self, Node},
+};
+use admittance_watch::{Watch, WatchConfig};
+use arc_swap::ArcSwap;
+
+/// Where the labels of namespaces come from, when not from a cluster.
+#[derive(Clone, Debug)]
+pub enum NamespacesConfig {
+    /// They are listed in the configuration.
+    Listed(StaticNamespaces),
+    /// They are in a file of their own.
+    File(FileNamespaces),
+}
+
+impl Default for NamespacesConfig {
+    fn default() -> Self {
+        Self::Listed(StaticNamespaces::default())
+    }
+}
+
+/// The namespaces in a file, which is read again when it changes. Cheap to clone; lives as long as the
+/// program.
+///
+/// The file holds `name: { label: value }` for each namespace, or Kubernetes' own documents: Namespaces,
+/// one after another or in a List, as `kubectl get namespaces --output yaml` prints them. A namespace that
+/// is not in it has only its name as a label.
+#[derive(Clone, Debug)]
+pub struct FileNamespaces {
+    path: PathBuf,
+    current: Arc<ArcSwap<StaticNamespaces>>,
+}
+
+impl FileNamespaces {
+    /// Read the file.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake in it.
+    pub fn read(path: &Path) -> Result<Self, Mistakes> {
+        Ok(Self {
+            path: path.to_owned(),
+            current: Arc::new(ArcSwap::from_pointee(read(path)?)),
+        })
+    }
+
+    /// Read the file again whenever it changes; a wrong one leaves what was there. It does not end.
+    pub(crate) async fn follow(self) {
+        let mut watch = Watch::new([self.path.clone()], WatchConfig::default()).await;
+        loop {
+            // The first look is for what changed between the start and now.
+            match read(&self.path) {
+                Ok(namespaces) => self.current.store(Arc::new(namespaces)),
+                Err(mistakes) => {
+                    tracing::error!("the changed namespaces are not used, those before them stay: {mistakes}");
+                }
+            }
+            watch.changed().await;
+        }
+    }
+}
+
+#[async_trait]
+impl NamespaceSource for FileNamespaces {
+    async fn labels(&self, namespace: &str) -> Result<Labels, NamespaceLookupError> {
+        self.current.load_full().labels(namespace).await
+    }
+}
+
+fn read(path: &Path) -> Result<StaticNamespaces, Mistakes> {
+    let mut mistakes = Mistakes::new();
+    let mut found = Vec::new();
+    for document in document::read_file(path, &mut mistakes) {
+        document_of(&document.root(), &mut found, &mut mistakes);
+    }
+    mistakes.into_result(StaticNamespaces::new(found))
+}
+
+fn document_of(node: &Node<'_>, found: &mut Vec<(String, Labels)>, mistakes: &mut Mistakes) {
+    match node.json().get("kind").and_then(|kind| kind.as_str()) {
+        None => found.extend(listed(node, mistakes).unwrap_or_default()),
+        Some("Namespace") => found.extend(namespace(node, mistakes)),
+        Some("List" | "NamespaceList") => {
+            let items = node.object(mistakes).and_then(|mut fields| {
+                fields.required("items", "list Namespaces", mistakes)?.list(mistakes)
+            });
+            for item in items.unwrap_or_default() {
+                document_of(&item, found, mistakes);
+            }
+        }
+        Some(kind) => {
+            let fix = "write Namespaces, a List of them, or `name: { label: value }`";
+            node.wrong(format!("{kind:?} is no Namespace"), fix, mistakes);
+        }
+    }
+}
+
+/// `name: { label: value }`.
+pub(crate) fn listed(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<(String, Labels)>> {
+    let mut found = Vec::new();
+    for (name, node) in node.map(mistakes)? {
+        found.push((name.to_owned(), node.string_map(mistakes)?));
+    }
+    Some(found)
+}
+
+/// What else Kubernetes says of a namespace is not asked.
+fn namespace(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(String, Labels)> {
+    let metadata = node.object(mistakes)?.required("metadata", "name the namespace", mistakes)?;
+    let mut metadata = metadata.object(mistakes)?;
+    let name = metadata.required("name", "name the namespace", mistakes)?.text(mistakes)?;
+    let labels = match metadata.optional("labels") {
+        Some(labels) => labels.string_map(mistakes)?,
+        None => Labels::new(),
+    };
+    Some((name.to_owned(), labels))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("namespaces.yaml");
+        std::fs::write(&path, text).unwrap();
+        (directory, path)
+    }
+
+    #[tokio::test]
+    async fn forms() {
+        for text in [
+            "prod: { team: a }\ntest: {}\n",
+            "apiVersion: v1\nkind: Namespace\nmetadata: { name: prod, uid: x, labels: { team: a } }\n---\n\
+             kind: Namespace\nmetadata: { name: test }\n",
+            "apiVersion: v1\nkind: List\nmetadata: { resourceVersion: \"\" }\nitems:\n\
+             - { kind: Namespace, metadata: { name: prod, labels: { team: a } }, status: { phase: Active } }\n",
+        ] {
+            let (_directory, path) = file(text);
+            let namespaces = FileNamespaces::read(&path).unwrap();
+            let labels = namespaces.labels("prod").await.unwrap();
+            assert_eq!(labels.get("team").map(String::as_str), Some("a"), "{text}");
+            assert_eq!(namespaces.labels("test").await.unwrap().len(), 1, "{text}");
+        }
+    }
+
+    #[test]
+    fn mistakes() {
+        for (text, expected) in [
+            ("prod: a\n", "prod: expected an object"),
+            ("prod: { team: 1 }\n", "prod.team: expected a string"),
+            ("kind: Pod\nmetadata: { name: a }\n", "\"Pod\" is no Namespace"),
+            ("kind: Namespace\nmetadata: {}\n", "metadata.name: missing"),
+            ("kind: List\n", "items: missing"),
+        ] {
+            let (_directory, path) = file(text);
+            let mistakes = FileNamespaces::read(&path).unwrap_err().to_string();
+            assert!(mistakes.contains(expected), "{text}: {mistakes}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_changed_file_is_read_and_a_broken_one_is_not() {
+        let (_directory, path) = file("prod: { team: a }\n");
+        let namespaces = FileNamespaces::read(&path).unwrap();
+        let follow = tokio::spawn(namespaces.clone().follow());
+        let team = async |team: &str| {
+            loop {
+                let labels = namespaces.labels("prod").await.unwrap();
+                if labels.get("team").map(String::as_str) == Some(team) {
+                    break;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        };
+        let patience = std::time::Duration::from_secs(60);
+        std::fs::write(&path, "prod: [\n").unwrap();
+        std::fs::write(&path, "prod: { team: b }\n").unwrap();
+        tokio::time::timeout(patience, team("b")).await.unwrap();
+        assert!(!follow.is_finished());
+        follow.abort();
+    }
+}
