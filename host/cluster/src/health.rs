@@ -142,8 +142,7 @@ impl Health {
             tracing::warn!(
                 watch = self.name,
                 error,
-                "the watch is down; what is known is used for {} s, then every look-up asks the API server",
-                STALE_LIMIT.as_secs()
+                "the watch is down, and is tried again and again"
             );
         }
     }
