@@ -203,8 +203,9 @@ fn flags(help: &str) -> BTreeSet<String> {
 
 async fn helps() -> BTreeMap<&'static str, String> {
     let mut helps = BTreeMap::new();
-    for subcommand in ["serve", "check", "run", "certs"] {
-        let help = Admittance::run([subcommand, "--help"]).await.unwrap();
+    for subcommand in ["serve", "check", "run", "certs", "kubernetes manifests"] {
+        let arguments = subcommand.split(' ').chain(["--help"]);
+        let help = Admittance::run(arguments).await.unwrap();
         assert_eq!(help.code, Some(0), "{subcommand}: {}", help.stderr);
         helps.insert(subcommand, help.stdout);
     }
@@ -222,9 +223,16 @@ async fn commands_and_flags_are_those_of_the_program() {
         else {
             return;
         };
-        let Some((subcommand, arguments)) = arguments.split_first() else {
+        let Some((subcommand, mut arguments)) = arguments.split_first() else {
             return;
         };
+        let mut subcommand = subcommand.clone();
+        if subcommand == "kubernetes"
+            && let Some((second, rest)) = arguments.split_first()
+        {
+            subcommand = format!("{subcommand} {second}");
+            arguments = rest;
+        }
         if subcommand == "help" || subcommand.starts_with('-') {
             return;
         }
@@ -358,6 +366,7 @@ fn metrics_are_listed() {
     metrics::with_local_recorder(&described, || {
         admittance::describe_metrics();
         admittance_driver::describe_metrics();
+        admittance_cluster::describe_metrics();
     });
     let page = Page::read("docs/operators.md");
     let listed: BTreeMap<String, &str> = page
@@ -383,6 +392,7 @@ fn settings_of_the_stock_plugins_are_listed() {
     for description in [
         testing::describe::<sidecar_injector::SidecarInjector>(),
         testing::describe::<image_policy::ImagePolicy>(),
+        testing::describe::<edge_health::EdgeHealth>(),
     ] {
         let schema: Value = serde_json::from_str(&description.settings_schema.unwrap()).unwrap();
         let settings: BTreeSet<&str> = schema["properties"]
@@ -427,6 +437,7 @@ fn keys_of_the_configuration_are_listed() {
         ("limits.", "limits: { ? }"),
         ("cache.", "cache: { ? }"),
         ("sandbox.", "sandbox: { ? }"),
+        ("cluster.", "cluster: { ? }"),
         ("webhooks.", "webhooks: { ? }"),
         ("log.", "log: { ? }"),
     ];
@@ -447,7 +458,7 @@ fn keys_of_the_configuration_are_listed() {
         .collect();
     assert_eq!(listed, keys);
 
-    assert_eq!(known("dialect: { ? }"), ["bcs", "rest"]);
+    assert_eq!(known("dialect: { ? }"), ["bcs", "kubernetes", "rest"]);
     assert_eq!(
         known("dialect: { bcs: { ? } }"),
         page.first_column("The dialect bcs")
@@ -486,7 +497,7 @@ fn fields_of_definitions_are_listed() {
                     "stages[].",
                     NATIVE,
                     "spec: { stages: [ { ? } ] } }",
-                    &["matchConditions"],
+                    &[],
                 ),
             ][..],
         ),
