@@ -1,7 +1,7 @@
 use std::{
     os::unix::fs::symlink,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -9,6 +9,7 @@ use admittance_driver::tls::{self, ClientTls, Identity, ServerTls, TlsError};
 use axum::body::Body;
 use hyper::client::conn::http1;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use metrics_exporter_prometheus::PrometheusBuilder;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::{ClientConfig, HandshakeKind};
 use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
@@ -40,11 +41,12 @@ impl Authority {
     }
 
     fn sign(&self, name: &str) -> Identity {
+        self.sign_with(name, CertificateParams::new(vec![name.to_owned()]).unwrap())
+    }
+
+    fn sign_with(&self, name: &str, params: CertificateParams) -> Identity {
         let key = KeyPair::generate().unwrap();
-        let certificate = CertificateParams::new(vec![name.to_owned()])
-            .unwrap()
-            .signed_by(&key, &self.issuer)
-            .unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
         let identity = Identity {
             certificate: self.file(&format!("{name}.pem")),
             key: self.file(&format!("{name}.key")),
@@ -492,4 +494,78 @@ async fn what_is_shown_to_the_upstream_changes() {
     })
     .await;
     assert_eq!(certificate(&outer).await["certificate"], "upstream");
+}
+
+/// Everything that the driver does runs on the one thread of this test, so that log and metrics are its own.
+#[tokio::test]
+async fn the_operator_is_told() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let metrics = recorder.handle();
+    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer({
+        let log = log.clone();
+        move || Log(log.clone())
+    });
+    let _subscriber = tracing::subscriber::set_default(subscriber.finish());
+    let warned = |part: &str| {
+        let log = String::from_utf8(log.lock().unwrap().clone()).unwrap();
+        log.lines()
+            .any(|line| line.contains(" WARN ") && line.contains(part))
+    };
+    let counted = |name: &str, value: &str| {
+        let line = format!("{name}{{certificate=\"listen\"}} {value}\n");
+        metrics.render().contains(&line)
+    };
+
+    let authority = Authority::new();
+    let mount = authority.file("mount");
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.not_after = rcgen::date_time_ymd(2020, 1, 1);
+    rename_over(&mount, "", &authority.sign_with("old", params));
+    let tls = ServerTls::of_files(mounted(&mount), None).unwrap();
+    let driver = Setup::new(&[echo().await]).tls(tls).start().await;
+    until("the warnings", async || {
+        warned("has expired") && warned("alternative name")
+    })
+    .await;
+    // date -d 2020-01-01T00:00:00Z +%s
+    assert!(counted(
+        "admittance_certificate_expiry_timestamp_seconds",
+        "1577836800"
+    ));
+    assert!(counted("admittance_certificate_last_reload_successful", "1"));
+    assert!(counted("admittance_certificate_reload_failures_total", "0"));
+
+    std::fs::write(mount.join("tls.key"), "no PEM here\n").unwrap();
+    until("the failure", async || {
+        counted("admittance_certificate_reload_failures_total", "1")
+    })
+    .await;
+    assert!(counted("admittance_certificate_last_reload_successful", "0"));
+    assert!(warned("tls.key: it holds no private key"));
+
+    let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    params.not_after = rcgen::date_time_ymd(2100, 1, 1);
+    let next = authority.sign_with("next", params);
+    rename_over(&mount, "", &next);
+    until("the next certificate", async || {
+        counted("admittance_certificate_expiry_timestamp_seconds", "4102444800")
+            && counted("admittance_certificate_last_reload_successful", "1")
+    })
+    .await;
+    assert_eq!(shown(&driver, &authority).await, der(&next.certificate));
+}
+
+/// Keeps the lines of the log.
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
