@@ -21,6 +21,7 @@ mod namespace;
 mod object;
 mod outcome;
 mod patch;
+mod qualified;
 mod request;
 mod rule;
 mod stage;
@@ -44,6 +45,7 @@ pub use namespace::{NamespaceLookupError, NamespaceSelector, NamespaceSource, St
 pub use object::{Object, ObjectError};
 pub use outcome::{AuditAnnotation, Decision, Outcome, Refusal, SkipReason, StageResult, TraceRow};
 pub use patch::{Patch, PatchError};
+pub use qualified::{NAME_PART_LENGTH, is_name_part};
 pub use request::{
     GroupVersionKind, GroupVersionResource, Operation, Request, Requested, Uid, UnknownOperation, UserInfo,
 };

@@ -94,6 +94,9 @@ fn stages(text: &mut String, report: &Report<'_>) {
         if row.mode == Mode::Audit {
             verdict.push_str(" (audit)");
         }
+        if row.round > 1 {
+            verdict.push_str(" (again)");
+        }
         let time = match row.result {
             StageResult::NotReached => "-".to_owned(),
             _ => for_a_person(row.duration),
@@ -229,6 +232,8 @@ fn refused(refusal: &Refusal) -> Value {
 fn stage(row: &TraceRow) -> Value {
     let mut stage = json!({
         "chain": &*row.chain,
+        "phase": row.phase.as_str(),
+        "round": row.round,
         "stage": &*row.stage,
         "mode": row.mode.as_str(),
         "verdict": row.result.as_str(),

@@ -79,8 +79,9 @@ async fn serve(config: Config, metrics: PrometheusHandle) -> crate::Result<ExitC
         None => None,
     };
     let host = build(&config, cluster.as_ref()).await?;
-    if let Some(cluster) = &cluster {
-        warm(cluster, &host);
+    match &cluster {
+        Some(cluster) => warm(cluster, &host),
+        None => warn_of_conditions(&host),
     }
     let maintained = metrics.clone();
     let driver = Driver::bind(config, host, Arc::new(move || metrics.render()))
@@ -130,6 +131,20 @@ async fn build(config: &Config, cluster: Option<&Cluster>) -> Result<Host, admit
         builder = builder.cache(cache);
     }
     builder.build().await
+}
+
+/// Conditions that ask what a user may do hear an error when there is nobody to ask, and most then take it
+/// for a no.
+fn warn_of_conditions(host: &Host) {
+    for chain in host.table().chains() {
+        for stage in chain.stages.iter().filter(|stage| stage.match_conditions.uses_authorizer()) {
+            tracing::warn!(
+                chain = %chain.name,
+                stage = %stage.name,
+                "a match condition asks the authorizer, and there is no cluster to ask; write `cluster: {{}}`"
+            );
+        }
+    }
 }
 
 /// Begin to watch what the chains will ask for, so that the first requests need not wait for it.

@@ -1,5 +1,7 @@
 //! The rules for names, as Kubernetes has them.
 
+use admittance_admission::is_name_part;
+
 use crate::document::quoted;
 
 const SUBDOMAIN: &str =
@@ -80,12 +82,6 @@ pub(crate) fn label_value(text: &str) -> Result<(), String> {
             text = quoted(text)
         ))
     }
-}
-
-fn is_name_part(text: &str) -> bool {
-    let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let end = |c: char| c.is_ascii_alphanumeric();
-    text.len() <= 63 && text.chars().all(inner) && text.starts_with(end) && text.ends_with(end)
 }
 
 /// Whether it is a DNS-1123 label, of any length: a part of a subdomain.

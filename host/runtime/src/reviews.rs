@@ -230,8 +230,8 @@ fn known(table: &Table, selection: &Selection) -> Result<(), Box<Response<Bytes>
             .map(|chain| &*chain.name)
             .collect();
         let names = match names.as_slice() {
-            [] => "there is none".to_owned(),
-            names => format!("there are {}", names.join(", ")),
+            [] => "there is none at all".to_owned(),
+            names => format!("the chains of that phase: {}", names.join(", ")),
         };
         format!("there is no chain {name} of the phase {phase}; {names}")
     };

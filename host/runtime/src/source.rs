@@ -55,7 +55,11 @@ impl Source {
         self.seen = seen;
         let definitions = definitions?;
         let Assembled { chains, plugins } = self.assembler.assemble(definitions).await?;
-        let chains = self.chains.iter().cloned().chain(chains.into_iter().map(Arc::new));
+        let chains = self
+            .chains
+            .iter()
+            .cloned()
+            .chain(chains.into_iter().map(Arc::new));
         Ok(Table::new(
             chains.collect(),
             plugins,

@@ -1,7 +1,8 @@
 use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
-    Authorizer, Chain, Deadline, Evaluation, NamespaceSource, Outcome, Outline, Phase, Request, Selection, Surroundings,
+    Authorizer, Chain, Deadline, Evaluation, NamespaceSource, Outcome, Outline, Phase, Request, Selection,
+    Surroundings,
 };
 use tokio::time::Instant;
 

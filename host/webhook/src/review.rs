@@ -6,7 +6,7 @@
 
 use admittance_admission::{
     Deadline, Denial, Failure, FailureKind, GroupVersionKind, GroupVersionResource, Object, Patch, Request,
-    Response, UserInfo, Verdict,
+    Response, UserInfo, Verdict, is_name_part,
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -326,7 +326,7 @@ fn annotations(response: &Fields<'_>) -> Result<Vec<(String, String)>, String> {
     let mut kept = Vec::new();
     for key in annotations.keys() {
         let value = fields.text(key)?.unwrap_or_default();
-        if is_annotation_key(key) {
+        if is_name_part(key) {
             kept.push((key.clone(), value.to_owned()));
         } else {
             tracing::warn!(
@@ -336,15 +336,6 @@ fn annotations(response: &Fields<'_>) -> Result<Vec<(String, String)>, String> {
         }
     }
     Ok(kept)
-}
-
-/// Whether `{webhook}/{key}` is a qualified name of Kubernetes: at most 63 letters, digits, `-`, `_`
-/// and `.`, with a letter or digit at both ends.
-fn is_annotation_key(key: &str) -> bool {
-    let inside = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    let at_end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-    let bytes = key.as_bytes();
-    bytes.len() <= 63 && bytes.iter().copied().all(inside) && at_end(bytes.first()) && at_end(bytes.last())
 }
 
 /// The members of an object, each of the type that it must have. `null` counts as absent.

@@ -1,8 +1,8 @@
 //! Names of conditions: Kubernetes' qualified names.
 
 use super::ConditionError;
+use crate::{NAME_PART_LENGTH, is_name_part};
 
-const LONGEST_NAME: usize = 63;
 const LONGEST_PREFIX: usize = 253;
 
 /// Check a qualified name: an optional DNS prefix and `/`, and a name part of letters, digits, `-`, `_`
@@ -31,13 +31,10 @@ pub(super) fn check(name: &str) -> Result<(), ConditionError> {
     if part.is_empty() {
         return wrong("nothing follows the `/`");
     }
-    if part.len() > LONGEST_NAME {
+    if part.len() > NAME_PART_LENGTH {
         return wrong("the name part is longer than 63 characters");
     }
-    let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-    let bytes = part.as_bytes();
-    if !bytes.iter().copied().all(inner) || !ends(bytes.first()) || !ends(bytes.last()) {
+    if !is_name_part(part) {
         return wrong(
             "the name part may have letters, digits, `-`, `_` and `.`, and begins and ends with a letter or a digit",
         );

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use admittance_admission::{
-    Decision, FailurePolicy, Mode, Outcome, Patch, Refusal, StageResult, TraceRow, Uid,
+    Decision, FailurePolicy, Mode, NAME_PART_LENGTH, Outcome, Patch, Refusal, StageResult, TraceRow, Uid,
+    is_name_part,
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -114,9 +115,7 @@ fn audit_annotations(outcome: &Outcome) -> BTreeMap<String, &str> {
     for note in &outcome.audit_annotations {
         let long = format!("{}.{}", note.stage, note.key);
         // A stage's name may be as long as a whole key.
-        let key = [long, note.key.clone()]
-            .into_iter()
-            .find(|key| is_annotation_key(key));
+        let key = [long, note.key.clone()].into_iter().find(|key| is_name_part(key));
         match key {
             Some(key) => {
                 annotations.entry(key).or_insert(note.value.as_str());
@@ -130,8 +129,13 @@ fn audit_annotations(outcome: &Outcome) -> BTreeMap<String, &str> {
     }
     for row in &outcome.trace {
         if let Some(kind) = failed_open(row) {
-            let mut key = format!("failed-open.{}", row.stage);
-            key.truncate(KEY_LENGTH);
+            // Native stages may have any name.
+            let legal = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
+            let key: String = "failed-open."
+                .chars()
+                .chain(row.stage.chars().map(legal))
+                .take(NAME_PART_LENGTH)
+                .collect();
             let key = key.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
             annotations.entry(key.to_owned()).or_insert(kind);
         }
@@ -150,21 +154,6 @@ fn failed_open(row: &TraceRow) -> Option<&'static str> {
         ) => Some(failure.kind.as_str()),
         _ => None,
     }
-}
-
-/// Of a qualified name of Kubernetes.
-const KEY_LENGTH: usize = 63;
-
-/// Whether kube-apiserver takes `{webhook}/{key}` for a qualified name: at most 63 letters, digits, `-`, `_`
-/// and `.`, with a letter or digit at both ends.
-fn is_annotation_key(key: &str) -> bool {
-    let inside = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    let at_end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-    let bytes = key.as_bytes();
-    bytes.len() <= KEY_LENGTH
-        && bytes.iter().copied().all(inside)
-        && at_end(bytes.first())
-        && at_end(bytes.last())
 }
 
 #[cfg(test)]
