@@ -4,9 +4,9 @@ use futures_util::{FutureExt, future::join_all};
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    AuditAnnotation, Authorizer, Chain, Deadline, Decision, Denial, Failure, FailureKind, FailurePolicy, Mode,
-    NamespaceSource, Object, Outcome, Patch, Phase, Refusal, Reinvocation, Request, Response, SkipReason,
-    Stage, StageResult, TraceRow, Verdict,
+    AuditAnnotation, Authorizer, Chain, Deadline, Decision, Denial, Failure, FailureKind, FailurePolicy,
+    Mode, NamespaceSource, Object, Outcome, Patch, Phase, Refusal, Reinvocation, Request, Response,
+    SkipReason, Stage, StageResult, TraceRow, Verdict,
 };
 
 /// What stages may ask of the control plane before they are called. Lives as long as one request.
@@ -250,7 +250,9 @@ impl Evaluation {
         }
         let conditions = &stage.match_conditions;
         if !conditions.is_empty() {
-            let unmet = conditions.evaluate(&self.request, surroundings.authorizer, deadline).await;
+            let unmet = conditions
+                .evaluate(&self.request, surroundings.authorizer, deadline)
+                .await;
             let unmet = unmet.map_err(|error| Failure::new(FailureKind::Condition, error.to_string()))?;
             if unmet.is_some() {
                 return Ok(Some(SkipReason::MatchCondition));
