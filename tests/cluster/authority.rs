@@ -16,6 +16,9 @@ pub(crate) struct Credentials {
     /// A certificate for a server on loopback.
     pub(crate) certificate: String,
     pub(crate) key: String,
+    /// What the API server shows to webhook servers that ask.
+    pub(crate) caller_certificate: String,
+    pub(crate) caller_key: String,
     /// What the tokens of service accounts are signed with, and what they are verified with.
     pub(crate) accounts_key: String,
     pub(crate) accounts_public_key: String,
@@ -46,11 +49,21 @@ impl Credentials {
         ];
         let certificate = params.signed_by(&key, &issuer)?.pem();
 
+        let caller_key = KeyPair::generate()?;
+        let mut params = CertificateParams::default();
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "kube-apiserver");
+        let caller_certificate = params.signed_by(&caller_key, &issuer)?.pem();
+
         let accounts = KeyPair::generate()?;
         Ok(Self {
             authority,
             certificate,
             key: key.serialize_pem(),
+            caller_certificate,
+            caller_key: caller_key.serialize_pem(),
             accounts_key: accounts.serialize_pem(),
             accounts_public_key: accounts.public_key_pem(),
         })

@@ -131,6 +131,21 @@ impl Cluster {
         kubeconfig(self.directory.path(), user)
     }
 
+    /// The PEM file of the authority that signed what the API server shows to webhook servers.
+    pub(crate) fn authority_file(&self) -> PathBuf {
+        self.directory.path().join(AUTHORITY)
+    }
+
+    /// Remove all webhook configurations, so that what comes next is called by nobody else.
+    pub(crate) async fn remove_webhooks(&self) -> Result<(), Error> {
+        let rest = self.rest()?;
+        for resource in ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"] {
+            let path = format!("/apis/admissionregistration.k8s.io/v1/{resource}");
+            rest.send(http::Method::DELETE, &path, None).await?;
+        }
+        Ok(())
+    }
+
     /// A number for names that no other scenario has.
     pub(crate) fn number(&self) -> usize {
         self.namespaces.fetch_add(1, Ordering::Relaxed)
@@ -153,6 +168,11 @@ const SERVER_CERTIFICATE: &str = "server.pem";
 const SERVER_KEY: &str = "server.key";
 const ACCOUNTS_KEY: &str = "service-accounts.key";
 const ACCOUNTS_PUBLIC_KEY: &str = "service-accounts.pub";
+const AUTHORITY: &str = "ca.pem";
+const CALLER_CERTIFICATE: &str = "caller.pem";
+const CALLER_KEY: &str = "caller.key";
+const CALLER: &str = "caller.kubeconfig";
+const ADMISSION: &str = "admission.json";
 const TOKENS: &str = "tokens.csv";
 const AUDIT_POLICY: &str = "audit-policy.yaml";
 const AUDIT_LOG: &str = "audit.log";
@@ -214,6 +234,7 @@ async fn start_api_server(
             format!("--service-account-key-file={ACCOUNTS_PUBLIC_KEY}"),
             // It would wait for the account `default` of a namespace, which a controller makes.
             "--disable-admission-plugins=ServiceAccount".to_owned(),
+            format!("--admission-control-config-file={ADMISSION}"),
             format!("--audit-policy-file={AUDIT_POLICY}"),
             format!("--audit-log-path={AUDIT_LOG}"),
             "--profiling=false".to_owned(),
@@ -253,7 +274,35 @@ fn write_settings(directory: &Path, credentials: &Credentials) -> Result<(), Err
         "omitStages": ["RequestReceived"],
         "rules": [{"level": "Request", "verbs": ["create", "update", "patch", "delete", "connect"]}],
     });
-    let files: [(&str, &str); 6] = [
+    let hooks = json!({
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "WebhookAdmissionConfiguration",
+        "kubeConfigFile": directory.join(CALLER),
+    });
+    let admission = json!({
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "AdmissionConfiguration",
+        "plugins": [
+            {"name": "MutatingAdmissionWebhook", "configuration": hooks},
+            {"name": "ValidatingAdmissionWebhook", "configuration": hooks},
+        ],
+    });
+    // Users of this file are webhook servers; this one stands for all of them.
+    let caller = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "users": [{"name": "*", "user": {
+            "client-certificate": directory.join(CALLER_CERTIFICATE),
+            "client-key": directory.join(CALLER_KEY),
+        }}],
+    });
+    let (admission, caller) = (admission.to_string(), caller.to_string());
+    let files: [(&str, &str); 11] = [
+        (AUTHORITY, &credentials.authority),
+        (CALLER_CERTIFICATE, &credentials.caller_certificate),
+        (CALLER_KEY, &credentials.caller_key),
+        (CALLER, &caller),
+        (ADMISSION, &admission),
         (SERVER_CERTIFICATE, &credentials.certificate),
         (SERVER_KEY, &credentials.key),
         (ACCOUNTS_KEY, &credentials.accounts_key),

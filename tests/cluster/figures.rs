@@ -1,4 +1,5 @@
-//! How long a creation takes with and without webhooks. Figures to look at; nothing depends on them.
+//! How long a creation takes with and without webhooks. Figures to look at; nothing depends on them, and the
+//! driver is the one compiled for development.
 
 use std::{
     fmt,

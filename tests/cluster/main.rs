@@ -128,6 +128,7 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
                 failed.push(scenario.name);
             }
         }
+        cluster.remove_webhooks().await?;
     }
     if arguments.measures() {
         println!("\n{}", figures::measure(Arc::clone(&cluster)).await);

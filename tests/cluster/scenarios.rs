@@ -11,6 +11,9 @@
 //! | deletion that goes on after admission (garbage, namespaces) | no controllers run |
 
 mod bare;
+mod callers;
+mod documents;
+mod edge;
 mod failures;
 mod mutating;
 mod operations;
@@ -88,5 +91,17 @@ pub(crate) const SCENARIOS: &[Scenario] = scenarios! {
         a_changed_module_takes_effect_between_two_creates,
         a_broken_definition_leaves_the_last_good_one,
         certificates_are_replaced_between_two_creates,
+    ;
+    callers:
+        the_api_server_shows_its_certificate,
+        a_caller_of_another_authority_is_turned_away,
+    ;
+    documents:
+        a_webhook_is_called_and_then_becomes_a_plugin,
+        a_match_condition_holds,
+    ;
+    edge:
+        a_lost_node_keeps_its_pods,
+        addresses_on_a_lost_node_stay_ready,
     ;
 };

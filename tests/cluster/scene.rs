@@ -271,8 +271,8 @@ impl Scene {
 
     /// kubectl in the namespace of the scene, with arguments that stand between spaces.
     pub(crate) async fn run(&self, arguments: &str) -> Said {
-        let mut arguments: Vec<_> = arguments.split(' ').collect();
-        arguments.extend(["--namespace", &self.namespace]);
+        let here = ["--namespace", &self.namespace];
+        let arguments: Vec<_> = here.into_iter().chain(arguments.split(' ')).collect();
         self.kubectl.run(&arguments).await.unwrap()
     }
 

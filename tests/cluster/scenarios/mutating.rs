@@ -169,10 +169,9 @@ pub(crate) async fn the_audit_log_tells_what_was_changed(cluster: Arc<Cluster>) 
                 && event["objectRef"]["namespace"] == scene.namespace
         })
         .unwrap();
-    let annotation = event["annotations"]["patch.webhook.admission.k8s.io/round_0_index_1"]
-        .as_str()
-        .unwrap();
-    let recorded: Value = serde_json::from_str(annotation).unwrap();
+    // The probe of the configuration has the index 0.
+    let annotation = &event["annotations"]["patch.webhook.admission.k8s.io/round_0_index_1"];
+    let recorded: Value = serde_json::from_str(annotation.as_str().unwrap()).unwrap();
     assert_eq!(recorded["webhook"], registration.webhook_name(&scene.namespace));
     let patched: Vec<_> = recorded["patch"]
         .as_array()

@@ -70,7 +70,7 @@ pub(crate) async fn a_deletion_is_refused(cluster: Arc<Cluster>) {
 pub(crate) async fn a_connection_is_refused(cluster: Arc<Cluster>) {
     let scene = refusing(cluster, core(&["CONNECT"], &["pods/exec"])).await;
     scene.create(&pod("web", GOOD_IMAGE)).await.succeeds();
-    scene.run("exec web -- true").await.fails_with(&["host"]);
+    scene.run("exec web -- true").await.fails_with(REFUSAL);
     let path = format!(
         "/api/v1/namespaces/{}/pods/web/exec?command=true&stdout=true",
         scene.namespace

@@ -1,0 +1,35 @@
+//! Servers that answer nobody but the API server: it shows a certificate.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::{
+    cluster::Cluster,
+    registration::Registration,
+    scene::{GOOD_IMAGE, Scene, chain, core, pod, sidecar},
+};
+
+fn injection() -> Value {
+    chain("injection", core(&["CREATE"], &["pods"]), json!([sidecar("2.1")]))
+}
+
+pub(crate) async fn the_api_server_shows_its_certificate(cluster: Arc<Cluster>) {
+    let config = json!({"listen": {"tls": {"clientCa": cluster.authority_file()}}});
+    let scene = Scene::configured(cluster, config, &[injection()]).await;
+    scene.register(&Registration::mutating("/mutate/injection")).await;
+    scene.create(&pod("web", GOOD_IMAGE)).await.succeeds();
+    assert_eq!(scene.containers("web").await, ["web", "log-agent"]);
+}
+
+pub(crate) async fn a_caller_of_another_authority_is_turned_away(cluster: Arc<Cluster>) {
+    // The server's own authority, which signed nothing that the API server has.
+    let config = json!({"listen": {"tls": {"clientCa": "certs/ca.pem"}}});
+    let scene = Scene::configured(cluster, config, &[injection()]).await;
+    let registration = Registration::mutating("/mutate/injection");
+    scene.register(&registration).await;
+    scene
+        .create(&pod("web", GOOD_IMAGE))
+        .await
+        .fails_with(&["failed calling webhook", "remote error: tls:"]);
+}

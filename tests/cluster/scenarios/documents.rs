@@ -1,0 +1,101 @@
+//! The cluster's own webhook configurations as definitions: Admittance calls the webhooks in the API
+//! server's place, and one after another they become plugins.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::{
+    cluster::Cluster,
+    process::until,
+    registration::Registration,
+    scene::{GOOD_IMAGE, Scene, chain, core, image, pod, sidecar},
+};
+
+const OLD: &str = "registry.example.com/log-agent:2.1";
+const NEW: &str = "registry.example.com/log-agent:2.2";
+
+/// A server that injects, and its configuration as kubectl prints it, with all that the API server added.
+async fn hooked(cluster: Arc<Cluster>) -> (Scene, Value) {
+    let injection = chain("injection", core(&["CREATE"], &["pods"]), json!([sidecar("2.1")]));
+    let hook = Scene::start(cluster, &[injection]).await;
+    let registration = Registration::mutating("/mutate/injection");
+    hook.register(&registration).await;
+    let name = registration.name(&hook.namespace);
+    let document = hook.get(&format!("{} {name}", registration.resource())).await;
+    hook.unregister(&registration).await;
+    (hook, document)
+}
+
+/// The entry of the document that is not the probe.
+fn webhook(document: &mut Value) -> &mut Value {
+    &mut document["webhooks"][1]
+}
+
+pub(crate) async fn a_webhook_is_called_and_then_becomes_a_plugin(cluster: Arc<Cluster>) {
+    let (hook, mut document) = hooked(Arc::clone(&cluster)).await;
+    let access = Scene::cluster_access(&cluster).await;
+    let scene = Scene::configured(cluster, access, &[]).await;
+    webhook(&mut document)["namespaceSelector"] = json!({"matchLabels": {"scene": scene.namespace}});
+    scene.define(&document);
+    scene.register(&Registration::mutating("/mutate")).await;
+    until_image(&scene, "webhook", OLD).await;
+
+    let stage = sidecar("2.2");
+    let entry = webhook(&mut document);
+    entry.as_object_mut().unwrap().remove("clientConfig");
+    entry["plugin"] = stage["plugin"].clone();
+    scene.define(&document);
+    until_image(&scene, "plugin", NEW).await;
+    // Nothing needs it any more.
+    drop(hook);
+    scene.create(&pod("last", GOOD_IMAGE)).await.succeeds();
+    assert_eq!(image(&scene.get("pod last").await, "log-agent").unwrap(), NEW);
+}
+
+/// The definitions are read a moment after they are written.
+async fn until_image(scene: &Scene, prefix: &str, expected: &str) {
+    until("the effect of a definition", async || {
+        let name = format!("{prefix}-{}", scene.cluster.number());
+        scene.create(&pod(&name, GOOD_IMAGE)).await.succeeds();
+        let stored = scene.get(&format!("pod {name}")).await;
+        (image(&stored, "log-agent").as_deref() == Some(expected)).then_some(())
+    })
+    .await;
+}
+
+/// This API server has no match conditions; with Admittance behind it a webhook has them.
+pub(crate) async fn a_match_condition_holds(cluster: Arc<Cluster>) {
+    let mut stage = sidecar("2.1");
+    stage["matchConditions"] = json!([
+        {"name": "not-skipped", "expression": "!object.metadata.name.startsWith('skipped')"},
+        {"name": "not-of-alice", "expression": "request.userInfo.username != 'alice'"},
+    ]);
+    let injection = chain("injection", core(&["CREATE"], &["pods"]), json!([stage]));
+    let scene = Scene::start(cluster, &[injection]).await;
+    scene.register(&Registration::mutating("/mutate/injection")).await;
+    for role in [
+        "create role pods --verb=get,create --resource=pods",
+        "create rolebinding alice --role=pods --user=alice",
+    ] {
+        scene.run(role).await.succeeds();
+    }
+    let alice = scene.cluster.kubectl_as(crate::cluster::User::Alice).unwrap();
+    for (name, kubectl, expected) in [
+        ("web", &scene.kubectl, &["web", "log-agent"][..]),
+        ("skipped", &scene.kubectl, &["web"]),
+        ("of-alice", &alice, &["web"]),
+    ] {
+        // Roles take a moment too: of the users, only alice needs one.
+        until("the right to create Pods", async || {
+            let arguments = ["create", "--namespace", &scene.namespace, "-f", "-"];
+            let said = kubectl
+                .run_with(&arguments, &pod(name, GOOD_IMAGE).to_string())
+                .await
+                .unwrap();
+            (!said.stderr.contains("Forbidden")).then(|| said.succeeds())
+        })
+        .await;
+        assert_eq!(scene.containers(name).await, expected, "{name}");
+    }
+}

@@ -1,0 +1,91 @@
+//! The plugin `edge-health`, which looks at Nodes, with Nodes that the API server has.
+
+use std::sync::Arc;
+
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::{
+    cluster::Cluster,
+    process::until,
+    registration::Registration,
+    scene::{Scene, chain, core, plugin},
+};
+
+const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+
+/// A scene whose webhook is for what these rules say.
+async fn edge(cluster: Arc<Cluster>, rules: Value) -> Scene {
+    let mut stage = plugin("edge-health", json!({}));
+    stage["plugin"]["allow"] = json!({"cluster": ["v1/Node"]});
+    let access = Scene::cluster_access(&cluster).await;
+    let chain = chain("edge", rules.clone(), json!([stage]));
+    let scene = Scene::configured(cluster, access, &[chain]).await;
+    scene
+        .register(&Registration::mutating("/mutate/edge").rules(rules))
+        .await;
+    scene
+}
+
+/// A Node from which the control plane does not hear.
+async fn lost_node(scene: &Scene, name: &str, annotations: Value) {
+    let node = json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "annotations": annotations},
+    });
+    scene.apply(&node).await.succeeds();
+    let mut stored = scene.get(&format!("node {name}")).await;
+    stored["status"]["conditions"] = json!([{"type": "Ready", "status": "Unknown"}]);
+    let path = format!("/api/v1/nodes/{name}/status");
+    let reply = scene.rest.send(Method::PUT, &path, Some(&stored)).await.unwrap();
+    assert_eq!(reply.status, 200, "{}", reply.text());
+}
+
+/// What the controller of the nodes does with such a Node.
+pub(crate) async fn a_lost_node_keeps_its_pods(cluster: Arc<Cluster>) {
+    let scene = edge(cluster, core(&["UPDATE"], &["nodes"])).await;
+    for (index, (annotations, keeps_taint)) in [(json!({}), false), (json!({"nodeunhealth": "yes"}), true)]
+        .into_iter()
+        .enumerate()
+    {
+        let name = format!("{}-{index}", scene.namespace);
+        lost_node(&scene, &name, annotations).await;
+        scene
+            .run(&format!("taint node {name} {UNREACHABLE}=:NoExecute"))
+            .await
+            .succeeds();
+        let stored = scene.get(&format!("node {name}")).await;
+        let taints = stored["spec"]["taints"].as_array().cloned().unwrap_or_default();
+        let evicts = taints
+            .iter()
+            .any(|taint| taint["key"] == UNREACHABLE && taint["effect"] == "NoExecute");
+        assert_eq!(evicts, keeps_taint, "{stored}");
+    }
+}
+
+pub(crate) async fn addresses_on_a_lost_node_stay_ready(cluster: Arc<Cluster>) {
+    let scene = edge(cluster, core(&["CREATE", "UPDATE"], &["endpoints"])).await;
+    let node = format!("{}-node", scene.namespace);
+    lost_node(&scene, &node, json!({})).await;
+    let address = |ip: &str, node: &str| json!({"ip": ip, "nodeName": node});
+    // The server has its own view of the Nodes, a moment later.
+    until("the Node in the server's view", async || {
+        let name = format!("web-{}", scene.cluster.number());
+        let endpoints = json!({
+            "apiVersion": "v1",
+            "kind": "Endpoints",
+            "metadata": {"name": name},
+            "subsets": [{
+                "notReadyAddresses": [address("10.1.0.1", &node), address("10.1.0.2", "nowhere")],
+                "ports": [{"port": 80}],
+            }],
+        });
+        scene.create(&endpoints).await.succeeds();
+        let stored = scene.get(&format!("endpoints {name}")).await;
+        let subset = &stored["subsets"][0];
+        let ready = subset["addresses"][0]["ip"] == "10.1.0.1";
+        ready.then(|| assert_eq!(subset["notReadyAddresses"][0]["ip"], "10.1.0.2", "{stored}"))
+    })
+    .await;
+}
