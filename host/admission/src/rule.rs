@@ -1,3 +1,5 @@
+use std::fmt;
+
 use crate::{GroupVersionResource, Operation, Request};
 
 /// Says which requests a chain is for. Every part must match. The meaning is that of a rule in a
@@ -175,6 +177,18 @@ impl ResourcePattern {
                 Subresource::One(name) => subresource == Some(name),
                 Subresource::Any => true,
             }
+    }
+}
+
+/// As a rule lists it; [`ResourcePattern::parse`] reads it back.
+impl fmt::Display for ResourcePattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.resource.as_deref().unwrap_or("*"))?;
+        match &self.subresource {
+            Subresource::None => Ok(()),
+            Subresource::One(name) => write!(f, "/{name}"),
+            Subresource::Any => f.write_str("/*"),
+        }
     }
 }
 
@@ -418,6 +432,8 @@ mod tests {
             };
             let request = request(Operation::Create, "g", "v", resource, None);
             assert_eq!(rule.matches(&request), expected, "{entries:?} {resource}");
+            let written: Vec<_> = rule.resources.iter().map(ToString::to_string).collect();
+            assert_eq!(written, entries);
         }
         for wrong in ["", "/", "/status", "pods/"] {
             assert!(ResourcePattern::parse(wrong).is_err(), "{wrong}");
