@@ -1,6 +1,7 @@
 //! `admittance certs`: a CA, and certificates that it signs.
 
 mod authority;
+mod service;
 
 use std::{
     fmt,
@@ -15,7 +16,8 @@ use serde_json::json;
 use tempfile::NamedTempFile;
 use time::OffsetDateTime;
 
-use self::authority::{Authority, Client, Host, Service, Subject};
+use self::authority::{Authority, Client, Host, Subject};
+pub(crate) use self::{authority::Service, service::ServiceCertificate};
 use crate::output::Output;
 
 /// Make certificates for webhook servers: a CA, and what it signs, with the names that callers check.

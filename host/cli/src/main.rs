@@ -1,7 +1,8 @@
-//! The program: `admittance serve`, `check`, `run`, `certs`.
+//! The program: `admittance serve`, `check`, `run`, `certs`, `kubernetes`.
 
 mod certs;
 mod check;
+mod kubernetes;
 mod logging;
 mod output;
 mod progress;
@@ -30,6 +31,7 @@ enum Command {
     Check(check::Arguments),
     Run(run::Arguments),
     Certs(certs::Arguments),
+    Kubernetes(kubernetes::Arguments),
 }
 
 /// The exit code when the program was used wrongly or what it was given is wrong; 1 is a refusal.
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Certs(arguments) => certs::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Kubernetes(arguments) => kubernetes::run(&arguments).map(|()| ExitCode::SUCCESS),
     };
     result.unwrap_or_else(|error| {
         anstream::eprintln!("{BAD}error:{BAD:#} {}", causes(&*error));

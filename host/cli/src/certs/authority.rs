@@ -16,7 +16,7 @@ use x509_parser::{
 
 /// `NAME.NAMESPACE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Service {
+pub(crate) struct Service {
     name: String,
     namespace: String,
 }

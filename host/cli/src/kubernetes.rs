@@ -1,0 +1,418 @@
+//! `admittance kubernetes`: what puts Admittance into a cluster.
+
+mod bundle;
+mod certificates;
+mod configuration;
+mod deployment;
+mod layout;
+mod manifest;
+mod needs;
+mod objects;
+mod quantity;
+mod registration;
+mod rewrite;
+mod version;
+mod yaml;
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use admittance::{
+    admission::FailurePolicy,
+    definitions::{self, ChainDefinition, Location, Mistakes},
+};
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::{Value as Json, json};
+use time::OffsetDateTime;
+
+use self::{
+    bundle::{Bundle, ModuleHome},
+    certificates::{CertificateError, Certificates},
+    configuration::Configuration,
+    deployment::PodChoices,
+    layout::{IGNORE_LABEL, Label, Name},
+    manifest::Manifest,
+    needs::Needs,
+    quantity::Quantity,
+    registration::{Choices, Webhook},
+    version::Version,
+};
+use crate::output::ODD;
+
+/// Put Admittance into a Kubernetes cluster, as the webhook of its API server.
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Manifests(Box<ManifestArguments>),
+}
+
+/// Print everything that installs Admittance in a cluster, with chains, plugins and certificates.
+///
+/// The webhooks are registered for the rules of the chains and for nothing else, and never for the
+/// namespace of the installation, kube-system, kube-node-lease and namespaces with the label
+/// admittance.dev/ignore. Nothing is sent to a cluster; what is odd is told on standard error.
+///
+/// Apply it with `kubectl apply --server-side -f -`: the ConfigMaps of plugins are too large for
+/// `kubectl apply` without it.
+#[derive(Debug, Args)]
+struct ManifestArguments {
+    /// Files and directories of chain definitions. May be given again.
+    #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present = "config")]
+    definitions: Vec<PathBuf>,
+    /// A configuration of `serve` with the dialect `kubernetes`: its definitions are taken, and what it
+    /// says of limits, webhooks, sandbox, log and clients. Namespaces come from the cluster.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The namespace of the installation. It should have nothing else in it: its objects pass by the
+    /// webhooks.
+    #[arg(long, value_name = "NAME", default_value = "admittance-system")]
+    namespace: Label,
+    /// What the names of all objects begin with.
+    #[arg(long, value_name = "NAME", default_value = "admittance")]
+    name: Name,
+    /// The image, whose entry point is the program `admittance`.
+    #[arg(long, value_name = "IMAGE", default_value = concat!("admittance:", env!("CARGO_PKG_VERSION")))]
+    image: String,
+    /// How many Pods there are.
+    #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
+    replicas: u16,
+    /// The version of the cluster, if it is older than 1.28: what it does not know is left out.
+    #[arg(long, value_name = "VERSION")]
+    kubernetes_version: Option<Version>,
+    /// Register a webhook for each chain in place of one for each phase. Denials name the chain, and each
+    /// has its own timeout and failure policy; but the API server calls mutating webhooks one after
+    /// another.
+    #[arg(long)]
+    per_chain: bool,
+    /// How many seconds the API server waits for a webhook [default: what the stages may take together].
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u8).range(1..=30))]
+    timeout: Option<u8>,
+    /// What the API server does when a webhook cannot be called [default: Fail if that is the policy of
+    /// any of its stages].
+    #[arg(long, value_name = "POLICY", value_enum, ignore_case = true)]
+    failure_policy: Option<Policy>,
+    /// A further namespace that the webhooks are not for. May be given again.
+    #[arg(long, value_name = "NAME")]
+    exclude_namespace: Vec<Label>,
+    /// The directory where `admittance certs --service NAME.NAMESPACE` put the certificates [default:
+    /// new ones, valid for a year].
+    #[arg(long, value_name = "DIRECTORY")]
+    certs: Option<PathBuf>,
+    /// The image has the plugins, in this directory; print no ConfigMaps for them.
+    #[arg(long, value_name = "DIRECTORY", value_parser = absolute)]
+    modules_in_image: Option<String>,
+    /// Print a NetworkPolicy: calls to the Pods' two ports alone, and no calls out unless the chains need
+    /// them.
+    #[arg(long)]
+    network_policy: bool,
+    /// The priority class of the Pods; system-cluster-critical keeps them when a node is full.
+    #[arg(long, value_name = "NAME")]
+    priority_class: Option<String>,
+    /// The processor time that a Pod asks for.
+    #[arg(long, value_name = "QUANTITY", default_value = "100m")]
+    cpu_request: Quantity,
+    /// The memory that a Pod asks for.
+    #[arg(long, value_name = "QUANTITY", default_value = "256Mi")]
+    memory_request: Quantity,
+    /// The memory that a Pod may use [default: no limit].
+    #[arg(long, value_name = "QUANTITY")]
+    memory_limit: Option<Quantity>,
+    /// Write a file for each kind of object to this directory, and print nothing.
+    #[arg(long, value_name = "DIRECTORY")]
+    output_directory: Option<PathBuf>,
+}
+
+/// `failurePolicy`, as Kubernetes writes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Policy {
+    /// The request is refused.
+    #[value(name = "Fail")]
+    Fail,
+    /// The request goes on as if there were no webhook.
+    #[value(name = "Ignore")]
+    Ignore,
+}
+
+impl From<Policy> for FailurePolicy {
+    fn from(policy: Policy) -> Self {
+        match policy {
+            Policy::Fail => Self::Fail,
+            Policy::Ignore => Self::Ignore,
+        }
+    }
+}
+
+/// A folder of an image, as it can stand in a document.
+fn absolute(text: &str) -> Result<String, &'static str> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.');
+    if text.starts_with('/') && text.chars().all(fits) {
+        Ok(text.trim_end_matches('/').to_owned())
+    } else {
+        Err("write an absolute path of letters, digits, `-`, `_` and `.`")
+    }
+}
+
+/// Why there are no manifests.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error(transparent)]
+    Mistakes(#[from] Mistakes),
+    #[error(
+        "no definition was found in {0}; name files, or directories with *.yaml, *.yml or *.json in them"
+    )]
+    NoChains(String),
+    #[error("{path}: {source}", path = path.display())]
+    File { path: PathBuf, source: io::Error },
+    #[error("the plugin {path} cannot be read: {source}; build it (`cargo task plugins`), or change the definition", path = path.display())]
+    Module { path: PathBuf, source: io::Error },
+    #[error("{first} and {second} are not the same, and would both be called {name}; rename one of them", first = first.display(), second = second.display())]
+    SameName {
+        first: PathBuf,
+        second: PathBuf,
+        name: String,
+    },
+    #[error("the plugin {path} has {size} bytes, and a ConfigMap holds 1048576; put the plugins into the image, and name their directory there with --modules-in-image", path = path.display())]
+    ModuleTooLarge { path: PathBuf, size: usize },
+    #[error(
+        "the definitions have {size} bytes together, and a ConfigMap holds 1048576; split the installation with --name"
+    )]
+    DocumentsTooLarge { size: usize },
+    #[error("{path}: the sources of its plugins cannot be changed where they stand; write each as `source: file:...` on a line of its own", path = .0.display())]
+    NotRewritten(PathBuf),
+    #[error("{path}: this is no configuration of a webhook server; write `dialect: {{ kubernetes: {{}} }}`, without `upstream`", path = .0.display())]
+    NoWebhookServer(PathBuf),
+    #[error(
+        "{location}: the chain {chain} has a rule with `kinds` alone, and the API server knows requests by their resources; list `resources` in it"
+    )]
+    KindsOnly { location: Location, chain: String },
+    #[error(transparent)]
+    Certificates(#[from] CertificateError),
+    #[error("the manifests cannot be written as YAML: {0}")]
+    Yaml(#[from] saphyr::EmitError),
+    #[error("the manifests cannot be printed: {0}")]
+    Output(io::Error),
+}
+
+/// What all objects have in common.
+#[derive(Debug)]
+struct Installation {
+    name: Name,
+    namespace: Label,
+    /// None: what is new is known.
+    version: Option<Version>,
+}
+
+impl Installation {
+    /// The labels of every object, by which its Pods are selected too.
+    fn labels(&self) -> Json {
+        json!({
+            "app.kubernetes.io/name": "admittance",
+            "app.kubernetes.io/instance": self.name.as_str(),
+        })
+    }
+
+    /// Of an object in the namespace.
+    fn metadata(&self, name: &str) -> Json {
+        json!({"name": name, "namespace": self.namespace.as_str(), "labels": self.labels()})
+    }
+
+    fn knows(&self, what: fn(Version) -> bool) -> bool {
+        self.version.is_none_or(what)
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
+    let Command::Manifests(arguments) = &arguments.command;
+    let (manifests, notes) = manifests(arguments, OffsetDateTime::now_utc())?;
+    for note in notes {
+        anstream::eprintln!("{ODD}note:{ODD:#} {note}");
+    }
+    match &arguments.output_directory {
+        Some(directory) => manifest::write(directory, &manifests)?,
+        None => manifest::print(&manifests)?,
+    }
+    Ok(())
+}
+
+/// The objects in the order they are applied in, and what their reader should know.
+fn manifests(
+    arguments: &ManifestArguments,
+    now: OffsetDateTime,
+) -> Result<(Vec<Manifest>, Vec<String>), Error> {
+    let (mut configuration, chains) = input(arguments)?;
+    let installation = Installation {
+        name: arguments.name.clone(),
+        namespace: arguments.namespace.clone(),
+        version: arguments.kubernetes_version,
+    };
+    let choices = Choices {
+        per_chain: arguments.per_chain,
+        timeout: arguments.timeout,
+        failure_policy: arguments.failure_policy.map(FailurePolicy::from),
+        exclude: &arguments.exclude_namespace,
+        request_timeout: configuration.request_timeout,
+        has_match_conditions: installation.knows(Version::has_match_conditions),
+    };
+    let webhooks = Webhook::of(&chains, &choices)?;
+    let home = match &arguments.modules_in_image {
+        Some(directory) => ModuleHome::Image(directory),
+        None => ModuleHome::ConfigMaps,
+    };
+    let bundle = Bundle::of(&chains, home)?;
+    let needs = Needs::of(&chains);
+    if needs.cluster() || configuration.uses_cluster() {
+        configuration.use_cluster();
+    }
+    let Installation { name, namespace, .. } = &installation;
+    let certificates = match &arguments.certs {
+        Some(directory) => Certificates::read(directory, name, namespace, now)?,
+        None => Certificates::make(name, namespace, now)?,
+    };
+    let pods = PodChoices {
+        image: &arguments.image,
+        replicas: arguments.replicas,
+        cpu: arguments.cpu_request.as_str(),
+        memory: arguments.memory_request.as_str(),
+        memory_limit: arguments.memory_limit.as_ref().map(Quantity::as_str),
+        priority_class: arguments.priority_class.as_deref(),
+        has_token: configuration.uses_cluster(),
+    };
+
+    let mut manifests = vec![
+        Manifest::new("", objects::namespace(&installation)),
+        Manifest::new("", objects::service_account(&installation)),
+    ];
+    let roles = objects::roles(&installation, &needs);
+    manifests.extend(roles.into_iter().map(|role| Manifest::new("", role)));
+    manifests.push(Manifest::new("", objects::secret(&installation, &certificates)));
+    manifests.push(Manifest::new(
+        "Where a Pod finds things. A change of this needs new Pods: kubectl rollout restart.",
+        objects::config(&installation, &configuration)?,
+    ));
+    manifests.push(Manifest::new(
+        "Changes of chains, plugins and certificates need no new Pods: what is mounted is followed.",
+        objects::chains(&installation, &bundle),
+    ));
+    let modules = bundle.modules.iter();
+    manifests.extend(modules.map(|module| Manifest::new("", objects::module(&installation, module))));
+    manifests.push(Manifest::new("", objects::service(&installation)));
+    let deployment = deployment::deployment(&installation, &pods, &configuration, &bundle);
+    manifests.push(Manifest::new("", deployment));
+    manifests.push(Manifest::new("", objects::disruption_budget(&installation)));
+    if arguments.network_policy {
+        let may_call_out = needs.calls_out || configuration.uses_cluster();
+        manifests.push(Manifest::new(
+            "",
+            objects::network_policy(&installation, may_call_out),
+        ));
+    }
+    let ca = &certificates.authority;
+    let configurations = registration::configurations(&installation, &webhooks, ca, &choices);
+    manifests.extend(configurations.into_iter().map(|object| {
+        let comment = "Apply this when the Pods are ready: kubectl rollout status.";
+        Manifest::new(comment, object)
+    }));
+    let notes = notes(arguments, &installation, &webhooks, &certificates, &manifests);
+    Ok((manifests, notes))
+}
+
+/// The configuration to begin with, and the chains.
+fn input(arguments: &ManifestArguments) -> Result<(Configuration, Vec<ChainDefinition>), Error> {
+    let mut paths = arguments.definitions.clone();
+    let configuration = match &arguments.config {
+        Some(path) => {
+            let (configuration, config) = Configuration::read(path)?;
+            paths.extend(config.definitions);
+            configuration
+        }
+        None => Configuration::new(),
+    };
+    let chains = definitions::load(&paths)?;
+    if chains.is_empty() {
+        let paths = if paths.is_empty() {
+            arguments.config.iter().cloned().collect()
+        } else {
+            paths
+        };
+        let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+        return Err(Error::NoChains(names.join(", ")));
+    }
+    Ok((configuration, chains))
+}
+
+/// What somebody who applies it should know.
+fn notes(
+    arguments: &ManifestArguments,
+    installation: &Installation,
+    webhooks: &[Webhook],
+    certificates: &Certificates,
+    manifests: &[Manifest],
+) -> Vec<String> {
+    let Installation { name, namespace, .. } = installation;
+    let mut notes = Vec::new();
+    let directory = arguments.certs.as_deref().unwrap_or(Path::new("certs")).display();
+    let make = format!("admittance certs --service {name}.{namespace} --out {directory}");
+    if arguments.certs.is_none() {
+        notes.push(format!(
+            "the certificate was made just now, and ends on {}; each call makes a new one, with a new CA. To \
+             renew it with the same CA: `{make}`, and --certs {directory}",
+            certificates.ends
+        ));
+    } else {
+        notes.push(format!(
+            "the certificate ends on {}; to renew it: `{make} --force`, and apply the manifests again",
+            certificates.ends
+        ));
+    }
+    if manifests.iter().any(Manifest::is_too_large_for_annotation) {
+        notes.push(
+            "a ConfigMap is too large for the annotation of `kubectl apply`: use `kubectl apply --server-side`"
+                .to_owned(),
+        );
+    }
+    if !installation.knows(Version::labels_namespaces) {
+        notes.push(format!(
+            "namespaces have no label with their name before Kubernetes 1.21; label those that must be left \
+             alone: `kubectl label namespace kube-system kube-node-lease {IGNORE_LABEL}=true`"
+        ));
+    }
+    if !installation.knows(Version::has_match_conditions) {
+        let mut exclusions: Vec<_> = webhooks
+            .iter()
+            .flat_map(|webhook| webhook.exclusions().map(|exclusion| exclusion.what))
+            .collect();
+        exclusions.sort_unstable();
+        exclusions.dedup();
+        if !exclusions.is_empty() {
+            notes.push(format!(
+                "the rules match {}, which no webhook should see, and Kubernetes before 1.28 cannot exclude \
+                 them; list fewer resources in the chains",
+                exclusions.join(" and ")
+            ));
+        }
+    }
+    let closed = |webhook: &&Webhook| webhook.failure_policy == FailurePolicy::Fail;
+    if webhooks.iter().filter(closed).any(Webhook::may_match_nodes) {
+        notes.push(
+            "the rules match nodes, and the failure policy is Fail: when no Pod of Admittance answers, no node \
+             can join or report its state; write --failure-policy Ignore, or list fewer resources"
+                .to_owned(),
+        );
+    }
+    if arguments.replicas == 1 && webhooks.iter().any(|webhook| closed(&webhook)) {
+        notes.push(
+            "there is one replica, and the failure policy is Fail: requests are refused while its Pod is moved \
+             to another node"
+                .to_owned(),
+        );
+    }
+    notes
+}

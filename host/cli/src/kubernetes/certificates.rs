@@ -1,0 +1,188 @@
+//! What the webhook server shows to the API server, and whom the API server trusts for it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use rustls::{
+    RootCertStore,
+    client::{WebPkiServerVerifier, danger::ServerCertVerifier},
+    crypto::ring,
+    sign::CertifiedKey,
+};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject};
+use time::{Date, OffsetDateTime};
+
+use super::layout::{Label, Name};
+use crate::certs::{Service, ServiceCertificate};
+
+/// Certificates as PEM, of which it is known that they do what they shall.
+#[derive(Debug)]
+pub(super) struct Certificates {
+    pub(super) authority: String,
+    pub(super) certificate: String,
+    pub(super) key: String,
+    /// The last day of the certificate.
+    pub(super) ends: Date,
+}
+
+/// Why certificates are of no use here.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CertificateError {
+    #[error("{path}: {reason}; {fix}", path = path.display())]
+    File {
+        path: PathBuf,
+        reason: String,
+        fix: String,
+    },
+    #[error("no certificate can be made: {0}")]
+    Make(String),
+}
+
+/// For how long certificates are valid that are made on the way.
+const DAYS: u16 = 365;
+
+/// The host that the API server calls, and wants to see in the certificate.
+fn host(name: &Name, namespace: &Label) -> String {
+    format!("{name}.{namespace}.svc")
+}
+
+impl Certificates {
+    /// New ones, from a CA of their own.
+    pub(super) fn make(
+        name: &Name,
+        namespace: &Label,
+        now: OffsetDateTime,
+    ) -> Result<Self, CertificateError> {
+        let service: Service = format!("{name}.{namespace}")
+            .parse()
+            .map_err(|error: &str| CertificateError::Make(error.to_owned()))?;
+        let made = ServiceCertificate::make(&service, DAYS, now)
+            .map_err(|error| CertificateError::Make(error.to_string()))?;
+        Self::of(
+            made.authority,
+            made.certificate,
+            made.key,
+            &host(name, namespace),
+            now,
+        )
+        .map_err(|(_, reason)| CertificateError::Make(reason))
+    }
+
+    /// Those that `admittance certs --service NAME.NAMESPACE` wrote to this directory.
+    pub(super) fn read(
+        directory: &Path,
+        name: &Name,
+        namespace: &Label,
+        now: OffsetDateTime,
+    ) -> Result<Self, CertificateError> {
+        let make = format!(
+            "admittance certs --service {name}.{namespace} --out {}",
+            directory.display()
+        );
+        let files = [
+            "ca.pem".to_owned(),
+            format!("{name}.{namespace}.pem"),
+            format!("{name}.{namespace}.key"),
+        ]
+        .map(|file| directory.join(file));
+        let read = |path: &PathBuf| {
+            fs::read_to_string(path).map_err(|error| CertificateError::File {
+                path: path.clone(),
+                reason: error.to_string(),
+                fix: format!("make it with `{make}`"),
+            })
+        };
+        let [authority, certificate, key] = files.each_ref().map(read);
+        let read = Self::of(authority?, certificate?, key?, &host(name, namespace), now);
+        read.map_err(|(part, reason)| CertificateError::File {
+            path: match (part, files) {
+                (Part::Authority, [path, _, _])
+                | (Part::Certificate, [_, path, _])
+                | (Part::Key, [_, _, path]) => path,
+            },
+            reason,
+            fix: format!("make a new certificate with `{make} --force`"),
+        })
+    }
+
+    /// Held to what the API server will ask of them.
+    fn of(
+        authority: String,
+        certificate: String,
+        key: String,
+        host: &str,
+        now: OffsetDateTime,
+    ) -> Result<Self, (Part, String)> {
+        let at = |part: Part| move |reason: String| (part, reason);
+        if authority.contains("PRIVATE KEY") {
+            return Err((
+                Part::Authority,
+                "it holds a private key and would be public".to_owned(),
+            ));
+        }
+        let roots = certificates(&authority).map_err(at(Part::Authority))?;
+        let chain = certificates(&certificate).map_err(at(Part::Certificate))?;
+        let private = PrivateKeyDer::from_pem_slice(key.as_bytes())
+            .map_err(|error| (Part::Key, format!("it holds no private key: {error}")))?;
+        let mut store = RootCertStore::empty();
+        for root in roots {
+            store
+                .add(root)
+                .map_err(|error| (Part::Authority, error.to_string()))?;
+        }
+        let provider = Arc::new(ring::default_provider());
+        CertifiedKey::from_der(chain.clone(), private, &provider)
+            .and_then(|identity| identity.keys_match())
+            .map_err(|error| (Part::Key, error.to_string()))?;
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider)
+            .build()
+            .map_err(|error| (Part::Authority, error.to_string()))?;
+        let name = ServerName::try_from(host).map_err(|error| (Part::Certificate, error.to_string()))?;
+        let (end, others) = chain
+            .split_first()
+            .ok_or_else(|| (Part::Certificate, "it holds no certificate".to_owned()))?;
+        let seconds = u64::try_from(now.unix_timestamp()).unwrap_or_default();
+        let time = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        verifier
+            .verify_server_cert(end, others, &name, &[], time)
+            .map_err(|error| {
+                let reason = format!("the API server would not take it for {host}: {error}");
+                (Part::Certificate, reason)
+            })?;
+        let ends = x509_parser::parse_x509_certificate(end)
+            .ok()
+            .and_then(|(_, parsed)| {
+                OffsetDateTime::from_unix_timestamp(parsed.validity().not_after.timestamp()).ok()
+            })
+            .ok_or_else(|| (Part::Certificate, "it ends at no date".to_owned()))?
+            .date();
+        Ok(Self {
+            authority,
+            certificate,
+            key,
+            ends,
+        })
+    }
+}
+
+/// Which file is to blame.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    Authority,
+    Certificate,
+    Key,
+}
+
+fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+    let found: Vec<_> = CertificateDer::pem_slice_iter(pem.as_bytes())
+        .collect::<Result<_, _>>()
+        .map_err(|error| format!("it is not PEM: {error}"))?;
+    if found.is_empty() {
+        return Err("it holds no certificate".to_owned());
+    }
+    Ok(found)
+}

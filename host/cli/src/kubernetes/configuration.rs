@@ -1,0 +1,156 @@
+//! The configuration of a Pod, made from the operator's.
+
+use std::{
+    fs,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::Path,
+    time::Duration,
+};
+
+use admittance::definitions::{Mistakes, document};
+use admittance_driver::{Config, FrontConfig, Limits};
+use serde_json::{Map, Value as Json, json};
+
+use super::{
+    Error,
+    layout::{CACHE, CERTIFICATE_FILE, CHAINS_FROM_BESIDE, CLIENT_CA_FILE, KEY_FILE, TLS_FROM_BESIDE},
+    yaml,
+};
+
+/// The configuration of a Pod, and what others must know of it.
+#[derive(Debug)]
+pub(super) struct Configuration {
+    root: Map<String, Json>,
+    /// The authorities of clients, as PEM; none: any client.
+    pub(super) client_ca: Option<String>,
+    pub(super) webhook_port: u16,
+    pub(super) admin_port: u16,
+    /// From the order to stop to the end, at the longest.
+    pub(super) shutdown: Duration,
+    /// How long all chains together may take.
+    pub(super) request_timeout: Duration,
+}
+
+const WEBHOOK_PORT: u16 = 8443;
+const ADMIN_PORT: u16 = 9090;
+
+/// How long the driver still accepts connections after it was told to stop, if the operator says nothing:
+/// until the API server has heard that the Pod is no more behind the Service.
+const SHUTDOWN_DELAY: &str = "5s";
+const SHUTDOWN_DELAY_TIME: Duration = Duration::from_secs(5);
+
+impl Configuration {
+    /// One that only says what a Pod needs.
+    pub(super) fn new() -> Self {
+        let limits = Limits {
+            shutdown_delay: SHUTDOWN_DELAY_TIME,
+            ..Limits::default()
+        };
+        Self::from_parts(Map::new(), None, limits, [WEBHOOK_PORT, ADMIN_PORT])
+    }
+
+    /// From the operator's file. Kept is what it says of the chains and their limits; where things are in
+    /// a Pod is said here.
+    ///
+    /// # Errors
+    ///
+    /// When something in it is wrong, or it is that of a proxy.
+    pub(super) fn read(path: &Path) -> Result<(Self, Config), Error> {
+        let config = Config::read(path)?;
+        if !matches!(config.front, FrontConfig::Reviews) {
+            return Err(Error::NoWebhookServer(path.to_owned()));
+        }
+        let mut mistakes = Mistakes::new();
+        let document = document::read_one(path, &mut mistakes);
+        let Some(Json::Object(root)) = document.map(|document| document.root().json()) else {
+            return Err(mistakes.into_result(()).err().unwrap_or_default().into());
+        };
+        let client_ca = root
+            .get("listen")
+            .and_then(|listen| listen.get("tls")?.get("clientCa")?.as_str())
+            .map(|file| path.parent().unwrap_or(Path::new("")).join(file))
+            .map(|file| fs::read_to_string(&file).map_err(|source| Error::File { path: file, source }))
+            .transpose()?;
+        // An address of one machine says nothing of a Pod's.
+        let port = |address: Option<SocketAddr>, default| match address {
+            Some(address) if address.ip().is_unspecified() => address.port(),
+            _ => default,
+        };
+        let ports = [
+            port(Some(config.listen.address), WEBHOOK_PORT),
+            port(config.admin, ADMIN_PORT),
+        ];
+        let mut limits = config.limits.clone();
+        let says_delay = root
+            .get("limits")
+            .is_some_and(|limits| limits.get("shutdownDelay").is_some());
+        if !says_delay {
+            limits.shutdown_delay = SHUTDOWN_DELAY_TIME;
+        }
+        Ok((Self::from_parts(root, client_ca, limits, ports), config))
+    }
+
+    fn from_parts(
+        mut root: Map<String, Json>,
+        client_ca: Option<String>,
+        limits: Limits,
+        [webhook_port, admin_port]: [u16; 2],
+    ) -> Self {
+        let own = ["listen", "admin", "dialect", "limits", "definitions", "cache"];
+        let given: Vec<_> = own.iter().map(|name| root.remove(*name)).collect();
+        let given_limits = given.into_iter().nth(3).flatten();
+        let mut tls = json!({
+            "certificate": format!("{TLS_FROM_BESIDE}/{CERTIFICATE_FILE}"),
+            "key": format!("{TLS_FROM_BESIDE}/{KEY_FILE}"),
+        });
+        if client_ca.is_some() {
+            tls["clientCa"] = CLIENT_CA_FILE.into();
+        }
+        let mut pod_limits = match given_limits {
+            Some(Json::Object(limits)) => limits,
+            _ => Map::new(),
+        };
+        pod_limits
+            .entry("shutdownDelay")
+            .or_insert_with(|| SHUTDOWN_DELAY.into());
+        let everywhere = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port).to_string();
+        let mut pod = Map::new();
+        pod.insert(
+            "listen".into(),
+            json!({"address": everywhere(webhook_port), "tls": tls}),
+        );
+        pod.insert("admin".into(), json!({"address": everywhere(admin_port)}));
+        pod.insert("dialect".into(), json!({"kubernetes": {}}));
+        pod.insert("definitions".into(), json!([CHAINS_FROM_BESIDE]));
+        pod.insert("cache".into(), json!({"directory": format!("{CACHE}/compiled")}));
+        pod.insert("limits".into(), pod_limits.into());
+        // Lists are for where there is no cluster to ask.
+        root.remove("namespaces");
+        root.remove("namespacesFile");
+        pod.append(&mut root);
+        Self {
+            root: pod,
+            client_ca,
+            webhook_port,
+            admin_port,
+            shutdown: limits.shutdown_delay + limits.shutdown_timeout,
+            request_timeout: limits.request_timeout,
+        }
+    }
+
+    /// Read namespaces and granted kinds from the API server, as the Pod's service account.
+    pub(super) fn use_cluster(&mut self) {
+        // A kubeconfig of the operator's machine is of no use in a Pod.
+        self.root.insert("cluster".into(), json!({}));
+    }
+
+    /// Whether it says that the cluster is asked.
+    pub(super) fn uses_cluster(&self) -> bool {
+        self.root.contains_key("cluster")
+    }
+
+    /// The text of the file.
+    pub(super) fn text(&self) -> Result<String, Error> {
+        Ok(yaml::document(&Json::Object(self.root.clone()))?)
+    }
+}

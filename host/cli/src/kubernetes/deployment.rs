@@ -1,0 +1,144 @@
+//! The Deployment: how Pods are run, and where they find what they read.
+
+use serde_json::{Value as Json, json};
+
+use super::{
+    Installation,
+    bundle::Bundle,
+    configuration::Configuration,
+    layout::{ADMIN_PORT, CACHE, CHAINS, CONFIG, CONFIG_FILE, MODULES, TLS, WEBHOOK_PORT},
+};
+
+/// What the operator may say of the Pods.
+#[derive(Debug)]
+pub(super) struct PodChoices<'a> {
+    pub(super) image: &'a str,
+    pub(super) replicas: u16,
+    pub(super) cpu: &'a str,
+    pub(super) memory: &'a str,
+    pub(super) memory_limit: Option<&'a str>,
+    pub(super) priority_class: Option<&'a str>,
+    /// Whether a Pod gets a token for the API server.
+    pub(super) has_token: bool,
+}
+
+/// Nobody in particular: the user that distroless images call nonroot.
+const USER: u32 = 65532;
+
+/// Beyond what the program itself needs to stop.
+const SPARE_SECONDS: u64 = 5;
+
+pub(super) fn deployment(
+    installation: &Installation,
+    choices: &PodChoices<'_>,
+    configuration: &Configuration,
+    bundle: &Bundle,
+) -> Json {
+    let selector = installation.labels();
+    let mut pod = json!({
+        "serviceAccountName": installation.name.as_str(),
+        "automountServiceAccountToken": choices.has_token,
+        "terminationGracePeriodSeconds": whole_seconds(configuration) + SPARE_SECONDS,
+        "securityContext": {
+            "runAsNonRoot": true,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            // Who may read the key.
+            "fsGroup": USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "topologySpreadConstraints": [{
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": selector},
+        }],
+        "containers": [container(choices, configuration, bundle)],
+        "volumes": volumes(installation, bundle),
+    });
+    if let Some(class) = choices.priority_class {
+        pod["priorityClassName"] = class.into();
+    }
+    let annotations = json!({
+        "prometheus.io/scrape": "true",
+        "prometheus.io/port": configuration.admin_port.to_string(),
+        "prometheus.io/path": "/metrics",
+    });
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": installation.metadata(installation.name.as_str()),
+        "spec": {
+            "replicas": choices.replicas,
+            "selector": {"matchLabels": selector},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
+            "template": {
+                "metadata": {"labels": installation.labels(), "annotations": annotations},
+                "spec": pod,
+            },
+        },
+    })
+}
+
+fn whole_seconds(configuration: &Configuration) -> u64 {
+    let stop = configuration.shutdown;
+    stop.as_secs() + u64::from(stop.subsec_nanos() > 0)
+}
+
+fn container(choices: &PodChoices<'_>, configuration: &Configuration, bundle: &Bundle) -> Json {
+    let mut mounts = vec![
+        json!({"name": "config", "mountPath": CONFIG, "readOnly": true}),
+        json!({"name": "chains", "mountPath": CHAINS, "readOnly": true}),
+        json!({"name": "tls", "mountPath": TLS, "readOnly": true}),
+        json!({"name": "cache", "mountPath": CACHE}),
+    ];
+    if !bundle.modules.is_empty() {
+        mounts.push(json!({"name": "modules", "mountPath": MODULES, "readOnly": true}));
+    }
+    let mut resources = json!({"requests": {"cpu": choices.cpu, "memory": choices.memory}});
+    if let Some(limit) = choices.memory_limit {
+        resources["limits"] = json!({"memory": limit});
+    }
+    let get = |path: &str| json!({"path": path, "port": ADMIN_PORT});
+    json!({
+        "name": "admittance",
+        "image": choices.image,
+        "args": ["serve", "--config", format!("{CONFIG}/{CONFIG_FILE}")],
+        "ports": [
+            {"name": WEBHOOK_PORT, "containerPort": configuration.webhook_port, "protocol": "TCP"},
+            {"name": ADMIN_PORT, "containerPort": configuration.admin_port, "protocol": "TCP"},
+        ],
+        // Plugins are compiled before it serves; later starts of the container find them in the cache.
+        "startupProbe": {"httpGet": get("/readyz"), "periodSeconds": 1, "failureThreshold": 180},
+        "readinessProbe": {"httpGet": get("/readyz"), "periodSeconds": 2, "failureThreshold": 2},
+        "livenessProbe": {
+            "httpGet": get("/healthz"), "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 3,
+        },
+        "resources": resources,
+        "securityContext": {
+            "allowPrivilegeEscalation": false,
+            "readOnlyRootFilesystem": true,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": mounts,
+    })
+}
+
+fn volumes(installation: &Installation, bundle: &Bundle) -> Vec<Json> {
+    /// Its user and group may read it: 0440.
+    const SECRET_MODE: u32 = 0o440;
+    let name = &installation.name;
+    let mut volumes = vec![
+        json!({"name": "config", "configMap": {"name": name.config()}}),
+        json!({"name": "chains", "configMap": {"name": name.chains()}}),
+        json!({"name": "tls", "secret": {"secretName": name.tls(), "defaultMode": SECRET_MODE}}),
+        json!({"name": "cache", "emptyDir": {}}),
+    ];
+    if !bundle.modules.is_empty() {
+        let source =
+            |module: &super::bundle::Module| json!({"configMap": {"name": name.module(&module.slug)}});
+        let sources: Vec<_> = bundle.modules.iter().map(source).collect();
+        volumes.push(json!({"name": "modules", "projected": {"sources": sources}}));
+    }
+    volumes
+}

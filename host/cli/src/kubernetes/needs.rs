@@ -1,0 +1,82 @@
+//! What the chains need of the cluster beside the reviews.
+
+use admittance::{
+    admission::{ClusterKind, GroupVersionKind, GroupVersionResource, NamespaceSelector},
+    definitions::{ChainDefinition, HookDefinition},
+};
+use serde_json::{Value as Json, json};
+
+/// What a Pod must be allowed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Needs {
+    /// A stage selects namespaces by their labels.
+    namespace_labels: bool,
+    /// What plugins were granted, each once.
+    kinds: Vec<ClusterKind>,
+    /// A match condition asks what the user may do.
+    authorizer: bool,
+    /// A stage calls somebody else.
+    pub(super) calls_out: bool,
+}
+
+impl Needs {
+    pub(super) fn of(chains: &[ChainDefinition]) -> Self {
+        let mut needs = Self::default();
+        for stage in chains.iter().flat_map(|chain| &chain.stages) {
+            if let Some(NamespaceSelector::Labels(selector)) = &stage.namespace_selector {
+                needs.namespace_labels |= !selector.is_empty();
+            }
+            needs.authorizer |= stage.match_conditions.uses_authorizer();
+            match &stage.hook {
+                HookDefinition::Plugin(plugin) => {
+                    for kind in &plugin.allow.cluster {
+                        if !needs.kinds.contains(kind) {
+                            needs.kinds.push(kind.clone());
+                        }
+                    }
+                    needs.calls_out |= !plugin.allow.http.is_empty();
+                }
+                HookDefinition::Webhook(_) => needs.calls_out = true,
+            }
+        }
+        needs
+    }
+
+    /// Whether the API server is asked.
+    pub(super) fn cluster(&self) -> bool {
+        self.namespace_labels || self.authorizer || !self.kinds.is_empty()
+    }
+
+    /// The rules of a role that allows this and no more.
+    pub(super) fn rules(&self) -> Vec<Json> {
+        let read = self.resources().into_iter().map(|resource| {
+            json!({
+                "apiGroups": [resource.group],
+                "resources": [resource.resource],
+                "verbs": ["get", "list", "watch"],
+            })
+        });
+        let ask = self.authorizer.then(|| {
+            json!({
+                "apiGroups": ["authorization.k8s.io"],
+                "resources": ["subjectaccessreviews"],
+                "verbs": ["create"],
+            })
+        });
+        read.chain(ask).collect()
+    }
+
+    /// What is read of the API server, each once, sorted.
+    fn resources(&self) -> Vec<GroupVersionResource> {
+        let resource = |kind: &ClusterKind| {
+            GroupVersionKind::from_api_version(kind.api_version(), kind.kind()).guess_resource()
+        };
+        let mut resources: Vec<_> = self.kinds.iter().map(resource).collect();
+        if self.namespace_labels {
+            resources.push(GroupVersionKind::from_api_version("v1", "Namespace").guess_resource());
+        }
+        resources.sort_by(|a, b| (&a.group, &a.resource).cmp(&(&b.group, &b.resource)));
+        resources.dedup_by(|a, b| (&a.group, &a.resource) == (&b.group, &b.resource));
+        resources
+    }
+}

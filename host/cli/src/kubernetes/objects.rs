@@ -1,0 +1,162 @@
+//! The objects of an installation but for the Deployment and the webhooks.
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use serde_json::{Map, Value as Json, json};
+
+use super::{
+    Error, Installation,
+    bundle::{Bundle, Module},
+    certificates::Certificates,
+    configuration::Configuration,
+    layout::{
+        ADMIN_PORT, CA_FILE, CERTIFICATE_FILE, CLIENT_CA_FILE, CONFIG_FILE, IGNORE_LABEL, KEY_FILE,
+        WEBHOOK_PORT,
+    },
+    needs::Needs,
+};
+
+pub(super) fn namespace(installation: &Installation) -> Json {
+    let mut labels = installation.labels();
+    // The webhooks pass it by where namespaces have no label with their name, too.
+    labels[IGNORE_LABEL] = "true".into();
+    json!({
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": installation.namespace.as_str(), "labels": labels},
+    })
+}
+
+pub(super) fn service_account(installation: &Installation) -> Json {
+    json!({
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": installation.metadata(installation.name.as_str()),
+        // The Deployment says whether its Pods have a token.
+        "automountServiceAccountToken": false,
+    })
+}
+
+/// A role for what is read of the cluster, and who has it; none when nothing is.
+pub(super) fn roles(installation: &Installation, needs: &Needs) -> Vec<Json> {
+    let rules = needs.rules();
+    if rules.is_empty() {
+        return Vec::new();
+    }
+    // It is in no namespace, where another installation may have the same name.
+    let name = format!("{}-{}", installation.namespace, installation.name);
+    let metadata = json!({"name": name, "labels": installation.labels()});
+    vec![
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": metadata,
+            "rules": rules,
+        }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": metadata,
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+            "subjects": [{
+                "kind": "ServiceAccount",
+                "name": installation.name.as_str(),
+                "namespace": installation.namespace.as_str(),
+            }],
+        }),
+    ]
+}
+
+pub(super) fn secret(installation: &Installation, certificates: &Certificates) -> Json {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": installation.metadata(&installation.name.tls()),
+        "type": "kubernetes.io/tls",
+        "data": {
+            CERTIFICATE_FILE: BASE64_STANDARD.encode(&certificates.certificate),
+            KEY_FILE: BASE64_STANDARD.encode(&certificates.key),
+            CA_FILE: BASE64_STANDARD.encode(&certificates.authority),
+        },
+    })
+}
+
+pub(super) fn config(installation: &Installation, configuration: &Configuration) -> Result<Json, Error> {
+    let mut data = Map::new();
+    data.insert(CONFIG_FILE.into(), configuration.text()?.into());
+    if let Some(authorities) = &configuration.client_ca {
+        data.insert(CLIENT_CA_FILE.into(), authorities.as_str().into());
+    }
+    Ok(config_map(
+        installation,
+        &installation.name.config(),
+        "data",
+        data,
+    ))
+}
+
+pub(super) fn chains(installation: &Installation, bundle: &Bundle) -> Json {
+    let text = |(name, text): (&String, &String)| (name.clone(), text.as_str().into());
+    let data = bundle.documents.iter().map(text).collect();
+    config_map(installation, &installation.name.chains(), "data", data)
+}
+
+pub(super) fn module(installation: &Installation, module: &Module) -> Json {
+    let name = installation.name.module(&module.slug);
+    let bytes = BASE64_STANDARD.encode(&module.bytes);
+    let data = Map::from_iter([(module.file_name.clone(), bytes.into())]);
+    config_map(installation, &name, "binaryData", data)
+}
+
+fn config_map(installation: &Installation, name: &str, field: &str, data: Map<String, Json>) -> Json {
+    json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": installation.metadata(name),
+        field: data,
+    })
+}
+
+pub(super) fn service(installation: &Installation) -> Json {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": installation.metadata(installation.name.as_str()),
+        "spec": {
+            "selector": installation.labels(),
+            "ports": [{"name": WEBHOOK_PORT, "protocol": "TCP", "port": 443, "targetPort": WEBHOOK_PORT}],
+        },
+    })
+}
+
+pub(super) fn disruption_budget(installation: &Installation) -> Json {
+    json!({
+        "apiVersion": installation.version.map_or("policy/v1", |version| version.policy_group()),
+        "kind": "PodDisruptionBudget",
+        "metadata": installation.metadata(installation.name.as_str()),
+        // Not `minAvailable`: with one replica it would keep a node from being drained.
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": installation.labels()}},
+    })
+}
+
+/// Calls come from the API server and probes from the nodes, whose addresses no selector knows. Calls out
+/// are shut unless something needs them.
+pub(super) fn network_policy(installation: &Installation, may_call_out: bool) -> Json {
+    let mut spec = json!({
+        "podSelector": {"matchLabels": installation.labels()},
+        "policyTypes": ["Ingress"],
+        "ingress": [{"ports": [
+            {"protocol": "TCP", "port": WEBHOOK_PORT},
+            {"protocol": "TCP", "port": ADMIN_PORT},
+        ]}],
+    });
+    if !may_call_out {
+        spec["policyTypes"] = json!(["Ingress", "Egress"]);
+        spec["egress"] = json!([]);
+    }
+    json!({
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": installation.metadata(installation.name.as_str()),
+        "spec": spec,
+    })
+}

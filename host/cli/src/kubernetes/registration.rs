@@ -1,0 +1,357 @@
+//! The webhooks that the API server calls, from the chains that they are for.
+
+use std::time::Duration;
+
+use admittance::{
+    admission::{
+        FailurePolicy, GroupVersionResource, MatchPolicy, Matcher, Mode, Operation, Outline, Phase,
+        Reinvocation, ResourcePattern, Rule, Scope, SideEffects,
+    },
+    definitions::ChainDefinition,
+};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use serde_json::{Value as Json, json};
+
+use super::{
+    Error, Installation,
+    layout::{IGNORE_LABEL, Label},
+};
+
+/// Namespaces that the cluster cannot be without: its own components are in the first, the leases by which
+/// nodes say that they live in the second.
+const CLUSTER_NAMESPACES: [&str; 2] = ["kube-system", "kube-node-lease"];
+
+/// What a webhook is when nobody says otherwise.
+#[derive(Debug)]
+pub(super) struct Choices<'a> {
+    pub(super) per_chain: bool,
+    pub(super) timeout: Option<u8>,
+    pub(super) failure_policy: Option<FailurePolicy>,
+    pub(super) exclude: &'a [Label],
+    pub(super) request_timeout: Duration,
+    pub(super) has_match_conditions: bool,
+}
+
+/// One webhook.
+#[derive(Debug)]
+pub(super) struct Webhook {
+    phase: Phase,
+    /// Of the one chain that it is for.
+    chain: Option<String>,
+    rules: Vec<Rule>,
+    timeout: u64,
+    pub(super) failure_policy: FailurePolicy,
+    side_effects: SideEffects,
+    reinvocation: Reinvocation,
+    conditions: Vec<&'static Exclusion>,
+}
+
+/// Requests that no webhook should see, whatever the rules say.
+#[derive(Debug)]
+pub(super) struct Exclusion {
+    name: &'static str,
+    /// The group and the resource that show whether a rule could match them.
+    group: &'static str,
+    resource: &'static str,
+    expression: &'static str,
+    /// What they are, for people.
+    pub(super) what: &'static str,
+}
+
+/// Leases elect leaders and say that nodes live; reviews of tokens and of access are what every API call,
+/// and so a webhook's own, may wait for.
+static EXCLUSIONS: [Exclusion; 3] = [
+    Exclusion {
+        name: "exclude-leases",
+        group: "coordination.k8s.io",
+        resource: "leases",
+        expression: "!(request.resource.group == 'coordination.k8s.io' && request.resource.resource == 'leases')",
+        what: "leases",
+    },
+    Exclusion {
+        name: "exclude-authentication",
+        group: "authentication.k8s.io",
+        resource: "tokenreviews",
+        expression: "request.resource.group != 'authentication.k8s.io'",
+        what: "reviews of tokens",
+    },
+    Exclusion {
+        name: "exclude-authorization",
+        group: "authorization.k8s.io",
+        resource: "subjectaccessreviews",
+        expression: "request.resource.group != 'authorization.k8s.io'",
+        what: "reviews of access",
+    },
+];
+
+impl Webhook {
+    /// The webhooks for these chains, mutating ones first.
+    ///
+    /// # Errors
+    ///
+    /// When a rule cannot be said to the API server.
+    pub(super) fn of(chains: &[ChainDefinition], choices: &Choices<'_>) -> Result<Vec<Self>, Error> {
+        let mut webhooks = Vec::new();
+        for phase in [Phase::Mutating, Phase::Validating] {
+            // A chain without stages is never called.
+            let chains: Vec<_> = chains
+                .iter()
+                .filter(|chain| chain.phase == phase && !chain.stages.is_empty())
+                .collect();
+            if choices.per_chain {
+                for chain in chains {
+                    webhooks.push(Self::one(phase, &[chain], choices)?);
+                }
+            } else if !chains.is_empty() {
+                webhooks.push(Self::one(phase, &chains, choices)?);
+            }
+        }
+        Ok(webhooks)
+    }
+
+    fn one(phase: Phase, chains: &[&ChainDefinition], choices: &Choices<'_>) -> Result<Self, Error> {
+        let mut rules: Vec<Rule> = Vec::new();
+        for chain in chains {
+            for rule in &chain.rules {
+                let by_kind_alone =
+                    rule.kinds != Matcher::Any && rule.resources == [ResourcePattern::everything()];
+                if by_kind_alone {
+                    return Err(Error::KindsOnly {
+                        location: chain.source.clone(),
+                        chain: chain.name.clone(),
+                    });
+                }
+                // The kinds stay with the chain, which is asked again.
+                let rule = Rule {
+                    kinds: Matcher::Any,
+                    ..rule.clone()
+                };
+                if !rules.contains(&rule) {
+                    rules.push(rule);
+                }
+            }
+        }
+        let stages = || chains.iter().flat_map(|chain| &chain.stages);
+        // A stage whose answer does not count refuses nothing.
+        let fails_closed =
+            stages().any(|stage| stage.mode == Mode::Enforce && stage.failure_policy == FailurePolicy::Fail);
+        let of_stages = if fails_closed {
+            FailurePolicy::Fail
+        } else {
+            FailurePolicy::Ignore
+        };
+        let failure_policy = choices.failure_policy.unwrap_or(of_stages);
+        let side_effects = if stages().all(|stage| stage.side_effects == SideEffects::None) {
+            SideEffects::None
+        } else {
+            // What is worse is not called in a dry run.
+            SideEffects::NoneOnDryRun
+        };
+        let reinvocation = if stages().any(|stage| stage.reinvocation == Reinvocation::IfNeeded) {
+            Reinvocation::IfNeeded
+        } else {
+            Reinvocation::Never
+        };
+        let sum: Duration = stages().map(|stage| stage.timeout).sum();
+        let timeout = match choices.timeout {
+            Some(seconds) => seconds.into(),
+            None => seconds(sum.min(choices.request_timeout)),
+        };
+        let conditions = EXCLUSIONS
+            .iter()
+            .filter(|exclusion| exclusion.may_be_matched(&rules))
+            .collect();
+        Ok(Self {
+            phase,
+            chain: choices
+                .per_chain
+                .then(|| chains.first().map(|chain| chain.name.clone()))
+                .flatten(),
+            rules,
+            timeout,
+            failure_policy,
+            side_effects,
+            reinvocation,
+            conditions,
+        })
+    }
+
+    /// What its rules could match that should not be seen.
+    pub(super) fn exclusions(&self) -> impl Iterator<Item = &'static Exclusion> {
+        self.conditions.iter().copied()
+    }
+
+    /// Whether a rule could match nodes.
+    pub(super) fn may_match_nodes(&self) -> bool {
+        may_match(&self.rules, "", "nodes")
+    }
+
+    fn verb(&self) -> &'static str {
+        match self.phase {
+            Phase::Mutating => "mutate",
+            Phase::Validating => "validate",
+        }
+    }
+
+    /// As the API server tells it to users: where it is, and what it does.
+    fn name(&self, installation: &Installation) -> String {
+        let Installation { name, namespace, .. } = installation;
+        let chain = self.chain.iter().map(|chain| format!("{chain}."));
+        let chain: String = chain.collect();
+        format!("{chain}{}.{name}.{namespace}", self.verb())
+    }
+
+    fn path(&self) -> String {
+        let chain = self.chain.iter().map(|chain| format!("/{chain}"));
+        let chain: String = chain.collect();
+        format!("/{}{chain}", self.verb())
+    }
+
+    fn document(&self, installation: &Installation, ca: &str, choices: &Choices<'_>) -> Json {
+        let any_equivalent = self
+            .rules
+            .iter()
+            .any(|rule| rule.match_policy == MatchPolicy::Equivalent);
+        let match_policy = if any_equivalent {
+            MatchPolicy::Equivalent
+        } else {
+            MatchPolicy::Exact
+        };
+        let mut webhook = json!({
+            "name": self.name(installation),
+            "clientConfig": {
+                "service": {
+                    "namespace": installation.namespace.as_str(),
+                    "name": installation.name.as_str(),
+                    "path": self.path(),
+                    "port": 443,
+                },
+                "caBundle": BASE64_STANDARD.encode(ca),
+            },
+            "rules": self.rules.iter().map(rule).collect::<Vec<_>>(),
+            "matchPolicy": match_policy.as_str(),
+            "namespaceSelector": namespace_selector(installation, choices.exclude),
+        });
+        if choices.has_match_conditions && !self.conditions.is_empty() {
+            let condition =
+                |exclusion: &&Exclusion| json!({"name": exclusion.name, "expression": exclusion.expression});
+            webhook["matchConditions"] = self.conditions.iter().map(condition).collect();
+        }
+        webhook["failurePolicy"] = self.failure_policy.as_str().into();
+        webhook["sideEffects"] = self.side_effects.as_str().into();
+        webhook["timeoutSeconds"] = self.timeout.into();
+        webhook["admissionReviewVersions"] = json!(["v1", "v1beta1"]);
+        if self.phase == Phase::Mutating {
+            webhook["reinvocationPolicy"] = self.reinvocation.as_str().into();
+        }
+        webhook
+    }
+}
+
+/// The webhook configurations: at most one of each phase.
+pub(super) fn configurations(
+    installation: &Installation,
+    webhooks: &[Webhook],
+    ca: &str,
+    choices: &Choices<'_>,
+) -> Vec<Json> {
+    let phases = [
+        (Phase::Mutating, "MutatingWebhookConfiguration"),
+        (Phase::Validating, "ValidatingWebhookConfiguration"),
+    ];
+    let of_phase = |(phase, kind)| {
+        let webhooks: Vec<_> = webhooks
+            .iter()
+            .filter(|webhook| webhook.phase == phase)
+            .map(|webhook| webhook.document(installation, ca, choices))
+            .collect();
+        (!webhooks.is_empty()).then(|| {
+            json!({
+                "apiVersion": "admissionregistration.k8s.io/v1",
+                "kind": kind,
+                "metadata": {"name": installation.name.as_str(), "labels": installation.labels()},
+                "webhooks": webhooks,
+            })
+        })
+    };
+    phases.into_iter().filter_map(of_phase).collect()
+}
+
+/// The most that a webhook may take for the stages to have their time: the review is answered a quarter
+/// of a second before the API server gives up. Kubernetes allows 1 to 30 seconds.
+fn seconds(stages: Duration) -> u64 {
+    const MARGIN: Duration = Duration::from_millis(250);
+    let whole = stages.saturating_add(MARGIN);
+    let up = u64::from(whole.subsec_nanos() > 0);
+    whole.as_secs().saturating_add(up).clamp(1, 30)
+}
+
+/// Without the namespaces that the cluster, and Admittance itself, cannot be without.
+fn namespace_selector(installation: &Installation, exclude: &[Label]) -> Json {
+    let mut names = vec![installation.namespace.as_str()];
+    for name in CLUSTER_NAMESPACES
+        .into_iter()
+        .chain(exclude.iter().map(Label::as_str))
+    {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    json!({"matchExpressions": [
+        {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": names},
+        {"key": IGNORE_LABEL, "operator": "DoesNotExist"},
+    ]})
+}
+
+fn rule(rule: &Rule) -> Json {
+    fn words<T>(matcher: &Matcher<T>, word: impl Fn(&T) -> String) -> Vec<String> {
+        match matcher {
+            Matcher::Any => vec!["*".to_owned()],
+            Matcher::Only(values) => values.iter().map(word).collect(),
+        }
+    }
+    json!({
+        "operations": words(&rule.operations, |operation| operation.as_str().to_owned()),
+        "apiGroups": words(&rule.api_groups, String::clone),
+        "apiVersions": words(&rule.api_versions, String::clone),
+        "resources": rule.resources.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "scope": match rule.scope {
+            Scope::Cluster => "Cluster",
+            Scope::Namespaced => "Namespaced",
+            Scope::Any => "*",
+        },
+    })
+}
+
+impl Exclusion {
+    fn may_be_matched(&self, rules: &[Rule]) -> bool {
+        may_match(rules, self.group, self.resource)
+    }
+}
+
+fn may_match(rules: &[Rule], group: &str, resource: &str) -> bool {
+    let resource = GroupVersionResource {
+        group: group.to_owned(),
+        version: "v1".to_owned(),
+        resource: resource.to_owned(),
+    };
+    let in_namespaces = resource.resource == "leases";
+    rules.iter().any(|rule| {
+        let in_scope = match rule.scope {
+            Scope::Any => true,
+            Scope::Cluster => !in_namespaces,
+            Scope::Namespaced => in_namespaces,
+        };
+        in_scope
+            && Operation::ALL.into_iter().any(|operation| {
+                rule.may_match(&Outline {
+                    operation,
+                    resource: Some(&resource),
+                    kind: None,
+                })
+            })
+    })
+}
+
+#[cfg(test)]
+mod tests;

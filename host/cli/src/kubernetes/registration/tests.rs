@@ -1,0 +1,312 @@
+use admittance::definitions::load_text;
+
+use super::*;
+
+fn installation() -> Installation {
+    Installation {
+        name: "hooks".parse().unwrap(),
+        namespace: "hooks-system".parse().unwrap(),
+        version: None,
+    }
+}
+
+fn choices() -> Choices<'static> {
+    Choices {
+        per_chain: false,
+        timeout: None,
+        failure_policy: None,
+        exclude: &[],
+        request_timeout: Duration::from_secs(10),
+        has_match_conditions: true,
+    }
+}
+
+/// A native chain of stages of webhooks, which need no file.
+fn chain(name: &str, phase: &str, rules: &str, stages: &[&str]) -> String {
+    let stages = stages.iter().enumerate().map(|(index, stage)| {
+        format!(
+            "    - {{ name: s{index}, webhook: {{ protocol: AdmissionReview, url: \"https://a.example\" }}, {stage} }}\n"
+        )
+    });
+    let stages: String = stages.collect();
+    format!(
+        "---\napiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: {name} }}\n\
+         spec:\n  phase: {phase}\n  rules: [ {rules} ]\n  stages:\n{stages}"
+    )
+}
+
+const PODS: &str = "{ operations: [CREATE], apiGroups: [\"\"], apiVersions: [v1], resources: [pods] }";
+
+/// The configurations for a text of definitions.
+fn configured(text: &str, choices: &Choices<'_>) -> Result<Vec<Json>, String> {
+    let chains = load_text("chains.yaml", text).map_err(|error| error.to_string())?;
+    let webhooks = Webhook::of(&chains, choices).map_err(|error| error.to_string())?;
+    Ok(configurations(&installation(), &webhooks, "the CA", choices))
+}
+
+/// The one webhook of a mutating chain.
+fn webhook(rules: &str, stages: &[&str]) -> Json {
+    let text = chain("c", "Mutating", rules, stages);
+    let found = configured(&text, &choices()).unwrap();
+    found[0]["webhooks"][0].clone()
+}
+
+#[test]
+fn what_the_stages_say_becomes_what_the_webhook_says() {
+    // (stages, field, value); the rules of a webhook configuration: timeouts of 1 to 30 s, side effects
+    // None or NoneOnDryRun.
+    let table: [(&[&str], &str, Json); 16] = [
+        (&["timeout: 250ms"], "timeoutSeconds", 1.into()),
+        (&["timeout: 750ms"], "timeoutSeconds", 1.into()),
+        (&["timeout: 751ms"], "timeoutSeconds", 2.into()),
+        (&["timeout: 1s"], "timeoutSeconds", 2.into()),
+        (&["timeout: 1s", "timeout: 1500ms"], "timeoutSeconds", 3.into()),
+        // limits.requestTimeout of 10 s ends them all.
+        (&["timeout: 30s", "timeout: 30s"], "timeoutSeconds", 11.into()),
+        (&["timeout: 1s"], "failurePolicy", "Fail".into()),
+        (
+            &["failurePolicy: Ignore", "timeout: 1s"],
+            "failurePolicy",
+            "Fail".into(),
+        ),
+        (
+            &["failurePolicy: Ignore", "failurePolicy: Ignore"],
+            "failurePolicy",
+            "Ignore".into(),
+        ),
+        (
+            &["mode: Audit", "failurePolicy: Ignore"],
+            "failurePolicy",
+            "Ignore".into(),
+        ),
+        (&["timeout: 1s"], "sideEffects", "None".into()),
+        (
+            &["timeout: 1s", "sideEffects: NoneOnDryRun"],
+            "sideEffects",
+            "NoneOnDryRun".into(),
+        ),
+        (&["sideEffects: Some"], "sideEffects", "NoneOnDryRun".into()),
+        (&["timeout: 1s"], "reinvocationPolicy", "Never".into()),
+        (
+            &["timeout: 1s", "reinvocationPolicy: IfNeeded"],
+            "reinvocationPolicy",
+            "IfNeeded".into(),
+        ),
+        (&["timeout: 1s"], "matchPolicy", "Equivalent".into()),
+    ];
+    for (stages, field, expected) in table {
+        assert_eq!(webhook(PODS, stages)[field], expected, "{stages:?}");
+    }
+}
+
+#[test]
+fn rules_are_those_of_the_chains() {
+    // (rule of a chain, rule of the webhook)
+    for (written, expected) in [
+        (
+            PODS,
+            json!({"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "scope": "*"}),
+        ),
+        (
+            "{ operations: [UPDATE, DELETE, CONNECT], resources: [pods/exec, deployments/*, \"*/scale\"], scope: Namespaced }",
+            json!({"operations": ["UPDATE", "DELETE", "CONNECT"], "apiGroups": ["*"], "apiVersions": ["*"],
+                "resources": ["pods/exec", "deployments/*", "*/scale"], "scope": "Namespaced"}),
+        ),
+        (
+            "{ operations: [\"*\"], resources: [\"*\"], scope: Cluster }",
+            json!({"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"], "scope": "Cluster"}),
+        ),
+        (
+            "{ operations: [CREATE], resources: [pods], kinds: [Pod] }",
+            json!({"operations": ["CREATE"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["pods"], "scope": "*"}),
+        ),
+    ] {
+        assert_eq!(webhook(written, &["timeout: 1s"])["rules"], json!([expected]));
+    }
+    let by_kind = chain(
+        "c",
+        "Mutating",
+        "{ operations: [CREATE], kinds: [Pod] }",
+        &["timeout: 1s"],
+    );
+    let error = configured(&by_kind, &choices()).unwrap_err();
+    for part in ["chains.yaml:2:1", "the chain c", "list `resources`"] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+}
+
+#[test]
+fn one_webhook_for_each_phase_or_chain() {
+    let jobs = "{ operations: [CREATE], apiGroups: [batch], apiVersions: [v1], resources: [jobs] }";
+    let text = [
+        chain("a", "Mutating", PODS, &["timeout: 1s"]),
+        chain(
+            "b",
+            "Mutating",
+            &format!("{PODS}, {jobs}"),
+            &["failurePolicy: Ignore, timeout: 3s"],
+        ),
+        chain("v", "Validating", PODS, &["failurePolicy: Ignore"]),
+    ]
+    .concat();
+    // (per chain, kind, and of each webhook: name, path, rules, failure policy, timeout)
+    type Row<'a> = (&'a str, &'a str, usize, &'a str, u64);
+    let mutate: &[Row<'_>] = &[("mutate.hooks.hooks-system", "/mutate", 2, "Fail", 5)];
+    let validate: &[Row<'_>] = &[("validate.hooks.hooks-system", "/validate", 1, "Ignore", 2)];
+    let mutate_each: &[Row<'_>] = &[
+        ("a.mutate.hooks.hooks-system", "/mutate/a", 1, "Fail", 2),
+        ("b.mutate.hooks.hooks-system", "/mutate/b", 2, "Ignore", 4),
+    ];
+    let validate_each: &[Row<'_>] = &[("v.validate.hooks.hooks-system", "/validate/v", 1, "Ignore", 2)];
+    for (per_chain, expected) in [(false, [mutate, validate]), (true, [mutate_each, validate_each])] {
+        let choices = Choices {
+            per_chain,
+            ..choices()
+        };
+        let found = configured(&text, &choices).unwrap();
+        let kinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
+        assert_eq!(found.len(), 2);
+        for ((configuration, kind), expected) in found.iter().zip(kinds).zip(expected) {
+            assert_eq!(configuration["kind"], kind);
+            assert_eq!(configuration["metadata"]["name"], "hooks");
+            let webhooks = configuration["webhooks"].as_array().unwrap();
+            let rows: Vec<Row<'_>> = webhooks
+                .iter()
+                .map(|webhook| {
+                    let service = &webhook["clientConfig"]["service"];
+                    assert_eq!(service["name"], "hooks");
+                    assert_eq!(service["namespace"], "hooks-system");
+                    (
+                        webhook["name"].as_str().unwrap(),
+                        service["path"].as_str().unwrap(),
+                        webhook["rules"].as_array().unwrap().len(),
+                        webhook["failurePolicy"].as_str().unwrap(),
+                        webhook["timeoutSeconds"].as_u64().unwrap(),
+                    )
+                })
+                .collect();
+            assert_eq!(rows, expected);
+            let reinvoked = webhooks
+                .iter()
+                .all(|webhook| webhook.get("reinvocationPolicy").is_some());
+            assert_eq!(reinvoked, kind.starts_with("Mutating"));
+        }
+    }
+}
+
+#[test]
+fn what_the_cluster_cannot_be_without_is_not_asked() {
+    // (rule, the match conditions, whether nodes are matched); wildcards are those of kube-apiserver.
+    let none: &[&str] = &[];
+    let all: &[&str] = &[
+        "exclude-leases",
+        "exclude-authentication",
+        "exclude-authorization",
+    ];
+    for (rule, expected, nodes) in [
+        (PODS, none, false),
+        ("{ operations: [\"*\"], resources: [\"*\"] }", all, true),
+        ("{ operations: [\"*\"], resources: [\"*/*\"] }", all, true),
+        (
+            "{ operations: [\"*\"], resources: [\"*\"], scope: Namespaced }",
+            &["exclude-leases"],
+            false,
+        ),
+        (
+            "{ operations: [\"*\"], resources: [\"*\"], scope: Cluster }",
+            &["exclude-authentication", "exclude-authorization"],
+            true,
+        ),
+        (
+            "{ operations: [UPDATE], apiGroups: [coordination.k8s.io], resources: [leases] }",
+            &["exclude-leases"],
+            false,
+        ),
+        (
+            "{ operations: [UPDATE], apiGroups: [\"\"], resources: [nodes/status] }",
+            none,
+            true,
+        ),
+        (
+            "{ operations: [UPDATE], apiGroups: [apps], resources: [\"*\"] }",
+            none,
+            false,
+        ),
+    ] {
+        let text = chain("c", "Mutating", rule, &["timeout: 1s"]);
+        let chains = load_text("chains.yaml", &text).unwrap();
+        let choices = choices();
+        let webhooks = Webhook::of(&chains, &choices).unwrap();
+        assert_eq!(webhooks[0].may_match_nodes(), nodes, "{rule}");
+        let document = webhooks[0].document(&installation(), "the CA", &choices);
+        let conditions = document.get("matchConditions").and_then(Json::as_array).cloned();
+        let names: Vec<_> = conditions
+            .iter()
+            .flatten()
+            .map(|condition| condition["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(names, expected, "{rule}");
+        let old = Choices {
+            has_match_conditions: false,
+            ..choices
+        };
+        assert!(
+            webhooks[0]
+                .document(&installation(), "the CA", &old)
+                .get("matchConditions")
+                .is_none()
+        );
+    }
+}
+
+/// The conditions are read by the API server; here by our own reader of the same language.
+#[test]
+fn the_conditions_say_what_they_are_called() {
+    use admittance::admission::{
+        Deadline, GroupVersionKind, MatchCondition, MatchConditions, NoAuthorizer, Request,
+    };
+    let compile = |exclusion: &Exclusion| MatchCondition::compile(exclusion.name, exclusion.expression);
+    let compiled = EXCLUSIONS.iter().map(compile).collect::<Result<_, _>>().unwrap();
+    let conditions = MatchConditions::new(compiled);
+    for (group, resource, excluded) in [
+        ("", "pods", None),
+        ("coordination.k8s.io", "leases", Some("exclude-leases")),
+        ("coordination.k8s.io", "leasecandidates", None),
+        ("example.com", "leases", None),
+        (
+            "authentication.k8s.io",
+            "tokenreviews",
+            Some("exclude-authentication"),
+        ),
+        (
+            "authorization.k8s.io",
+            "subjectaccessreviews",
+            Some("exclude-authorization"),
+        ),
+    ] {
+        let resource = GroupVersionResource {
+            group: group.to_owned(),
+            version: "v1".to_owned(),
+            resource: resource.to_owned(),
+        };
+        let request = Request::new(Operation::Create, GroupVersionKind::default(), resource.clone());
+        let asked = async {
+            let deadline = Deadline::after(Duration::from_secs(60));
+            conditions.evaluate(&request, &NoAuthorizer, deadline).await
+        };
+        let first_false = crate::block_on(asked).unwrap().unwrap();
+        assert_eq!(first_false.as_deref(), excluded, "{resource}");
+    }
+}
+
+#[test]
+fn namespaces_are_excluded_once_each() {
+    let exclude = ["calico-system", "kube-system"].map(|name| name.parse().unwrap());
+    let selector = namespace_selector(&installation(), &exclude);
+    let expected = json!({"matchExpressions": [
+        {"key": "kubernetes.io/metadata.name", "operator": "NotIn",
+            "values": ["hooks-system", "kube-system", "kube-node-lease", "calico-system"]},
+        {"key": "admittance.dev/ignore", "operator": "DoesNotExist"},
+    ]});
+    assert_eq!(selector, expected);
+}

@@ -1,0 +1,217 @@
+//! Changes the sources of plugins in the text of a document, and leaves the rest of it as it is written.
+
+use admittance::definitions::{
+    Location, Mistake, Mistakes,
+    document::{self, Document, Node},
+};
+
+/// A stage, by where it begins, and what its plugin's source shall be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NewSource {
+    pub(super) stage: Location,
+    pub(super) source: String,
+}
+
+/// The text of this file with other sources for these stages.
+///
+/// # Errors
+///
+/// When a source is written so that it cannot be replaced where it stands.
+pub(super) fn sources(file: &str, text: &str, new: &[NewSource]) -> Result<String, Mistakes> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut mistakes = Mistakes::new();
+    let documents = document::read_text(file, text, &mut mistakes);
+    let mut edits: Vec<_> = new
+        .iter()
+        .filter_map(|new| edit(&documents, text, new, &mut mistakes))
+        .collect();
+    // From the end, so that what is before stays where it is.
+    edits.sort_by_key(|edit| std::cmp::Reverse(edit.offset));
+    let mut out = text.to_owned();
+    for Edit { offset, length, new } in edits {
+        out.replace_range(offset..offset + length, new);
+    }
+    mistakes.into_result(out)
+}
+
+struct Edit<'a> {
+    offset: usize,
+    length: usize,
+    new: &'a str,
+}
+
+fn edit<'a>(
+    documents: &[Document],
+    text: &str,
+    new: &'a NewSource,
+    mistakes: &mut Mistakes,
+) -> Option<Edit<'a>> {
+    let found = documents
+        .iter()
+        .find_map(|document| find(&document.root(), &new.stage))
+        .and_then(|stage| field(&stage, "plugin"))
+        .and_then(|plugin| field(&plugin, "source"));
+    let Some(node) = found else {
+        mistakes.push(Mistake {
+            location: new.stage.clone(),
+            path: String::new(),
+            message: "the source of this stage's plugin is not found again".to_owned(),
+            fix: "write it as `plugin: { source: file:... }`".to_owned(),
+        });
+        return None;
+    };
+    let old = node.string(mistakes)?;
+    let start = offset(text, &node.location())?;
+    let rest = text.get(start..)?;
+    // Plain, or between quotes without escapes.
+    let quotes = rest.len() - rest.trim_start_matches(['"', '\'']).len();
+    if !rest.get(quotes.min(1)..)?.starts_with(old) {
+        node.wrong(
+            "the source is written in a way that cannot be changed where it stands",
+            format!("write it on one line, `source: {old}`"),
+            mistakes,
+        );
+        return None;
+    }
+    Some(Edit {
+        offset: start + quotes.min(1),
+        length: old.len(),
+        new: &new.source,
+    })
+}
+
+/// The object that begins here.
+fn find<'a>(node: &Node<'a>, at: &Location) -> Option<Node<'a>> {
+    // Of anything else the readers below say that it is none.
+    let mut nothing = Mistakes::new();
+    if let Some(fields) = node.map(&mut nothing) {
+        if node.location() == *at {
+            return Some(node.clone());
+        }
+        return fields.iter().find_map(|(_, value)| find(value, at));
+    }
+    node.list(&mut nothing)?.iter().find_map(|entry| find(entry, at))
+}
+
+/// A field, in whatever case it is written: BCS' documents may have any.
+fn field<'a>(node: &Node<'a>, name: &str) -> Option<Node<'a>> {
+    let fields = node.map(&mut Mistakes::new())?;
+    let exact = fields.iter().find(|(key, _)| *key == name);
+    let found = exact.or_else(|| fields.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)))?;
+    Some(found.1.clone())
+}
+
+/// From line and column to bytes.
+fn offset(text: &str, at: &Location) -> Option<usize> {
+    let line = usize::try_from(at.line).ok()?.checked_sub(1)?;
+    let column = usize::try_from(at.column).ok()?.checked_sub(1)?;
+    let before: usize = text.split_inclusive('\n').take(line).map(str::len).sum();
+    let within = text.get(before..)?.char_indices().nth(column)?.0;
+    Some(before + within)
+}
+
+#[cfg(test)]
+mod tests {
+    use admittance::definitions::{HookDefinition, load_text};
+
+    use super::*;
+
+    /// The document with `new:INDEX` in the place of every source.
+    fn rewritten(name: &str, text: &str) -> Result<String, String> {
+        let chains = load_text(name, text).map_err(|error| format!("not read: {error}"))?;
+        let stages = chains.iter().flat_map(|chain| &chain.stages);
+        let new: Vec<_> = stages
+            .filter(|stage| matches!(stage.hook, HookDefinition::Plugin(_)))
+            .enumerate()
+            .map(|(index, stage)| NewSource {
+                stage: stage.location.clone(),
+                source: format!("file:new-{index}"),
+            })
+            .collect();
+        sources(name, text, &new).map_err(|error| error.to_string())
+    }
+
+    const HEAD: &str = "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: { name: a }\n\
+                        spec:\n  rules: [ { operations: [CREATE], resources: [pods] } ]\n  stages:\n";
+
+    #[test]
+    fn only_the_source_changes() {
+        // (stages, how they become); sources are found by where their stage is, whatever the style.
+        for (stages, expected) in [
+            (
+                "  - name: s\n    plugin:\n      source: file:a.wasm # the one\n",
+                Some("file:a.wasm"),
+            ),
+            (
+                "  - name: s\n    plugin: { source: file:a/b.wasm, settings: {plugin: {source: file:a/b.wasm}} }\n",
+                Some("file:a/b.wasm"),
+            ),
+            (
+                "  - { name: s, plugin: { \"source\": \"file:ä b.wasm\" } }\n",
+                Some("file:ä b.wasm"),
+            ),
+            (
+                "  - plugin:\n      source: 'file:///x/é.wasm'\n    name: ü\u{301}\n",
+                None,
+            ),
+            (
+                "  - plugin:\n      settings: { text: \"ö ü\" }\n      source: 'file:///x/é.wasm'\n    name: s\n",
+                Some("file:///x/é.wasm"),
+            ),
+            ("  - plugin: { source: \"file:\\x61.wasm\" }\n    name: s\n", None),
+            (
+                "  - name: s\n    plugin:\n      source: >-\n        file:a.wasm\n",
+                Some("file:a.wasm"),
+            ),
+        ] {
+            let text = format!("{HEAD}{stages}");
+            match (rewritten("chains/a.yaml", &text), expected) {
+                (Ok(new), Some(old)) => {
+                    assert_eq!(new, format!("{HEAD}{}", stages.replacen(old, "file:new-0", 1)));
+                }
+                (Err(message), None) => {
+                    let known = ["write it on one line", "not read"];
+                    assert!(known.iter().any(|part| message.contains(part)), "{message}");
+                }
+                (result, _) => panic!("{stages}: {result:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn every_form_of_document() {
+        let native = r#"{"apiVersion": "admittance.dev/v1alpha1", "kind": "AdmissionChain", "metadata": {"name": "n"},
+            "spec": {"rules": [{"operations": ["CREATE"], "resources": ["pods"]}],
+            "stages": [{"name": "s", "plugin": {"source": "file:a.wasm"}}]}}"#;
+        let bcs = "apiVersion: v4\nkind: admissionwebhook\nmetadata: { name: b, namespace: n }\n\
+                   resourcesRef: { operation: Create, kind: application }\n\
+                   AdmissionWebhooks:\n- name: h\n  Plugin: { source: file:a.wasm }\n";
+        let kubernetes = "apiVersion: v1\nkind: List\nitems:\n\
+                          - apiVersion: admissionregistration.k8s.io/v1\n  kind: MutatingWebhookConfiguration\n\
+                          \x20 metadata: { name: k }\n  webhooks:\n\
+                          \x20 - name: a.example.com\n    plugin: { source: file:a.wasm }\n    sideEffects: None\n\
+                          \x20   admissionReviewVersions: [v1]\n\
+                          \x20   rules: [ { operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [pods] } ]\n\
+                          \x20 - name: b.example.com\n    plugin: { source: file:a.wasm }\n    sideEffects: None\n\
+                          \x20   admissionReviewVersions: [v1]\n\
+                          \x20   rules: [ { operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [pods] } ]\n";
+        for (name, text, count) in [
+            ("a.json", native.to_owned(), 1),
+            ("a.yaml", native.to_owned(), 1),
+            ("b.yaml", bcs.to_owned(), 1),
+            ("k.yaml", kubernetes.to_owned(), 2),
+            ("all.yaml", format!("\u{feff}{bcs}---\n{kubernetes}"), 3),
+        ] {
+            let new = rewritten(name, &text).unwrap();
+            assert!(!new.contains("file:a.wasm"), "{new}");
+            for index in 0..count {
+                assert_eq!(
+                    new.matches(&format!("file:new-{index}")).count(),
+                    1,
+                    "{name}: {new}"
+                );
+            }
+            assert_eq!(new.len(), text.trim_start_matches('\u{feff}').len() - count);
+        }
+    }
+}

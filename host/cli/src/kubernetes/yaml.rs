@@ -1,0 +1,170 @@
+//! JSON values as YAML that every reader of YAML understands the same way.
+
+use saphyr::{EmitError, Mapping, Scalar, ScalarStyle, Yaml, YamlEmitter};
+use serde_json::Value as Json;
+
+/// One document, with its `---` and a line break at its end.
+pub(super) fn document(value: &Json) -> Result<String, EmitError> {
+    let mut text = String::new();
+    let mut emitter = YamlEmitter::new(&mut text);
+    emitter.multiline(true);
+    emitter.dump(&node(value))?;
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+fn node(value: &Json) -> Yaml<'_> {
+    match value {
+        Json::Null => Yaml::Value(Scalar::Null),
+        Json::Bool(value) => Yaml::Value(Scalar::Boolean(*value)),
+        Json::Number(number) => Yaml::Representation(number.to_string().into(), ScalarStyle::Plain, None),
+        Json::String(text) => string(text),
+        Json::Array(values) => Yaml::Sequence(values.iter().map(node).collect()),
+        Json::Object(fields) => {
+            let fields = fields.iter().map(|(key, value)| (string(key), node(value)));
+            Yaml::Mapping(fields.collect::<Mapping<'_>>())
+        }
+    }
+}
+
+/// kubectl reads YAML 1.1, where `on`, `0777`, `1_000` and `12:30` are no texts. What could be taken for
+/// something else is quoted; the emitter knows the rest.
+fn string(text: &str) -> Yaml<'_> {
+    if is_block(text) || is_word(text) {
+        return Yaml::Value(Scalar::String(text.into()));
+    }
+    Yaml::Representation(escaped(text).into(), ScalarStyle::DoubleQuoted, None)
+}
+
+/// Begins as no number and no mark does.
+fn is_word(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '/')
+        && text.chars().all(|c| matches!(c, ' '..='~'))
+        && !matches!(text, "y" | "Y" | "n" | "N")
+}
+
+/// Lines that can stand as they are.
+fn is_block(text: &str) -> bool {
+    text.contains('\n')
+        && !text.starts_with([' ', '\t', '\n'])
+        && text.chars().all(|c| matches!(c, '\n' | '\t') || is_printable(c))
+}
+
+/// Printable in YAML 1.1, and no line break there.
+fn is_printable(c: char) -> bool {
+    match c {
+        ' '..='~' => true,
+        '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}' => false,
+        c => c >= '\u{a0}',
+    }
+}
+
+/// What stands between double quotes.
+fn escaped(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            c if is_printable(c) => out.push(c),
+            c => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use admittance::definitions::document::to_json;
+    use proptest::{prelude::*, string::string_regex};
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(text: &str) -> Json {
+        to_json("test.yaml", text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+    }
+
+    #[test]
+    fn texts_that_yaml_could_take_for_something_else() {
+        // (text, as it is written); YAML 1.1 resolves more than 1.2: bool, int, float, timestamp, merge.
+        for (text, written) in [
+            ("pods", "pods"),
+            ("/mutate", "/mutate"),
+            ("pods/status", "pods/status"),
+            ("", "\"\""),
+            ("*", "\"*\""),
+            ("*/*", "\"*/*\""),
+            ("on", "\"on\""),
+            ("y", "\"y\""),
+            ("N", "\"N\""),
+            ("yes", "\"yes\""),
+            ("true", "\"true\""),
+            ("null", "\"null\""),
+            ("~", "\"~\""),
+            ("1", "\"1\""),
+            ("1.0", "\"1.0\""),
+            ("1_000", "\"1_000\""),
+            ("0777", "\"0777\""),
+            ("0x1f", "\"0x1f\""),
+            ("1e3", "\"1e3\""),
+            ("12:30", "\"12:30\""),
+            ("2014-12-31", "\"2014-12-31\""),
+            ("<<", "\"<<\""),
+            (".inf", "\".inf\""),
+            ("- a", "\"- a\""),
+            ("a: b", "\"a: b\""),
+            ("a #b", "\"a #b\""),
+            ("a\\b\"c", "\"a\\\\b\\\"c\""),
+            ("a\u{85}b\u{2028}\u{7f}", "\"a\\u0085b\\u2028\\u007f\""),
+            (" a\nb", "\" a\\nb\""),
+            ("a\r\nb", "\"a\\u000d\\nb\""),
+            ("a\nb\n", "|\n  a\n  b"),
+            ("a\nb", "|-\n  a\n  b"),
+            ("a\n\n  b\n\n", "|+\n  a\n  \n    b\n  "),
+        ] {
+            let value = json!({ "text": text });
+            let document = document(&value).unwrap();
+            let body = document.strip_prefix("---\ntext: ").unwrap();
+            assert!(body.starts_with(written), "{text:?}: {body}");
+            assert_eq!(read(&document), value);
+        }
+    }
+
+    #[test]
+    fn documents_follow_one_another() {
+        let values = [
+            json!({"data": {"a.yaml": "a\n\n", "b": [{"c": 1, "d": []}, {}, "x\ny\n"]}}),
+            json!({"last": "a\n\n\n"}),
+            json!({"n": [1, -2, 0.5, null, true]}),
+        ];
+        let texts = values.each_ref().map(|value| document(value).unwrap());
+        let mut mistakes = admittance::definitions::Mistakes::new();
+        let documents =
+            admittance::definitions::document::read_text("all.yaml", &texts.concat(), &mut mistakes);
+        assert!(mistakes.is_empty(), "{mistakes}");
+        let read: Vec<_> = documents.iter().map(|document| document.root().json()).collect();
+        assert_eq!(read, values);
+    }
+
+    fn any_text() -> impl Strategy<Value = String> {
+        prop_oneof![
+            any::<String>(),
+            string_regex("[ \\t\\n:#\\-'\"|>a-c0-9.~]{0,24}").unwrap()
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_again(
+            texts in prop::collection::vec(any_text(), 0..4), key in any_text(), nested in any_text()
+        ) {
+            let value = json!({"texts": texts, key: {"nested": [{"text": nested}]}, "end": 1});
+            prop_assert_eq!(read(&document(&value).unwrap()), value);
+        }
+    }
+}
