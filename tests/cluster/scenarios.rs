@@ -60,6 +60,7 @@ pub(crate) const SCENARIOS: &[Scenario] = scenarios! {
         warnings_reach_the_user,
         a_second_round_changes_nothing_more,
         the_audit_log_tells_what_was_changed,
+        a_large_object_is_changed,
     ;
     refusals:
         refused_pods_show_the_message,
@@ -81,9 +82,11 @@ pub(crate) const SCENARIOS: &[Scenario] = scenarios! {
     operations:
         an_update_is_refused,
         a_deletion_is_refused,
+        an_eviction_is_refused,
         a_connection_is_refused,
         a_scale_is_refused,
         a_custom_resource_is_changed,
+        another_version_is_converted,
         a_namespace_is_admitted_by_its_own_labels,
     ;
     updates:
@@ -91,6 +94,7 @@ pub(crate) const SCENARIOS: &[Scenario] = scenarios! {
         a_changed_module_takes_effect_between_two_creates,
         a_broken_definition_leaves_the_last_good_one,
         certificates_are_replaced_between_two_creates,
+        a_server_hands_over_to_another,
     ;
     callers:
         the_api_server_shows_its_certificate,

@@ -89,6 +89,12 @@ impl Scene {
 
     /// Start the server, where it listened before if it did.
     pub(crate) async fn serve(mut self) -> Self {
+        let (program, address) = self.started().await;
+        (self.program, self.address) = (Some(program), address);
+        self
+    }
+
+    async fn started(&self) -> (Admittance, SocketAddr) {
         let program = Serve::new(self.path("admittance.yaml"))
             .unwrap()
             .listen(self.address)
@@ -98,12 +104,21 @@ impl Scene {
             .unwrap();
         let url = program.tls_url("");
         let (_, port) = url.rsplit_once(':').unwrap();
-        self.address.set_port(port.parse().unwrap());
-        self.program = Some(program);
-        self
+        let mut address = self.address;
+        address.set_port(port.parse().unwrap());
+        (program, address)
     }
 
-    /// Kill the server. Nobody listens at its address then.
+    /// Start another server, on another port, which is the server of the scene from now on; the one until
+    /// now is the result.
+    pub(crate) async fn serve_elsewhere(&mut self) -> Admittance {
+        self.address.set_port(0);
+        let (program, address) = self.started().await;
+        self.address = address;
+        self.program.replace(program).unwrap()
+    }
+
+    /// Stop the server. Nobody listens at its address then.
     pub(crate) async fn stop(&mut self) {
         if let Some(mut program) = self.program.take() {
             program.terminate().unwrap();

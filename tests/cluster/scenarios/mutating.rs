@@ -30,6 +30,15 @@ pub(crate) async fn pods_gain_the_sidecar(cluster: Arc<Cluster>) {
         "/dev/termination-log"
     );
 
+    // Its name is made after the call.
+    let mut nameless = pod("", GOOD_IMAGE);
+    nameless["metadata"] = json!({"generateName": "web-"});
+    let created = scene
+        .with(&["create", "--output=json", "-f", "-"], &nameless)
+        .await
+        .json();
+    assert_eq!(containers(&created), ["web", "log-agent"]);
+
     let mut declined = pod("declined", GOOD_IMAGE);
     declined["metadata"]["annotations"] = json!({ANSWER: "false"});
     scene.create(&declined).await.succeeds();
@@ -180,4 +189,25 @@ pub(crate) async fn the_audit_log_tells_what_was_changed(cluster: Arc<Cluster>) 
         .map(|operation| operation["path"].as_str().unwrap())
         .collect();
     assert!(patched.contains(&"/spec/containers/-"), "{patched:?}");
+}
+
+/// Near to the most that the API server stores.
+pub(crate) async fn a_large_object_is_changed(cluster: Arc<Cluster>) {
+    let rules = core(&["CREATE"], &["configmaps"]);
+    let annotation = chain("annotation", rules.clone(), json!([misbehaves("well-behaved")]));
+    let scene = Scene::start(cluster, &[annotation]).await;
+    scene
+        .register(&Registration::mutating("/mutate/annotation").rules(rules))
+        .await;
+    let data = "0123456789abcdef".repeat(60_000);
+    let large = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "large"},
+        "data": {"text": data},
+    });
+    scene.create(&large).await.succeeds();
+    let stored = scene.get("configmap large").await;
+    assert_eq!(stored["metadata"]["annotations"]["well-behaved"], "true");
+    assert_eq!(stored["data"]["text"], data);
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use http::Method;
 use serde_json::{Value, json};
 
 use crate::{
@@ -66,6 +67,21 @@ pub(crate) async fn a_deletion_is_refused(cluster: Arc<Cluster>) {
         .fails_with(REFUSAL);
 }
 
+/// The object is of another kind and group than the Pod whose subresource it is.
+pub(crate) async fn an_eviction_is_refused(cluster: Arc<Cluster>) {
+    let scene = refusing(cluster, core(&["CREATE"], &["pods/eviction"])).await;
+    scene.create(&pod("web", GOOD_IMAGE)).await.succeeds();
+    let eviction = json!({
+        "apiVersion": "policy/v1beta1",
+        "kind": "Eviction",
+        "metadata": {"name": "web", "namespace": scene.namespace},
+    });
+    let path = format!("/api/v1/namespaces/{}/pods/web/eviction", scene.namespace);
+    let reply = scene.rest.post(&path, &eviction).await.unwrap();
+    assert!(reply.text().contains(REFUSAL[0]), "{}", reply.text());
+    assert_eq!(scene.containers("web").await, ["web"]);
+}
+
 /// There is no node to connect to: a connection that is admitted fails for that reason.
 pub(crate) async fn a_connection_is_refused(cluster: Arc<Cluster>) {
     let scene = refusing(cluster, core(&["CONNECT"], &["pods/exec"])).await;
@@ -75,10 +91,10 @@ pub(crate) async fn a_connection_is_refused(cluster: Arc<Cluster>) {
         "/api/v1/namespaces/{}/pods/web/exec?command=true&stdout=true",
         scene.namespace
     );
-    let reply = scene.rest.send(http::Method::POST, &path, None).await.unwrap();
+    let reply = scene.rest.send(Method::POST, &path, None).await.unwrap();
     assert!(reply.text().contains(REFUSAL[0]), "{}", reply.text());
     let attach = path.replace("exec?command=true&", "attach?");
-    let reply = scene.rest.send(http::Method::POST, &attach, None).await.unwrap();
+    let reply = scene.rest.send(Method::POST, &attach, None).await.unwrap();
     assert!(!reply.text().contains(REFUSAL[0]), "{}", reply.text());
 }
 
@@ -164,6 +180,32 @@ pub(crate) async fn a_custom_resource_is_changed(cluster: Arc<Cluster>) {
     let stored = scene.get("widget wheel").await;
     assert_eq!(stored["metadata"]["annotations"]["well-behaved"], "true");
     assert_eq!(stored["spec"], json!({"size": 3}));
+}
+
+/// The rules name one version of the resource, and the user another: the API server converts the object
+/// before it calls, and back.
+pub(crate) async fn another_version_is_converted(cluster: Arc<Cluster>) {
+    let rules = json!([{
+        "operations": ["CREATE"],
+        "apiGroups": ["networking.k8s.io"],
+        "apiVersions": ["v1"],
+        "resources": ["ingresses"],
+    }]);
+    let annotation = chain("annotation", rules.clone(), json!([misbehaves("well-behaved")]));
+    let scene = Scene::start(cluster, &[annotation]).await;
+    scene
+        .register(&Registration::mutating("/mutate/annotation").rules(rules))
+        .await;
+    let ingress = json!({
+        "apiVersion": "networking.k8s.io/v1beta1",
+        "kind": "Ingress",
+        "metadata": {"name": "web"},
+        "spec": {"backend": {"serviceName": "web", "servicePort": 80}},
+    });
+    scene.create(&ingress).await.succeeds();
+    let stored = scene.get("ingress.v1beta1.networking.k8s.io web").await;
+    assert_eq!(stored["metadata"]["annotations"]["well-behaved"], "true");
+    assert_eq!(stored["spec"]["backend"]["serviceName"], "web");
 }
 
 /// A Namespace that is created is selected by the labels that it is created with.

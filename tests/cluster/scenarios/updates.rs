@@ -253,6 +253,24 @@ pub(crate) async fn certificates_are_replaced_between_two_creates(cluster: Arc<C
     creating.end(&[OLD]).await;
 }
 
+/// A new server takes over from the old one, which finishes what it has and ends.
+pub(crate) async fn a_server_hands_over_to_another(cluster: Arc<Cluster>) {
+    let mut scene = Scene::start(cluster, &[injection(sidecar("2.1"))]).await;
+    let registration = Registration::mutating("/mutate/injection");
+    scene.register(&registration).await;
+    let mut creating = Creating::begin(&scene, sidecar_image);
+    creating.until_all(OLD).await;
+    scene.define(&injection(sidecar("2.2")));
+    let mut old = scene.serve_elsewhere().await;
+    scene.register(&registration).await;
+    creating.until_more(NEW).await;
+    old.terminate().unwrap();
+    let ended = old.ended().await.unwrap();
+    assert_eq!(ended.code(), Some(0), "{ended}");
+    creating.until_more(NEW).await;
+    creating.end(&[OLD, NEW]).await;
+}
+
 /// Wait until the server shows a certificate of this authority.
 async fn until_trusted(scene: &Scene, authority: &[u8]) {
     let authorities = String::from_utf8(authority.to_vec()).unwrap();
