@@ -1,0 +1,341 @@
+//! Which requests a rule, a namespaceSelector and an objectSelector are for. The rows are those of
+//! kube-apiserver's own tests of these predicates, and have the names that they have in
+//! `tests/whole/kubernetes/conformance/list.rs`.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use admittance_admission::{
+    Chain, Deadline, Evaluation, Failure, GroupVersionKind, GroupVersionResource, Hook, LabelOperator,
+    LabelSelector, Labels, MatchPolicy, Matcher, NamespaceSelector, NamespaceSource, Object, Operation,
+    Request, Requirement, ResourcePattern, Response, Rule, Scope, Stage, StaticNamespaces, Surroundings,
+    async_trait,
+};
+use serde_json::{Value, json};
+
+/// A request for `group/version/resource` or `group/version/resource/subresource`.
+fn request(operation: Operation, resource: &str, namespace: Option<&str>) -> Request {
+    let mut parts = resource.split('/').map(str::to_owned);
+    let mut part = || parts.next().unwrap();
+    let resource = GroupVersionResource {
+        group: part(),
+        version: part(),
+        resource: part(),
+    };
+    let mut request = Request::new(operation, GroupVersionKind::default(), resource);
+    request.subresource = parts.next();
+    request.namespace = namespace.map(str::to_owned);
+    request.name = "name".into();
+    request
+}
+
+fn any() -> Rule {
+    Rule {
+        match_policy: MatchPolicy::Exact,
+        ..Rule::for_operations(Operation::ALL)
+    }
+}
+
+fn texts(texts: &[&str]) -> Matcher<String> {
+    Matcher::Only(texts.iter().map(|text| (*text).to_owned()).collect())
+}
+
+fn resources(patterns: &[&str]) -> Rule {
+    let patterns = patterns.iter().map(|text| ResourcePattern::parse(text).unwrap());
+    Rule {
+        resources: patterns.collect(),
+        ..any()
+    }
+}
+
+/// A request, and whether the rule is for it.
+type Asked = (Request, bool);
+
+#[test]
+fn rules() {
+    use Operation::*;
+    let of = |resource, matches| (request(Create, resource, Some("ns")), matches);
+    let operations = |operations: &[Operation], expected: [bool; 4]| {
+        let rule = Rule {
+            operations: Matcher::Only(operations.to_vec()),
+            ..any()
+        };
+        let asked = [Create, Update, Delete, Connect].into_iter().zip(expected);
+        let asked = asked.map(|(operation, matches)| (request(operation, "g/v/r", None), matches));
+        (rule, asked.collect::<Vec<Asked>>())
+    };
+    let group = |matcher| Rule {
+        api_groups: matcher,
+        ..any()
+    };
+    let version = |matcher| Rule {
+        api_versions: matcher,
+        ..any()
+    };
+    // Cluster, Namespaced, *: what the scope is for.
+    let scopes = |scope, expected: fn(bool) -> bool| {
+        let asked = [
+            ("g/v/r", None, true),
+            ("g/v/r/exec", None, true),
+            ("/v1/namespaces", None, true),
+            ("/v1/namespaces", Some("ns"), true),
+            ("/v1/namespaces/finalize", None, true),
+            ("/v1/namespaces/finalize", Some("ns"), true),
+            ("g/v/namespaces", Some("ns"), false),
+            ("g/v/r", Some("ns"), false),
+            ("g/v/r/exec", Some("ns"), false),
+        ];
+        let asked = asked.map(|(resource, namespace, is_cluster_wide)| {
+            (request(Create, resource, namespace), expected(is_cluster_wide))
+        });
+        (Rule { scope, ..any() }, asked.to_vec())
+    };
+    let with = |rule: Rule, asked: &[Asked]| (rule, asked.to_vec());
+    let table: Vec<(&str, (Rule, Vec<Asked>))> = vec![
+        (
+            "C7.1",
+            with(group(Matcher::Any), &[of("g/v/r", true), of("/v/r", true)]),
+        ),
+        (
+            "C7.2",
+            with(
+                group(texts(&["g1", "g2"])),
+                &[of("g1/v/r", true), of("g2/v/r", true), of("g3/v/r", false)],
+            ),
+        ),
+        (
+            "C7.3",
+            with(version(Matcher::Any), &[of("g/v/r", true), of("g/v2/r", true)]),
+        ),
+        (
+            "C7.4",
+            with(
+                version(texts(&["v1", "v2"])),
+                &[of("g/v1/r", true), of("g/v2/r", true), of("g/v3/r", false)],
+            ),
+        ),
+        ("C7.5", {
+            let (_, asked) = operations(&[], [true; 4]);
+            (
+                Rule {
+                    operations: Matcher::Any,
+                    ..any()
+                },
+                asked,
+            )
+        }),
+        ("C7.6", operations(&[Create], [true, false, false, false])),
+        ("C7.7", operations(&[Update], [false, true, false, false])),
+        ("C7.8", operations(&[Delete], [false, false, true, false])),
+        ("C7.9", operations(&[Connect], [false, false, false, true])),
+        ("C7.10", operations(&[Update, Delete], [false, true, true, false])),
+        (
+            "C7.11",
+            with(
+                resources(&["*"]),
+                &[of("g/v/r", true), of("g/v/r2", true), of("g/v/r/exec", false)],
+            ),
+        ),
+        (
+            "C7.12",
+            with(
+                resources(&["r/*"]),
+                &[
+                    of("g/v/r", true),
+                    of("g/v/r/exec", true),
+                    of("g/v/r2", false),
+                    of("g/v/r2/exec", false),
+                ],
+            ),
+        ),
+        (
+            "C7.13",
+            with(
+                resources(&["r/*", "r2"]),
+                &[
+                    of("g/v/r", true),
+                    of("g/v/r/exec", true),
+                    of("g/v/r2", true),
+                    of("g/v/r2/proxy", false),
+                ],
+            ),
+        ),
+        (
+            "C7.14",
+            with(
+                resources(&["*/proxy", "*/exec"]),
+                &[
+                    of("g/v/r/exec", true),
+                    of("g/v/r2/proxy", true),
+                    of("g/v/r", false),
+                    of("g/v/r2/portforward", false),
+                ],
+            ),
+        ),
+        ("C7.15", scopes(Scope::Cluster, |is_cluster_wide| is_cluster_wide)),
+        (
+            "C7.16",
+            scopes(Scope::Namespaced, |is_cluster_wide| !is_cluster_wide),
+        ),
+        ("C7.17", scopes(Scope::Any, |_| true)),
+    ];
+    for (row, (rule, asked)) in table {
+        for (request, expected) in asked {
+            let case = format!(
+                "{row}: {} {}/{:?} in {:?}",
+                request.operation, request.resource, request.subresource, request.namespace
+            );
+            assert_eq!(rule.matches(&request), expected, "{case}");
+        }
+    }
+}
+
+fn labelled(labels: &Value) -> Option<Object> {
+    Object::parse(json!({"metadata": {"labels": labels}}).to_string()).ok()
+}
+
+/// Namespaces that must be looked up; any other is an error.
+struct Known(StaticNamespaces, &'static [&'static str]);
+
+#[async_trait]
+impl NamespaceSource for Known {
+    async fn labels(&self, namespace: &str) -> Result<Labels, admittance_admission::NamespaceLookupError> {
+        assert!(self.1.contains(&namespace), "{namespace} need not be looked up");
+        self.0.labels(namespace).await
+    }
+}
+
+#[tokio::test]
+async fn labels_of_namespaces() {
+    use Operation::*;
+    let stored = || Labels::from([("which".to_owned(), "stored".to_owned())]);
+    let source = |looked_up| {
+        Known(
+            StaticNamespaces::new([("ns".to_owned(), stored()), ("new".to_owned(), stored())]),
+            looked_up,
+        )
+    };
+    let own = json!({"which": "own"});
+    let old = json!({"which": "old"});
+    // (row, request, its object and old object, what is looked up, whose labels count)
+    let table = [
+        (
+            "C8.1",
+            request(Create, "/v1/namespaces", Some("new")),
+            labelled(&own),
+            None,
+            &[][..],
+            Some("own"),
+        ),
+        (
+            "C8.2",
+            request(Update, "/v1/namespaces", Some("ns")),
+            labelled(&own),
+            labelled(&old),
+            &[],
+            Some("own"),
+        ),
+        (
+            "C8.3",
+            request(Delete, "/v1/namespaces", Some("ns")),
+            None,
+            labelled(&old),
+            &["ns"],
+            Some("stored"),
+        ),
+        (
+            "C8.4",
+            request(Create, "/v1/namespaces/finalizers", Some("ns")),
+            labelled(&own),
+            None,
+            &["ns"],
+            Some("stored"),
+        ),
+        (
+            "C8.5",
+            request(Create, "/v1/pods", Some("ns")),
+            labelled(&own),
+            None,
+            &["ns"],
+            Some("stored"),
+        ),
+        (
+            "C8.6",
+            request(Create, "/v1/nodes", None),
+            labelled(&own),
+            None,
+            &[],
+            None,
+        ),
+    ];
+    for (row, mut request, object, old_object, looked_up, counts) in table {
+        (request.object, request.old_object) = (object, old_object);
+        let namespaces = source(looked_up);
+        for which in ["own", "old", "stored"] {
+            let selector = LabelSelector::new(vec![Requirement::equals("which", which).unwrap()]);
+            let matches = NamespaceSelector::Labels(selector)
+                .matches(&request, &namespaces)
+                .await;
+            // Without a namespace every selector matches.
+            let expected = counts.is_none_or(|counts| counts == which);
+            assert_eq!(matches, Ok(expected), "{row}: {which}");
+        }
+    }
+}
+
+struct Allows;
+
+#[async_trait]
+impl Hook for Allows {
+    async fn admit(&self, _: &Request, _: Deadline) -> Result<Response, Failure> {
+        Ok(Response::allow())
+    }
+}
+
+#[tokio::test]
+async fn object_selectors() {
+    use Operation::*;
+    let not_in = || {
+        let values = vec!["value".to_owned()];
+        LabelSelector::new(vec![
+            Requirement::new("label", LabelOperator::NotIn, values).unwrap(),
+        ])
+    };
+    let everything = LabelSelector::default;
+    let none = json!({});
+    let other = json!({"label": "other"});
+    let value = json!({"label": "value"});
+    let bare = || Object::parse("{\"kind\":\"PodExecOptions\"}").ok();
+    // (row, selector, operation, object, old object, whether the stage is called)
+    let table = [
+        ("C9.1", everything(), Create, labelled(&value), None, true),
+        ("C9.2", everything(), Delete, None, None, true),
+        ("C9.3", everything(), Connect, bare(), None, true),
+        ("C9.4", not_in(), Create, labelled(&none), None, true),
+        ("C9.4", not_in(), Create, labelled(&other), None, true),
+        ("C9.4", not_in(), Update, labelled(&other), labelled(&value), true),
+        ("C9.5", not_in(), Delete, None, labelled(&none), true),
+        ("C9.5", not_in(), Update, labelled(&value), labelled(&none), true),
+        ("C9.6", not_in(), Create, labelled(&value), None, false),
+        ("C9.7", not_in(), Delete, None, labelled(&value), false),
+        ("C9.8", not_in(), Connect, bare(), None, false),
+    ];
+    for (row, selector, operation, object, old_object, is_called) in table {
+        let mut request = request(operation, "/v1/pods", Some("ns"));
+        (request.object, request.old_object) = (object, old_object);
+        let stage = Stage {
+            object_selector: selector,
+            ..Stage::new("stage", Allows)
+        };
+        let chain = Chain::new("chain", vec![any()], vec![stage]);
+        let mut evaluation = Evaluation::new(request, Deadline::after(Duration::from_secs(60)));
+        let surroundings = Surroundings {
+            namespaces: &StaticNamespaces::default(),
+        };
+        evaluation.run(&[&chain], surroundings).await;
+        let outcome = evaluation.outcome();
+        let words: Vec<_> = outcome.trace.iter().map(|row| row.result.as_str()).collect();
+        assert_eq!(words, [if is_called { "allow" } else { "skipped" }], "{row}");
+    }
+}
