@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, StatusCode};
+use http::{HeaderMap, Method, Request, StatusCode, Version};
 use http_body_util::{BodyExt as _, Full};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
@@ -30,6 +30,8 @@ pub struct Trust<'a> {
 /// A reply, read whole.
 #[derive(Clone, Debug)]
 pub struct Reply {
+    /// Of HTTP.
+    pub version: Version,
     /// The status.
     pub status: StatusCode,
     /// The headers.
@@ -71,6 +73,19 @@ impl Client {
     ///
     /// When a certificate or key cannot be used.
     pub fn trusting(trust: Trust<'_>) -> Result<Self, Error> {
+        Self::speaking(Version::HTTP_11, trust)
+    }
+
+    /// A client for HTTP over TLS, which offers HTTP/2 as well.
+    ///
+    /// # Errors
+    ///
+    /// When a certificate or key cannot be used.
+    pub fn over_http2(trust: Trust<'_>) -> Result<Self, Error> {
+        Self::speaking(Version::HTTP_2, trust)
+    }
+
+    fn speaking(best: Version, trust: Trust<'_>) -> Result<Self, Error> {
         let invalid =
             |error: &dyn std::fmt::Display| Error::Invalid(format!("the client's certificates: {error}"));
         let mut roots = RootCertStore::empty();
@@ -96,8 +111,11 @@ impl Client {
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(config)
             .https_or_http()
-            .enable_http1()
-            .build();
+            .enable_http1();
+        let connector = match best {
+            Version::HTTP_2 => connector.enable_http2().build(),
+            _ => connector.build(),
+        };
         Ok(Self(Pool::builder(TokioExecutor::new()).build(connector)))
     }
 
@@ -129,6 +147,7 @@ impl Client {
         let (head, body) = response.into_parts();
         let body = body.collect().await.map_err(|error| no_reply(&error))?.to_bytes();
         Ok(Reply {
+            version: head.version,
             status: head.status,
             headers: head.headers,
             body,

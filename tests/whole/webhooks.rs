@@ -1,6 +1,6 @@
 //! Remote webhooks as stages, over TLS with certificates that `admittance certs` made.
 
-use std::{convert::Infallible, fs, net::SocketAddr, path::Path, sync::Arc};
+use std::{fs, io, net::SocketAddr, path::Path, sync::Arc};
 
 use admittance_tests::{Admittance, Client, Serve, Upstream};
 use bytes::Bytes;
@@ -31,38 +31,49 @@ pub(crate) async fn certificate(directory: &Path, what: &str, name: &str) -> Str
 
 /// A webhook server; what it does depends on the path. It ends with the test.
 pub(crate) async fn serve(directory: &Path, service: &str) -> SocketAddr {
+    listen(directory, service, &[], |_, request| answer(request)).await
+}
+
+/// Listen with the certificate of a service or host; `answer` is told how many connections were accepted
+/// before that of the request. Of the protocols the client chooses by ALPN; without any it speaks HTTP/1.1.
+/// It ends with the test.
+pub(crate) async fn listen<F, A>(directory: &Path, service: &str, protocols: &[&str], answer: F) -> SocketAddr
+where
+    F: Fn(usize, Request<Incoming>) -> A + Clone + Send + Sync + 'static,
+    A: Future<Output = io::Result<Response<Full<Bytes>>>> + Send + 'static,
+{
     let certificates = CertificateDer::pem_file_iter(directory.join(format!("{service}.pem")));
     let certificates = certificates.unwrap().map(Result::unwrap).collect();
     let key = PrivateKeyDer::from_pem_file(directory.join(format!("{service}.key"))).unwrap();
-    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
         .with_single_cert(certificates, key)
         .unwrap();
+    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
-        loop {
+        for number in 0_usize.. {
             let (stream, _) = listener.accept().await.unwrap();
-            let acceptor = acceptor.clone();
+            let (acceptor, answer) = (acceptor.clone(), answer.clone());
             tokio::spawn(async move {
                 // A client that trusts another CA breaks the handshake off.
                 let Ok(stream) = acceptor.accept(stream).await else {
                     return;
                 };
                 let connection = auto::Builder::new(TokioExecutor::new());
-                let _ = connection
-                    .serve_connection(TokioIo::new(stream), service_fn(answer))
-                    .await;
+                let service = service_fn(move |request| answer(number, request));
+                let _ = connection.serve_connection(TokioIo::new(stream), service).await;
             });
         }
     });
     address
 }
 
-async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn answer(request: Request<Incoming>) -> io::Result<Response<Full<Bytes>>> {
     let path = request.uri().path().to_owned();
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let body: Value = serde_json::from_slice(&body).unwrap();

@@ -1,0 +1,15 @@
+//! Admittance as the admission webhook of a Kubernetes API server.
+//!
+//! `recorded` sends it what a real kube-apiserver sent to a webhook. `http`, `stopping` and `deadlines`
+//! hold how it answers as a server. In `conformance` is the list of what kube-apiserver's own tests of
+//! admission webhooks hold, each row with how it stands here; there and in `documents` Admittance reads
+//! webhook configurations of Kubernetes and is itself the caller, of a webhook server in the test.
+
+mod conformance;
+mod deadlines;
+mod documents;
+mod hooks;
+mod http;
+mod recorded;
+mod server;
+mod stopping;

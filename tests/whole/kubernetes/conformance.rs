@@ -1,0 +1,77 @@
+//! What kube-apiserver holds of webhooks, held of Admittance where it takes the API server's place as
+//! their caller. `list` has every row; the other modules hold those that are `Met` or `Differs`.
+//!
+//! Group C10, the units of `matchConditions`, is held in `host/admission/src/condition/tests.rs`, and
+//! C15, the validation of configurations, in `host/definitions/src/kubernetes/tests.rs`.
+//!
+//! `cargo test -p admittance-tests --test whole the_list -- --nocapture` prints how all of them stand.
+
+mod answers;
+mod calls;
+mod dispatch;
+mod list;
+mod reinvocation;
+mod verdicts;
+
+use std::{collections::BTreeMap, fs};
+
+use admittance_tests::repository;
+
+use self::list::{LIST, Standing};
+
+/// Make sure that a test runs the rows of a group that are held here: all of them, and no other.
+fn ran<'a>(group: &str, rows: impl IntoIterator<Item = &'a str>) {
+    let mut ran: Vec<_> = rows.into_iter().collect();
+    ran.sort_unstable();
+    ran.dedup();
+    let is_ours = |standing: &Standing| matches!(standing, Standing::Met | Standing::Differs(_));
+    let in_group = LIST
+        .iter()
+        .filter(|(row, _, standing)| self::group(row) == group && is_ours(standing));
+    let mut expected: Vec<_> = in_group.map(|(row, ..)| *row).collect();
+    expected.sort_unstable();
+    assert_eq!(ran, expected, "the rows of {group} that a test here must hold");
+}
+
+fn group(row: &str) -> &str {
+    row.split_once('.').unwrap().0
+}
+
+#[test]
+fn the_list_is_whole() {
+    let mut groups: BTreeMap<usize, [usize; 3]> = BTreeMap::new();
+    for (index, (row, says, standing)) in LIST.iter().enumerate() {
+        let number: usize = group(row)[1..].parse().unwrap();
+        let counts = groups.entry(number).or_default();
+        let expected = format!("C{number}.{}", counts.iter().sum::<usize>() + 1);
+        assert_eq!(*row, expected, "row {index}: they are numbered without a gap");
+        let word = match standing {
+            Standing::Met => "met".to_owned(),
+            Standing::MetIn(file) => {
+                let text = fs::read_to_string(repository().join(file)).unwrap();
+                assert!(text.contains(&format!("\"{row}\"")), "{file} has no case {row}");
+                format!("met, in {file}")
+            }
+            Standing::Differs(why) => format!("differs: {why}"),
+            Standing::Outside(why) => format!("outside: {why}"),
+        };
+        println!("{row:7} {says}: {word}");
+        let column = match standing {
+            Standing::Met | Standing::MetIn(_) => 0,
+            Standing::Differs(_) => 1,
+            Standing::Outside(_) => 2,
+        };
+        counts[column] += 1;
+    }
+    let mut total = [0; 3];
+    println!("group  met  differs  outside");
+    for (number, counts) in &groups {
+        let [met, differs, outside] = counts;
+        println!("C{number:<5} {met:3}  {differs:7}  {outside:7}");
+        for (sum, count) in total.iter_mut().zip(counts) {
+            *sum += count;
+        }
+    }
+    println!("all    {:3}  {:7}  {:7}", total[0], total[1], total[2]);
+    assert_eq!(total, [140, 12, 9], "met, differing, outside");
+}

@@ -1,0 +1,301 @@
+//! How webhooks are called: connections, time, and what is never asked about.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use super::ran;
+use crate::kubernetes::{
+    hooks::{Answer, Arrivals, Call, Hooks, configuration, rule},
+    server::{Asked, POD, Server, request},
+};
+
+/// How many calls are made at once.
+const CALLS: usize = 10;
+
+/// Answer when as many have arrived as belong together.
+async fn together(_: Call, mut arrivals: Arrivals) -> Answer {
+    let arrived = arrivals.count("/together");
+    arrivals.reach("/together", arrived.next_multiple_of(CALLS)).await;
+    Answer::allow()
+}
+
+/// One review after the other; gives back the connections that the webhooks' server saw.
+async fn one_by_one(server: &Server, hooks: &Hooks, chains: &[&str]) -> Vec<usize> {
+    for chain in chains {
+        let verdict = server
+            .review(&format!("/validate/{chain}"), &POD.review(chain))
+            .await;
+        assert!(verdict.is_allowed(), "{chain}: {verdict:?}");
+    }
+    hooks.calls("/").iter().map(|call| call.connection).collect()
+}
+
+#[tokio::test]
+async fn connections_are_kept_by_server_and_authority() {
+    let directory = tempfile::tempdir().unwrap();
+    let hooks = Hooks::over(&["h2"], directory.path(), |_, _| async { Answer::allow() }).await;
+    let at_url = json!({"clientConfig": hooks.by_url("/allow")});
+    let documents = configuration("Validating", "c3.1", &[hooks.webhook("a", "/allow", &json!({}))])
+        + &configuration("Validating", "c3.2", &[hooks.webhook("a", "/other", &json!({}))])
+        + &configuration("Validating", "c3.3", &[hooks.webhook("b", "/allow", &json!({}))])
+        + &configuration("Validating", "c3.4", &[hooks.webhook("a", "", &at_url)])
+        + &configuration("Validating", "c3.5", &[hooks.webhook("a", "", &at_url)]);
+    let server = Server::start(&hooks.resolve(), &documents).await;
+    let rows = ["c3.1", "c3.2", "c3.3", "c3.4", "c3.5"];
+    assert_eq!(one_by_one(&server, &hooks, &rows).await, [0, 0, 0, 1, 1]);
+    ran("C3", ["C3.1", "C3.2", "C3.3", "C3.4", "C3.5"]);
+}
+
+/// So many reviews at once; gives back the connections over which their webhook was called.
+async fn at_once(server: &Arc<Server>, hooks: &Hooks) -> BTreeSet<usize> {
+    let before = hooks.calls("/").len();
+    let mut sent = JoinSet::new();
+    for number in 0..CALLS {
+        let server = server.clone();
+        sent.spawn(async move {
+            let review = POD.review(&format!("u{number}"));
+            assert!(server.review("/validate/together", &review).await.is_allowed());
+        });
+    }
+    sent.join_all().await;
+    let calls = hooks.calls("/");
+    assert_eq!(calls.len(), before + CALLS);
+    calls[before..].iter().map(|call| call.connection).collect()
+}
+
+async fn calling_together(protocol: &str) -> (Arc<Server>, Hooks) {
+    let directory = tempfile::tempdir().unwrap();
+    let hooks = Hooks::over(&[protocol], directory.path(), together).await;
+    let with = json!({"timeoutSeconds": 30});
+    let documents = configuration(
+        "Validating",
+        "together",
+        &[hooks.webhook("a", "/together", &with)],
+    ) + &configuration("Validating", "first", &[hooks.webhook("a", "/first", &with)]);
+    let additions = format!("limits: {{ requestTimeout: 60s }}\n{}", hooks.resolve());
+    (Arc::new(Server::start(&additions, &documents).await), hooks)
+}
+
+#[tokio::test]
+async fn ten_calls_at_once() {
+    let (server, hooks) = calling_together("http/1.1").await;
+    let opened = at_once(&server, &hooks).await;
+    assert_eq!(opened.len(), CALLS, "none waits for another");
+    // A connection is free again a moment after its answer, so another may be opened meanwhile; in some
+    // repetition none is.
+    let mut known = opened;
+    let mut opens_none = false;
+    for _ in 0..5 {
+        let used = at_once(&server, &hooks).await;
+        opens_none |= used.is_subset(&known);
+        known.extend(used);
+    }
+    assert!(opens_none, "{known:?}");
+
+    let (server, hooks) = calling_together("h2").await;
+    // The first call finds out that there is HTTP/2.
+    one_by_one(&server, &hooks, &["first"]).await;
+    for _ in 0..2 {
+        assert_eq!(at_once(&server, &hooks).await, BTreeSet::from([0]));
+    }
+    never_asked_about().await;
+    ran("C14", ["C14.1", "C14.2", "C14.3", "C14.6", "C14.8"]);
+}
+
+/// Whatever is broken: its configuration can be taken away, and questions are answered.
+async fn never_asked_about() {
+    let directory = tempfile::tempdir().unwrap();
+    let hooks = Hooks::start(directory.path(), |_, _| async {
+        Answer::Text(500, "broken".into())
+    })
+    .await;
+    let documents = configuration("Mutating", "broken", &[hooks.webhook("a", "/broken", &json!({}))])
+        + &configuration(
+            "Validating",
+            "broken",
+            &[hooks.webhook("a", "/broken", &json!({}))],
+        );
+    let server = Server::start(&hooks.resolve(), &documents).await;
+    for (operation, resource, kind) in [
+        (
+            "DELETE",
+            "admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+            "ValidatingWebhookConfiguration",
+        ),
+        (
+            "UPDATE",
+            "admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+            "MutatingWebhookConfiguration",
+        ),
+        (
+            "CREATE",
+            "admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+            "ValidatingAdmissionPolicy",
+        ),
+        (
+            "CREATE",
+            "admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings",
+            "MutatingAdmissionPolicyBinding",
+        ),
+        ("CREATE", "authentication.k8s.io/v1/tokenreviews", "TokenReview"),
+        (
+            "CREATE",
+            "authentication.k8s.io/v1/selfsubjectreviews",
+            "SelfSubjectReview",
+        ),
+        (
+            "CREATE",
+            "authorization.k8s.io/v1/subjectaccessreviews",
+            "SubjectAccessReview",
+        ),
+        (
+            "CREATE",
+            "authorization.k8s.io/v1/selfsubjectaccessreviews",
+            "SelfSubjectAccessReview",
+        ),
+        (
+            "CREATE",
+            "authorization.k8s.io/v1/localsubjectaccessreviews",
+            "LocalSubjectAccessReview",
+        ),
+        (
+            "CREATE",
+            "authorization.k8s.io/v1/selfsubjectrulesreviews",
+            "SelfSubjectRulesReview",
+        ),
+    ] {
+        let asked = Asked {
+            operation,
+            resource,
+            kind,
+        };
+        let verdict = server.review("/admit", &asked.review(kind)).await;
+        assert_eq!(
+            verdict.response,
+            json!({"uid": kind, "allowed": true}),
+            "{resource}"
+        );
+    }
+    assert!(hooks.calls("/").is_empty());
+    let verdict = server.review("/admit", &POD.review("broken")).await;
+    assert_eq!(verdict.code(), 500, "it is broken: {verdict:?}");
+}
+
+#[tokio::test]
+async fn a_dry_run_that_is_refused_costs_no_call() {
+    let directory = tempfile::tempdir().unwrap();
+    let hooks = Hooks::start(directory.path(), |_, _| async { Answer::allow() }).await;
+    let with = json!({"sideEffects": "Some"});
+    let documents = configuration("Validating", "some", &[hooks.webhook("a", "/some", &with)]);
+    let server = Server::start(&hooks.resolve(), &documents).await;
+    let mut review = POD.review("dry");
+    review["request"]["dryRun"] = json!(true);
+    assert_eq!(server.review("/admit", &review).await.code(), 400);
+    assert!(hooks.calls("/").is_empty());
+    ran("C4", ["C4.3"]);
+}
+
+#[tokio::test]
+async fn webhooks_are_told_how_long_the_caller_waits() {
+    let directory = tempfile::tempdir().unwrap();
+    let hooks = Hooks::start(directory.path(), |call, _| async move {
+        match call.path.as_str() {
+            // It takes time; how much more than this does not matter.
+            "/serial/1-slow" => tokio::time::sleep(Duration::from_millis(1100)).await,
+            "/late/1-silent" => return Answer::Silence,
+            _ => {}
+        }
+        Answer::allow()
+    })
+    .await;
+    let webhook = |path: &str, seconds: u32, policy: &str| {
+        let name = path.rsplit('/').next().unwrap();
+        // One request passes both of `serial`, and no other.
+        let group = if path.starts_with("/serial") {
+            "serial.example"
+        } else {
+            ""
+        };
+        let rules = [rule(&["*"], &[group], &["*"], &["*"])];
+        let with = json!({"timeoutSeconds": seconds, "failurePolicy": policy, "rules": rules});
+        hooks.webhook(name, path, &with)
+    };
+    let documents = configuration("Mutating", "long", &[webhook("/long", 20, "Fail")])
+        + &configuration("Mutating", "short", &[webhook("/short", 5, "Fail")])
+        + &configuration(
+            "Mutating",
+            "serial",
+            &[
+                webhook("/serial/1-slow", 30, "Fail"),
+                webhook("/serial/2-short", 5, "Fail"),
+                webhook("/serial/3-long", 30, "Fail"),
+            ],
+        )
+        + &configuration(
+            "Validating",
+            "serial",
+            &[
+                webhook("/serial/4-short", 5, "Fail"),
+                webhook("/serial/5-long", 30, "Fail"),
+                webhook("/serial/6-long", 30, "Fail"),
+            ],
+        )
+        + &configuration(
+            "Mutating",
+            "late",
+            &[
+                webhook("/late/1-silent", 20, "Ignore"),
+                webhook("/late/2-not-called", 20, "Ignore"),
+            ],
+        );
+    let additions = format!("limits: {{ requestTimeout: 60s }}\n{}", hooks.resolve());
+    let server = Server::start(&additions, &documents).await;
+    let send = async |path: &str, asked: Asked<'_>| {
+        let url = server.program.tls_url(path);
+        let review = asked.review(path);
+        server
+            .client
+            .send(request(&url, &review))
+            .await
+            .unwrap()
+            .json()
+            .unwrap()
+    };
+    let custom = Asked {
+        resource: "serial.example/v1/things",
+        ..POD
+    };
+    let told = |path: &str| -> Vec<u64> {
+        let mut calls = hooks.calls(path);
+        calls.sort_by(|a, b| a.path.cmp(&b.path));
+        calls.iter().map(|call| call.timeout).collect()
+    };
+    let (long, short, late, all) = tokio::join!(
+        send("/mutate/long?timeout=10s", POD),
+        send("/mutate/short?timeout=10s", POD),
+        send("/mutate/late?timeout=1s", POD),
+        send("/admit?timeout=20s", custom),
+    );
+    for allowed in [&long, &short, &all] {
+        assert_eq!(allowed["response"]["allowed"], true, "{allowed}");
+    }
+    assert_eq!((told("/long"), told("/short")), (vec![10], vec![5]));
+
+    let serial = told("/serial");
+    assert_eq!((serial[0], serial[1], serial[3]), (20, 5, 5), "{serial:?}");
+    assert!(
+        serial[2] < 20 && serial[4] <= serial[2],
+        "the first took its time: {serial:?}"
+    );
+    // They are called at once, and a second may end between the two.
+    assert!(
+        serial[4].abs_diff(serial[5]) <= 1,
+        "the rest is the same for both: {serial:?}"
+    );
+
+    assert_eq!(late["response"]["status"]["code"], 504, "{late}");
+    assert_eq!(hooks.calls("/late").len(), 1);
+    ran("C13", ["C13.1", "C13.2", "C13.3", "C13.4", "C13.5"]);
+}

@@ -1,0 +1,104 @@
+//! Which rule a call goes by, and in which version the object is sent.
+
+use serde_json::{Value, json};
+
+use super::ran;
+use crate::kubernetes::{
+    hooks::{Answer, Hooks, anything, configuration, rule},
+    server::{Asked, POD, Server},
+};
+
+const DEPLOYMENT: Asked<'static> = Asked {
+    resource: "apps/v1/deployments",
+    kind: "Deployment",
+    ..POD
+};
+
+const SCALE: Asked<'static> = Asked {
+    resource: "apps/v1/deployments/scale",
+    kind: "Scale",
+    ..POD
+};
+
+/// (row, version of the configuration, matchPolicy, rules, request, whether it is called)
+type Row = (
+    &'static str,
+    &'static str,
+    Option<&'static str>,
+    Vec<Value>,
+    Asked<'static>,
+    bool,
+);
+
+fn rows() -> Vec<Row> {
+    let of = |group: &str, version: &str, resource: &str| rule(&["*"], &[group], &[version], &[resource]);
+    let extensions = |resource: &str| of("extensions", "v1beta1", resource);
+    let apps = |resource: &str| of("apps", "v1beta1", resource);
+    let exact = |resource: &str| of("apps", "v1", resource);
+    const EQUIVALENT: Option<&str> = Some("Equivalent");
+    let mut rows: Vec<Row> = vec![
+        ("C11.1", "v1", EQUIVALENT, vec![], DEPLOYMENT, false),
+        ("C11.3", "v1", EQUIVALENT, vec![anything()], DEPLOYMENT, true),
+        (
+            "C11.4",
+            "v1",
+            EQUIVALENT,
+            vec![
+                extensions("deployments"),
+                apps("deployments"),
+                exact("deployments"),
+            ],
+            DEPLOYMENT,
+            true,
+        ),
+    ];
+    for (names, asked, resource) in [
+        (["C11.5", "C11.6", "C11.7", "C11.8"], DEPLOYMENT, "deployments"),
+        (
+            ["C11.9", "C11.10", "C11.11", "C11.12"],
+            SCALE,
+            "deployments/scale",
+        ),
+    ] {
+        let [default, exact, extensions_first, apps_first] = names;
+        let (extensions, apps) = (extensions(resource), apps(resource));
+        let both = vec![extensions.clone(), apps.clone()];
+        rows.push((default, "v1beta1", None, both.clone(), asked, false));
+        rows.push((exact, "v1", Some("Exact"), both.clone(), asked, false));
+        rows.push((extensions_first, "v1", EQUIVALENT, both, asked, true));
+        rows.push((apps_first, "v1", EQUIVALENT, vec![apps, extensions], asked, true));
+    }
+    rows
+}
+
+#[tokio::test]
+async fn rules_choose_and_nothing_is_converted() {
+    let rows = rows();
+    let directory = tempfile::tempdir().unwrap();
+    let hooks = Hooks::start(directory.path(), |_, _| async { Answer::allow() }).await;
+    let mut documents = String::new();
+    for (name, version, match_policy, rules, ..) in &rows {
+        let name = name.to_lowercase();
+        let mut with = json!({"rules": rules});
+        if let Some(policy) = match_policy {
+            with["matchPolicy"] = json!(policy);
+        }
+        let webhook = hooks.webhook("a", &format!("/{name}"), &with);
+        let group = "admissionregistration.k8s.io";
+        documents += &configuration("Validating", &name, &[webhook])
+            .replace(&format!("{group}/v1"), &format!("{group}/{version}"));
+    }
+    let server = Server::start(&hooks.resolve(), &documents).await;
+    for (name, .., asked, is_called) in &rows {
+        let place = name.to_lowercase();
+        let review = asked.review(name);
+        let verdict = server.review(&format!("/validate/{place}"), &review).await;
+        assert!(verdict.is_allowed(), "{name}: {verdict:?}");
+        let calls = hooks.calls(&format!("/{place}"));
+        let mut calls = calls.iter().filter(|call| call.path == format!("/{place}"));
+        let sent = calls.next().map(|call| &call.review["request"]);
+        assert_eq!(sent, is_called.then_some(&review["request"]), "{name}");
+        assert!(calls.next().is_none(), "{name}: called once");
+    }
+    ran("C11", rows.iter().map(|(name, ..)| *name));
+}

@@ -1,0 +1,427 @@
+//! The list: what kube-apiserver's own tests of admission webhooks hold, in our words, and how each of
+//! it stands here. The sources are the tests of kubernetes/apiserver (`admission/plugin/webhook`,
+//! `util/webhook`) and of kubernetes (`test/integration/apiserver/admissionwebhook`); the last rows of C2 were
+//! measured on a kube-apiserver of version 1.36.
+
+/// How a row stands here.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Standing {
+    /// As in kube-apiserver; a test in this folder holds it.
+    Met,
+    /// As in kube-apiserver; the test in this file holds it, and names the row.
+    MetIn(&'static str),
+    /// Otherwise, on purpose, for this reason; a test in this folder holds what we do.
+    Differs(&'static str),
+    /// Nothing that a host of hooks does, for this reason.
+    Outside(&'static str),
+}
+
+use Standing::{Differs, Met, MetIn, Outside};
+
+/// A row: its name, what is expected of kube-apiserver, and how it stands here.
+pub(super) type Row = (&'static str, &'static str, Standing);
+
+const MATCHING: &str = "host/admission/tests/matching.rs";
+
+const METRICS: &str = "the API server's metrics; stages have their own, by chain and stage";
+const NO_IN_TREE: &str = "there are no in-tree plugins here: the API server runs them around us";
+const NO_CONVERSION: &str = "the object stays in the version it came in; only the API server can convert it, \
+                             and does so for the rules by which it calls us";
+const READ_FIRST: &str = "told when the document is read, and the definitions before it stay live";
+
+pub(super) const LIST: &[Row] = &[
+    // C1: webhooks that change nothing; of both phases, in both versions of AdmissionReview.
+    ("C1.1", "no rule matches: allowed, not called", Met),
+    ("C1.2", "allowed: its audit annotation is kept", Met),
+    ("C1.3", "denied without a message: 403, without explanation", Met),
+    ("C1.4", "denied with a message: 403, the message", Met),
+    (
+        "C1.5",
+        "would deny, namespaceSelector In does not match: allowed",
+        Met,
+    ),
+    (
+        "C1.6",
+        "would deny, namespaceSelector NotIn does not match: allowed",
+        Met,
+    ),
+    (
+        "C1.7",
+        "three that fail under Ignore: allowed, each is noted as failed open",
+        Met,
+    ),
+    ("C1.8", "three that fail, no policy: 500", Met),
+    ("C1.9", "three that fail under Fail: 500", Met),
+    (
+        "C1.10",
+        "a client configuration that cannot work: 500",
+        Differs(READ_FIRST),
+    ),
+    ("C1.11", "no HTTP in answer: 500", Met),
+    ("C1.12", "allowed, by URL", Met),
+    ("C1.13", "denied, by URL", Met),
+    (
+        "C1.14",
+        "no response in the answer, Ignore: allowed, noted as failed open",
+        Met,
+    ),
+    ("C1.15", "no response in the answer, Fail: 500", Met),
+    (
+        "C1.16",
+        "no rule matches, dry run, side effects Some: allowed",
+        Met,
+    ),
+    ("C1.17", "dry run, side effects Unknown: 400", Met),
+    ("C1.18", "dry run, side effects None: allowed", Met),
+    ("C1.19", "dry run, side effects Some: 400", Met),
+    ("C1.20", "dry run, side effects NoneOnDryRun: allowed", Met),
+    (
+        "C1.21",
+        "an audit annotation whose key is none: allowed, dropped",
+        Met,
+    ),
+    (
+        "C1.22",
+        "the second webhook's objectSelector does not match a Pod: not called",
+        Met,
+    ),
+    ("C1.23", "the same with a custom resource", Met),
+    ("C1.24", "a panic in a hook: the request is refused", Met),
+    (
+        "C1.25",
+        "a panic in a hook under Ignore: allowed, noted as failed open",
+        Met,
+    ),
+    // C2: webhooks that change the object.
+    ("C2.1", "a label is removed", Met),
+    ("C2.2", "a label is added", Met),
+    ("C2.3", "a label of a custom resource is removed", Met),
+    ("C2.4", "a label of a custom resource is added", Met),
+    ("C2.5", "a patch with a broken member: 500", Met),
+    ("C2.6", "a patch that is cut off: 500", Met),
+    (
+        "C2.7",
+        "a patch that is cut off, Ignore: allowed, noted as failed open",
+        Met,
+    ),
+    (
+        "C2.8",
+        "a client configuration that cannot work: 500",
+        Differs(READ_FIRST),
+    ),
+    ("C2.9", "no HTTP in answer: 500", Met),
+    (
+        "C2.10",
+        "a label is removed, dry run, side effects Unknown: 400",
+        Met,
+    ),
+    (
+        "C2.11",
+        "the first removes the label that selects a Pod for the second: not called",
+        Met,
+    ),
+    ("C2.12", "the same with a custom resource", Met),
+    (
+        "C2.13",
+        "IfNeeded, and a later one changes the object: called again",
+        Met,
+    ),
+    (
+        "C2.14",
+        "Never, and a later one changes the object: not called again",
+        Met,
+    ),
+    (
+        "C2.15",
+        "no policy, and a later one changes the object: not called again",
+        Met,
+    ),
+    ("C2.16", "a patch that changes nothing: not changed", Met),
+    (
+        "C2.17",
+        "a patch that does not apply, Ignore: 500 all the same",
+        Differs("a patch that does not apply is a failure like others, and Ignore covers it"),
+    ),
+    (
+        "C2.18",
+        "a patch on DELETE, Ignore: 500 all the same",
+        Differs("it is a failure like others, and Ignore covers it"),
+    ),
+    (
+        "C2.19",
+        "a patch changes the name: the object is created under the new one",
+        Differs("no verdict changes who the object is: refused with identity-changed"),
+    ),
+    // C3: what is kept between calls.
+    ("C3.1", "the first call of a service: nothing is kept yet", Met),
+    (
+        "C3.2",
+        "another path of the same service: nothing is kept yet",
+        Differs("connections are kept by server and CAs, whatever the path"),
+    ),
+    ("C3.3", "the same service under another webhook's name: kept", Met),
+    ("C3.4", "the first call of a URL: nothing is kept yet", Met),
+    ("C3.5", "the same URL again: kept", Met),
+    // C4: durations.
+    (
+        "C4.1",
+        "the time of a mutating admission is the sum of its matching webhooks",
+        Outside(METRICS),
+    ),
+    (
+        "C4.2",
+        "that of a validating one is at least its slowest",
+        Outside(METRICS),
+    ),
+    ("C4.3", "where a dry run is refused nothing was called", Met),
+    // C5: which answers are taken for valid.
+    ("C5.1", "v1, validating: allowed", Met),
+    ("C5.2", "v1beta1, validating: allowed", Met),
+    ("C5.3", "v1, mutating: allowed", Met),
+    ("C5.4", "v1beta1, mutating: allowed", Met),
+    ("C5.5", "v1: audit annotations are kept", Met),
+    ("C5.6", "v1beta1: audit annotations are kept", Met),
+    ("C5.7", "v1: a patch is taken", Met),
+    ("C5.8", "v1beta1: a patch is taken", Met),
+    ("C5.9", "v1: a status is kept", Met),
+    ("C5.10", "v1beta1: a status is kept", Met),
+    ("C5.11", "v1: no response is an error", Met),
+    ("C5.12", "v1beta1: no response is an error", Met),
+    ("C5.13", "v1: another group is an error", Met),
+    ("C5.14", "v1: another version is an error", Met),
+    ("C5.15", "v1: another kind is an error", Met),
+    ("C5.16", "v1: another uid is an error", Met),
+    ("C5.17", "v1: a patch without a type is an error", Met),
+    ("C5.18", "v1: a type without a patch is an error", Met),
+    ("C5.19", "v1: an empty type is an error", Met),
+    (
+        "C5.20",
+        "v1: an unknown type passes here, and is an error when it is applied",
+        Met,
+    ),
+    ("C5.21", "v1, validating: a patch is an error", Met),
+    ("C5.22", "v1, validating: a patch type is an error", Met),
+    (
+        "C5.23",
+        "v1beta1: another group, version and kind do not matter",
+        Met,
+    ),
+    ("C5.24", "v1beta1: another uid does not matter", Met),
+    ("C5.25", "v1beta1, validating: a patch is passed over", Met),
+    ("C5.26", "v1beta1: an empty type does not matter", Met),
+    ("C5.27", "v1beta1: an unknown type does not matter", Met),
+    (
+        "C5.28",
+        "no version of AdmissionReview: an error",
+        Differs(READ_FIRST),
+    ),
+    (
+        "C5.29",
+        "only unknown versions of AdmissionReview: an error",
+        Differs(READ_FIRST),
+    ),
+    (
+        "C5.30",
+        "v1: every field is sent, what was requested among them",
+        Met,
+    ),
+    (
+        "C5.31",
+        "v1beta1: every field is sent, what was requested among them",
+        Met,
+    ),
+    // C6: from a denial to what the user sees.
+    ("C6.1", "no status: 400, without explanation", Met),
+    ("C6.2", "a message", Met),
+    ("C6.3", "a reason, which is the message too", Met),
+    ("C6.4", "a message and a reason: the message", Met),
+    ("C6.5", "an empty status: 400, without explanation", Met),
+    ("C6.6", "401 stays", Met),
+    ("C6.7", "500 stays", Met),
+    ("C6.8", "200 becomes 400", Met),
+    ("C6.9", "300 becomes 400", Met),
+    ("C6.10", "399 becomes 400", Met),
+    ("C6.11", "no `status`: Failure", Met),
+    ("C6.12", "`status: Success`: Failure", Met),
+    ("C6.13", "`status: Failure` stays", Met),
+    // C7: rules.
+    ("C7.1", "any group", MetIn(MATCHING)),
+    ("C7.2", "one group", MetIn(MATCHING)),
+    ("C7.3", "any version", MetIn(MATCHING)),
+    ("C7.4", "one version", MetIn(MATCHING)),
+    ("C7.5", "any operation", MetIn(MATCHING)),
+    ("C7.6", "CREATE", MetIn(MATCHING)),
+    ("C7.7", "UPDATE", MetIn(MATCHING)),
+    ("C7.8", "DELETE", MetIn(MATCHING)),
+    ("C7.9", "CONNECT", MetIn(MATCHING)),
+    ("C7.10", "two operations", MetIn(MATCHING)),
+    ("C7.11", "`*`: resources without subresources", MetIn(MATCHING)),
+    (
+        "C7.12",
+        "`r/*`: a resource with its subresources",
+        MetIn(MATCHING),
+    ),
+    ("C7.13", "`r/*` and another resource", MetIn(MATCHING)),
+    ("C7.14", "subresources of any resource", MetIn(MATCHING)),
+    (
+        "C7.15",
+        "scope Cluster: Namespaces too, with or without a namespace",
+        MetIn(MATCHING),
+    ),
+    ("C7.16", "scope Namespaced: the rest", MetIn(MATCHING)),
+    ("C7.17", "scope *: all", MetIn(MATCHING)),
+    // C8: by which labels a namespaceSelector decides.
+    ("C8.1", "a Namespace is created: its own", MetIn(MATCHING)),
+    (
+        "C8.2",
+        "a Namespace is changed: its own new ones",
+        MetIn(MATCHING),
+    ),
+    ("C8.3", "a Namespace is deleted: the stored ones", MetIn(MATCHING)),
+    (
+        "C8.4",
+        "a subresource of a Namespace: the stored ones",
+        MetIn(MATCHING),
+    ),
+    ("C8.5", "a Pod: those of its namespace", MetIn(MATCHING)),
+    ("C8.6", "a Node: matches always", MetIn(MATCHING)),
+    // C9: objectSelector.
+    ("C9.1", "the empty selector matches", MetIn(MATCHING)),
+    ("C9.2", "it matches without an object", MetIn(MATCHING)),
+    ("C9.3", "it matches an object without metadata", MetIn(MATCHING)),
+    ("C9.4", "NotIn matches the new object", MetIn(MATCHING)),
+    (
+        "C9.5",
+        "NotIn matches the old object of a deletion",
+        MetIn(MATCHING),
+    ),
+    (
+        "C9.6",
+        "the new object has the label that is left out: no",
+        MetIn(MATCHING),
+    ),
+    ("C9.7", "the old object of a deletion has it: no", MetIn(MATCHING)),
+    ("C9.8", "an object without metadata: no", MetIn(MATCHING)),
+    // C11: which rule a call goes by, and in which version the object is sent.
+    ("C11.1", "no rules: not called", Met),
+    (
+        "C11.2",
+        "a kind that is not known: 500",
+        Outside("there is no list of kinds here; any is taken"),
+    ),
+    ("C11.3", "any group and version: sent as it was requested", Met),
+    (
+        "C11.4",
+        "an exact rule is preferred over equivalent ones before it",
+        Met,
+    ),
+    (
+        "C11.5",
+        "another version, matchPolicy of v1beta1: not called",
+        Met,
+    ),
+    ("C11.6", "another version, Exact: not called", Met),
+    (
+        "C11.7",
+        "another version, Equivalent, extensions before apps: called",
+        Differs(NO_CONVERSION),
+    ),
+    (
+        "C11.8",
+        "another version, Equivalent, apps before extensions: called",
+        Differs(NO_CONVERSION),
+    ),
+    (
+        "C11.9",
+        "a scale of another version, matchPolicy of v1beta1: not called",
+        Met,
+    ),
+    ("C11.10", "a scale of another version, Exact: not called", Met),
+    (
+        "C11.11",
+        "a scale of another version, extensions before apps: called",
+        Differs(NO_CONVERSION),
+    ),
+    (
+        "C11.12",
+        "a scale of another version, apps before extensions: called",
+        Differs(NO_CONVERSION),
+    ),
+    // C12: reinvocation.
+    (
+        "C12.1",
+        "an in-tree plugin changes the object: called once",
+        Outside(NO_IN_TREE),
+    ),
+    ("C12.2", "the webhook alone changes the object: called once", Met),
+    (
+        "C12.3",
+        "an in-tree plugin changes what the webhook changed: called twice",
+        Outside(NO_IN_TREE),
+    ),
+    (
+        "C12.4",
+        "A and B change the object: A is called twice, B once",
+        Met,
+    ),
+    (
+        "C12.5",
+        "A and B fight over a label: both are called twice, B has the last word",
+        Met,
+    ),
+    (
+        "C12.6",
+        "A was not selected in the first round: not called in the second",
+        Met,
+    ),
+    (
+        "C12.7",
+        "a webhook sets what an in-tree plugin refuses",
+        Outside(NO_IN_TREE),
+    ),
+    ("C12.8", "Never: called once", Met),
+    ("C12.9", "no policy: called once", Met),
+    // C13: time.
+    (
+        "C13.1",
+        "the request has 10 s and the webhook 20: it is told 10",
+        Met,
+    ),
+    (
+        "C13.2",
+        "the request has 10 s and the webhook 5: it is told 5",
+        Met,
+    ),
+    ("C13.3", "mutating webhooks have what those before them left", Met),
+    ("C13.4", "validating webhooks have the same remainder", Met),
+    (
+        "C13.5",
+        "the request is out of time: the rest is not called, and it fails",
+        Met,
+    ),
+    // C14: the rest.
+    ("C14.1", "ten calls at once over HTTP/1.1: ten connections", Met),
+    ("C14.2", "ten more: no new connection", Met),
+    ("C14.3", "ten calls at once over HTTP/2: one connection", Met),
+    (
+        "C14.4",
+        "the endpoint of a service changes: the new one is called",
+        Outside("services are found by DNS or by `webhooks.resolve`; endpoints are not watched"),
+    ),
+    (
+        "C14.5",
+        "two versions of a custom resource: each by its rule's version",
+        Outside(NO_CONVERSION),
+    ),
+    (
+        "C14.6",
+        "a broken webhook for everything: its configuration can still be deleted",
+        Met,
+    ),
+    (
+        "C14.7",
+        "a broken webhook for everything: the API server starts again",
+        Outside("how the API server starts is its own matter"),
+    ),
+    ("C14.8", "resources that are questions: not called", Met),
+];

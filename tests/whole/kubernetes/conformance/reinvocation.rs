@@ -1,0 +1,120 @@
+//! Who is called a second time.
+
+use serde_json::{Value, json};
+
+use super::ran;
+use crate::kubernetes::{
+    hooks::{Answer, Hooks, configuration},
+    server::{POD, Server},
+};
+
+/// (row, webhooks in their order: the label that each sets and its other fields, calls of each, labels then)
+type Row = (&'static str, Vec<(&'static str, Value)>, Vec<usize>, Value);
+
+fn rows() -> Vec<Row> {
+    let with = |policy: &str| json!({"reinvocationPolicy": policy});
+    let if_needed = || with("IfNeeded");
+    let selected = json!({
+        "reinvocationPolicy": "IfNeeded", "objectSelector": {"matchExpressions": [{"key": "b", "operator": "Exists"}]},
+    });
+    vec![
+        ("C12.2", vec![("a=1", if_needed())], vec![1], json!({"a": "1"})),
+        (
+            "C12.4",
+            vec![("a=1", if_needed()), ("b=1", if_needed())],
+            vec![2, 1],
+            json!({"a": "1", "b": "1"}),
+        ),
+        (
+            "C12.5",
+            vec![("x=1", if_needed()), ("x=2", if_needed())],
+            vec![2, 2],
+            json!({"x": "2"}),
+        ),
+        (
+            "C12.6",
+            vec![("a=1", selected), ("b=1", if_needed())],
+            vec![0, 1],
+            json!({"b": "1"}),
+        ),
+        (
+            "C12.8",
+            vec![("a=1", with("Never")), ("b=1", if_needed())],
+            vec![1, 1],
+            json!({"a": "1", "b": "1"}),
+        ),
+        (
+            "C12.9",
+            vec![("a=1", json!({})), ("b=1", if_needed())],
+            vec![1, 1],
+            json!({"a": "1", "b": "1"}),
+        ),
+    ]
+}
+
+/// The webhooks of a row are in one configuration, and once more each in one of its own: it makes no
+/// difference.
+#[tokio::test]
+async fn the_second_round() {
+    let directory = tempfile::tempdir().unwrap();
+    // The path ends with the label and its value.
+    let hooks = Hooks::start(directory.path(), |call, _| async move {
+        let label = call.path.rsplit('/').next().unwrap();
+        let (name, value) = label.split_once('-').unwrap();
+        Answer::label(name, value)
+    })
+    .await;
+    let rows = rows();
+    let mut documents = String::new();
+    for (row, webhooks, ..) in &rows {
+        let row = row.to_lowercase();
+        for place in ["one", "several"] {
+            let group = format!("{place}.{row}.example");
+            let mut made = Vec::new();
+            for (index, (label, with)) in webhooks.iter().enumerate() {
+                let path = format!("/{row}/{place}/{index}/{}", label.replace('=', "-"));
+                let mut with = with.clone();
+                with["rules"] = json!([{
+                    "operations": ["*"], "apiGroups": [group], "apiVersions": ["*"], "resources": ["*"],
+                }]);
+                made.push(hooks.webhook(&format!("w{index}"), &path, &with));
+            }
+            if place == "one" {
+                documents += &configuration("Mutating", &group, &made);
+            } else {
+                for (index, webhook) in made.iter().enumerate() {
+                    documents += &configuration(
+                        "Mutating",
+                        &format!("{index}.{group}"),
+                        std::slice::from_ref(webhook),
+                    );
+                }
+            }
+        }
+    }
+    let server = Server::start(&hooks.resolve(), &documents).await;
+    for (row, webhooks, expected, labels) in &rows {
+        for place in ["one", "several"] {
+            let resource = format!("{place}.{}.example/v1/things", row.to_lowercase());
+            let asked = crate::kubernetes::server::Asked {
+                resource: &resource,
+                ..POD
+            };
+            let review = asked.review(row);
+            let verdict = server.review("/mutate", &review).await;
+            assert!(verdict.is_allowed(), "{row} {place}: {verdict:?}");
+            let called = |index: usize| {
+                hooks
+                    .calls(&format!("/{}/{place}/{index}/", row.to_lowercase()))
+                    .len()
+            };
+            let calls: Vec<_> = (0..webhooks.len()).map(called).collect();
+            assert_eq!(&calls, expected, "{row} {place}");
+            let mut labels = labels.clone();
+            labels["remove"] = json!("me");
+            let object = verdict.applied_to(&review["request"]["object"]);
+            assert_eq!(object["metadata"]["labels"], labels, "{row} {place}");
+        }
+    }
+    ran("C12", rows.iter().map(|(name, ..)| *name));
+}

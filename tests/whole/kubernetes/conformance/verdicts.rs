@@ -1,0 +1,536 @@
+//! What becomes of a request by what its webhooks answer.
+
+use admittance_tests::Admittance;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::ran;
+use crate::{
+    kubernetes::{
+        hooks::{Answer, Arrivals, Call, Hooks, configuration, rule},
+        server::{Asked, POD, Server, Verdict},
+    },
+    scene::{source, write},
+};
+
+/// What the server answers, by the first part of the path.
+async fn answer(call: Call, _: Arrivals) -> Answer {
+    let denied = |status: Value| Answer::Review(json!({"allowed": false, "status": status}));
+    match call.path.split('/').nth(1).unwrap() {
+        "allow" => Answer::Review(json!({"allowed": true, "auditAnnotations": {"key1": "value1"}})),
+        "disallow" => denied(json!({"code": 403})),
+        "disallow-reason" => denied(json!({"code": 403, "message": "you shall not pass"})),
+        "internal-error" => Answer::Text(500, "webhook internal server error".into()),
+        "no-http" => Answer::HangUp,
+        "absent" => Answer::Text(
+            200,
+            json!({"kind": "AdmissionReview", "apiVersion": call.review["apiVersion"]}).to_string(),
+        ),
+        "invalid-annotation" => {
+            Answer::Review(json!({"allowed": true, "auditAnnotations": {"invalid*key": "value1"}}))
+        }
+        "remove-label" if call.label("remove").is_some() => {
+            Answer::patch(&json!([{"op": "remove", "path": "/metadata/labels/remove"}]))
+        }
+        "remove-label" => Answer::allow(),
+        "add-label" => Answer::label("added", "test"),
+        "broken-member" => Answer::raw_patch(r#"[{"op": "add", "CORRUPTED_KEY":}]"#),
+        "cut-off" => Answer::raw_patch(r#"[{"op": "add", "path": "/metadata/labels/a", "value": "b"}"#),
+        "noop" => Answer::patch(&json!([
+            {"op": "replace", "path": "/metadata/labels/remove", "value": "me"}
+        ])),
+        "not-there" => Answer::patch(&json!([{"op": "remove", "path": "/spec/nowhere"}])),
+        "rename" => Answer::patch(&json!([{"op": "replace", "path": "/metadata/name", "value": "other"}])),
+        path => Answer::Text(404, format!("no hook at {path}")),
+    }
+}
+
+/// A webhook of a row: what it answers, and fields that differ from the rest.
+type Hook = (&'static str, Value);
+
+/// What is expected of a row.
+enum Expected {
+    /// Allowed as it was, with these audit annotations and no other.
+    Allowed(Vec<(&'static str, &'static str)>),
+    /// Allowed, with these labels then.
+    Changed(Value),
+    /// Refused: the code, and words of the message.
+    Refused(u64, &'static str),
+    /// The document is refused, with these words.
+    Unread(&'static str),
+}
+
+use Expected::{Allowed, Changed, Refused, Unread};
+
+struct Row {
+    name: &'static str,
+    asked: Asked<'static>,
+    dry_run: bool,
+    webhooks: Vec<Hook>,
+    expected: Expected,
+    /// What was called, in order, in mutating and in validating configurations.
+    called: [&'static [&'static str]; 2],
+}
+
+/// A row that is the same in both phases.
+fn row(name: &'static str, webhooks: Vec<Hook>, expected: Expected, called: &'static [&'static str]) -> Row {
+    Row {
+        name,
+        asked: POD_UPDATE,
+        dry_run: false,
+        webhooks,
+        expected,
+        called: [called, called],
+    }
+}
+
+const POD_UPDATE: Asked<'static> = Asked {
+    operation: "UPDATE",
+    ..POD
+};
+
+const CUSTOM_UPDATE: Asked<'static> = Asked {
+    operation: "UPDATE",
+    resource: "custom.resource/v1/customresources",
+    kind: "CustomResource",
+};
+
+const NAMESPACES: &str = "namespaces: { test: { runlevel: \"0\" } }\n";
+
+fn by_runlevel(operator: &str, value: &str) -> Value {
+    json!({"matchExpressions": [{"key": "runlevel", "operator": operator, "values": [value]}]})
+}
+
+/// A client configuration whose authority is none.
+fn broken_client() -> Value {
+    json!({"service": {"namespace": "hooks", "name": "hook", "path": "/allow"}, "caBundle": "ISEhCg=="})
+}
+
+fn selects(label: &str) -> Value {
+    json!({"objectSelector": {"matchLabels": {label: "me"}}})
+}
+
+fn dry(side_effects: &str, name: &'static str, expected: Expected, called: &'static [&'static str]) -> Row {
+    Row {
+        dry_run: true,
+        ..row(
+            name,
+            vec![("allow", json!({"sideEffects": side_effects}))],
+            expected,
+            called,
+        )
+    }
+}
+
+const ALLOWED: &[(&str, &str)] = &[("allow-0.hooks.example.key1", "value1")];
+
+fn unchanged_rows(hooks: &Hooks) -> Vec<Row> {
+    let fail = |policy: Value| -> Vec<Hook> { (0..3).map(|_| ("internal-error", policy.clone())).collect() };
+    let none = || Allowed(Vec::new());
+    let allowed = || Allowed(ALLOWED.to_vec());
+    let no_match = json!({"rules": [rule(&["CREATE"], &["*"], &["*"], &["*/*"])]});
+    let failed_three = |name, policy| Row {
+        called: [&["internal-error"], &["internal-error"; 3]],
+        ..row(name, fail(policy), Refused(500, "failed (bad-status)"), &[])
+    };
+    let guest = source("guest-misbehaves");
+    let panics = move |policy: &str| -> Vec<Hook> {
+        let plugin = json!({"source": guest, "settings": {"behaviour": "panics"}});
+        vec![("", json!({"plugin": plugin, "failurePolicy": policy}))]
+    };
+    vec![
+        row("C1.1", vec![("disallow", no_match.clone())], none(), &[]),
+        row("C1.2", vec![("allow", json!({}))], allowed(), &["allow"]),
+        row(
+            "C1.3",
+            vec![("disallow", json!({}))],
+            Refused(403, "denied the request without explanation"),
+            &["disallow"],
+        ),
+        row(
+            "C1.4",
+            vec![("disallow-reason", json!({}))],
+            Refused(403, "denied the request: you shall not pass"),
+            &["disallow-reason"],
+        ),
+        row(
+            "C1.5",
+            vec![("disallow", json!({"namespaceSelector": by_runlevel("In", "1")}))],
+            none(),
+            &[],
+        ),
+        row(
+            "C1.6",
+            vec![(
+                "disallow",
+                json!({"namespaceSelector": by_runlevel("NotIn", "0")}),
+            )],
+            none(),
+            &[],
+        ),
+        row(
+            "C1.7",
+            fail(json!({"failurePolicy": "Ignore"})),
+            Allowed(vec![
+                ("failed-open.internal-error-0.hooks.example", "bad-status"),
+                ("failed-open.internal-error-1.hooks.example", "bad-status"),
+                ("failed-open.internal-error-2.hooks.example", "bad-status"),
+            ]),
+            &["internal-error"; 3],
+        ),
+        failed_three("C1.8", json!({})),
+        failed_three("C1.9", json!({"failurePolicy": "Fail"})),
+        row(
+            "C1.10",
+            vec![("allow", json!({"clientConfig": broken_client()}))],
+            Unread("caBundle"),
+            &[],
+        ),
+        row(
+            "C1.11",
+            vec![("no-http", json!({}))],
+            Refused(500, "failed (unreachable)"),
+            &["no-http"],
+        ),
+        row(
+            "C1.12",
+            vec![("allow", json!({"clientConfig": hooks.by_url("/allow/PLACE")}))],
+            allowed(),
+            &["allow"],
+        ),
+        row(
+            "C1.13",
+            vec![(
+                "disallow",
+                json!({"clientConfig": hooks.by_url("/disallow/PLACE")}),
+            )],
+            Refused(403, "without explanation"),
+            &["disallow"],
+        ),
+        row(
+            "C1.14",
+            vec![("absent", json!({"failurePolicy": "Ignore"}))],
+            Allowed(vec![("failed-open.absent-0.hooks.example", "invalid-response")]),
+            &["absent"],
+        ),
+        row(
+            "C1.15",
+            vec![("absent", json!({}))],
+            Refused(500, "`response` is absent"),
+            &["absent"],
+        ),
+        Row {
+            dry_run: true,
+            ..row(
+                "C1.16",
+                vec![("allow", {
+                    let mut some = no_match.clone();
+                    some["sideEffects"] = json!("Some");
+                    some
+                })],
+                none(),
+                &[],
+            )
+        },
+        dry("Unknown", "C1.17", Refused(400, "does not support dry run"), &[]),
+        dry("None", "C1.18", allowed(), &["allow"]),
+        dry("Some", "C1.19", Refused(400, "does not support dry run"), &[]),
+        dry("NoneOnDryRun", "C1.20", allowed(), &["allow"]),
+        row(
+            "C1.21",
+            vec![("invalid-annotation", json!({}))],
+            none(),
+            &["invalid-annotation"],
+        ),
+        row(
+            "C1.22",
+            vec![("allow", json!({})), ("disallow", selects("absent"))],
+            allowed(),
+            &["allow"],
+        ),
+        Row {
+            asked: CUSTOM_UPDATE,
+            ..row(
+                "C1.23",
+                vec![("allow", json!({})), ("disallow", selects("absent"))],
+                allowed(),
+                &["allow"],
+            )
+        },
+        row("C1.24", panics("Fail"), Refused(500, "no way out"), &[]),
+        row(
+            "C1.25",
+            panics("Ignore"),
+            Allowed(vec![("failed-open.plugin-0.hooks.example", "trap")]),
+            &[],
+        ),
+    ]
+}
+
+fn changing_rows() -> Vec<Row> {
+    let removed = || Changed(json!({}));
+    let added = || Changed(json!({"remove": "me", "added": "test"}));
+    let custom = |row| Row {
+        asked: CUSTOM_UPDATE,
+        ..row
+    };
+    // An old object that has the label would still be selected.
+    let removes = |name, asked: Asked<'static>| {
+        let webhooks = vec![("remove-label", json!({})), ("disallow", selects("remove"))];
+        let asked = Asked {
+            operation: "CREATE",
+            ..asked
+        };
+        Row {
+            asked,
+            ..row(name, webhooks, removed(), &["remove-label"])
+        }
+    };
+    let twice = |name, policy: Option<&str>, called| {
+        let with = policy.map_or(json!({}), |policy| json!({"reinvocationPolicy": policy}));
+        let webhooks = vec![("add-label", with.clone()), ("remove-label", with)];
+        row(name, webhooks, Changed(json!({"added": "test"})), called)
+    };
+    let ignored = |name, hook, kind, called| {
+        row(
+            name,
+            vec![(hook, json!({"failurePolicy": "Ignore"}))],
+            Allowed(vec![kind]),
+            called,
+        )
+    };
+    vec![
+        row(
+            "C2.1",
+            vec![("remove-label", json!({}))],
+            removed(),
+            &["remove-label"],
+        ),
+        row("C2.2", vec![("add-label", json!({}))], added(), &["add-label"]),
+        custom(row(
+            "C2.3",
+            vec![("remove-label", json!({}))],
+            removed(),
+            &["remove-label"],
+        )),
+        custom(row(
+            "C2.4",
+            vec![("add-label", json!({}))],
+            added(),
+            &["add-label"],
+        )),
+        row(
+            "C2.5",
+            vec![("broken-member", json!({}))],
+            Refused(500, "failed (invalid-response)"),
+            &["broken-member"],
+        ),
+        row(
+            "C2.6",
+            vec![("cut-off", json!({}))],
+            Refused(500, "failed (invalid-response)"),
+            &["cut-off"],
+        ),
+        ignored(
+            "C2.7",
+            "cut-off",
+            ("failed-open.cut-off-0.hooks.example", "invalid-response"),
+            &["cut-off"],
+        ),
+        row(
+            "C2.8",
+            vec![("allow", json!({"clientConfig": broken_client()}))],
+            Unread("caBundle"),
+            &[],
+        ),
+        row(
+            "C2.9",
+            vec![("no-http", json!({}))],
+            Refused(500, "failed (unreachable)"),
+            &["no-http"],
+        ),
+        Row {
+            dry_run: true,
+            ..row(
+                "C2.10",
+                vec![("remove-label", json!({"sideEffects": "Unknown"}))],
+                Refused(400, "does not support dry run"),
+                &[],
+            )
+        },
+        removes("C2.11", POD),
+        removes("C2.12", CUSTOM_UPDATE),
+        twice(
+            "C2.13",
+            Some("IfNeeded"),
+            &["add-label", "remove-label", "add-label"],
+        ),
+        twice("C2.14", Some("Never"), &["add-label", "remove-label"]),
+        twice("C2.15", None, &["add-label", "remove-label"]),
+        row("C2.16", vec![("noop", json!({}))], Allowed(Vec::new()), &["noop"]),
+        ignored(
+            "C2.17",
+            "not-there",
+            ("failed-open.not-there-0.hooks.example", "patch-failed"),
+            &["not-there"],
+        ),
+        Row {
+            asked: Asked {
+                operation: "DELETE",
+                ..POD
+            },
+            ..ignored(
+                "C2.18",
+                "add-label",
+                ("failed-open.add-label-0.hooks.example", "patch-failed"),
+                &["add-label"],
+            )
+        },
+        row(
+            "C2.19",
+            vec![("rename", json!({}))],
+            Refused(500, "failed (identity-changed)"),
+            &["rename"],
+        ),
+    ]
+}
+
+/// One row in one phase and version.
+struct Case {
+    /// Names the configuration, and ends the paths.
+    place: String,
+    phase: &'static str,
+    document: String,
+}
+
+impl Case {
+    fn new(hooks: &Hooks, row: &Row, phase: &'static str, version: &str) -> Self {
+        let place = format!("{}-{phase}-{version}", row.name).to_lowercase();
+        let mut webhooks = Vec::new();
+        for (index, (what, with)) in row.webhooks.iter().enumerate() {
+            let with: Value = serde_json::from_str(&with.to_string().replace("PLACE", &place)).unwrap();
+            let name = if with.get("plugin").is_some() {
+                "plugin"
+            } else {
+                what
+            };
+            let mut webhook = hooks.webhook(&format!("{name}-{index}"), &format!("/{what}/{place}"), &with);
+            let fields = webhook.as_object_mut().unwrap();
+            fields.insert("admissionReviewVersions".into(), json!([version]));
+            if with.get("plugin").is_some() {
+                fields.remove("clientConfig");
+            }
+            webhooks.push(webhook);
+        }
+        let document = configuration(phase, &place, &webhooks);
+        Self {
+            place,
+            phase,
+            document,
+        }
+    }
+
+    async fn check(&self, server: &Server, hooks: &Hooks, row: &Row) {
+        let place = &self.place;
+        let is_mutating = self.phase == "Mutating";
+        let mut review = row.asked.review(place);
+        review["request"]["dryRun"] = json!(row.dry_run);
+        let path = if is_mutating { "mutate" } else { "validate" };
+        let verdict = server.review(&format!("/{path}/{place}"), &review).await;
+        row.expected.check(place, &verdict, &review);
+        let all = hooks.calls("/");
+        let mut called: Vec<_> = all
+            .iter()
+            .filter_map(|call| call.path.strip_suffix(&format!("/{place}"))?.strip_prefix('/'))
+            .collect();
+        let mut expected = row.called[usize::from(!is_mutating)].to_vec();
+        if !is_mutating {
+            // All at once, in no order.
+            called.sort_unstable();
+            expected.sort_unstable();
+        }
+        assert_eq!(called, expected, "{place}");
+    }
+}
+
+impl Expected {
+    #[expect(clippy::panic, reason = "a test says what is wrong by panicking")]
+    fn check(&self, place: &str, verdict: &Verdict, review: &Value) {
+        match self {
+            Allowed(annotations) => {
+                assert!(verdict.is_allowed(), "{place}: {verdict:?}");
+                assert_eq!(verdict.patch(), None, "{place}");
+                let noted = verdict.response["auditAnnotations"].as_object();
+                let noted: Vec<_> = noted
+                    .into_iter()
+                    .flatten()
+                    .map(|(key, value)| (key.as_str(), value.as_str().unwrap()))
+                    .collect();
+                assert_eq!(noted, *annotations, "{place}");
+            }
+            Changed(labels) => {
+                assert!(verdict.is_allowed(), "{place}: {verdict:?}");
+                let mut expected = review["request"]["object"].clone();
+                expected["metadata"]["labels"] = labels.clone();
+                assert_eq!(
+                    verdict.applied_to(&review["request"]["object"]),
+                    expected,
+                    "{place}"
+                );
+            }
+            Refused(code, words) => {
+                assert_eq!(verdict.code(), *code, "{place}: {verdict:?}");
+                assert!(
+                    verdict.message().contains(words),
+                    "{place}: {}",
+                    verdict.message()
+                );
+            }
+            Unread(_) => panic!("{place}: the document was read"),
+        }
+    }
+}
+
+async fn hold(group: &str, phases: &[&'static str], rows: impl FnOnce(&Hooks) -> Vec<Row>) {
+    let directory = tempfile::tempdir().unwrap();
+    let hooks = Hooks::start(directory.path(), answer).await;
+    let rows = rows(&hooks);
+    let mut cases = Vec::new();
+    for row in &rows {
+        for phase in phases {
+            for version in ["v1", "v1beta1"] {
+                let case = Case::new(&hooks, row, phase, version);
+                match row.expected {
+                    Unread(words) => unread(&directory, &case, words).await,
+                    _ => cases.push((row, case)),
+                }
+            }
+        }
+    }
+    let documents: String = cases.iter().map(|(_, case)| case.document.as_str()).collect();
+    let server = Server::start(&format!("{NAMESPACES}{}", hooks.resolve()), &documents).await;
+    for (row, case) in &cases {
+        case.check(&server, &hooks, row).await;
+    }
+    ran(group, rows.iter().map(|row| row.name));
+}
+
+/// The document is refused before anything is served.
+async fn unread(directory: &TempDir, case: &Case, words: &str) {
+    let file = write(directory, &format!("{}.yaml", case.place), &case.document);
+    let check = Admittance::run(["check".into(), file.into_os_string()])
+        .await
+        .unwrap();
+    assert_eq!(check.code, Some(1), "{}: {}", case.place, check.stdout);
+    assert!(check.stdout.contains(words), "{}: {}", case.place, check.stdout);
+}
+
+#[tokio::test]
+async fn webhooks_that_change_nothing() {
+    hold("C1", &["Mutating", "Validating"], unchanged_rows).await;
+}
+
+#[tokio::test]
+async fn webhooks_that_change_the_object() {
+    hold("C2", &["Mutating"], |_| changing_rows()).await;
+}

@@ -1,0 +1,121 @@
+//! Of the three times that bound an answer, the shortest holds: what the configuration allows a request,
+//! what the chain allows a stage, and what the caller says in `timeout`.
+
+use super::{
+    hooks::{Answer, Hooks},
+    server::{POD, Server},
+};
+use crate::scene::source;
+
+fn chain(name: &str, stages: &str) -> String {
+    format!(
+        "---
+apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: {{ name: {name} }}
+spec:
+  rules: [{{ operations: [CREATE], resources: [pods] }}]
+  stages:
+{stages}"
+    )
+}
+
+fn plugin(name: &str, behaviour: &str, policy: &str, timeout: &str) -> String {
+    let guest = source("guest-misbehaves");
+    format!(
+        "    - name: {name}
+      plugin: {{ source: \"{guest}\", settings: {{ behaviour: {behaviour} }} }}
+      failurePolicy: {policy}
+      timeout: {timeout}
+"
+    )
+}
+
+fn silent_webhook(hooks: &Hooks, policy: &str, timeout: &str) -> String {
+    let bundle = &hooks.bundle;
+    format!(
+        "    - name: hangs
+      webhook:
+        protocol: AdmissionReview
+        service: {{ namespace: hooks, name: hook, path: /silent }}
+        caBundle: {bundle}
+      failurePolicy: {policy}
+      timeout: {timeout}
+"
+    )
+}
+
+const BY_REQUEST: &str = "no verdict before the request's deadline";
+
+#[tokio::test]
+async fn the_shortest_time_holds() {
+    // (limits.requestTimeout, [(stage's timeout, query, what the failure says)])
+    let table: [(&str, &[(&str, &str, &str)]); 2] = [
+        (
+            "60s",
+            &[
+                ("100ms", "", "no verdict within the stage's timeout of 100ms"),
+                (
+                    "100ms",
+                    "?timeout=30s",
+                    "no verdict within the stage's timeout of 100ms",
+                ),
+                // As kube-apiserver writes it; the answer is there before the second is over.
+                ("30s", "?timeout=1s", BY_REQUEST),
+                ("30s", "?timeout=500ms", BY_REQUEST),
+            ],
+        ),
+        (
+            "500ms",
+            &[("30s", "", BY_REQUEST), ("30s", "?timeout=30s", BY_REQUEST)],
+        ),
+    ];
+    let directory = tempfile::tempdir().unwrap();
+    let hooks = Hooks::start(directory.path(), |_, _| async { Answer::Silence }).await;
+    for (request_timeout, rows) in table {
+        let mut chains = String::new();
+        for (number, (timeout, ..)) in rows.iter().enumerate() {
+            let (fail, ignore) = (
+                silent_webhook(&hooks, "Fail", timeout),
+                silent_webhook(&hooks, "Ignore", timeout),
+            );
+            chains += &chain(
+                &format!("plugin-{number}"),
+                &plugin("hangs", "sleeps", "Ignore", timeout),
+            );
+            chains += &chain(&format!("fail-{number}"), &fail);
+            let second = plugin("second", "well-behaved", "Ignore", "30s");
+            chains += &chain(&format!("two-{number}"), &format!("{ignore}{second}"));
+        }
+        let additions = format!(
+            "limits: {{ requestTimeout: {request_timeout} }}\n{}",
+            hooks.resolve()
+        );
+        let server = Server::start(&additions, &chains).await;
+        for (number, (timeout, query, words)) in rows.iter().enumerate() {
+            let case = format!("{request_timeout} {timeout} {query}");
+            let send = async |chain: &str| {
+                let path = format!("/mutate/{chain}-{number}{query}");
+                server.review(&path, &POD.review(&case)).await
+            };
+            let (plugin, failed, two) = tokio::join!(send("plugin"), send("fail"), send("two"));
+            assert!(plugin.is_allowed(), "{case}: {plugin:?}");
+            assert_eq!(plugin.annotation("failed-open.hangs"), Some("timeout"), "{case}");
+
+            assert_eq!(failed.code(), 500, "{case}: {failed:?}");
+            let message = format!("stage hangs of chain fail-{number} failed (timeout): {words}");
+            assert_eq!(failed.message(), message, "{case}");
+
+            // Who was not asked did not agree, whatever the policy.
+            if *words == BY_REQUEST {
+                assert_eq!(two.code(), 504, "{case}: {two:?}");
+                let message = format!(
+                    "the request's deadline passed before stage second of chain two-{number} could be called"
+                );
+                assert_eq!(two.message(), message, "{case}");
+            } else {
+                assert!(two.is_allowed() && two.patch().is_some(), "{case}: {two:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Webhook configurations of Kubernetes as chains: order, what each webhook sees, and plugins in their
+//! place.
+
+use serde_json::{Value, json};
+
+use super::{
+    hooks::{Answer, Call, Hooks, configuration},
+    server::{POD, Server},
+};
+use crate::scene::{source, write};
+
+/// kube-apiserver sorts configurations by name, and calls their mutating webhooks one after the other.
+#[tokio::test]
+async fn mutating_webhooks_are_called_in_order_and_see_what_was_changed() {
+    let directory = tempfile::tempdir().unwrap();
+    // Each adds a label of its own name.
+    let hooks = Hooks::start(directory.path(), |call, _| async move {
+        Answer::label(call.path.trim_start_matches('/'), "seen")
+    })
+    .await;
+    let webhook = |name: &str| hooks.webhook(name, &format!("/{name}"), &json!({}));
+    // It selects what the first of all adds.
+    let selecting = hooks.webhook(
+        "selecting",
+        "/selecting",
+        &json!({"objectSelector": {"matchLabels": {"z": "seen"}}}),
+    );
+    let documents = configuration("Mutating", "2-later", &[webhook("y"), selecting])
+        + &configuration("Mutating", "10-between", &[webhook("a")])
+        + &configuration("Mutating", "1-first", &[webhook("z"), webhook("b")]);
+    let server = Server::start(&hooks.resolve(), &documents).await;
+    let review = POD.review("order");
+    let verdict = server.review("/mutate", &review).await;
+    let seen: Vec<_> = hooks.calls("/").iter().map(labels).collect();
+    // By text: 1-first, 10-between, 2-later.
+    let expected = [
+        ("/z", ["remove"].as_slice()),
+        ("/b", &["remove", "z"]),
+        ("/a", &["remove", "z", "b"]),
+        ("/y", &["remove", "z", "b", "a"]),
+        ("/selecting", &["remove", "z", "b", "a", "y"]),
+    ];
+    let expected =
+        expected.map(|(path, labels)| (path.to_owned(), labels.iter().map(|&s| s.to_owned()).collect()));
+    assert_eq!(seen, expected);
+    let object = verdict.applied_to(&review["request"]["object"]);
+    let mut wanted = review["request"]["object"].clone();
+    wanted["metadata"]["labels"] = json!({
+        "remove": "me", "z": "seen", "b": "seen", "a": "seen", "y": "seen", "selecting": "seen",
+    });
+    assert_eq!(object, wanted);
+}
+
+fn labels(call: &Call) -> (String, Vec<String>) {
+    let labels = call.review["request"]["object"]["metadata"]["labels"]
+        .as_object()
+        .unwrap();
+    (call.path.clone(), labels.keys().cloned().collect())
+}
+
+/// Nobody is answered before all were called, so they are called at once or never answered.
+#[tokio::test]
+async fn validating_webhooks_are_called_at_once_with_the_final_object() {
+    let directory = tempfile::tempdir().unwrap();
+    let hooks = Hooks::start(directory.path(), |call, mut arrivals| async move {
+        if call.path == "/mutates" {
+            return Answer::label("added", "test");
+        }
+        arrivals.reach("/validates", 4).await;
+        match call.path.as_str() {
+            "/validates/3" => Answer::Review(json!({
+                "allowed": false, "warnings": ["mind the gap"], "status": {"code": 422, "reason": "Invalid", "message": "no"},
+            })),
+            _ => Answer::Review(json!({"allowed": true, "warnings": [call.path]})),
+        }
+    })
+    .await;
+    let webhook = |path: &str| {
+        let name = path.trim_start_matches('/').replace('/', "-");
+        hooks.webhook(&name, path, &json!({"timeoutSeconds": 30}))
+    };
+    let documents = configuration("Mutating", "mutates", &[webhook("/mutates")])
+        + &configuration(
+            "Validating",
+            "a",
+            &[webhook("/validates/1"), webhook("/validates/2")],
+        )
+        + &configuration(
+            "Validating",
+            "b",
+            &[webhook("/validates/3"), webhook("/validates/4")],
+        );
+    let additions = format!("limits: {{ requestTimeout: 60s }}\n{}", hooks.resolve());
+    let server = Server::start(&additions, &documents).await;
+    let verdict = server.review("/admit", &POD.review("at-once")).await;
+    assert_eq!(
+        (verdict.code(), verdict.response["status"]["reason"].as_str()),
+        (422, Some("Invalid"))
+    );
+    assert_eq!(
+        verdict.message(),
+        "stage validates-3.hooks.example of chain b denied the request: no"
+    );
+    assert_eq!(
+        verdict.response["warnings"],
+        json!(["/validates/1", "/validates/2", "mind the gap", "/validates/4"])
+    );
+    for call in hooks.calls("/validates") {
+        assert_eq!(call.label("added"), Some("test"), "{}", call.path);
+    }
+}
+
+#[tokio::test]
+async fn a_dry_run_is_told_to_webhooks() {
+    let directory = tempfile::tempdir().unwrap();
+    let hooks = Hooks::start(directory.path(), |_, _| async { Answer::allow() }).await;
+    let with = json!({"sideEffects": "NoneOnDryRun"});
+    let documents = configuration("Mutating", "dry", &[hooks.webhook("dry", "/dry", &with)]);
+    let server = Server::start(&hooks.resolve(), &documents).await;
+    for dry_run in [false, true] {
+        let mut review = POD.review("dry");
+        review["request"]["dryRun"] = json!(dry_run);
+        assert!(server.review("/mutate/dry", &review).await.is_allowed());
+        let last = hooks.calls("/dry").pop().unwrap();
+        assert_eq!(last.review["request"]["dryRun"], dry_run);
+    }
+}
+
+/// One field of a document changes, and the webhook is not needed any more.
+#[tokio::test]
+async fn a_webhook_can_be_swapped_for_a_plugin() {
+    let directory = tempfile::tempdir().unwrap();
+    let hooks = Hooks::start(directory.path(), |_, _| async {
+        Answer::patch(&json!([
+            {"op": "add", "path": "/metadata/annotations", "value": {"well-behaved": "true"}}
+        ]))
+    })
+    .await;
+    let remote = hooks.webhook("annotates", "/annotates", &json!({"timeoutSeconds": 30}));
+    let mut local = remote.clone();
+    let fields = local.as_object_mut().unwrap();
+    fields.remove("clientConfig");
+    let plugin = json!({"source": source("guest-misbehaves"), "settings": {"behaviour": "well-behaved"}});
+    fields.insert("plugin".into(), plugin);
+    let document = |webhook: &Value| configuration("Mutating", "annotates", std::slice::from_ref(webhook));
+
+    let mut server = Server::start(&hooks.resolve(), &document(&remote)).await;
+    let review = POD.review("swap");
+    let before = server.review("/admit", &review).await;
+    assert_eq!(hooks.calls("/").len(), 1);
+    write(&server.directory, "chains.yaml", document(&local));
+    let live = server.program.until_logged("the changed definitions", |line| {
+        line.message() == "the changed definitions are live"
+    });
+    live.await.unwrap();
+    let after = server.review("/admit", &review).await;
+    assert_eq!(before.response, after.response);
+    assert!(after.patch().is_some());
+    assert_eq!(hooks.calls("/").len(), 1, "the plugin answered");
+}

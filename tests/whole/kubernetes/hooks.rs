@@ -1,0 +1,243 @@
+//! A webhook server whose answers a test writes, and the configurations that name it.
+
+use std::{io, net::SocketAddr, path::Path, sync::Arc};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::webhooks::{certificate, listen};
+
+/// The names of the server: of its service, and in URLs.
+const NAMES: [&str; 2] = ["hook.hooks.svc", "hook.hooks"];
+
+/// What the server was sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) path: String,
+    /// Of the query, in seconds.
+    pub(crate) timeout: u64,
+    /// The number of the connection.
+    pub(crate) connection: usize,
+    pub(crate) review: Value,
+}
+
+impl Call {
+    /// A label of the object.
+    pub(crate) fn label(&self, name: &str) -> Option<&str> {
+        self.review["request"]["object"]["metadata"]["labels"][name].as_str()
+    }
+}
+
+/// What the server answers.
+pub(crate) enum Answer {
+    /// `response` of a review, without `uid`.
+    Review(Value),
+    /// This status and text.
+    Text(u16, String),
+    /// Nothing: the connection is closed.
+    HangUp,
+    /// Nothing, without end.
+    Silence,
+}
+
+impl Answer {
+    /// `allowed`, with a patch.
+    pub(crate) fn patch(patch: &Value) -> Self {
+        Self::raw_patch(&patch.to_string())
+    }
+
+    /// `allowed`, with any text for a patch.
+    pub(crate) fn raw_patch(text: &str) -> Self {
+        let patch = BASE64_STANDARD.encode(text);
+        Self::Review(json!({"allowed": true, "patchType": "JSONPatch", "patch": patch}))
+    }
+
+    /// `allowed`.
+    pub(crate) fn allow() -> Self {
+        Self::Review(json!({"allowed": true}))
+    }
+
+    /// The label, put on the object.
+    pub(crate) fn label(name: &str, value: &str) -> Self {
+        Self::patch(&json!([{"op": "add", "path": format!("/metadata/labels/{name}"), "value": value}]))
+    }
+}
+
+/// The calls that have arrived, for who waits for more of them.
+pub(crate) struct Arrivals(watch::Receiver<Vec<Call>>);
+
+impl Arrivals {
+    /// Wait until so many calls have arrived whose path begins so.
+    pub(crate) async fn reach(&mut self, path: &str, count: usize) {
+        self.0
+            .wait_for(|calls| of(calls, path).count() >= count)
+            .await
+            .unwrap();
+    }
+
+    /// How many have.
+    pub(crate) fn count(&self, path: &str) -> usize {
+        of(&self.0.borrow(), path).count()
+    }
+}
+
+fn of<'a>(calls: &'a [Call], path: &'a str) -> impl Iterator<Item = &'a Call> {
+    calls.iter().filter(move |call| call.path.starts_with(path))
+}
+
+/// The server, which ends with the test.
+#[derive(Clone)]
+pub(crate) struct Hooks {
+    address: SocketAddr,
+    /// A `caBundle`.
+    pub(crate) bundle: String,
+    calls: watch::Sender<Vec<Call>>,
+}
+
+impl Hooks {
+    /// Serve over HTTP/1.1.
+    pub(crate) async fn start<A>(
+        directory: &Path,
+        answer: impl Fn(Call, Arrivals) -> A + Send + Sync + 'static,
+    ) -> Self
+    where
+        A: Future<Output = Answer> + Send,
+    {
+        Self::over(&["http/1.1"], directory, answer).await
+    }
+
+    /// Serve over the protocols of these names in ALPN.
+    pub(crate) async fn over<A>(
+        protocols: &[&str],
+        directory: &Path,
+        answer: impl Fn(Call, Arrivals) -> A + Send + Sync + 'static,
+    ) -> Self
+    where
+        A: Future<Output = Answer> + Send,
+    {
+        let directory = directory.join("hooks");
+        let bundle = certificate(&directory, "--service", "hook.hooks").await;
+        let calls = watch::Sender::new(Vec::new());
+        let answer = Arc::new(answer);
+        let address = listen(&directory, "hook.hooks", protocols, {
+            let calls = calls.clone();
+            move |connection, request| {
+                let (calls, answer) = (calls.clone(), answer.clone());
+                async move {
+                    let call = read(connection, request).await;
+                    calls.send_modify(|all| all.push(call.clone()));
+                    let review = call.review.clone();
+                    write(&review, answer(call, Arrivals(calls.subscribe())).await).await
+                }
+            }
+        })
+        .await;
+        Self {
+            address,
+            bundle,
+            calls,
+        }
+    }
+
+    /// Configuration by which Admittance finds it.
+    pub(crate) fn resolve(&self) -> String {
+        let [service, url] = NAMES;
+        let address = self.address;
+        format!("webhooks: {{ resolve: {{ {service}: \"{address}\", {url}: \"{address}\" }} }}\n")
+    }
+
+    /// Every call whose path begins so, in the order of arrival.
+    pub(crate) fn calls(&self, path: &str) -> Vec<Call> {
+        of(&self.calls.borrow(), path).cloned().collect()
+    }
+
+    /// What has arrived and will.
+    pub(crate) fn arrivals(&self) -> Arrivals {
+        Arrivals(self.calls.subscribe())
+    }
+
+    /// A `clientConfig` that names it by URL.
+    pub(crate) fn by_url(&self, path: &str) -> Value {
+        json!({"url": format!("https://{}{path}", NAMES[1]), "caBundle": self.bundle})
+    }
+
+    /// A webhook at this path, for everything, with the policy `Fail`; `with` takes precedence.
+    pub(crate) fn webhook(&self, name: &str, path: &str, with: &Value) -> Value {
+        let mut webhook = json!({
+            "name": format!("{name}.hooks.example"),
+            "clientConfig": {
+                "service": {"namespace": "hooks", "name": "hook", "path": path},
+                "caBundle": self.bundle,
+            },
+            "rules": [anything()],
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+        });
+        let fields = webhook.as_object_mut().unwrap();
+        fields.extend(with.as_object().unwrap().clone());
+        webhook
+    }
+}
+
+/// A rule for every request.
+pub(crate) fn anything() -> Value {
+    rule(&["*"], &["*"], &["*"], &["*/*"])
+}
+
+/// A rule.
+pub(crate) fn rule(operations: &[&str], groups: &[&str], versions: &[&str], resources: &[&str]) -> Value {
+    json!({"operations": operations, "apiGroups": groups, "apiVersions": versions, "resources": resources})
+}
+
+/// A `MutatingWebhookConfiguration` or `ValidatingWebhookConfiguration`, as one of several documents in a
+/// file.
+pub(crate) fn configuration(phase: &str, name: &str, webhooks: &[Value]) -> String {
+    let document = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": format!("{phase}WebhookConfiguration"),
+        "metadata": {"name": name},
+        "webhooks": webhooks,
+    });
+    format!("---\n{document}\n")
+}
+
+async fn read(connection: usize, request: Request<Incoming>) -> Call {
+    let uri = request.uri().clone();
+    let query = uri.query().unwrap_or_default();
+    let timeout = query
+        .strip_prefix("timeout=")
+        .and_then(|text| text.strip_suffix('s'));
+    let body = request.into_body().collect().await.unwrap().to_bytes();
+    Call {
+        path: uri.path().to_owned(),
+        timeout: timeout.unwrap().parse().unwrap(),
+        connection,
+        review: serde_json::from_slice(&body).unwrap(),
+    }
+}
+
+async fn write(review: &Value, answer: Answer) -> io::Result<Response<Full<Bytes>>> {
+    let (status, text) = match answer {
+        Answer::Text(status, text) => (status, text),
+        Answer::HangUp => return Err(io::Error::other("as the test wants it")),
+        Answer::Silence => std::future::pending().await,
+        Answer::Review(mut response) => {
+            response["uid"] = review["request"]["uid"].clone();
+            let answer = json!({
+                "apiVersion": review["apiVersion"],
+                "kind": "AdmissionReview",
+                "response": response,
+            });
+            (200, answer.to_string())
+        }
+    };
+    let response = Response::builder()
+        .status(status)
+        .header("content-type", "application/json");
+    Ok(response.body(Full::new(Bytes::from(text))).unwrap())
+}

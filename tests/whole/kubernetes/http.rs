@@ -1,0 +1,512 @@
+//! What is said to callers that send something else than a review, and how replies are sent.
+
+use std::{fs, sync::Arc};
+
+use admittance_tests::{Client, Trust};
+use http::{Method, Request, Version};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    task::JoinSet,
+};
+
+use super::{
+    hooks::{Answer, Hooks, configuration},
+    server::{POD, Server, certificates, request},
+};
+use crate::scene::source;
+
+/// The largest review that is read.
+const LIMIT: usize = 7 * 1024 * 1024;
+
+/// Chains of both phases, without a need for anything else.
+fn chains() -> String {
+    let images = source("image-policy");
+    let chain = |phase: &str, name: &str| {
+        format!(
+            "---
+apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: {{ name: {name} }}
+spec:
+  phase: {phase}
+  rules: [{{ operations: [CREATE], resources: [pods] }}]
+  stages: [{{ name: images, plugin: {{ source: \"{images}\", settings: {{ refuseLatest: true }} }} }}]
+"
+        )
+    };
+    chain("Mutating", "mirror") + &chain("Validating", "tags")
+}
+
+const PLAIN: &str = "
+dialect: { kubernetes: {} }
+definitions: [chains.yaml]
+";
+
+/// Without TLS, so that a test sees the bytes.
+async fn plain(definitions: &str) -> Server {
+    let directory = tempfile::tempdir().unwrap();
+    certificates(&directory, &[]).await;
+    Server::start_in(directory, PLAIN, definitions).await
+}
+
+#[tokio::test]
+async fn what_is_no_review_is_answered_with_a_status_that_says_why() {
+    const JSON: Option<&str> = Some("application/json");
+    let server = Server::start("", &chains()).await;
+    let review = POD.review("u");
+    let with = |pointer: &str, value: Value| {
+        let mut review = review.clone();
+        *review.pointer_mut(pointer).unwrap() = value;
+        review.to_string()
+    };
+    let right = review.to_string();
+    let answer = json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "response": {"uid": "u", "allowed": true},
+    });
+    // (method, path, Content-Type, Content-Encoding, body, status, words of the message)
+    let table: Vec<(&str, &str, Option<&str>, Option<&str>, String, u16, &str)> = vec![
+        ("POST", "/admit", JSON, None, right.clone(), 200, ""),
+        ("POST", "/admit?timeout=30s", JSON, None, right.clone(), 200, ""),
+        ("POST", "/mutate/mirror?x=y", JSON, None, right.clone(), 200, ""),
+        ("POST", "/validate/tags", JSON, None, right.clone(), 200, ""),
+        (
+            "POST",
+            "/admit",
+            Some("application/json; charset=utf-8"),
+            None,
+            right.clone(),
+            200,
+            "",
+        ),
+        (
+            "POST",
+            "/admit",
+            Some("Application/JSON"),
+            Some("identity"),
+            right.clone(),
+            200,
+            "",
+        ),
+        (
+            "GET",
+            "/admit",
+            JSON,
+            None,
+            String::new(),
+            405,
+            "sent with POST, not GET",
+        ),
+        (
+            "PUT",
+            "/mutate/mirror",
+            JSON,
+            None,
+            right.clone(),
+            405,
+            "sent with POST, not PUT",
+        ),
+        (
+            "POST",
+            "/",
+            JSON,
+            None,
+            right.clone(),
+            404,
+            "\"/\" is no path for reviews",
+        ),
+        (
+            "POST",
+            "/admission",
+            JSON,
+            None,
+            right.clone(),
+            404,
+            "use /mutate, /validate or /admit",
+        ),
+        (
+            "POST",
+            "/admit/mirror",
+            JSON,
+            None,
+            right.clone(),
+            404,
+            "is no path for reviews",
+        ),
+        (
+            "POST",
+            "/mutate/absent",
+            JSON,
+            None,
+            right.clone(),
+            404,
+            "there is no chain absent of the phase Mutating; there are mirror",
+        ),
+        (
+            "POST",
+            "/mutate/tags",
+            JSON,
+            None,
+            right.clone(),
+            404,
+            "the chain tags is of the phase Validating: ask for /validate/tags",
+        ),
+        (
+            "POST",
+            "/validate/mirror",
+            JSON,
+            None,
+            right.clone(),
+            404,
+            "the chain mirror is of the phase Mutating: ask for /mutate/mirror",
+        ),
+        (
+            "POST",
+            "/admit?timeout=soon",
+            JSON,
+            None,
+            right.clone(),
+            400,
+            "the timeout \"soon\"",
+        ),
+        (
+            "POST",
+            "/admit",
+            None,
+            None,
+            right.clone(),
+            415,
+            "has no Content-Type",
+        ),
+        (
+            "POST",
+            "/admit",
+            Some("text/plain"),
+            None,
+            right.clone(),
+            415,
+            "\"text/plain\"",
+        ),
+        ("POST", "/admit", JSON, Some("gzip"), right.clone(), 415, "gzip"),
+        (
+            "POST",
+            "/admit",
+            JSON,
+            None,
+            String::new(),
+            400,
+            "not an AdmissionReview: EOF",
+        ),
+        (
+            "POST",
+            "/admit",
+            JSON,
+            None,
+            right[..100].to_owned(),
+            400,
+            "not an AdmissionReview: EOF",
+        ),
+        (
+            "POST",
+            "/admit",
+            JSON,
+            None,
+            format!("{right}x"),
+            400,
+            "trailing characters",
+        ),
+        (
+            "POST",
+            "/admit",
+            JSON,
+            None,
+            "apiVersion: admission.k8s.io/v1".into(),
+            400,
+            "not an AdmissionReview",
+        ),
+        (
+            "POST",
+            "/admit",
+            JSON,
+            None,
+            "[]".into(),
+            400,
+            "not an AdmissionReview",
+        ),
+        (
+            "POST",
+            "/admit",
+            JSON,
+            None,
+            review["request"]["object"].to_string(),
+            400,
+            "kind is `Pod`",
+        ),
+        (
+            "POST",
+            "/admit",
+            JSON,
+            None,
+            with("/apiVersion", json!("admission.k8s.io/v2")),
+            400,
+            "apiVersion is `admission.k8s.io/v2`",
+        ),
+        (
+            "POST",
+            "/admit",
+            JSON,
+            None,
+            answer.to_string(),
+            400,
+            "has no `request`",
+        ),
+        (
+            "POST",
+            "/admit",
+            JSON,
+            None,
+            with("/request/operation", json!("PATCH")),
+            400,
+            "request.operation: `PATCH`",
+        ),
+        (
+            "POST",
+            "/admit",
+            JSON,
+            None,
+            with("/request/object", json!([1])),
+            400,
+            "request.object",
+        ),
+        (
+            "POST",
+            "/admit",
+            JSON,
+            None,
+            with("/request/oldObject", json!("x")),
+            400,
+            "request.oldObject",
+        ),
+        (
+            "POST",
+            "/admit",
+            JSON,
+            None,
+            with("/request/dryRun", json!("no")),
+            400,
+            "expected a boolean",
+        ),
+        (
+            "POST",
+            "/admit",
+            JSON,
+            None,
+            with("/request/userInfo", json!(1)),
+            400,
+            "not an AdmissionReview",
+        ),
+    ];
+    for (method, path, kind, encoding, body, status, words) in table {
+        let case = format!(
+            "{method} {path} {kind:?} {encoding:?} {}",
+            body.get(..60).unwrap_or(&body)
+        );
+        let mut request = Request::builder()
+            .method(Method::try_from(method).unwrap())
+            .uri(server.program.tls_url(path));
+        for (name, value) in [("content-type", kind), ("content-encoding", encoding)] {
+            if let Some(value) = value {
+                request = request.header(name, value);
+            }
+        }
+        let reply = server.client.send(request.body(body).unwrap()).await.unwrap();
+        assert_eq!(reply.status, status, "{case}: {}", reply.text());
+        assert_eq!(reply.headers["content-type"], "application/json", "{case}");
+        let said = reply.json().unwrap();
+        if status == 200 {
+            assert_eq!(said["response"]["allowed"], true, "{case}");
+            continue;
+        }
+        assert_eq!(
+            (said["kind"].as_str(), said["code"].as_u64()),
+            (Some("Status"), Some(status.into()))
+        );
+        let message = said["message"].as_str().unwrap();
+        assert!(message.contains(words), "{case}: {message}");
+        let allow = reply.headers.get("allow").map(|value| value.to_str().unwrap());
+        assert_eq!(allow, (status == 405).then_some("POST"), "{case}");
+    }
+}
+
+/// A review of exactly so many bytes.
+fn review_of(size: usize) -> String {
+    let mut review = POD.review("large");
+    review["request"]["object"]["metadata"]["annotations"] = json!({"pad": ""});
+    let room = size - review.to_string().len();
+    review["request"]["object"]["metadata"]["annotations"]["pad"] = json!("x".repeat(room));
+    let text = review.to_string();
+    assert_eq!(text.len(), size);
+    text
+}
+
+/// A connection for one request, whose bytes the test writes.
+async fn connect(server: &Server) -> TcpStream {
+    let url = server.program.url("");
+    let stream = TcpStream::connect(url.strip_prefix("http://").unwrap())
+        .await
+        .unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream
+}
+
+const HEAD: &str = "POST /admit HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
+
+/// The status of the one reply that comes.
+async fn status(stream: &mut TcpStream) -> u16 {
+    let mut read = Vec::new();
+    while !read.windows(4).any(|window| window == b"\r\n\r\n") {
+        assert_ne!(stream.read_buf(&mut read).await.unwrap(), 0, "no reply");
+    }
+    let text = String::from_utf8_lossy(&read).into_owned();
+    text.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_review_may_have_seven_mebibytes() {
+    let server = plain(&chains()).await;
+    let largest = review_of(LIMIT);
+
+    let mut stream = connect(&server).await;
+    let head = format!("{HEAD}content-length: {LIMIT}\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(largest.as_bytes()).await.unwrap();
+    assert_eq!(status(&mut stream).await, 200);
+
+    // What announces itself as too large is not waited for.
+    let mut stream = connect(&server).await;
+    let head = format!("{HEAD}content-length: {}\r\n\r\n", LIMIT + 1);
+    stream.write_all(head.as_bytes()).await.unwrap();
+    assert_eq!(status(&mut stream).await, 413);
+
+    for (more, expected) in [("0\r\n\r\n", 200), ("1\r\nx\r\n", 413)] {
+        let mut stream = connect(&server).await;
+        let head = format!("{HEAD}transfer-encoding: chunked\r\n\r\n{LIMIT:x}\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.write_all(largest.as_bytes()).await.unwrap();
+        stream.write_all(format!("\r\n{more}").as_bytes()).await.unwrap();
+        assert_eq!(status(&mut stream).await, expected, "{more:?}");
+    }
+}
+
+/// A reply in two segments costs kube-apiserver 40 ms where the second waits for an acknowledgement.
+#[tokio::test]
+async fn a_reply_comes_whole_and_the_connection_is_kept() {
+    let server = plain(&chains()).await;
+    let mut stream = connect(&server).await;
+    for number in 0..20 {
+        let review = POD.review(&format!("u{number}")).to_string();
+        let request = format!("{HEAD}content-length: {}\r\n\r\n{review}", review.len());
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut buffer = vec![0; 16 * 1024];
+        let length = stream.read(&mut buffer).await.unwrap();
+        let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
+        let (head, body) = text
+            .split_once("\r\n\r\n")
+            .unwrap_or_else(|| panic!("half a head: {text}"));
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        assert!(!head.to_lowercase().contains("connection: close"), "{head}");
+        let body: Value = serde_json::from_str(body).unwrap();
+        assert_eq!(body["response"]["uid"], format!("u{number}"));
+    }
+}
+
+#[tokio::test]
+async fn ten_reviews_at_once_share_a_connection_of_http2() {
+    const REVIEWS: usize = 10;
+    let directory = tempfile::tempdir().unwrap();
+    certificates(&directory, &[]).await;
+    // Nobody is answered before all are there.
+    let hooks = Hooks::start(directory.path(), |_, mut arrivals| async move {
+        arrivals.reach("/together", REVIEWS).await;
+        Answer::allow()
+    })
+    .await;
+    let chain = configuration(
+        "Validating",
+        "together",
+        &[hooks.webhook("together", "/together", &json!({"timeoutSeconds": 30}))],
+    );
+    let config = "
+dialect: { kubernetes: {} }
+listen: { tls: { certificate: localhost.pem, key: localhost.key } }
+limits: { requestTimeout: 60s }
+definitions: [chains.yaml]
+";
+    let server = Server::start_in(directory, &format!("{config}{}", hooks.resolve()), &chain).await;
+    let client = Arc::new(server.http2_client());
+    // The first request finds out that there is HTTP/2.
+    let other = server.program.tls_url("/mutate");
+    let reply = client.send(request(&other, &POD.review("first"))).await.unwrap();
+    assert_eq!((reply.status.as_u16(), reply.version), (200, Version::HTTP_2));
+
+    let mut sent = JoinSet::new();
+    for number in 0..REVIEWS {
+        let (client, url) = (client.clone(), server.program.tls_url("/validate/together"));
+        sent.spawn(async move {
+            let review = POD.review(&format!("u{number}"));
+            let reply = client.send(request(&url, &review)).await.unwrap();
+            assert_eq!(reply.json().unwrap()["response"]["uid"], format!("u{number}"));
+            reply.version
+        });
+    }
+    let versions = sent.join_all().await;
+    assert_eq!(versions, [Version::HTTP_2; REVIEWS]);
+    let metrics = server.program.metrics().await.unwrap();
+    assert_eq!(metrics.sum("admittance_http_connections", &[]), Some(1.0));
+}
+
+/// kube-apiserver shows a certificate when its configuration of admission names one.
+#[tokio::test]
+async fn callers_may_have_to_show_a_certificate() {
+    let directory = tempfile::tempdir().unwrap();
+    certificates(&directory, &["--client", "kube-apiserver"]).await;
+    let strangers = tempfile::tempdir().unwrap();
+    certificates(&strangers, &["--client", "kube-apiserver"]).await;
+    let config = "
+dialect: { kubernetes: {} }
+listen: { tls: { certificate: localhost.pem, key: localhost.key, clientCa: ca.pem } }
+definitions: [chains.yaml]
+";
+    let server = Server::start_in(directory, config, &chains()).await;
+    let pem = |folder: &tempfile::TempDir, name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    let authorities = pem(&server.directory, "ca.pem");
+    for (name, identity, is_served) in [
+        ("of the CA", Some(&server.directory), true),
+        ("none", None, false),
+        ("of another CA", Some(&strangers), false),
+    ] {
+        let identity = identity.map(|folder| {
+            (
+                pem(folder, "kube-apiserver.pem"),
+                pem(folder, "kube-apiserver.key"),
+            )
+        });
+        let identity = identity
+            .as_ref()
+            .map(|(certificate, key)| (certificate.as_str(), key.as_str()));
+        let trust = Trust {
+            authorities: &authorities,
+            identity,
+        };
+        let client = Client::trusting(trust).unwrap();
+        let url = server.program.tls_url("/admit");
+        let reply = client.send(request(&url, &POD.review("u"))).await;
+        assert_eq!(
+            reply.is_ok_and(|reply| reply.status == 200),
+            is_served,
+            "a certificate {name}"
+        );
+    }
+}

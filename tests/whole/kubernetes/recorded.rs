@@ -1,0 +1,268 @@
+//! What a kube-apiserver of version 1.36 sent to a webhook, request line, headers and body, is sent to
+//! Admittance as it came.
+
+use std::fs;
+
+use admittance_tests::{Client, Reply, repository};
+use http::{Request, Version};
+use serde_json::{Value, json};
+
+use super::server::{Server, Verdict};
+use crate::scene::source;
+
+/// A call of a webhook, and the file that it is in.
+struct Exchange {
+    file: String,
+    query: String,
+    headers: Vec<(String, String)>,
+    review: Value,
+}
+
+fn recorded() -> Vec<Exchange> {
+    let folder = repository().join("tests/whole/kubernetes/reviews");
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort_by_key(|path| path.file_stem().map(ToOwned::to_owned));
+    let mut exchanges = Vec::new();
+    for path in files {
+        let file = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let calls: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        for call in calls.as_array().unwrap() {
+            assert_eq!(call["http"], "HTTP/1.1", "{file}");
+            let (_, query) = call["path"].as_str().unwrap().split_once('?').unwrap();
+            let headers = call["headers"].as_object().unwrap();
+            // Of the connection and the body's form in the recording.
+            let kept = headers
+                .iter()
+                .filter(|(name, _)| !["Host", "Content-Length"].contains(&name.as_str()));
+            exchanges.push(Exchange {
+                file: file.clone(),
+                query: query.to_owned(),
+                headers: kept
+                    .map(|(name, value)| (name.clone(), value.as_str().unwrap().to_owned()))
+                    .collect(),
+                review: call["review"].clone(),
+            });
+        }
+    }
+    exchanges
+}
+
+impl Exchange {
+    /// The same in another version of AdmissionReview.
+    fn beta(mut self) -> Self {
+        self.review["apiVersion"] = json!("admission.k8s.io/v1beta1");
+        self
+    }
+
+    async fn send(&self, client: &Client, server: &Server, path: &str) -> Reply {
+        let url = server.program.tls_url(&format!("{path}?{}", self.query));
+        let mut request = Request::post(url);
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        client
+            .send(request.body(self.review.to_string()).unwrap())
+            .await
+            .unwrap()
+    }
+}
+
+/// What the mutating chains make of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    /// Nothing.
+    None,
+    /// A Pod gets the sidecar, and its own image from the mirror.
+    Pod,
+    /// So does the template of a Deployment.
+    Template,
+    /// The annotation of the guest.
+    Mark,
+}
+
+/// Whether the validating chain lets the object as it came pass; that as it was changed always passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Images {
+    Good,
+    Refused,
+}
+
+/// (file, calls in it, what the mutating chains change, what the validating chain says). Of the fields that
+/// kube-apiserver fills, each row has others.
+const FILES: [(&str, usize, Change, Images); 22] = [
+    ("apply-create", 1, Change::Mark, Images::Good),
+    ("apply-update", 1, Change::Mark, Images::Good),
+    // No namespace.
+    ("clusterrole-create", 1, Change::Mark, Images::Good),
+    // No object.
+    ("cm-delete", 1, Change::None, Images::Good),
+    // No name either.
+    ("cm-deletecollection", 3, Change::None, Images::Good),
+    // An image without a tag.
+    ("deploy-create", 1, Change::Template, Images::Refused),
+    ("deploy-scale", 1, Change::None, Images::Good),
+    // The namespace is the object's own name.
+    ("ns-create", 1, Change::Mark, Images::Good),
+    ("ns-delete", 1, Change::None, Images::Good),
+    ("pod-binding", 1, Change::None, Images::Good),
+    ("pod-create", 1, Change::Pod, Images::Good),
+    ("pod-create-dryrun", 1, Change::Pod, Images::Good),
+    // A name that the API server made.
+    ("pod-create-generateName", 1, Change::Pod, Images::Good),
+    ("pod-eviction", 1, Change::None, Images::Good),
+    // CONNECT, with options in place of an object with metadata.
+    ("pod-exec", 1, Change::None, Images::Good),
+    ("pod-patch-merge", 1, Change::None, Images::Good),
+    ("pod-patch-noop", 1, Change::None, Images::Good),
+    ("pod-status-patch", 1, Change::None, Images::Good),
+    ("pod-update", 1, Change::None, Images::Good),
+    // A question that no webhook is asked about since version 1.37.
+    ("sar-create", 1, Change::None, Images::Good),
+    ("token-create", 1, Change::Mark, Images::Good),
+    ("token-request", 1, Change::None, Images::Good),
+];
+
+/// The stages of a chain for everything, and of one for a few plain resources.
+fn chains() -> String {
+    let (injector, images) = (source("sidecar-injector"), source("image-policy"));
+    let guest = source("guest-misbehaves");
+    format!(
+        "
+apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: {{ name: inject }}
+spec:
+  rules: [{{ operations: [CREATE, UPDATE, DELETE, CONNECT], resources: [\"*/*\"] }}]
+  stages:
+    - name: sidecar
+      plugin:
+        source: \"{injector}\"
+        settings: {{ containers: [{{ name: proxy, image: registry.example.com/proxy:1 }}] }}
+    - name: mirror
+      plugin:
+        source: \"{images}\"
+        settings: {{ rewrites: {{ docker.io: mirror.example.com }} }}
+---
+apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: {{ name: mark }}
+spec:
+  rules:
+    - operations: [CREATE, UPDATE]
+      apiGroups: [\"*\"]
+      apiVersions: [\"*\"]
+      resources: [configmaps, clusterroles, namespaces, serviceaccounts, selfsubjectaccessreviews]
+  stages:
+    - name: guest
+      plugin: {{ source: \"{guest}\", settings: {{ behaviour: well-behaved }} }}
+---
+apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: {{ name: tags }}
+spec:
+  phase: Validating
+  rules: [{{ operations: [CREATE, UPDATE, DELETE, CONNECT], resources: [\"*/*\"] }}]
+  stages:
+    - name: tags
+      plugin: {{ source: \"{images}\", settings: {{ refuseLatest: true }} }}
+"
+    )
+}
+
+fn expected(change: Change, object: &Value) -> Value {
+    let mut object = object.clone();
+    let pod = |pod: &mut Value| {
+        let containers = pod["spec"]["containers"].as_array_mut().unwrap();
+        let image = containers[0]["image"].as_str().unwrap();
+        containers[0]["image"] = json!(format!("mirror.example.com/library/{image}"));
+        containers.push(json!({"name": "proxy", "image": "registry.example.com/proxy:1"}));
+        pod["metadata"]["annotations"]["sidecar-injector.admittance.dev/status"] = json!("proxy");
+    };
+    match change {
+        Change::None => {}
+        Change::Pod => pod(&mut object),
+        Change::Template => pod(&mut object["spec"]["template"]),
+        Change::Mark => object["metadata"]["annotations"]["well-behaved"] = json!("true"),
+    }
+    object
+}
+
+#[tokio::test]
+async fn every_recorded_review_is_answered() {
+    let server = Server::start("", &chains()).await;
+    let http2 = server.http2_client();
+    let mut sent: Vec<(String, usize)> = Vec::new();
+    for exchange in recorded() {
+        let row = FILES.iter().find(|(file, ..)| *file == exchange.file);
+        let (file, _, change, images) = *row.unwrap_or_else(|| panic!("{} has no row", exchange.file));
+        match sent.last_mut() {
+            Some((last, count)) if *last == file => *count += 1,
+            _ => sent.push((file.to_owned(), 1)),
+        }
+        let plain = check(&server, &server.client, &exchange, change, images).await;
+        assert_eq!(plain, Version::HTTP_11, "{file}");
+        let beta = check(&server, &http2, &exchange.beta(), change, images).await;
+        assert_eq!(beta, Version::HTTP_2, "{file}");
+    }
+    let expected: Vec<_> = FILES
+        .iter()
+        .map(|(file, count, ..)| ((*file).to_owned(), *count))
+        .collect();
+    assert_eq!(sent, expected, "every row was sent");
+}
+
+/// One review to every kind of address. Gives back the version of HTTP.
+async fn check(
+    server: &Server,
+    client: &Client,
+    exchange: &Exchange,
+    change: Change,
+    images: Images,
+) -> Version {
+    let file = &exchange.file;
+    let object = &exchange.review["request"]["object"];
+    let mut version = None;
+    for (path, mutates, validates) in [
+        ("/admit", true, true),
+        ("/mutate", true, false),
+        ("/validate", false, true),
+        ("/mutate/inject", true, false),
+        ("/mutate/mark", true, false),
+        ("/validate/tags", false, true),
+    ] {
+        let reply = exchange.send(client, server, path).await;
+        assert_eq!(
+            *version.get_or_insert(reply.version),
+            reply.version,
+            "{file} {path}"
+        );
+        let verdict = Verdict::of(&exchange.review, &reply);
+        let refuses = validates && images == Images::Refused;
+        assert_eq!(verdict.is_allowed(), !refuses, "{file} {path}: {verdict:?}");
+        if refuses {
+            assert_eq!(verdict.code(), 403, "{file} {path}");
+            let told = verdict
+                .message()
+                .starts_with("stage tags of chain tags denied the request: ");
+            assert!(told, "{file} {path}: {}", verdict.message());
+            continue;
+        }
+        let change = match (path, change) {
+            ("/mutate/mark", Change::Mark) => Change::Mark,
+            ("/mutate/mark", _) | ("/mutate/inject", Change::Mark) => Change::None,
+            _ if mutates => change,
+            _ => Change::None,
+        };
+        assert_eq!(
+            verdict.patch().is_some(),
+            change != Change::None,
+            "{file} {path}: {verdict:?}"
+        );
+        let changed = verdict.applied_to(object);
+        assert_eq!(changed, expected(change, object), "{file} {path}");
+    }
+    version.unwrap()
+}

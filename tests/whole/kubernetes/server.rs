@@ -1,0 +1,212 @@
+//! The program as a webhook server, and what is sent to it.
+
+use std::fs;
+
+use admittance_tests::{Admittance, Client, Reply, Serve, Trust};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use http::Request;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::scene::{cache, write};
+
+/// Configuration of a webhook server over TLS, to which a test may add.
+const CONFIG: &str = "
+dialect: { kubernetes: {} }
+listen: { tls: { certificate: localhost.pem, key: localhost.key } }
+definitions: [chains.yaml]
+";
+
+/// Admittance, serving as a webhook server over TLS.
+pub(crate) struct Server {
+    pub(crate) directory: TempDir,
+    pub(crate) program: Admittance,
+    pub(crate) client: Client,
+}
+
+impl Server {
+    /// With these additions to its configuration, and these definitions.
+    pub(crate) async fn start(additions: &str, definitions: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        certificates(&directory, &[]).await;
+        Self::start_in(directory, &format!("{CONFIG}{additions}"), definitions).await
+    }
+
+    /// With this configuration, in a directory that has the certificates.
+    pub(crate) async fn start_in(directory: TempDir, config: &str, definitions: &str) -> Self {
+        let config = write(&directory, "admittance.yaml", config);
+        write(&directory, "chains.yaml", definitions);
+        let program = Serve::new(config).unwrap().cache(cache()).start().await.unwrap();
+        let authorities = fs::read_to_string(directory.path().join("ca.pem")).unwrap();
+        let client = Client::trusting(trust(&authorities)).unwrap();
+        Self {
+            directory,
+            program,
+            client,
+        }
+    }
+
+    /// Another client, with its own connection, that offers HTTP/2.
+    pub(crate) fn http2_client(&self) -> Client {
+        let authorities = fs::read_to_string(self.directory.path().join("ca.pem")).unwrap();
+        Client::over_http2(trust(&authorities)).unwrap()
+    }
+
+    /// A review, as kube-apiserver sends it.
+    pub(crate) async fn post(&self, path: &str, review: &Value) -> Reply {
+        self.client
+            .send(request(&self.program.tls_url(path), review))
+            .await
+            .unwrap()
+    }
+
+    /// The answer to a review.
+    pub(crate) async fn review(&self, path: &str, review: &Value) -> Verdict {
+        Verdict::of(review, &self.post(path, review).await)
+    }
+}
+
+/// Certificates for `localhost`, of a CA in `ca.pem`, with more arguments.
+pub(crate) async fn certificates(directory: &TempDir, more: &[&str]) {
+    let out = directory.path().to_str().unwrap();
+    let hosts = ["--host", "localhost", "--host", "127.0.0.1"];
+    let arguments = [&["certs", "--out", out], &hosts[..], more].concat();
+    let made = Admittance::run(arguments).await.unwrap();
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+}
+
+fn trust(authorities: &str) -> Trust<'_> {
+    Trust {
+        authorities,
+        identity: None,
+    }
+}
+
+/// A review on its way.
+pub(crate) fn request(url: &str, review: &Value) -> Request<String> {
+    Request::post(url)
+        .header("user-agent", "kube-apiserver-admission")
+        .header("content-type", "application/json")
+        .header("accept", "application/json, */*")
+        .header("accept-encoding", "gzip")
+        .body(review.to_string())
+        .unwrap()
+}
+
+/// The answer in an AdmissionReview.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    pub(crate) response: Value,
+}
+
+impl Verdict {
+    /// Of the reply to a review; what every answer must have is looked at here.
+    pub(crate) fn of(review: &Value, reply: &Reply) -> Self {
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        assert_eq!(reply.headers["content-type"], "application/json");
+        let mut answer = reply.json().unwrap();
+        assert_eq!(answer["apiVersion"], review["apiVersion"]);
+        assert_eq!(answer["kind"], "AdmissionReview");
+        assert_eq!(answer.get("request"), None);
+        let response = answer["response"].take();
+        assert_eq!(response["uid"], review["request"]["uid"]);
+        // What kube-apiserver takes for an invalid answer.
+        assert_eq!(
+            response.get("patch").is_some(),
+            response.get("patchType").is_some()
+        );
+        let verdict = Self { response };
+        if !verdict.is_allowed() {
+            assert_eq!(verdict.patch(), None, "no patch goes with a denial");
+            assert!(verdict.code() >= 400 && !verdict.message().is_empty());
+        }
+        verdict
+    }
+
+    pub(crate) fn is_allowed(&self) -> bool {
+        self.response["allowed"].as_bool().unwrap()
+    }
+
+    /// Of a denial.
+    pub(crate) fn code(&self) -> u64 {
+        self.response["status"]["code"].as_u64().unwrap_or_default()
+    }
+
+    /// Of a denial.
+    pub(crate) fn message(&self) -> &str {
+        self.response["status"]["message"].as_str().unwrap_or_default()
+    }
+
+    /// The audit annotation of this key.
+    pub(crate) fn annotation(&self, key: &str) -> Option<&str> {
+        self.response["auditAnnotations"][key].as_str()
+    }
+
+    /// What the patch says, as it stands in the answer.
+    pub(crate) fn patch(&self) -> Option<Value> {
+        let text = self.response.get("patch")?.as_str().unwrap();
+        assert_eq!(self.response["patchType"], "JSONPatch");
+        Some(serde_json::from_slice(&BASE64_STANDARD.decode(text).unwrap()).unwrap())
+    }
+
+    /// What kube-apiserver makes of an object: by another implementation of JSON Patch.
+    pub(crate) fn applied_to(&self, object: &Value) -> Value {
+        let mut object = object.clone();
+        if let Some(patch) = self.patch() {
+            let patch: json_patch::Patch = serde_json::from_value(patch).unwrap();
+            json_patch::patch(&mut object, &patch).unwrap();
+        }
+        object
+    }
+}
+
+/// What a review asks about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) operation: &'a str,
+    /// `apps/v1/deployments/scale`; the core group is empty: `/v1/pods`.
+    pub(crate) resource: &'a str,
+    pub(crate) kind: &'a str,
+}
+
+/// A Pod that is created.
+pub(crate) const POD: Asked<'static> = Asked {
+    operation: "CREATE",
+    resource: "/v1/pods",
+    kind: "Pod",
+};
+
+impl Asked<'_> {
+    /// A review in version `v1`, about an object in the namespace `test` with the label `remove: me`.
+    pub(crate) fn review(self, uid: &str) -> Value {
+        let parts: Vec<_> = self.resource.split('/').collect();
+        let (group, version, resource) = (parts[0], parts[1], parts[2]);
+        let api_version = [group, version].join("/");
+        let object = json!({
+            "apiVersion": api_version.trim_start_matches('/'),
+            "kind": self.kind,
+            "metadata": {"name": "web", "namespace": "test", "labels": {"remove": "me"}},
+            "spec": {"containers": [{"name": "c", "image": "img:1"}]},
+        });
+        let mut request = json!({
+            "uid": uid,
+            "kind": {"group": group, "version": version, "kind": self.kind},
+            "resource": {"group": group, "version": version, "resource": resource},
+            "requestKind": {"group": group, "version": version, "kind": self.kind},
+            "requestResource": {"group": group, "version": version, "resource": resource},
+            "name": "web",
+            "namespace": "test",
+            "operation": self.operation,
+            "userInfo": {"username": "alice", "groups": ["dev"]},
+            "object": if self.operation == "DELETE" { Value::Null } else { object.clone() },
+            "oldObject": if self.operation == "CREATE" { Value::Null } else { object },
+            "dryRun": false,
+            "options": null,
+        });
+        if let Some(subresource) = parts.get(3) {
+            request["subResource"] = json!(subresource);
+            request["requestSubResource"] = json!(subresource);
+        }
+        json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
+    }
+}

@@ -1,0 +1,109 @@
+//! How it leaves: reviews in flight are answered, and those who still come are sent away kindly.
+
+use std::sync::Arc;
+
+use admittance_tests::Reply;
+use serde_json::json;
+use tokio::{sync::watch, task::JoinHandle};
+
+use super::{
+    hooks::{Answer, Hooks, configuration},
+    server::{POD, Server, request},
+};
+
+/// A server with one webhook, which answers when `open` is.
+struct Held {
+    server: Server,
+    hooks: Hooks,
+    open: watch::Sender<bool>,
+}
+
+impl Held {
+    async fn start(delay: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let (open, opened) = watch::channel(false);
+        let hooks = Hooks::start(directory.path(), move |call, _| {
+            let mut opened = opened.clone();
+            async move {
+                if call.path == "/held" {
+                    opened.wait_for(|open| *open).await.unwrap();
+                }
+                Answer::allow()
+            }
+        })
+        .await;
+        let with = json!({"timeoutSeconds": 30});
+        let chains = configuration("Validating", "held", &[hooks.webhook("held", "/held", &with)])
+            + &configuration("Validating", "quick", &[hooks.webhook("quick", "/quick", &with)]);
+        let additions = format!(
+            "limits: {{ requestTimeout: 60s, shutdownDelay: {delay} }}\n{}",
+            hooks.resolve()
+        );
+        let server = Server::start(&additions, &chains).await;
+        Self { server, hooks, open }
+    }
+
+    /// A review that has reached the webhook.
+    async fn in_flight(&self) -> JoinHandle<Reply> {
+        let (client, url) = (
+            self.server.client.clone(),
+            self.server.program.tls_url("/validate/held"),
+        );
+        let sent =
+            tokio::spawn(async move { client.send(request(&url, &POD.review("held"))).await.unwrap() });
+        self.hooks.arrivals().reach("/held", 1).await;
+        sent
+    }
+
+    /// Tell it to stop, and wait until it says that it does.
+    async fn terminate(&mut self, words: &'static str) {
+        self.server.program.terminate().unwrap();
+        let said = self
+            .server
+            .program
+            .until_logged(words, |line| line.message().contains(words));
+        said.await.unwrap();
+    }
+
+    async fn readiness(&self) -> u16 {
+        let url = self.server.program.admin_url("/readyz");
+        self.server.client.get(&url).await.unwrap().status.as_u16()
+    }
+}
+
+#[tokio::test]
+async fn a_review_in_flight_is_answered_and_its_connection_closed() {
+    let mut held = Held::start("10ms").await;
+    assert_eq!(held.readiness().await, 200);
+    let sent = held.in_flight().await;
+    held.terminate("requests in flight are finished first").await;
+    assert_eq!(held.readiness().await, 503);
+    assert!(!sent.is_finished());
+    held.open.send_replace(true);
+    let reply = sent.await.unwrap();
+    assert_eq!(reply.json().unwrap()["response"]["allowed"], true);
+    assert_eq!(reply.headers["connection"], "close");
+    assert_eq!(held.server.program.ended().await.unwrap().code(), Some(0));
+}
+
+/// kube-apiserver sends reviews until it has seen that the endpoint is gone.
+#[tokio::test]
+async fn new_connections_are_served_until_the_delay_is_over() {
+    let mut held = Held::start("1h").await;
+    let quick = held.server.program.tls_url("/validate/quick");
+    let before = held.server.client.send(request(&quick, &POD.review("before")));
+    assert_eq!(before.await.unwrap().headers.get("connection"), None);
+    held.terminate("connections are still accepted for a while").await;
+    assert_eq!(held.readiness().await, 503);
+    let newcomer = Arc::new(held.server.http2_client());
+    for (client, is_http1) in [(&held.server.client, true), (&*newcomer, false)] {
+        let reply = client.send(request(&quick, &POD.review("late"))).await.unwrap();
+        assert_eq!(reply.json().unwrap()["response"]["allowed"], true);
+        // HTTP/2 has no such header; it is told when the port is closed.
+        let close = reply
+            .headers
+            .get("connection")
+            .map(|value| value.to_str().unwrap());
+        assert_eq!(close, is_http1.then_some("close"));
+    }
+}
