@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `matchConditions` in a webhook configuration | known from 1.27 on; 1.20 drops the field |
 //! | policies in CEL between the webhooks | known from 1.26 on |
-//! | `clientConfig.service` | leads to an address of Pods, and there are no nodes |
+//! | the Pods behind `clientConfig.service` | there are no nodes; a Service with another host in their place is called |
 //! | namespaces that carry `kubernetes.io/metadata.name` by themselves | from 1.21 on |
 //! | deletion that goes on after admission (garbage, namespaces) | no controllers run |
 
@@ -15,6 +15,7 @@ mod callers;
 mod documents;
 mod edge;
 mod failures;
+mod installation;
 mod mutating;
 mod operations;
 mod refusals;
@@ -107,5 +108,8 @@ pub(crate) const SCENARIOS: &[Scenario] = scenarios! {
     edge:
         a_lost_node_keeps_its_pods,
         addresses_on_a_lost_node_stay_ready,
+    ;
+    installation:
+        what_is_printed_injects_and_refuses,
     ;
 };

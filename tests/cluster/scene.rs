@@ -366,7 +366,7 @@ pub(crate) fn replace(path: &Path, content: &[u8]) {
 }
 
 /// Where compiled plugins are kept between runs.
-fn compiled() -> PathBuf {
+pub(crate) fn compiled() -> PathBuf {
     admittance_tests::repository().join("target/kubernetes/compiled")
 }
 

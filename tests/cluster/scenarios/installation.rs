@@ -1,0 +1,180 @@
+//! What `admittance kubernetes manifests` prints, applied to the API server.
+//!
+//! There is no node to run its Pods, so this program does the work of one: it mounts what the Deployment
+//! mounts, and starts what the Deployment starts. In place of the Service's Pods stands the name `localhost`
+//! (`type: ExternalName`), so the API server calls the Service by its name, and checks the certificate for it.
+
+use std::{fs, path::Path, sync::Arc};
+
+use admittance_tests::{Admittance, Serve, repository};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde_json::{Value, json};
+
+use crate::{
+    cluster::Cluster,
+    kubectl::Kubectl,
+    process::until,
+    scene::{GOOD_IMAGE, compiled, containers, pod},
+};
+
+const NAMESPACE: &str = "admittance-system";
+const BAD_IMAGE: &str = "registry.example.com/web:latest";
+
+pub(crate) async fn what_is_printed_injects_and_refuses(cluster: Arc<Cluster>) {
+    let kubectl = cluster.kubectl().unwrap();
+    let config = repository().join("docs/examples/kubernetes/admittance.yaml");
+    let printed = Admittance::run([
+        "kubernetes",
+        "manifests",
+        "--kubernetes-version=1.20",
+        "--network-policy",
+        "--config",
+        config.to_str().unwrap(),
+    ])
+    .await
+    .unwrap();
+    assert_eq!(printed.code, Some(0), "{}", printed.stderr);
+    let (webhooks, first): (Vec<_>, Vec<_>) = printed
+        .stdout
+        .split("\n---\n")
+        .partition(|document| document.contains("WebhookConfiguration"));
+    // Again, as somebody does who has changed nothing.
+    for _ in 0..2 {
+        apply(&kubectl, &first.join("\n---\n")).await;
+    }
+
+    let directory = tempfile::tempdir().unwrap();
+    let deployment = get(&kubectl, "deployment admittance").await;
+    let spec = &deployment["spec"]["template"]["spec"];
+    mount(&kubectl, spec, directory.path()).await;
+    let program = start(spec, directory.path()).await;
+    let url = program.tls_url("");
+    let (_, port) = url.rsplit_once(':').unwrap();
+
+    let service = json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "admittance", "namespace": NAMESPACE},
+        "spec": {"type": "ExternalName", "externalName": "localhost"},
+    });
+    run(
+        &kubectl,
+        &format!("delete service admittance --namespace {NAMESPACE}"),
+    )
+    .await;
+    apply(&kubectl, &service.to_string()).await;
+    let webhooks = webhooks.join("\n---\n");
+    assert_eq!(webhooks.matches("port: 443").count(), 2, "{webhooks}");
+    apply(&kubectl, &webhooks.replace("port: 443", &format!("port: {port}"))).await;
+
+    run(&kubectl, "create namespace shop").await;
+    until("the refusal of a Pod", async || {
+        let said = create(&kubectl, "shop", &pod("bad", BAD_IMAGE), &["--dry-run=server"]).await;
+        said.stderr
+            .contains("admission webhook \"validate.admittance.admittance-system\" denied the request")
+            .then_some(())
+    })
+    .await;
+    until("a Pod with a sidecar", async || {
+        let arguments = ["--dry-run=server", "--output=json"];
+        let said = create(&kubectl, "shop", &pod("good", GOOD_IMAGE), &arguments).await;
+        (containers(&said.json()) == ["web", "log-agent"]).then_some(())
+    })
+    .await;
+
+    // This API server gives namespaces no label with their name, so they need this one, as the command
+    // says.
+    assert!(
+        printed.stderr.contains("admittance.dev/ignore=true"),
+        "{}",
+        printed.stderr
+    );
+    run(&kubectl, "label namespace kube-system admittance.dev/ignore=true").await;
+    for namespace in ["kube-system", NAMESPACE] {
+        until("a namespace that is left alone", async || {
+            let arguments = ["--dry-run=server", "--output=json"];
+            let said = create(&kubectl, namespace, &pod("left-alone", BAD_IMAGE), &arguments).await;
+            said.succeeded
+                .then(|| assert_eq!(containers(&said.json()), ["web"], "{namespace}"))
+        })
+        .await;
+    }
+}
+
+/// What the kubelet does for a Pod: a directory for each mount, under one that takes the place of the
+/// root.
+async fn mount(kubectl: &Kubectl, spec: &Value, root: &Path) {
+    let mounts = spec["containers"][0]["volumeMounts"].as_array().unwrap();
+    for mount in mounts {
+        let path = mount["mountPath"].as_str().unwrap().trim_start_matches('/');
+        let directory = root.join(path);
+        fs::create_dir_all(&directory).unwrap();
+        let volumes = spec["volumes"].as_array().unwrap();
+        let volume = volumes
+            .iter()
+            .find(|volume| volume["name"] == mount["name"])
+            .unwrap();
+        let sources = match &volume["projected"]["sources"] {
+            Value::Array(sources) => sources.clone(),
+            _ => vec![volume.clone()],
+        };
+        for source in sources {
+            let object = match (&source["configMap"]["name"], &source["secret"]["secretName"]) {
+                (Value::String(name), _) => get(kubectl, &format!("configmap {name}")).await,
+                (_, Value::String(name)) => get(kubectl, &format!("secret {name}")).await,
+                // An empty directory.
+                _ => continue,
+            };
+            let decoded = |text: &str| BASE64_STANDARD.decode(text).unwrap();
+            let is_secret = object["kind"] == "Secret";
+            for (field, is_encoded) in [("data", is_secret), ("binaryData", true)] {
+                for (name, value) in object[field].as_object().into_iter().flatten() {
+                    let text = value.as_str().unwrap();
+                    let content = if is_encoded {
+                        decoded(text)
+                    } else {
+                        text.as_bytes().to_vec()
+                    };
+                    fs::write(directory.join(name), content).unwrap();
+                }
+            }
+        }
+    }
+}
+
+/// Start what the container starts, but on addresses that are free.
+async fn start(spec: &Value, root: &Path) -> Admittance {
+    let arguments = &spec["containers"][0]["args"];
+    assert_eq!(arguments[0], "serve");
+    assert_eq!(arguments[1], "--config");
+    assert_eq!(arguments.as_array().unwrap().len(), 3, "{arguments}");
+    let config = arguments[2].as_str().unwrap().trim_start_matches('/');
+    let serve = Serve::new(root.join(config)).unwrap().cache(compiled());
+    serve.start().await.unwrap()
+}
+
+async fn apply(kubectl: &Kubectl, documents: &str) {
+    let said = kubectl
+        .run_with(&["apply", "--server-side", "-f", "-"], documents)
+        .await
+        .unwrap()
+        .succeeds();
+    assert!(!said.stderr.contains("Warning"), "{}", said.stderr);
+}
+
+async fn run(kubectl: &Kubectl, arguments: &str) {
+    let arguments: Vec<_> = arguments.split(' ').collect();
+    kubectl.run(&arguments).await.unwrap().succeeds();
+}
+
+async fn get(kubectl: &Kubectl, what: &str) -> Value {
+    let mut arguments = vec!["get", "--namespace", NAMESPACE, "--output=json"];
+    arguments.extend(what.split(' '));
+    kubectl.run(&arguments).await.unwrap().json()
+}
+
+async fn create(kubectl: &Kubectl, namespace: &str, object: &Value, more: &[&str]) -> crate::kubectl::Said {
+    let mut arguments = vec!["create", "--namespace", namespace, "-f", "-"];
+    arguments.extend(more);
+    kubectl.run_with(&arguments, &object.to_string()).await.unwrap()
+}
