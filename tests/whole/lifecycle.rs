@@ -66,7 +66,7 @@ async fn the_first_signal_lets_requests_in_flight_finish() {
     assert_eq!(ready.status, 200);
     assert_eq!(
         ready.json().unwrap()["chains"],
-        json!([{"name": "good", "stages": 1}])
+        json!([{"name": "good", "phase": "Mutating", "stages": 1}])
     );
 
     let gate = upstream.close();

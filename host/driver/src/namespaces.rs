@@ -158,8 +158,8 @@ mod tests {
     #[test]
     fn mistakes() {
         for (text, expected) in [
-            ("prod: a\n", "prod: expected an object"),
-            ("prod: { team: 1 }\n", "prod.team: expected a string"),
+            ("prod: a\n", "prod: a string where an object is expected"),
+            ("prod: { team: 1 }\n", "prod.team: a number where a string is expected"),
             ("kind: Pod\nmetadata: { name: a }\n", "\"Pod\" is no Namespace"),
             ("kind: Namespace\nmetadata: {}\n", "metadata.name: missing"),
             ("kind: List\n", "items: missing"),

@@ -1,7 +1,7 @@
 //! What a stage costs: `cargo task bench`.
 //!
 //! One plugin in a fresh instance beside the same code called natively and beside the same code behind
-//! a webhook; a chain of ten; and the whole proxy beside its upstream. Every row is measured in the same
+//! a webhook; a chain of ten; the whole proxy beside its upstream; and the webhook server. Every row is measured in the same
 //! run on the same thread pool, one request after another, so the ratios mean more than the times.
 
 #![expect(
@@ -15,6 +15,7 @@ mod measure;
 mod native;
 mod objects;
 mod proxy;
+mod reviews;
 mod webhook;
 
 use admittance::{
@@ -100,7 +101,9 @@ async fn main() {
     }
     table.print();
 
-    proxy::measure(directory.path(), if quick { 20 } else { 5_000 }, &objects::pod(2)).await;
+    let requests = if quick { 20 } else { 5_000 };
+    proxy::measure(directory.path(), requests, &objects::pod(2)).await;
+    reviews::measure(directory.path(), requests, &objects::pod(2)).await;
 }
 
 /// A host with a chain of the sidecar injector, so many times.

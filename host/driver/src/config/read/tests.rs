@@ -73,7 +73,7 @@ fn namespaces_come_from_one_place() {
         ("namespacesFile: namespaces.yaml", &[]),
         ("cluster: {}", &[]),
         ("cluster: { kubeconfig: admin.conf, context: prod }", &[]),
-        ("namespacesFile: broken.yaml", &["prod: expected an object, this is a string"]),
+        ("namespacesFile: broken.yaml", &["prod: a string where an object is expected"]),
         (
             "namespaces: {}\nnamespacesFile: namespaces.yaml",
             &["namespacesFile: namespaces are listed twice"],

@@ -1,0 +1,100 @@
+//! The webhook server, asked as kube-apiserver asks it: reviews over TLS, on one connection.
+
+use std::{path::Path, sync::Arc};
+
+use admittance::Host;
+use admittance_driver::{Config, Driver, Shutdown};
+use admittance_tests::{Client, Trust};
+use http::Request;
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use serde_json::{Value, json};
+
+use crate::{chain_file, measure::Table};
+
+pub(crate) async fn measure(directory: &Path, calls: usize, object: &str) {
+    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    std::fs::write(directory.join("server.pem"), cert.pem()).unwrap();
+    std::fs::write(directory.join("server.key"), signing_key.serialize_pem()).unwrap();
+    let review = review(object);
+    let title = format!(
+        "the webhook server: an AdmissionReview of {} bytes over TLS, {calls} each, one connection",
+        review.len()
+    );
+    let mut table = Table::new(&title);
+    let mut hop = None;
+    for (name, stages) in [
+        ("no chain: the hop alone", None),
+        ("a chain of one plugin stage", Some(1)),
+        ("a chain of ten plugin stages", Some(10)),
+    ] {
+        let mut host = Host::builder();
+        if let Some(stages) = stages {
+            host = host.definitions(chain_file(directory, stages));
+        }
+        let host = host.build().await.unwrap();
+        let driver = Driver::bind(config(directory), host, Arc::new(String::new))
+            .await
+            .unwrap();
+        let url = format!("https://localhost:{}/mutate?timeout=10s", driver.address().port());
+        let client = Client::trusting(Trust {
+            authorities: &cert.pem(),
+            identity: None,
+        })
+        .unwrap();
+        let shutdown = Shutdown::default();
+        let running = tokio::spawn(driver.run(shutdown.clone()));
+        let measured = table
+            .measure(name, hop, calls, async || {
+                ask(&client, &url, &review, stages.is_some()).await;
+            })
+            .await;
+        hop.get_or_insert(measured);
+        drop(client);
+        shutdown.signal();
+        running.await.unwrap();
+    }
+    table.print();
+}
+
+async fn ask(client: &Client, url: &str, review: &str, is_changed: bool) {
+    let request = Request::post(url)
+        .header("content-type", "application/json")
+        .body(review.to_owned())
+        .unwrap();
+    let reply: Value = client.send(request).await.unwrap().json().unwrap();
+    let response = &reply["response"];
+    assert_eq!(
+        (&response["allowed"], response["patch"].is_string()),
+        (&json!(true), is_changed),
+        "{reply}"
+    );
+}
+
+/// What kube-apiserver sends when the object is created.
+fn review(object: &str) -> String {
+    let object: Value = serde_json::from_str(object).unwrap();
+    let kind = json!({"group": "", "version": "v1", "kind": "Pod"});
+    let resource = json!({"group": "", "version": "v1", "resource": "pods"});
+    let review = json!({
+        "kind": "AdmissionReview",
+        "apiVersion": "admission.k8s.io/v1",
+        "request": {
+            "uid": "772cbc27-1f0e-4642-a259-fca71b720857",
+            "kind": kind, "resource": resource, "requestKind": kind, "requestResource": resource,
+            "name": "web", "namespace": "shop", "operation": "CREATE",
+            "userInfo": {"username": "alice", "groups": ["dev", "system:authenticated"]},
+            "object": object, "oldObject": null, "dryRun": false,
+            "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
+        },
+    });
+    review.to_string()
+}
+
+fn config(directory: &Path) -> Config {
+    let path = directory.join("reviews.yaml");
+    let text = "listen: { address: '127.0.0.1:0', tls: { certificate: server.pem, key: server.key } }
+dialect: { kubernetes: {} }
+";
+    std::fs::write(&path, text).unwrap();
+    Config::read(&path).unwrap()
+}
