@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use admittance_admission::{
     Chain, Deadline, Evaluation, Failure, GroupVersionKind, GroupVersionResource, Hook, LabelOperator,
-    LabelSelector, Labels, MatchPolicy, Matcher, NamespaceSelector, NamespaceSource, Object, Operation,
-    Request, Requirement, ResourcePattern, Response, Rule, Scope, Stage, StaticNamespaces, Surroundings,
-    async_trait,
+    LabelSelector, Labels, MatchPolicy, Matcher, NamespaceSelector, NamespaceSource, NoAuthorizer, Object,
+    Operation, Request, Requirement, ResourcePattern, Response, Rule, Scope, Stage, StaticNamespaces,
+    Surroundings, async_trait,
 };
 use serde_json::{Value, json};
 
@@ -332,6 +332,7 @@ async fn object_selectors() {
         let mut evaluation = Evaluation::new(request, Deadline::after(Duration::from_secs(60)));
         let surroundings = Surroundings {
             namespaces: &StaticNamespaces::default(),
+            authorizer: &NoAuthorizer,
         };
         evaluation.run(&[&chain], surroundings).await;
         let outcome = evaluation.outcome();
