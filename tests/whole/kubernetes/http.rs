@@ -142,7 +142,7 @@ async fn what_is_no_review_is_answered_with_a_status_that_says_why() {
             None,
             right.clone(),
             404,
-            "there is no chain absent of the phase Mutating; there are mirror",
+            "there is no chain absent of the phase Mutating; the chains of that phase: mirror",
         ),
         (
             "POST",
