@@ -1,0 +1,864 @@
+//! `admittance kubernetes manifests`: what it prints is whole, and a Pod that is made of it serves.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+};
+
+use admittance_tests::{Admittance, Client, Finished, Serve, Trust, repository};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use http::Request;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::scene::{cache, source, write};
+
+/// Two chains, of a phase each.
+fn chains() -> String {
+    format!(
+        "apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: {{ name: sidecar }}
+spec:
+  phase: Mutating
+  rules:
+    - {{ operations: [CREATE], apiGroups: [\"\"], apiVersions: [v1], resources: [pods] }}
+  stages:
+    - name: log-agent   # stays where it is
+      plugin:
+        source: {sidecar}
+        settings:
+          containers: [ {{ name: log-agent, image: \"registry.example.com/log-agent:2.1\" }} ]
+---
+apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: {{ name: images }}
+spec:
+  phase: Validating
+  rules:
+    - {{ operations: [CREATE, UPDATE], apiGroups: [\"\"], apiVersions: [v1], resources: [pods, pods/ephemeralcontainers] }}
+    - {{ operations: [CREATE], apiGroups: [apps], apiVersions: [v1], resources: [deployments], scope: Namespaced }}
+  stages:
+    - name: images
+      plugin: {{ source: \"{images}\", settings: {{ refuseLatest: true }} }}
+      failurePolicy: Ignore
+",
+        sidecar = source("sidecar-injector"),
+        images = source("image-policy"),
+    )
+}
+
+/// The program with these arguments, which stand between spaces, after `kubernetes manifests`.
+async fn run(arguments: &str) -> Finished {
+    let words = ["kubernetes", "manifests"]
+        .into_iter()
+        .chain(arguments.split_whitespace());
+    Admittance::run(words).await.unwrap()
+}
+
+/// What is printed for a file with these definitions.
+struct Printed {
+    directory: TempDir,
+    objects: Vec<Value>,
+    stderr: String,
+}
+
+impl Printed {
+    async fn of(definitions: &str, arguments: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let file = write(&directory, "pods.yaml", definitions);
+        Self::in_directory(
+            directory,
+            &format!("--definitions {} {arguments}", file.display()),
+        )
+        .await
+    }
+
+    async fn in_directory(directory: TempDir, arguments: &str) -> Self {
+        let finished = run(arguments).await;
+        assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+        Self {
+            directory,
+            objects: objects(&finished.stdout),
+            stderr: finished.stderr,
+        }
+    }
+
+    fn kinds(&self) -> Vec<&str> {
+        self.objects
+            .iter()
+            .map(|object| object["kind"].as_str().unwrap())
+            .collect()
+    }
+
+    /// The one object of this kind, with a name that ends so.
+    fn object(&self, kind: &str, name: &str) -> &Value {
+        let is_wanted = |object: &&Value| {
+            object["kind"] == kind && object["metadata"]["name"].as_str().unwrap().ends_with(name)
+        };
+        let found: Vec<_> = self.objects.iter().filter(is_wanted).collect();
+        assert_eq!(found.len(), 1, "{kind} {name}");
+        found[0]
+    }
+
+    fn pod(&self) -> &Value {
+        &self.object("Deployment", "")["spec"]["template"]["spec"]
+    }
+
+    /// Write what the Pod mounts below a folder, as the mounts say.
+    fn mount(&self, root: &Path) {
+        let volumes = self.pod()["volumes"].as_array().unwrap();
+        for mount in self.pod()["containers"][0]["volumeMounts"].as_array().unwrap() {
+            let volume = volumes
+                .iter()
+                .find(|volume| volume["name"] == mount["name"])
+                .unwrap();
+            let folder = root.join(mount["mountPath"].as_str().unwrap().trim_start_matches('/'));
+            fs::create_dir_all(&folder).unwrap();
+            for (name, bytes) in self.files(volume) {
+                fs::write(folder.join(name), bytes).unwrap();
+            }
+        }
+    }
+
+    /// The files of a volume.
+    fn files(&self, volume: &Value) -> BTreeMap<String, Vec<u8>> {
+        let mut sources = vec![volume];
+        sources.extend(volume["projected"]["sources"].as_array().into_iter().flatten());
+        let mut files = BTreeMap::new();
+        for source in sources {
+            if let Some(name) = source["configMap"]["name"].as_str() {
+                let map = self.object("ConfigMap", name);
+                for (key, text) in map["data"].as_object().into_iter().flatten() {
+                    files.insert(key.clone(), text.as_str().unwrap().as_bytes().to_vec());
+                }
+                files.extend(decoded(&map["binaryData"]));
+            }
+            if let Some(name) = source["secret"]["secretName"].as_str() {
+                files.extend(decoded(&self.object("Secret", name)["data"]));
+            }
+        }
+        files
+    }
+}
+
+fn decoded(data: &Value) -> impl Iterator<Item = (String, Vec<u8>)> {
+    let fields = data.as_object().into_iter().flatten();
+    fields.map(|(key, value)| {
+        (
+            key.clone(),
+            BASE64_STANDARD.decode(value.as_str().unwrap()).unwrap(),
+        )
+    })
+}
+
+/// The documents of a text, read by the project's own reader.
+fn objects(text: &str) -> Vec<Value> {
+    use admittance::definitions::{Mistakes, document};
+    let parts = text
+        .split("\n---\n")
+        .map(|part| part.strip_prefix("---\n").unwrap_or(part))
+        // A comment may stand before the first document.
+        .filter(|part| part.lines().any(|line| !line.starts_with('#')));
+    let read = |part: &str| {
+        let mut mistakes = Mistakes::new();
+        let documents = document::read_text("printed.yaml", part, &mut mistakes);
+        assert!(mistakes.is_empty(), "{mistakes}");
+        assert_eq!(documents.len(), 1);
+        documents[0].root().json()
+    };
+    // Each alone: together they are more than the reader takes.
+    parts.map(read).collect()
+}
+
+#[tokio::test]
+async fn a_pod_of_the_manifests_answers_the_api_server() {
+    let printed = Printed::of(&chains(), "").await;
+    let root = printed.directory.path().join("pod");
+    printed.mount(&root);
+
+    // The comments of the definitions are still there, and nothing of this machine.
+    let chains = fs::read_to_string(root.join("etc/admittance/chains/pods.yaml")).unwrap();
+    assert!(
+        chains.contains("- name: log-agent   # stays where it is"),
+        "{chains}"
+    );
+    assert!(
+        chains.contains("source: file:../modules/sidecar_injector.wasm\n"),
+        "{chains}"
+    );
+    assert!(!chains.contains("/target/"), "{chains}");
+
+    let arguments = &printed.pod()["containers"][0]["args"];
+    assert_eq!(
+        arguments,
+        &json!(["serve", "--config", "/etc/admittance/config/admittance.yaml"])
+    );
+    let config = root.join("etc/admittance/config/admittance.yaml");
+    let program = Serve::new(&config).unwrap().cache(cache()).start().await.unwrap();
+
+    for (kind, path, image, expected) in [
+        (
+            "MutatingWebhookConfiguration",
+            "/mutate",
+            "nginx:1.29",
+            json!({"allowed": true, "patchType": "JSONPatch"}),
+        ),
+        (
+            "ValidatingWebhookConfiguration",
+            "/validate",
+            "nginx:1.29",
+            json!({"allowed": true}),
+        ),
+        (
+            "ValidatingWebhookConfiguration",
+            "/validate",
+            "nginx:latest",
+            json!({"allowed": false}),
+        ),
+    ] {
+        let webhook = &printed.object(kind, "admittance")["webhooks"][0];
+        let config = &webhook["clientConfig"];
+        assert_eq!(config["service"]["path"], path);
+        let bundle = BASE64_STANDARD
+            .decode(config["caBundle"].as_str().unwrap())
+            .unwrap();
+        // As kube-apiserver does: the Service's name, at whatever address it has.
+        let service = &config["service"];
+        let host = format!(
+            "{}.{}.svc",
+            service["name"].as_str().unwrap(),
+            service["namespace"].as_str().unwrap()
+        );
+        let reply = post(
+            &program,
+            &bundle,
+            &host,
+            &format!("{path}?timeout=5s"),
+            &review(image),
+        )
+        .await;
+        assert_eq!(reply["response"]["uid"], "0f5a1e4c-0000-4000-8000-000000000001");
+        for (field, value) in expected.as_object().unwrap() {
+            assert_eq!(&reply["response"][field], value, "{path} {image}: {reply}");
+        }
+    }
+
+    // `check` takes it as `serve` does.
+    let config = config.to_str().unwrap();
+    let checked = Admittance::run(["check", "--config", config, "--cache", cache().to_str().unwrap()])
+        .await
+        .unwrap();
+    assert_eq!(checked.code, Some(0), "{}{}", checked.stdout, checked.stderr);
+}
+
+/// A review over TLS, for this host name.
+async fn post(program: &Admittance, authority: &[u8], host: &str, path: &str, body: &Value) -> Value {
+    use http_body_util::{BodyExt as _, Full};
+    use hyper_util::rt::TokioIo;
+    use rustls::{ClientConfig, RootCertStore, crypto::ring};
+    use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject as _};
+
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(authority) {
+        roots.add(certificate.unwrap()).unwrap();
+    }
+    let config = ClientConfig::builder_with_provider(std::sync::Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let connector = tokio_rustls::TlsConnector::from(std::sync::Arc::new(config));
+    let url: http::Uri = program.tls_url(path).parse().unwrap();
+    let address = (Ipv4Addr::LOCALHOST, url.port_u16().unwrap());
+    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let name = ServerName::try_from(host.to_owned()).unwrap();
+    let stream = connector.connect(name, stream).await.unwrap();
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    let request = Request::post(path)
+        .header("host", host)
+        .header("content-type", "application/json")
+        .body(Full::new(Bytes::from(body.to_string())))
+        .unwrap();
+    let response = sender.send_request(request).await.unwrap();
+    assert_eq!(response.status(), 200);
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    serde_json::from_slice(&body).unwrap()
+}
+
+fn review(image: &str) -> Value {
+    json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "0f5a1e4c-0000-4000-8000-000000000001",
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "name": "web",
+            "namespace": "shop",
+            "operation": "CREATE",
+            "userInfo": {"username": "alice"},
+            "object": {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": "web", "namespace": "shop"},
+                "spec": {"containers": [{"name": "web", "image": image}]},
+            },
+            "oldObject": null,
+            "dryRun": false,
+            "options": {"apiVersion": "meta.k8s.io/v1", "kind": "CreateOptions"},
+        },
+    })
+}
+
+#[tokio::test]
+async fn everything_that_is_named_is_there() {
+    let printed = Printed::of(&chains(), "--network-policy").await;
+    assert_eq!(
+        printed.kinds(),
+        [
+            "Namespace",
+            "ServiceAccount",
+            "Secret",
+            "ConfigMap",
+            "ConfigMap",
+            "ConfigMap",
+            "ConfigMap",
+            "Service",
+            "Deployment",
+            "PodDisruptionBudget",
+            "NetworkPolicy",
+            "MutatingWebhookConfiguration",
+            "ValidatingWebhookConfiguration",
+        ]
+    );
+    let namespace = printed.object("Namespace", "");
+    assert_eq!(namespace["metadata"]["labels"]["admittance.dev/ignore"], "true");
+    let is_cluster_wide = |kind: &str| kind == "Namespace" || kind.ends_with("WebhookConfiguration");
+    for object in &printed.objects {
+        let expected = if is_cluster_wide(object["kind"].as_str().unwrap()) {
+            &Value::Null
+        } else {
+            &namespace["metadata"]["name"]
+        };
+        assert_eq!(&object["metadata"]["namespace"], expected, "{object}");
+    }
+
+    let pod = printed.pod();
+    let account = printed.object("ServiceAccount", "");
+    assert_eq!(pod["serviceAccountName"], account["metadata"]["name"]);
+    assert_eq!(
+        pod["automountServiceAccountToken"], false,
+        "nothing is asked of the cluster"
+    );
+    // Every mount has a volume with files, but for the cache.
+    let container = &pod["containers"][0];
+    for volume in pod["volumes"].as_array().unwrap() {
+        let is_empty = printed.files(volume).is_empty();
+        assert_eq!(is_empty, volume["name"] == "cache", "{volume}");
+    }
+    assert_eq!(
+        container["volumeMounts"].as_array().unwrap().len(),
+        pod["volumes"].as_array().unwrap().len()
+    );
+
+    // Ports are named by those who use them.
+    let ports: Vec<_> = container["ports"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|port| &port["name"])
+        .collect();
+    let service = printed.object("Service", "");
+    assert!(ports.contains(&&service["spec"]["ports"][0]["targetPort"]));
+    for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
+        assert!(ports.contains(&&container[probe]["httpGet"]["port"]), "{probe}");
+    }
+    // One set of labels selects the Pods.
+    let labels = &printed.object("Deployment", "")["spec"]["template"]["metadata"]["labels"];
+    for selector in [
+        &service["spec"]["selector"],
+        &printed.object("Deployment", "")["spec"]["selector"]["matchLabels"],
+        &printed.object("PodDisruptionBudget", "")["spec"]["selector"]["matchLabels"],
+        &printed.object("NetworkPolicy", "")["spec"]["podSelector"]["matchLabels"],
+        &pod["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"],
+    ] {
+        assert_eq!(selector, labels);
+    }
+    // Pods end on their own before they are ended: 5 s of delay, 30 s for requests in flight.
+    assert!(pod["terminationGracePeriodSeconds"].as_u64().unwrap() > 35);
+
+    let mutating = &printed.object("MutatingWebhookConfiguration", "")["webhooks"];
+    let expected = json!([{
+        "operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "scope": "*",
+    }]);
+    assert_eq!(mutating[0]["rules"], expected);
+    let validating = &printed.object("ValidatingWebhookConfiguration", "")["webhooks"];
+    let expected = json!([
+        {"operations": ["CREATE", "UPDATE"], "apiGroups": [""], "apiVersions": ["v1"],
+            "resources": ["pods", "pods/ephemeralcontainers"], "scope": "*"},
+        {"operations": ["CREATE"], "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"],
+            "scope": "Namespaced"},
+    ]);
+    assert_eq!(validating[0]["rules"], expected);
+    for webhooks in [mutating, validating] {
+        let excluded = &webhooks[0]["namespaceSelector"]["matchExpressions"];
+        assert_eq!(excluded[0]["key"], "kubernetes.io/metadata.name");
+        assert_eq!(excluded[0]["operator"], "NotIn");
+        assert_eq!(
+            excluded[0]["values"],
+            json!(["admittance-system", "kube-system", "kube-node-lease"])
+        );
+        assert_eq!(
+            excluded[1],
+            json!({"key": "admittance.dev/ignore", "operator": "DoesNotExist"})
+        );
+    }
+    assert_eq!(
+        [&mutating[0]["failurePolicy"], &validating[0]["failurePolicy"]],
+        ["Fail", "Ignore"]
+    );
+    assert!(printed.stderr.contains("--server-side"), "{}", printed.stderr);
+}
+
+#[tokio::test]
+async fn flags() {
+    // (flags, kind, end of the name, pointer, value)
+    let table = [
+        (
+            "--namespace hooks",
+            "Namespace",
+            "",
+            "/metadata/name",
+            json!("hooks"),
+        ),
+        ("--name hooks", "Service", "", "/metadata/name", json!("hooks")),
+        (
+            "--name hooks",
+            "ConfigMap",
+            "-chains",
+            "/metadata/name",
+            json!("hooks-chains"),
+        ),
+        (
+            "--name a --namespace b",
+            "MutatingWebhookConfiguration",
+            "",
+            "/webhooks/0/name",
+            json!("mutate.a.b"),
+        ),
+        (
+            "--image r.example/a:1",
+            "Deployment",
+            "",
+            "/spec/template/spec/containers/0/image",
+            json!("r.example/a:1"),
+        ),
+        ("--replicas 3", "Deployment", "", "/spec/replicas", json!(3)),
+        (
+            "--per-chain",
+            "MutatingWebhookConfiguration",
+            "",
+            "/webhooks/0/clientConfig/service/path",
+            json!("/mutate/sidecar"),
+        ),
+        (
+            "--timeout 7",
+            "ValidatingWebhookConfiguration",
+            "",
+            "/webhooks/0/timeoutSeconds",
+            json!(7),
+        ),
+        (
+            "--failure-policy Ignore",
+            "MutatingWebhookConfiguration",
+            "",
+            "/webhooks/0/failurePolicy",
+            json!("Ignore"),
+        ),
+        (
+            "--exclude-namespace cni",
+            "MutatingWebhookConfiguration",
+            "",
+            "/webhooks/0/namespaceSelector/matchExpressions/0/values/3",
+            json!("cni"),
+        ),
+        (
+            "--kubernetes-version 1.20",
+            "PodDisruptionBudget",
+            "",
+            "/apiVersion",
+            json!("policy/v1beta1"),
+        ),
+        (
+            "--priority-class system-cluster-critical",
+            "Deployment",
+            "",
+            "/spec/template/spec/priorityClassName",
+            json!("system-cluster-critical"),
+        ),
+        (
+            "--cpu-request 2",
+            "Deployment",
+            "",
+            "/spec/template/spec/containers/0/resources/requests/cpu",
+            json!("2"),
+        ),
+        (
+            "--memory-request 1Gi",
+            "Deployment",
+            "",
+            "/spec/template/spec/containers/0/resources/requests/memory",
+            json!("1Gi"),
+        ),
+        (
+            "--memory-limit 2Gi",
+            "Deployment",
+            "",
+            "/spec/template/spec/containers/0/resources/limits/memory",
+            json!("2Gi"),
+        ),
+        ("--network-policy", "NetworkPolicy", "", "/spec/egress", json!([])),
+    ];
+    for (flags, kind, name, pointer, expected) in table {
+        let printed = Printed::of(&chains(), flags).await;
+        assert_eq!(
+            printed.object(kind, name).pointer(pointer),
+            Some(&expected),
+            "{flags}"
+        );
+    }
+
+    let printed = Printed::of(&chains(), "--modules-in-image /plugins").await;
+    assert!(!printed.kinds().contains(&"NetworkPolicy"));
+    let text = printed.object("ConfigMap", "-chains")["data"]["pods.yaml"]
+        .as_str()
+        .unwrap();
+    assert!(
+        text.contains("source: file:/plugins/sidecar_injector.wasm\n"),
+        "{text}"
+    );
+    assert_eq!(
+        printed
+            .kinds()
+            .iter()
+            .filter(|kind| **kind == "ConfigMap")
+            .count(),
+        2
+    );
+    assert!(!printed.stderr.contains("--server-side"), "{}", printed.stderr);
+}
+
+#[tokio::test]
+async fn what_chains_ask_of_the_cluster_is_granted() {
+    let plugin = source("sidecar-injector");
+    let chain = |stage: &str| {
+        format!(
+            "apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: {{ name: c }}
+spec:
+  rules: [ {{ operations: [CREATE], apiGroups: [\"\"], apiVersions: [v1], resources: [pods] }} ]
+  stages:
+    - {{ name: s, plugin: {{ source: \"{plugin}\", settings: {{ labels: {{ a: b }} }}{stage}
+"
+        )
+    };
+    // (the rest of a stage, group and resource that are read)
+    let table: [(&str, &[(&str, &str)]); 4] = [
+        (" } }", &[]),
+        (" }, namespaceSelector: { operator: NotIn, values: [a] } }", &[]),
+        (
+            " }, namespaceSelector: { matchLabels: { hooks: \"on\" } } }",
+            &[("", "namespaces")],
+        ),
+        (
+            ", allow: { cluster: [v1/Node, discovery.k8s.io/v1/EndpointSlice, v1/Node] } } }",
+            &[("", "nodes"), ("discovery.k8s.io", "endpointslices")],
+        ),
+    ];
+    for (stage, expected) in table {
+        let printed = Printed::of(&chain(stage), "").await;
+        let has_token = &printed.pod()["automountServiceAccountToken"];
+        let config = printed.object("ConfigMap", "-config")["data"]["admittance.yaml"]
+            .as_str()
+            .unwrap();
+        assert_eq!(config.contains("cluster: {}"), !expected.is_empty(), "{config}");
+        assert_eq!(has_token, !expected.is_empty(), "{stage}");
+        if expected.is_empty() {
+            assert!(!printed.kinds().contains(&"ClusterRole"), "{stage}");
+            continue;
+        }
+        let role = printed.object("ClusterRole", "");
+        let rules = expected.iter().map(|(group, resource)| {
+            json!({"apiGroups": [group], "resources": [resource], "verbs": ["get", "list", "watch"]})
+        });
+        assert_eq!(role["rules"], Value::Array(rules.collect()));
+        let binding = printed.object("ClusterRoleBinding", "");
+        assert_eq!(binding["roleRef"]["name"], role["metadata"]["name"]);
+        let account = printed.object("ServiceAccount", "");
+        assert_eq!(binding["subjects"][0]["name"], account["metadata"]["name"]);
+        assert_eq!(
+            binding["subjects"][0]["namespace"],
+            account["metadata"]["namespace"]
+        );
+    }
+}
+
+#[tokio::test]
+async fn certificates_of_a_directory_are_taken() {
+    let directory = tempfile::tempdir().unwrap();
+    let chains = write(&directory, "pods.yaml", chains());
+    let certs = directory.path().join("certs");
+    let arguments = |name: &str| {
+        format!(
+            "--definitions {} --certs {} --name {name}",
+            chains.display(),
+            certs.display()
+        )
+    };
+    let missing = run(&arguments("admittance")).await;
+    assert_eq!(missing.code, Some(2));
+    let fix = format!(
+        "admittance certs --service admittance.admittance-system --out {}",
+        certs.display()
+    );
+    assert!(missing.stderr.contains(&fix), "{}", missing.stderr);
+    assert_eq!(missing.stdout, "");
+
+    for service in ["admittance.admittance-system", "other.admittance-system"] {
+        let made = Admittance::run(["certs", "--service", service, "--out", certs.to_str().unwrap()])
+            .await
+            .unwrap();
+        assert_eq!(made.code, Some(0), "{}", made.stderr);
+    }
+    let [first, second] = [
+        run(&arguments("admittance")).await,
+        run(&arguments("admittance")).await,
+    ];
+    assert_eq!(first.code, Some(0), "{}", first.stderr);
+    assert_eq!(first.stdout, second.stdout, "the same input, the same text");
+    let objects = objects(&first.stdout);
+    let secret = objects.iter().find(|object| object["kind"] == "Secret").unwrap();
+    assert_eq!(secret["type"], "kubernetes.io/tls");
+    let read = |name: &str| BASE64_STANDARD.encode(fs::read(certs.join(name)).unwrap());
+    assert_eq!(
+        secret["data"]["tls.crt"],
+        read("admittance.admittance-system.pem")
+    );
+    assert_eq!(
+        secret["data"]["tls.key"],
+        read("admittance.admittance-system.key")
+    );
+    let webhook = &objects.last().unwrap()["webhooks"][0];
+    assert_eq!(webhook["clientConfig"]["caBundle"], read("ca.pem"));
+
+    // (what is done to the files, what is said)
+    type Change = fn(&Path);
+    let file = "admittance.admittance-system";
+    let table: [(Change, &str); 4] = [
+        (
+            |at| {
+                drop(fs::copy(
+                    at.join("other.admittance-system.pem"),
+                    at.join("admittance.admittance-system.pem"),
+                ))
+            },
+            "admittance.admittance-system.key",
+        ),
+        (
+            |at| {
+                drop(fs::copy(
+                    at.join("other.admittance-system.key"),
+                    at.join("admittance.admittance-system.key"),
+                ))
+            },
+            "would not take it for admittance.admittance-system.svc",
+        ),
+        (
+            |at| fs::write(at.join("admittance.admittance-system.key"), "x").unwrap(),
+            "it holds no private key",
+        ),
+        (
+            |at| fs::write(at.join("ca.pem"), fs::read(at.join("ca.key")).unwrap()).unwrap(),
+            "would be public",
+        ),
+    ];
+    for (change, expected) in table {
+        change(&certs);
+        let finished = run(&arguments("admittance")).await;
+        assert_eq!(finished.code, Some(2), "{file}");
+        assert!(
+            finished.stderr.contains(expected),
+            "{expected}: {}",
+            finished.stderr
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_example_is_installed() {
+    let example = repository().join("docs/examples/kubernetes");
+    let output = tempfile::tempdir().unwrap();
+    // Its chains name the plugins of `cargo task plugins` in the repository.
+    let folder = example_with_plugins(&example, output.path());
+    let arguments = format!(
+        "--config {} --output-directory {}",
+        folder.join("admittance.yaml").display(),
+        output.path().join("manifests").display()
+    );
+    let finished = run(&arguments).await;
+    assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+    assert_eq!(finished.stdout, "");
+    let mut files: Vec<_> = fs::read_dir(output.path().join("manifests"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    files.sort();
+    assert_eq!(
+        files,
+        [
+            "00-namespace.yaml",
+            "01-serviceaccount.yaml",
+            "04-secret.yaml",
+            "05-configmap.yaml",
+            "06-service.yaml",
+            "07-deployment.yaml",
+            "08-poddisruptionbudget.yaml",
+            "10-mutatingwebhookconfiguration.yaml",
+            "11-validatingwebhookconfiguration.yaml",
+        ]
+    );
+    let read = |file: &str| objects(&fs::read_to_string(output.path().join("manifests").join(file)).unwrap());
+    let names: Vec<_> = read("05-configmap.yaml")
+        .iter()
+        .map(|map| map["metadata"]["name"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "admittance-config",
+            "admittance-chains",
+            "admittance-module-image-policy",
+            "admittance-module-sidecar-injector",
+        ]
+    );
+    // Without the sidecar Pods are made, with images of no version they are not.
+    let mutating = &read("10-mutatingwebhookconfiguration.yaml")[0]["webhooks"][0];
+    assert_eq!(mutating["failurePolicy"], "Ignore");
+    let validating = &read("11-validatingwebhookconfiguration.yaml")[0]["webhooks"][0];
+    assert_eq!(validating["failurePolicy"], "Fail");
+}
+
+/// The example beside plugins, as it lies in a repository.
+fn example_with_plugins(example: &Path, root: &Path) -> PathBuf {
+    let plugins = root.join("target/plugins");
+    let chains = root.join("docs/examples/kubernetes/chains");
+    fs::create_dir_all(&plugins).unwrap();
+    fs::create_dir_all(&chains).unwrap();
+    for package in ["sidecar-injector", "image-policy"] {
+        let component = source(package);
+        let from = Path::new(component.trim_start_matches("file:"));
+        fs::copy(from, plugins.join(from.file_name().unwrap())).unwrap();
+    }
+    let mut copied = 0;
+    for entry in fs::read_dir(example.join("chains")).unwrap() {
+        let from = entry.unwrap().path();
+        fs::copy(&from, chains.join(from.file_name().unwrap())).unwrap();
+        copied += 1;
+    }
+    assert_eq!(copied, 2);
+    let folder = root.join("docs/examples/kubernetes");
+    fs::copy(example.join("admittance.yaml"), folder.join("admittance.yaml")).unwrap();
+    folder
+}
+
+#[tokio::test]
+async fn what_cannot_be_installed_is_told() {
+    let plugin = source("sidecar-injector");
+    let stage = format!("{{ name: s, plugin: {{ source: \"{plugin}\" }} }}");
+    let chain = |rule: &str, stage: &str| {
+        format!(
+            "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: c }}\n\
+             spec: {{ rules: [ {rule} ], stages: [ {stage} ] }}\n"
+        )
+    };
+    let pods = "{ operations: [CREATE], resources: [pods] }";
+    let proxy =
+        "dialect: { bcs: { cluster: BCS-MESOS-10001 } }\nupstream: { servers: [\"http://127.0.0.1:1\"] }\n";
+    // (definitions, configuration, a further argument, what is said)
+    for (definitions, config, argument, expected) in [
+        (
+            chain("{ operations: [CREATE], kinds: [Pod] }", &stage),
+            None,
+            "",
+            "list `resources`",
+        ),
+        (
+            chain(pods, "{ name: s, plugin: { source: \"file:absent.wasm\" } }"),
+            None,
+            "",
+            "absent.wasm",
+        ),
+        (
+            chain(pods, "{ name: s, plugin: { source: \"file:large.wasm\" } }"),
+            None,
+            "",
+            "--modules-in-image",
+        ),
+        (chain(pods, "{ name: s }"), None, "", "chains.yaml"),
+        (String::new(), None, "", "no definition was found"),
+        (
+            chain(pods, &stage),
+            Some(proxy),
+            "",
+            "dialect: { kubernetes: {} }",
+        ),
+        (chain(pods, &stage), None, "--namespace Hooks", "lower-case"),
+        (chain(pods, &stage), None, "--kubernetes-version 1.9", "oldest"),
+        (chain(pods, &stage), None, "--timeout 31", "1..=30"),
+        (chain(pods, &stage), None, "--memory-limit 1MB", "256Mi"),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        write(&directory, "large.wasm", vec![0; 1024 * 1024 + 1]);
+        let chains = write(&directory, "chains.yaml", &definitions);
+        let config = config.map(|text| write(&directory, "admittance.yaml", text));
+        let config = config
+            .map(|path| format!("--config {}", path.display()))
+            .unwrap_or_default();
+        let finished = run(&format!("--definitions {} {config} {argument}", chains.display())).await;
+        assert_eq!(finished.code, Some(2), "{expected}: {}", finished.stderr);
+        assert!(
+            finished.stderr.contains(expected),
+            "{expected}: {}",
+            finished.stderr
+        );
+        assert_eq!(finished.stdout, "");
+    }
+}
+
+/// The client that the other tests use does not trust a CA that it was not told of, nor another name.
+#[tokio::test]
+async fn nobody_else_trusts_the_certificate() {
+    let printed = Printed::of(&chains(), "").await;
+    let root = printed.directory.path().join("pod");
+    printed.mount(&root);
+    let config = root.join("etc/admittance/config/admittance.yaml");
+    let program = Serve::new(&config).unwrap().cache(cache()).start().await.unwrap();
+    let authority = String::from_utf8(fs::read(root.join("etc/admittance/tls/ca.crt")).unwrap()).unwrap();
+    for authorities in ["", &authority] {
+        let client = Client::trusting(Trust {
+            authorities,
+            identity: None,
+        })
+        .unwrap();
+        // By the name `localhost`, which is not in it.
+        assert!(client.get(&program.tls_url("/mutate")).await.is_err());
+    }
+}
