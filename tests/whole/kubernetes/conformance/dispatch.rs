@@ -100,5 +100,46 @@ async fn rules_choose_and_nothing_is_converted() {
         assert_eq!(sent, is_called.then_some(&review["request"]), "{name}");
         assert!(calls.next().is_none(), "{name}: called once");
     }
-    ran("C11", rows.iter().map(|(name, ..)| *name));
+    let conditions = conditions().await;
+    let names = rows.iter().map(|(name, ..)| *name);
+    ran("C11", names.chain(conditions));
+}
+
+/// The rows about what the object is looked at for, after a rule was found.
+async fn conditions() -> [&'static str; 3] {
+    const ROWS: [(&str, &str, usize, u64); 3] = [
+        ("C11.13", "object.metadata.name == 'web'", 1, 0),
+        ("C11.14", "object.metadata.name != 'web'", 0, 0),
+        ("C11.15", "object.metadata.nowhere == 'web'", 0, 403),
+    ];
+    let directory = tempfile::tempdir().unwrap();
+    let hooks = Hooks::start(directory.path(), |_, _| async { Answer::allow() }).await;
+    let mut documents = String::new();
+    for (row, expression, ..) in ROWS {
+        let with = json!({
+            "rules": [rule(&["*"], &["apps"], &["v1"], &["deployments"])],
+            "matchConditions": [{"name": "condition", "expression": expression}],
+        });
+        let row = row.to_lowercase();
+        documents += &configuration(
+            "Validating",
+            &row,
+            &[hooks.webhook("a", &format!("/{row}"), &with)],
+        );
+    }
+    let server = Server::start(&hooks.resolve(), &documents).await;
+    for (row, _, calls, code) in ROWS {
+        let place = row.to_lowercase();
+        let verdict = server
+            .review(&format!("/validate/{place}"), &DEPLOYMENT.review(row))
+            .await;
+        assert_eq!(verdict.code(), code, "{row}: {verdict:?}");
+        assert_eq!(hooks.calls(&format!("/{place}")).len(), calls, "{row}");
+        if code == 403 {
+            assert_eq!(verdict.response["status"]["reason"], "Forbidden", "{row}");
+            let message = verdict.message();
+            assert!(message.contains("no such key: nowhere"), "{row}: {message}");
+        }
+    }
+    ROWS.map(|(row, ..)| row)
 }

@@ -10,18 +10,22 @@ pub(super) enum Standing {
     Met,
     /// As in kube-apiserver; the test in this file holds it, and names the row.
     MetIn(&'static str),
+    /// As in kube-apiserver; the test of this name in this file holds it.
+    MetBy(&'static str, &'static str),
     /// Otherwise, on purpose, for this reason; a test in this folder holds what we do.
     Differs(&'static str),
     /// Nothing that a host of hooks does, for this reason.
     Outside(&'static str),
 }
 
-use Standing::{Differs, Met, MetIn, Outside};
+use Standing::{Differs, Met, MetBy, MetIn, Outside};
 
 /// A row: its name, what is expected of kube-apiserver, and how it stands here.
 pub(super) type Row = (&'static str, &'static str, Standing);
 
 const MATCHING: &str = "host/admission/tests/matching.rs";
+
+const BUDGETS: &str = "host/admission/src/condition/tests/hostile.rs";
 
 const METRICS: &str = "the API server's metrics; stages have their own, by chain and stage";
 const NO_IN_TREE: &str = "there are no in-tree plugins here: the API server runs them around us";
@@ -302,6 +306,53 @@ pub(super) const LIST: &[Row] = &[
     ),
     ("C9.7", "the old object of a deletion has it: no", MetIn(MATCHING)),
     ("C9.8", "an object without metadata: no", MetIn(MATCHING)),
+    // C10: matchConditions.
+    ("C10.1", "none: called", Met),
+    ("C10.2", "one that is true: called", Met),
+    ("C10.3", "several that are true: called", Met),
+    ("C10.4", "the first is false: not called", Met),
+    ("C10.5", "one in the middle is false: not called", Met),
+    ("C10.6", "the last is false: not called", Met),
+    ("C10.7", "one fails, no policy: 403, not called", Met),
+    ("C10.8", "one fails, Fail: 403, not called", Met),
+    ("C10.9", "one fails, Ignore: allowed, not called", Met),
+    (
+        "C10.10",
+        "true, failing, false, no policy: allowed, not called",
+        Met,
+    ),
+    ("C10.11", "true, failing, false, Fail: allowed, not called", Met),
+    ("C10.12", "true, failing, false, Ignore: allowed, not called", Met),
+    ("C10.13", "true and failing, no policy: 403, not called", Met),
+    ("C10.14", "true and failing, Fail: 403, not called", Met),
+    ("C10.15", "true and failing, Ignore: allowed, not called", Met),
+    ("C10.16", "a namespace is left out: not called there", Met),
+    ("C10.17", "oldObject is null on CREATE", Met),
+    (
+        "C10.18",
+        "one costs too much: refused",
+        MetBy(BUDGETS, "what_would_take_too_long_or_too_much"),
+    ),
+    (
+        "C10.19",
+        "all together cost too much: refused",
+        MetBy(BUDGETS, "all_conditions_together_have_a_limit"),
+    ),
+    ("C10.20", "a valid one is accepted", Met),
+    (
+        "C10.21",
+        "leases, groups of kubelets, a question to the authorizer: accepted",
+        Met,
+    ),
+    ("C10.22", "a name that is not known: the document is refused", Met),
+    ("C10.23", "no expression: refused", Met),
+    ("C10.24", "an empty expression: refused", Met),
+    ("C10.25", "no name: refused", Met),
+    ("C10.26", "an empty name: refused", Met),
+    ("C10.27", "a name twice: refused", Met),
+    ("C10.28", "a name that is not qualified: refused", Met),
+    ("C10.29", "64 of them: accepted", Met),
+    ("C10.30", "65 of them: refused", Met),
     // C11: which rule a call goes by, and in which version the object is sent.
     ("C11.1", "no rules: not called", Met),
     (
@@ -347,6 +398,9 @@ pub(super) const LIST: &[Row] = &[
         "a scale of another version, apps before extensions: called",
         Differs(NO_CONVERSION),
     ),
+    ("C11.13", "a condition is true: called", Met),
+    ("C11.14", "a condition is false: not called", Met),
+    ("C11.15", "a condition fails: 403", Met),
     // C12: reinvocation.
     (
         "C12.1",

@@ -1,0 +1,196 @@
+//! What `matchConditions` of a configuration do to a request, and which of them are refused.
+
+use admittance_tests::Admittance;
+use serde_json::{Value, json};
+
+use super::ran;
+use crate::{
+    kubernetes::{
+        hooks::{Answer, Hooks, configuration},
+        server::{POD, Server},
+    },
+    scene::write,
+};
+
+/// What comes of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expected {
+    Called,
+    Skipped,
+    /// Refused, with 403.
+    Refused,
+    /// The webhook is passed over, as after a failed call.
+    Ignored,
+}
+
+use Expected::{Called, Ignored, Refused, Skipped};
+
+const TRUE: &str = "true";
+const FALSE: &str = "false";
+const FAILS: &str = "object.missing == 1";
+
+/// (row, expressions, failurePolicy, what comes of it)
+const ROWS: [(&str, &[&str], Option<&str>, Expected); 19] = [
+    ("C10.1", &[], None, Called),
+    ("C10.2", &[TRUE], None, Called),
+    ("C10.3", &[TRUE, TRUE, TRUE, TRUE], None, Called),
+    ("C10.4", &[FALSE, TRUE, TRUE], None, Skipped),
+    ("C10.5", &[TRUE, FALSE, TRUE], None, Skipped),
+    ("C10.6", &[TRUE, TRUE, FALSE], None, Skipped),
+    ("C10.7", &[FAILS], None, Refused),
+    ("C10.8", &[FAILS], Some("Fail"), Refused),
+    ("C10.9", &[FAILS], Some("Ignore"), Ignored),
+    ("C10.10", &[TRUE, FAILS, FALSE], None, Skipped),
+    ("C10.11", &[TRUE, FAILS, FALSE], Some("Fail"), Skipped),
+    ("C10.12", &[TRUE, FAILS, FALSE], Some("Ignore"), Skipped),
+    ("C10.13", &[TRUE, FAILS], None, Refused),
+    ("C10.14", &[TRUE, FAILS], Some("Fail"), Refused),
+    ("C10.15", &[TRUE, FAILS], Some("Ignore"), Ignored),
+    (
+        "C10.16",
+        &["object.metadata.namespace != 'kube-system'"],
+        None,
+        Called,
+    ),
+    ("C10.16", &["object.metadata.namespace != 'test'"], None, Skipped),
+    ("C10.17", &["oldObject == null"], None, Called),
+    ("C10.17", &["oldObject != null"], None, Skipped),
+];
+
+fn conditions(expressions: &[&str]) -> Value {
+    let condition = |(index, expression)| json!({"name": format!("c{index}"), "expression": expression});
+    expressions.iter().enumerate().map(condition).collect()
+}
+
+#[tokio::test]
+async fn conditions_decide_before_a_webhook_is_called() {
+    let directory = tempfile::tempdir().unwrap();
+    let hooks = Hooks::start(directory.path(), |_, _| async { Answer::allow() }).await;
+    let mut documents = String::new();
+    let place = |index: usize, row: &str| format!("{index}.{}", row.to_lowercase());
+    for phase in ["Mutating", "Validating"] {
+        for (index, (row, expressions, policy, _)) in ROWS.iter().enumerate() {
+            let mut with = json!({"matchConditions": conditions(expressions)});
+            if let Some(policy) = policy {
+                with["failurePolicy"] = json!(policy);
+            }
+            let place = place(index, row);
+            let path = format!("/{place}/{}", phase.to_lowercase());
+            documents += &configuration(phase, &place, &[hooks.webhook("a", &path, &with)]);
+        }
+    }
+    let server = Server::start(&hooks.resolve(), &documents).await;
+    for (root, phase) in [("mutate", "mutating"), ("validate", "validating")] {
+        for (index, (row, .., expected)) in ROWS.iter().enumerate() {
+            let place = place(index, row);
+            let case = format!("{place} {phase}");
+            let verdict = server
+                .review(&format!("/{root}/{place}"), &POD.review(&case))
+                .await;
+            let calls = hooks.calls(&format!("/{place}/{phase}")).len();
+            assert_eq!(calls, usize::from(*expected == Called), "{case}");
+            assert_eq!(verdict.is_allowed(), *expected != Refused, "{case}: {verdict:?}");
+            let failed_open = verdict.annotation("failed-open.a.hooks.example");
+            assert_eq!(
+                failed_open,
+                (*expected == Ignored).then_some("condition-failed"),
+                "{case}"
+            );
+            if *expected == Refused {
+                assert_eq!(verdict.code(), 403, "{case}");
+                assert_eq!(verdict.response["status"]["reason"], "Forbidden", "{case}");
+                let message = verdict.message();
+                let words = format!("expression '{FAILS}' resulted in error: no such key: missing");
+                assert!(message.contains(&words), "{case}: {message}");
+            }
+        }
+    }
+    let read = which_are_accepted(&hooks).await;
+    ran("C10", ROWS.iter().map(|(row, ..)| *row).chain(read));
+}
+
+/// (row, conditions, what is said if they are refused)
+fn documents() -> Vec<(&'static str, Value, Option<&'static str>)> {
+    let one = |name: &str, expression: &str| json!([{"name": name, "expression": expression}]);
+    let many = |count: usize| conditions(&vec![TRUE; count]);
+    vec![
+        ("C10.20", one("a", "true"), None),
+        (
+            "C10.21",
+            json!([
+                {"name": "exclude-leases", "expression":
+                    "!(request.resource.group == 'coordination.k8s.io' && request.resource.resource == 'leases')"},
+                {"name": "exclude-kubelet-requests", "expression": "!('system:nodes' in request.userInfo.groups)"},
+                {"name": "breakglass", "expression":
+                    "!authorizer.group('admissionregistration.k8s.io').resource('validatingwebhookconfigurations')\
+                     .name('a').check('breakglass').allowed()"},
+            ]),
+            None,
+        ),
+        (
+            "C10.22",
+            one("a", "something.else == 1"),
+            Some("matchConditions[0].expression"),
+        ),
+        (
+            "C10.23",
+            json!([{"name": "a"}]),
+            Some("matchConditions[0].expression: missing"),
+        ),
+        (
+            "C10.24",
+            one("a", ""),
+            Some("matchConditions[0].expression: empty"),
+        ),
+        (
+            "C10.25",
+            json!([{"expression": "true"}]),
+            Some("matchConditions[0].name: missing"),
+        ),
+        ("C10.26", one("", "true"), Some("matchConditions[0].name: empty")),
+        (
+            "C10.27",
+            json!([{"name": "a", "expression": "true"}, {"name": "a", "expression": "true"}]),
+            Some("matchConditions[1].name: \"a\" is also the name"),
+        ),
+        (
+            "C10.28",
+            one("not qualified", "true"),
+            Some("matchConditions[0].name: \"not qualified\""),
+        ),
+        ("C10.29", many(64), None),
+        (
+            "C10.30",
+            many(65),
+            Some("matchConditions: there are 65 conditions"),
+        ),
+    ]
+}
+
+/// Each in a file of its own, all read at once.
+async fn which_are_accepted(hooks: &Hooks) -> Vec<&'static str> {
+    let directory = tempfile::tempdir().unwrap();
+    let documents = documents();
+    for (row, conditions, _) in &documents {
+        let with = json!({"matchConditions": conditions});
+        let document = configuration(
+            "Validating",
+            &row.to_lowercase(),
+            &[hooks.webhook("a", "/a", &with)],
+        );
+        write(&directory, &format!("{row}.yaml"), document);
+    }
+    let check = Admittance::run(["check".as_ref(), directory.path().as_os_str()])
+        .await
+        .unwrap();
+    assert_eq!(check.code, Some(1), "{}", check.stdout);
+    for (row, _, refused) in &documents {
+        let of = format!("{row}.yaml:");
+        let said: Vec<_> = check.stdout.lines().filter(|line| line.contains(&of)).collect();
+        match refused {
+            Some(words) => assert!(said.iter().any(|line| line.contains(words)), "{row}: {said:?}"),
+            None => assert!(said.is_empty(), "{row}: {said:?}"),
+        }
+    }
+    documents.iter().map(|(row, ..)| *row).collect()
+}
