@@ -493,12 +493,7 @@ fn fields_of_definitions_are_listed() {
             &[
                 ("metadata.", NATIVE, "metadata: { ? } }", &[][..]),
                 ("spec.", NATIVE, "spec: { ? } }", &[]),
-                (
-                    "stages[].",
-                    NATIVE,
-                    "spec: { stages: [ { ? } ] } }",
-                    &[],
-                ),
+                ("stages[].", NATIVE, "spec: { stages: [ { ? } ] } }", &[]),
             ][..],
         ),
         ("Rules", &[("", NATIVE, "spec: { rules: [ { ? } ] } }", &[])]),

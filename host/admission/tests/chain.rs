@@ -13,8 +13,8 @@ use std::{
 use admittance_admission::{
     Chain, Deadline, Decision, Denial, Evaluation, Failure, FailureKind, FailurePolicy, GroupVersionKind,
     GroupVersionResource, Hook, IdentityFields, LabelSelector, Labels, Mode, NamespaceLookupError,
-    NamespaceSelector, NamespaceSource, NoAuthorizer, Object, Operation, Outcome, Patch, Refusal, Request, Requirement,
-    Response, Rule, Stage, StageResult, StaticNamespaces, Surroundings, Verdict, async_trait,
+    NamespaceSelector, NamespaceSource, NoAuthorizer, Object, Operation, Outcome, Patch, Refusal, Request,
+    Requirement, Response, Rule, Stage, StageResult, StaticNamespaces, Surroundings, Verdict, async_trait,
 };
 use serde_json::{Value, json};
 

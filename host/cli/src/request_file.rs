@@ -100,10 +100,12 @@ fn from_document(path: &Path, bytes: &[u8], hints: &Hints) -> Result<Request, Er
         source,
     })?;
     if object.head().kind.as_deref() == Some("AdmissionReview") {
-        return read_review(&json).map(|review| review.request).map_err(|source| Error::Review {
-            path: path.to_owned(),
-            source,
-        });
+        return read_review(&json)
+            .map(|review| review.request)
+            .map_err(|source| Error::Review {
+                path: path.to_owned(),
+                source,
+            });
     }
     Ok(from_object(object, hints))
 }

@@ -4,7 +4,9 @@ use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Du
 
 use admittance::{DURATION_BUCKETS, Host, admission::NamespaceSelector};
 use admittance_cluster::Cluster;
-use admittance_driver::{Config, Driver, FrontConfig, LogFormat, NamespacesConfig, Server, Shutdown, Stopped};
+use admittance_driver::{
+    Config, Driver, FrontConfig, LogFormat, NamespacesConfig, Server, Shutdown, Stopped,
+};
 use clap::Args;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -51,7 +53,9 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
     config.admin = arguments.admin.or(config.admin);
     if !arguments.upstream.is_empty() {
         let FrontConfig::Proxy { upstream, .. } = &mut config.front else {
-            return Err("--upstream: the dialect `kubernetes` answers kube-apiserver and has no upstream".into());
+            return Err(
+                "--upstream: the dialect `kubernetes` answers kube-apiserver and has no upstream".into(),
+            );
         };
         upstream.servers = arguments
             .upstream
@@ -137,7 +141,11 @@ async fn build(config: &Config, cluster: Option<&Cluster>) -> Result<Host, admit
 /// for a no.
 fn warn_of_conditions(host: &Host) {
     for chain in host.table().chains() {
-        for stage in chain.stages.iter().filter(|stage| stage.match_conditions.uses_authorizer()) {
+        for stage in chain
+            .stages
+            .iter()
+            .filter(|stage| stage.match_conditions.uses_authorizer())
+        {
             tracing::warn!(
                 chain = %chain.name,
                 stage = %stage.name,

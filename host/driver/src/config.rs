@@ -13,8 +13,11 @@ use admittance::{AdmissionLayer, SandboxConfig, dialect::Dialect};
 use admittance_cluster::ClusterConfig;
 use http::uri::PathAndQuery;
 
-use crate::{namespaces::NamespacesConfig, tls::{ClientTls, ServerTls},
-    upstream::Server};
+use crate::{
+    namespaces::NamespacesConfig,
+    tls::{ClientTls, ServerTls},
+    upstream::Server,
+};
 
 /// Everything the driver is told. Lives until it is bound; each part may be changed before that.
 #[derive(Clone, Debug)]

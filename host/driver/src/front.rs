@@ -59,7 +59,10 @@ impl FrontService {
     async fn call(&mut self, request: Request<Body>) -> Response<Body> {
         let answer = match self {
             Self::Proxy(service, _) => service.call(request).await,
-            Self::Reviews(service) => service.call(request).await.map(|response| response.map(Body::from)),
+            Self::Reviews(service) => service
+                .call(request)
+                .await
+                .map(|response| response.map(Body::from)),
         };
         match answer {
             Ok(response) => response,

@@ -5,9 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use admittance::admission::{
-    Labels, NamespaceLookupError, NamespaceSource, StaticNamespaces, async_trait,
-};
+use admittance::admission::{Labels, NamespaceLookupError, NamespaceSource, StaticNamespaces, async_trait};
 use admittance_definitions::{
     Mistakes,
     document::{self, Node},
@@ -63,7 +61,9 @@ impl FileNamespaces {
             match read(&self.path) {
                 Ok(namespaces) => self.current.store(Arc::new(namespaces)),
                 Err(mistakes) => {
-                    tracing::error!("the changed namespaces are not used, those before them stay: {mistakes}");
+                    tracing::error!(
+                        "the changed namespaces are not used, those before them stay: {mistakes}"
+                    );
                 }
             }
             watch.changed().await;
@@ -93,7 +93,9 @@ fn document_of(node: &Node<'_>, found: &mut Vec<(String, Labels)>, mistakes: &mu
         Some("Namespace") => found.extend(namespace(node, mistakes)),
         Some("List" | "NamespaceList") => {
             let items = node.object(mistakes).and_then(|mut fields| {
-                fields.required("items", "list Namespaces", mistakes)?.list(mistakes)
+                fields
+                    .required("items", "list Namespaces", mistakes)?
+                    .list(mistakes)
             });
             for item in items.unwrap_or_default() {
                 document_of(&item, found, mistakes);
@@ -117,9 +119,13 @@ pub(crate) fn listed(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<(St
 
 /// What else Kubernetes says of a namespace is not asked.
 fn namespace(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(String, Labels)> {
-    let metadata = node.object(mistakes)?.required("metadata", "name the namespace", mistakes)?;
+    let metadata = node
+        .object(mistakes)?
+        .required("metadata", "name the namespace", mistakes)?;
     let mut metadata = metadata.object(mistakes)?;
-    let name = metadata.required("name", "name the namespace", mistakes)?.text(mistakes)?;
+    let name = metadata
+        .required("name", "name the namespace", mistakes)?
+        .text(mistakes)?;
     let labels = match metadata.optional("labels") {
         Some(labels) => labels.string_map(mistakes)?,
         None => Labels::new(),
@@ -159,7 +165,10 @@ mod tests {
     fn mistakes() {
         for (text, expected) in [
             ("prod: a\n", "prod: a string where an object is expected"),
-            ("prod: { team: 1 }\n", "prod.team: a number where a string is expected"),
+            (
+                "prod: { team: 1 }\n",
+                "prod.team: a number where a string is expected",
+            ),
             ("kind: Pod\nmetadata: { name: a }\n", "\"Pod\" is no Namespace"),
             ("kind: Namespace\nmetadata: {}\n", "metadata.name: missing"),
             ("kind: List\n", "items: missing"),

@@ -130,7 +130,13 @@ fn audit_annotations(outcome: &Outcome) -> BTreeMap<String, &str> {
     for row in &outcome.trace {
         if let Some(kind) = failed_open(row) {
             // Native stages may have any name.
-            let legal = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
+            let legal = |c: char| {
+                if c.is_ascii_alphanumeric() || c == '.' {
+                    c
+                } else {
+                    '-'
+                }
+            };
             let key: String = "failed-open."
                 .chars()
                 .chain(row.stage.chars().map(legal))

@@ -1,7 +1,8 @@
 use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
-    Chain, Deadline, Decision, Evaluation, FailureKind, NoAuthorizer, Refusal, Stage, StaticNamespaces, Surroundings,
+    Chain, Deadline, Decision, Evaluation, FailureKind, NoAuthorizer, Refusal, Stage, StaticNamespaces,
+    Surroundings,
 };
 use admittance_webhook::{Naming, Protocol, Resolve, Webhook, WebhookClients, WebhookConfig};
 use http::Version;

@@ -73,7 +73,10 @@ fn namespaces_come_from_one_place() {
         ("namespacesFile: namespaces.yaml", &[]),
         ("cluster: {}", &[]),
         ("cluster: { kubeconfig: admin.conf, context: prod }", &[]),
-        ("namespacesFile: broken.yaml", &["prod: a string where an object is expected"]),
+        (
+            "namespacesFile: broken.yaml",
+            &["prod: a string where an object is expected"],
+        ),
         (
             "namespaces: {}\nnamespacesFile: namespaces.yaml",
             &["namespacesFile: namespaces are listed twice"],
@@ -84,10 +87,16 @@ fn namespaces_come_from_one_place() {
         ),
     ];
     for (text, expected) in table {
-        let mistakes = read_in(&directory, &format!("{LEAST}{text}")).err().unwrap_or_default();
+        let mistakes = read_in(&directory, &format!("{LEAST}{text}"))
+            .err()
+            .unwrap_or_default();
         assert_eq!(mistakes, expected, "{text}");
     }
-    let config = read_in(&directory, &format!("{LEAST}cluster: {{ kubeconfig: admin.conf }}")).unwrap();
+    let config = read_in(
+        &directory,
+        &format!("{LEAST}cluster: {{ kubeconfig: admin.conf }}"),
+    )
+    .unwrap();
     let expected = ClusterSource::Kubeconfig {
         path: Some(directory.path().join("admin.conf")),
         context: None,
