@@ -1,5 +1,10 @@
 //! The configuration of a Pod, made from the operator's.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "assigning to a field of a JSON object that was just made cannot fail"
+)]
+
 use std::{
     fs,
     net::{IpAddr, Ipv4Addr, SocketAddr},

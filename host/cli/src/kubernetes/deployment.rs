@@ -1,5 +1,10 @@
 //! The Deployment: how Pods are run, and where they find what they read.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "assigning to a field of a JSON object that was just made cannot fail"
+)]
+
 use serde_json::{Value as Json, json};
 
 use super::{

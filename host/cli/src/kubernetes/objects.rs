@@ -1,5 +1,10 @@
 //! The objects of an installation but for the Deployment and the webhooks.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "assigning to a field of a JSON object that was just made cannot fail"
+)]
+
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value as Json, json};
 

@@ -1,5 +1,10 @@
 //! The webhooks that the API server calls, from the chains that they are for.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "assigning to a field of a JSON object that was just made cannot fail"
+)]
+
 use std::time::Duration;
 
 use admittance::{
