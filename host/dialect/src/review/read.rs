@@ -150,7 +150,10 @@ pub fn read_review(text: &[u8]) -> Result<Review, ReviewError> {
             .filter(|name| !name.is_empty())
             .or_else(|| request.subresource.clone()),
     };
-    if requested.kind != request.kind || requested.resource != request.resource {
+    let is_other = requested.kind != request.kind
+        || requested.resource != request.resource
+        || requested.subresource != request.subresource;
+    if is_other {
         request.requested = Some(Box::new(requested));
     }
     request.name = review.name;
@@ -245,6 +248,10 @@ mod tests {
         assert_eq!(requested.resource.to_string(), "extensions/v1beta1/deployments");
         assert_eq!(requested.kind, request.kind);
         assert_eq!(requested.subresource.as_deref(), Some("scale"));
+        let mut review = self::review();
+        review["request"]["requestSubResource"] = json!("resize");
+        let request = read_review(review.to_string().as_bytes()).unwrap().request;
+        assert_eq!(request.requested.unwrap().subresource.as_deref(), Some("resize"));
     }
 
     #[test]
