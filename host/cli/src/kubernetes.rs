@@ -368,7 +368,7 @@ fn notes(
         ));
     } else {
         notes.push(format!(
-            "the certificate ends on {}; to renew it: `{make} --force`, and apply the manifests again",
+            "the certificate ends on {}; to renew it: `{make} --renew`, and apply the manifests again",
             certificates.ends
         ));
     }
