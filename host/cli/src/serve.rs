@@ -159,7 +159,9 @@ fn warn_of_conditions(host: &Host) {
 fn warm(cluster: &Cluster, host: &Host) {
     let table = host.table();
     let mut stages = table.chains().iter().flat_map(|chain| &chain.stages);
-    if stages.any(|stage| matches!(stage.namespace_selector, Some(NamespaceSelector::Labels(_)))) {
+    // An empty selector asks nothing, and the right to ask may be missing.
+    let asks = |selector: &NamespaceSelector| matches!(selector, NamespaceSelector::Labels(selector) if !selector.is_empty());
+    if stages.any(|stage| stage.namespace_selector.as_ref().is_some_and(asks)) {
         cluster.watch_namespaces();
     }
     for plugin in table.plugins() {
