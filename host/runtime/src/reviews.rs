@@ -8,9 +8,7 @@ use std::{
 };
 
 use admittance_admission::{Decision, Phase, Selection, Uid};
-use admittance_dialect::{
-    End, Review, ReviewAddress, ReviewVersion, read_review, status_reply, write_review,
-};
+use admittance_dialect::{End, Review, ReviewAddress, read_review, status_reply, write_review};
 use bytes::Bytes;
 use http::{
     HeaderValue, Method, Request, Response, StatusCode,
@@ -127,11 +125,11 @@ impl ReviewService {
                 admittance_dialect::AddressError::Path(_) => StatusCode::NOT_FOUND,
                 admittance_dialect::AddressError::Timeout(_) => StatusCode::BAD_REQUEST,
             };
-            rejected(status, "rejected", &error.to_string())
+            rejected(status, &error.to_string())
         })?;
         if head.method != Method::POST {
             let message = format!("reviews are sent with POST, not {}", head.method);
-            let mut response = rejected(StatusCode::METHOD_NOT_ALLOWED, "rejected", &message);
+            let mut response = rejected(StatusCode::METHOD_NOT_ALLOWED, &message);
             response
                 .headers_mut()
                 .insert(ALLOW, HeaderValue::from_static("POST"));
@@ -144,8 +142,8 @@ impl ReviewService {
             .collect(head, body)
             .await
             .map_err(|error| Box::new(self.reply(&error.end())))?;
-        let review = read_review(&body)
-            .map_err(|error| rejected(StatusCode::BAD_REQUEST, "rejected", &error.to_string()))?;
+        let review =
+            read_review(&body).map_err(|error| rejected(StatusCode::BAD_REQUEST, &error.to_string()))?;
         let span = tracing::info_span!("request", uid = review.request.uid.as_str());
         Ok(judge(&table, review, &address).instrument(span).await)
     }
@@ -157,7 +155,7 @@ async fn judge(table: &Table, review: Review, address: &ReviewAddress) -> Respon
     let version = review.version;
     if review.is_never_hooked() {
         let body = write_review(version, &uid, None);
-        return reply(version, &uid, body, Passage::Untouched);
+        return reply(&uid, body, Passage::Untouched);
     }
     let patience = address.timeout.map_or(Duration::MAX, within);
     let outcome = table.admit_by(review.request, &address.selection, patience).await;
@@ -170,12 +168,7 @@ async fn judge(table: &Table, review: Review, address: &ReviewAddress) -> Respon
         Decision::Allowed if outcome.is_changed() => Passage::Changed,
         Decision::Allowed => Passage::Allowed,
     };
-    reply(
-        version,
-        &uid,
-        write_review(version, &uid, Some(&outcome)),
-        passage,
-    )
+    reply(&uid, write_review(version, &uid, Some(&outcome)), passage)
 }
 
 /// What is left of the caller's patience when the answer must be on its way.
@@ -185,8 +178,7 @@ fn within(timeout: Duration) -> Duration {
     timeout.saturating_sub(MARGIN.min(timeout / 10))
 }
 
-fn reply(version: ReviewVersion, uid: &Uid, body: Bytes, passage: Passage) -> Response<Bytes> {
-    tracing::trace!(%version, ?passage, "answered");
+fn reply(uid: &Uid, body: Bytes, passage: Passage) -> Response<Bytes> {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -197,10 +189,11 @@ fn reply(version: ReviewVersion, uid: &Uid, body: Bytes, passage: Passage) -> Re
     response
 }
 
-fn rejected(status: StatusCode, end: &'static str, message: &str) -> Box<Response<Bytes>> {
-    tracing::info!(end, "the request ends here: {message}");
+fn rejected(status: StatusCode, message: &str) -> Box<Response<Bytes>> {
+    const END: &str = "rejected";
+    tracing::info!(end = END, "the request ends here: {message}");
     let mut response = status_reply(status, message);
-    response.extensions_mut().insert(Passage::Ended(end));
+    response.extensions_mut().insert(Passage::Ended(END));
     Box::new(response)
 }
 
@@ -235,7 +228,7 @@ fn known(table: &Table, selection: &Selection) -> Result<(), Box<Response<Bytes>
         };
         format!("there is no chain {name} of the phase {phase}; {names}")
     };
-    Err(rejected(StatusCode::NOT_FOUND, "rejected", &message))
+    Err(rejected(StatusCode::NOT_FOUND, &message))
 }
 
 /// Reviews are JSON, whatever its parameters.
@@ -252,5 +245,5 @@ fn content_type(head: &Parts) -> Result<(), Box<Response<Bytes>>> {
         None => "the review has no Content-Type; send application/json".to_owned(),
         Some(value) => format!("the review has the Content-Type {value:?}; send application/json"),
     };
-    Err(rejected(StatusCode::UNSUPPORTED_MEDIA_TYPE, "rejected", &message))
+    Err(rejected(StatusCode::UNSUPPORTED_MEDIA_TYPE, &message))
 }
