@@ -167,7 +167,7 @@ const LAYERS: [&[&str]; 5] = [
         "admittance-sandbox",
         "admittance-webhook",
     ],
-    &["admittance-admission", "admittance-watch"],
+    &["admittance-admission", "admittance-module", "admittance-watch"],
 ];
 
 /// Which crates of the workspace the others may use.

@@ -1,6 +1,6 @@
 use std::{io, path::PathBuf};
 
-use crate::Digest;
+use crate::{Digest, ModuleReference};
 
 /// Why a module or its compiled form is not to be had.
 #[derive(Debug, thiserror::Error)]
@@ -14,6 +14,9 @@ pub enum Error {
         /// What the system says.
         source: io::Error,
     },
+    /// Only files are read so far.
+    #[error("module {0}: it is not on this machine")]
+    NotHere(ModuleReference),
     /// The module is larger than the host takes.
     #[error("module {path} has {size} bytes, and at most {limit} are taken: is it a release build, stripped?", path = path.display())]
     ModuleTooLarge {

@@ -2,11 +2,10 @@
 //! forms that are kept on disk so that a restart compiles nothing.
 
 mod cache;
-mod digest;
 mod error;
 mod module;
 
+pub use admittance_module::{Digest, ModuleReference, OciReference};
 pub use cache::{CompiledCache, CompiledKey};
-pub use digest::{Digest, InvalidDigest};
 pub use error::Error;
-pub use module::{MODULE_SIZE_LIMIT, Module, ModuleReference};
+pub use module::{MODULE_SIZE_LIMIT, Module};

@@ -1,25 +1,9 @@
-use std::{fmt, fs::File, io::Read, path::PathBuf};
+use std::{fs::File, io::Read};
 
-use crate::{Digest, Error};
+use crate::{Digest, Error, ModuleReference};
 
 /// The largest module that is read, in bytes: far above what a hook needs, far below what would hurt.
 pub const MODULE_SIZE_LIMIT: u64 = 32 << 20;
-
-/// Where a module's bytes are.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum ModuleReference {
-    /// A file of this machine.
-    File(PathBuf),
-}
-
-impl fmt::Display for ModuleReference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(path) => write!(f, "file:{}", path.display()),
-        }
-    }
-}
 
 /// A module's bytes, and the digest that names them. Lives while a table is built.
 #[derive(Clone, Debug)]
@@ -38,7 +22,9 @@ impl Module {
     /// When it cannot be read, is larger than [`MODULE_SIZE_LIMIT`], or does not have the `pinned`
     /// digest.
     pub fn read(reference: &ModuleReference, pinned: Option<Digest>) -> Result<Self, Error> {
-        let ModuleReference::File(path) = reference;
+        let ModuleReference::File(path) = reference else {
+            return Err(Error::NotHere(reference.clone()));
+        };
         let unreadable = |source| Error::ModuleUnreadable {
             path: path.clone(),
             source,

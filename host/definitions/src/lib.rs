@@ -30,9 +30,10 @@ mod plugin;
 mod rules;
 mod selectors;
 
+pub use admittance_module::{Digest, ModuleReference, OciReference};
 pub use document::{Location, Mistake, Mistakes};
 pub use load::{load, load_text};
 pub use model::{
-    AllowDefinition, ChainDefinition, HookDefinition, ModuleSource, PluginDefinition, ReviewVersion,
-    ServiceNaming, StageDefinition, WebhookDefinition, WebhookProtocol, WebhookTarget,
+    AllowDefinition, ChainDefinition, HookDefinition, PluginDefinition, ReviewVersion, ServiceNaming,
+    StageDefinition, WebhookDefinition, WebhookProtocol, WebhookTarget,
 };

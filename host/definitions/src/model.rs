@@ -1,13 +1,10 @@
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use admittance_admission::{
     ClusterKind, FailurePolicy, LabelSelector, MatchConditions, MatchPolicy, Matcher, Mode,
     NamespaceSelector, Operation, Phase, Reinvocation, ResourcePattern, Rule, Scope, SideEffects, Stage,
 };
+use admittance_module::{Digest, ModuleReference};
 use rustls_pki_types::CertificateDer;
 use serde_json::Value as Json;
 use url::Url;
@@ -42,7 +39,7 @@ impl ChainDefinition {
         let location = Location::of_file(module.display().to_string());
         let plugin = PluginDefinition {
             settings,
-            ..PluginDefinition::new(ModuleSource::File(module.to_owned()))
+            ..PluginDefinition::new(ModuleReference::File(module.to_owned()))
         };
         Self {
             name: name.clone(),
@@ -111,10 +108,11 @@ pub enum HookDefinition {
 /// A plugin, its settings, and what it may do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PluginDefinition {
-    /// Where its module is.
-    pub source: ModuleSource,
+    /// Where its module is. A relative path of a document was taken from the directory of the document's
+    /// file.
+    pub source: ModuleReference,
     /// The sha256 digest that the module must have.
-    pub digest: Option<[u8; 32]>,
+    pub digest: Option<Digest>,
     /// A JSON object; default empty.
     pub settings: Json,
     /// What it is granted; default nothing.
@@ -125,7 +123,7 @@ pub struct PluginDefinition {
 
 impl PluginDefinition {
     /// A plugin without settings and grants.
-    pub fn new(source: ModuleSource) -> Self {
+    pub fn new(source: ModuleReference) -> Self {
         Self {
             source,
             digest: None,
@@ -134,13 +132,6 @@ impl PluginDefinition {
             memory: None,
         }
     }
-}
-
-/// Where a module is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ModuleSource {
-    /// A file. A relative path of a document was taken from the directory of the document's file.
-    File(PathBuf),
 }
 
 /// What a plugin is granted.

@@ -1,12 +1,13 @@
 //! `plugin` of a stage.
 
 use admittance_admission::ClusterKind;
+use admittance_module::{InvalidReference, ModuleReference};
 use serde_json::Value as Json;
 use url::Url;
 
 use crate::{
     document::{Mistakes, Node, quoted},
-    model::{AllowDefinition, ModuleSource, PluginDefinition},
+    model::{AllowDefinition, PluginDefinition},
 };
 
 /// The least and the most memory a plugin may be given: 1 MiB, and what 32 bits address.
@@ -19,7 +20,7 @@ pub(crate) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<PluginDef
         .and_then(|source| read_source(&source, mistakes));
     let digest = fields
         .optional("digest")
-        .and_then(|digest| digest.parse_with(read_digest, mistakes));
+        .and_then(|digest| digest.parse(mistakes));
     let settings = match fields.optional("settings") {
         Some(settings) => settings.object(mistakes).map(|_| settings.json()),
         None => None,
@@ -42,65 +43,15 @@ pub(crate) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<PluginDef
     })
 }
 
-fn read_source(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ModuleSource> {
-    let text = node.text(mistakes)?;
-    let fetched = |what: &str, mistakes: &mut Mistakes| {
-        let message = format!("this version loads plugins from files, not from {what}");
-        node.wrong(
-            message,
-            "download the module and write `file:` and its path",
-            mistakes,
-        );
-        None
-    };
-    match text.split_once(':') {
-        Some(("file", path)) => {
-            // `file:///absolute` is the same file as `file:/absolute`.
-            let path = match path.strip_prefix("//") {
-                Some(absolute) if absolute.starts_with('/') => absolute,
-                Some(_) => {
-                    let fix = "write `file:` and the path, without `//`";
-                    node.wrong(
-                        format!("{text} names a file of another machine", text = quoted(text)),
-                        fix,
-                        mistakes,
-                    );
-                    return None;
-                }
-                None => path,
-            };
-            if path.is_empty() {
-                node.wrong("no path after `file:`", "write the path of the module", mistakes);
-                return None;
-            }
-            Some(ModuleSource::File(node.beside(path)))
-        }
-        Some(("https" | "http", _)) => fetched("the web", mistakes),
-        Some(("oci", _)) => fetched("registries", mistakes),
-        Some(_) | None => {
-            let message = format!("{text} does not say where the module is", text = quoted(text));
-            let fix = if text.contains(':') {
-                "write `file:` and the path of the module".to_owned()
-            } else {
-                format!("write `file:{text}`")
-            };
-            node.wrong(message, fix, mistakes);
+fn read_source(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ModuleReference> {
+    match node.text(mistakes)?.parse() {
+        Ok(ModuleReference::File(path)) => Some(ModuleReference::File(node.beside(path))),
+        Ok(reference) => Some(reference),
+        Err(InvalidReference { text, problem, fix }) => {
+            node.wrong(format!("{text} {problem}", text = quoted(&text)), fix, mistakes);
             None
         }
     }
-}
-
-fn read_digest(text: &str) -> Result<[u8; 32], String> {
-    let mut digest = [0; 32];
-    let wrong = || {
-        format!(
-            "{text} is no digest: write `sha256:` and 64 hexadecimal digits",
-            text = quoted(text)
-        )
-    };
-    let digits = text.strip_prefix("sha256:").ok_or_else(wrong)?;
-    hex::decode_to_slice(digits, &mut digest).map_err(|_| wrong())?;
-    Ok(digest)
 }
 
 fn read_allow(node: &Node<'_>, mistakes: &mut Mistakes) -> AllowDefinition {

@@ -9,8 +9,8 @@ use std::{
 use admittance_admission::{Chain, ClusterKind, Hook, Phase, Stage};
 use admittance_catalog::{CompiledCache, CompiledKey, Digest, Module, ModuleReference};
 use admittance_definitions::{
-    AllowDefinition, ChainDefinition, HookDefinition, Location, ModuleSource, PluginDefinition,
-    ServiceNaming, StageDefinition, WebhookDefinition, WebhookProtocol, WebhookTarget,
+    AllowDefinition, ChainDefinition, HookDefinition, Location, PluginDefinition, ServiceNaming,
+    StageDefinition, WebhookDefinition, WebhookProtocol, WebhookTarget,
 };
 use admittance_sandbox::{
     Configured, Grants, Limits, Origin, Plugin, PluginConfig, Prepared, Sandbox, SandboxConfig,
@@ -333,7 +333,6 @@ struct Order {
 
 impl Order {
     fn new(chain: &ChainDefinition, stage: &StageDefinition, plugin: &PluginDefinition) -> Self {
-        let ModuleSource::File(path) = &plugin.source;
         let mut limits = Limits {
             time: stage.timeout,
             ..Limits::default()
@@ -346,8 +345,8 @@ impl Order {
             phase: chain.phase,
             stage: stage.name.as_str().into(),
             location: stage.location.clone(),
-            reference: ModuleReference::File(path.clone()),
-            pinned: plugin.digest.map(Digest::from),
+            reference: plugin.source.clone(),
+            pinned: plugin.digest,
             settings: plugin.settings.to_string(),
             config: PluginConfig {
                 name: stage.name.clone(),

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use admittance_admission::{Authorizer, Chain, NamespaceSource};
-use admittance_definitions::{ChainDefinition, HookDefinition, ModuleSource};
+use admittance_definitions::{ChainDefinition, HookDefinition, ModuleReference};
 use admittance_watch::Fingerprint;
 
 use crate::{
@@ -72,10 +72,10 @@ impl Source {
 
 fn modules(chain: &ChainDefinition) -> impl Iterator<Item = PathBuf> {
     chain.stages.iter().filter_map(|stage| match &stage.hook {
-        HookDefinition::Plugin(plugin) => {
-            let ModuleSource::File(path) = &plugin.source;
-            Some(path.clone())
-        }
+        HookDefinition::Plugin(plugin) => match &plugin.source {
+            ModuleReference::File(path) => Some(path.clone()),
+            ModuleReference::Https(_) | ModuleReference::Oci(_) => None,
+        },
         HookDefinition::Webhook(_) => None,
     })
 }

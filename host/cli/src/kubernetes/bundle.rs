@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use admittance::definitions::{ChainDefinition, HookDefinition, ModuleSource, load_text};
+use admittance::definitions::{ChainDefinition, HookDefinition, ModuleReference, load_text};
 
 use super::{
     Error,
@@ -58,7 +58,10 @@ impl Bundle {
             let new = by_file.entry(&chain.source.file).or_default();
             for stage in &chain.stages {
                 if let HookDefinition::Plugin(plugin) = &stage.hook {
-                    let ModuleSource::File(path) = &plugin.source;
+                    // What is fetched is fetched in the cluster too.
+                    let ModuleReference::File(path) = &plugin.source else {
+                        continue;
+                    };
                     let file_name = modules.add(path)?;
                     let folder = match home {
                         ModuleHome::ConfigMaps => MODULES_FROM_BESIDE,
@@ -112,7 +115,9 @@ fn document(file: &str, name: &str, new: &[NewSource]) -> Result<String, Error> 
     let mut left: Vec<_> = expected.collect();
     for stage in chains.iter().flat_map(|chain| &chain.stages) {
         if let HookDefinition::Plugin(plugin) = &stage.hook {
-            let ModuleSource::File(path) = &plugin.source;
+            let ModuleReference::File(path) = &plugin.source else {
+                continue;
+            };
             match left.iter().position(|expected| expected == path) {
                 Some(index) => drop(left.swap_remove(index)),
                 None => return Err(Error::NotRewritten(file.into())),

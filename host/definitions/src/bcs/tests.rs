@@ -1,7 +1,7 @@
 use admittance_admission::{Mode, NamespaceSelector};
 
 use super::*;
-use crate::{ModuleSource, ServiceNaming, WebhookTarget, certificates, load_text};
+use crate::{ServiceNaming, WebhookTarget, certificates, load_text};
 
 /// The body that the API of BCS documents for creating a definition; its CA bundles are no base64.
 const DOCUMENTED: &str = r#"{"apiVersion":"v4","kind":"admissionwebhook","metadata":{"name":"webhook-test","namespace":"defaultGroup"},
@@ -160,7 +160,7 @@ fn hooks() {
         ),
         (
             "plugin: { source: file:a.wasm }",
-            "Ignore 10s Enforce None chains/a.wasm",
+            "Ignore 10s Enforce None file:chains/a.wasm",
         ),
         (
             "clientConfig: { namespace: n, name: s, path: /a, port: 8443, caBundle: BUNDLE }",
@@ -176,10 +176,7 @@ fn hooks() {
         assert_eq!(chains[0].rules[0].kinds, Matcher::Only(vec!["deployment".into()]));
         let stage = &chains[0].stages[0];
         let place = match &stage.hook {
-            HookDefinition::Plugin(plugin) => {
-                let ModuleSource::File(path) = &plugin.source;
-                path.display().to_string()
-            }
+            HookDefinition::Plugin(plugin) => plugin.source.to_string(),
             HookDefinition::Webhook(webhook) => match &webhook.target {
                 WebhookTarget::Url(url) => url.to_string(),
                 WebhookTarget::Service {

@@ -1,4 +1,11 @@
-use std::{collections::BTreeMap, fmt, ops::RangeInclusive, path::PathBuf, str::FromStr, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+    str::FromStr,
+    time::Duration,
+};
 
 use serde_json::{Map, Value as Json};
 
@@ -289,7 +296,7 @@ impl<'a> Node<'a> {
     }
 
     /// This path, taken from the directory of the document's file if it is relative.
-    pub fn beside(&self, path: &str) -> PathBuf {
+    pub fn beside(&self, path: impl AsRef<Path>) -> PathBuf {
         self.document.directory.join(path)
     }
 

@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    AllowDefinition, HookDefinition, Location, ModuleSource, PluginDefinition, ReviewVersion, ServiceNaming,
-    WebhookDefinition, WebhookProtocol, WebhookTarget, certificates, load_text,
+    AllowDefinition, HookDefinition, Location, ModuleReference, PluginDefinition, ReviewVersion,
+    ServiceNaming, WebhookDefinition, WebhookProtocol, WebhookTarget, certificates, load_text,
 };
 
 mod validation;
@@ -210,7 +210,7 @@ webhooks:
             StageDefinition {
                 name: "defaults.hooks.example".into(),
                 hook: HookDefinition::Plugin(PluginDefinition {
-                    source: ModuleSource::File("hooks/defaults.wasm".into()),
+                    source: ModuleReference::File("hooks/defaults.wasm".into()),
                     digest: None,
                     settings: json!({"level": 2}),
                     allow: AllowDefinition::default(),

@@ -61,7 +61,7 @@ fn directories_and_files() {
     let crate::HookDefinition::Plugin(plugin) = &all[0].stages[0].hook else {
         panic!("no plugin");
     };
-    assert_eq!(plugin.source, crate::ModuleSource::File(path("s.wasm")));
+    assert_eq!(plugin.source, crate::ModuleReference::File(path("s.wasm")));
 
     // Named beside its directory, a file is read once; a file with another ending is read when named.
     let named = load(&[path("2.yaml"), directory.path().to_owned(), path("other.txt")]).unwrap();
@@ -161,7 +161,7 @@ fn lists_of_definitions() {
     let crate::HookDefinition::Plugin(plugin) = &chains[1].stages[0].hook else {
         panic!("no plugin");
     };
-    let beside = crate::ModuleSource::File("chains/s.wasm".into());
+    let beside = crate::ModuleReference::File("chains/s.wasm".into());
     assert_eq!(plugin.source, beside);
 
     // As the API server prints them: the items do not say what they are.
@@ -238,7 +238,7 @@ fn a_plugin_alone() {
     };
     assert_eq!(
         plugin.source,
-        crate::ModuleSource::File("target/image_policy.wasm".into())
+        crate::ModuleReference::File("target/image_policy.wasm".into())
     );
     assert_eq!(plugin.settings.to_string(), r#"{"a":1}"#);
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    AllowDefinition, ModuleSource, PluginDefinition, ServiceNaming, WebhookTarget, certificates, load_text,
+    AllowDefinition, ModuleReference, PluginDefinition, ServiceNaming, WebhookTarget, certificates, load_text,
 };
 
 mod mistakes;
@@ -105,8 +105,8 @@ spec:
             StageDefinition {
                 name: "sidecar".into(),
                 hook: HookDefinition::Plugin(PluginDefinition {
-                    source: ModuleSource::File("chains/sidecar_injector.wasm".into()),
-                    digest: Some([0x0f; 32]),
+                    source: ModuleReference::File("chains/sidecar_injector.wasm".into()),
+                    digest: Some([0x0f; 32].into()),
                     settings: json!({"containers": [{"name": "log"}], "limit": 1.5}),
                     allow: AllowDefinition {
                         cluster: vec![
@@ -276,18 +276,18 @@ fn rules_of_stages() {
 fn plugins() {
     // (plugin, what is read of it)
     let table = [
-        ("{ source: file:a.wasm }", "chains/a.wasm None {} None"),
+        ("{ source: file:a.wasm }", "file:chains/a.wasm None {} None"),
         (
             "{ source: file:../a.wasm, memory: 1GiB }",
-            "chains/../a.wasm None {} Some(1073741824)",
+            "file:chains/../a.wasm None {} Some(1073741824)",
         ),
         (
             "{ source: 'file:/srv/a.wasm', settings: {} }",
-            "/srv/a.wasm None {} None",
+            "file:/srv/a.wasm None {} None",
         ),
         (
             "{ source: 'file:///srv/a.wasm', settings: { a: [on, 1] } }",
-            "/srv/a.wasm None {\"a\":[\"on\",1]} None",
+            "file:/srv/a.wasm None {\"a\":[\"on\",1]} None",
         ),
     ];
     for (text, expected) in table {
@@ -295,13 +295,9 @@ fn plugins() {
         let HookDefinition::Plugin(plugin) = stage.hook else {
             panic!("{text}");
         };
-        let ModuleSource::File(path) = &plugin.source;
         let found = format!(
             "{} {:?} {} {:?}",
-            path.display(),
-            plugin.digest,
-            plugin.settings,
-            plugin.memory
+            plugin.source, plugin.digest, plugin.settings, plugin.memory
         );
         assert_eq!(found, expected, "{text}");
     }

@@ -93,31 +93,31 @@ fn mistakes_in_plugins() {
         ),
         (
             "{ source: 'file:' }",
-            "8:36: .source: no path after `file:`; write the path of the module",
+            "8:36: .source: \"file:\" has no path; write `file:` and the path of the module",
         ),
         (
             "{ source: 'file://host/a.wasm' }",
             "8:36: .source: \"file://host/a.wasm\" names a file of another machine; write `file:` and the path, without `//`",
         ),
         (
-            "{ source: 'https://x.example/a.wasm' }",
-            "8:36: .source: this version loads plugins from files, not from the web; download the module and write `file:` and its path",
+            "{ source: 'http://x.example/a.wasm' }",
+            "8:36: .source: \"http://x.example/a.wasm\" can be changed by anyone on the way; write `https://x.example/a.wasm`",
         ),
         (
-            "{ source: 'oci://x.example/a:1' }",
-            "8:36: .source: this version loads plugins from files, not from registries; download the module and write `file:` and its path",
+            "{ source: 'oci://x.example' }",
+            "8:36: .source: \"oci://x.example\" does not name a registry and a repository; write `oci://`, the registry's host, `/` and the repository, `oci://registry.example.com/plugins/images:1.0`",
         ),
         (
             "{ source: 'ftp://x' }",
-            "8:36: .source: \"ftp://x\" does not say where the module is; write `file:` and the path of the module",
+            "8:36: .source: \"ftp://x\" does not say where the module is; write `file:` and a path, an `https://` URL, or `oci://registry/repository:tag`",
         ),
         (
             "{ source: file:a, digest: sha256:12 }",
-            "8:52: .digest: \"sha256:12\" is no digest: write `sha256:` and 64 hexadecimal digits",
+            "8:52: .digest: `sha256:12` is no digest: write `sha256:` and 64 hexadecimal digits",
         ),
         (
             "{ source: file:a, digest: md5:12 }",
-            "8:52: .digest: \"md5:12\" is no digest: write `sha256:` and 64 hexadecimal digits",
+            "8:52: .digest: `md5:12` is no digest: write `sha256:` and 64 hexadecimal digits",
         ),
         (
             "{ source: file:a, settings: [] }",
