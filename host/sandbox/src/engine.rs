@@ -15,7 +15,7 @@ use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, component::Linker,
 };
 
-use crate::{Error, capability::HttpSender, imports, prepare, store::CallState};
+use crate::{Error, background::Background, capability::HttpSender, imports, prepare, store::CallState};
 
 /// How long a guest runs before it lets other work go on, and how exact a deadline is inside of it.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
@@ -98,6 +98,7 @@ pub(crate) struct Inner {
     pub(crate) calls: Arc<Semaphore>,
     /// One permit for each preparation.
     pub(crate) preparations: Arc<Semaphore>,
+    pub(crate) background: Background,
     ticker: Ticker,
 }
 
@@ -117,6 +118,7 @@ impl Sandbox {
                 linker,
                 calls: Arc::new(Semaphore::new(config.calls_in_flight as usize)),
                 preparations: Arc::new(Semaphore::new(PREPARATIONS as usize)),
+                background: Background::default(),
                 config,
                 ticker,
             }),
@@ -134,6 +136,12 @@ impl Sandbox {
             .hash(&mut hasher);
         env!("CARGO_PKG_VERSION").hash(&mut hasher);
         format!("{}-{:016x}", prepare::FORMAT, hasher.finish())
+    }
+
+    /// From now on prepare one plugin at a time, on one core, with a lower priority than what serves.
+    /// Before that, plugins are prepared as fast as the machine can.
+    pub fn prepare_in_background(&self) {
+        self.inner.background.begin();
     }
 
     /// The calls that could begin now without waiting.

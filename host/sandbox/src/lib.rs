@@ -10,6 +10,7 @@
 //! - A plugin reaches nothing but clocks, randomness and the log, unless its stage grants more.
 //! - Every way to end badly is a [`Failure`](admittance_admission::Failure) with a kind of its own.
 
+mod background;
 mod capability;
 mod contract;
 mod engine;

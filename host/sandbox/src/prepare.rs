@@ -151,10 +151,15 @@ impl Sandbox {
             },
         };
         let runtime = Handle::current();
+        let turn = self.inner.background.turn().await;
         let work = tokio::task::spawn_blocking(move || {
             // A compiler that is given up on still holds its place, so they cannot pile up.
             let _permit = permit;
-            runtime.block_on(work.run(&module))
+            let prepare = || runtime.block_on(work.run(&module));
+            match turn {
+                Some(turn) => turn.run(prepare),
+                None => prepare(),
+            }
         });
         let limit = self.inner.config.prepare_timeout;
         match tokio::time::timeout(limit, work).await {
