@@ -175,6 +175,7 @@ fn read_stage(
             Some(text)
         });
     let hook = read_hook(&mut fields, mistakes);
+    let candidate = plugin::read_candidate(&mut fields, hook.as_ref(), mistakes);
     let namespace_selector = fields
         .optional("namespaceSelector")
         .and_then(|node| selectors::bcs_namespaces(&node, mistakes));
@@ -198,6 +199,7 @@ fn read_stage(
     Some(StageDefinition {
         name: name?,
         hook: hook?,
+        candidate,
         rules: Vec::new(),
         namespace_selector,
         object_selector: LabelSelector::default(),

@@ -29,11 +29,13 @@ mod native;
 mod plugin;
 mod rules;
 mod selectors;
+mod share;
 
 pub use admittance_module::{Digest, ModuleReference, OciReference};
 pub use document::{Location, Mistake, Mistakes};
 pub use load::{load, load_text};
 pub use model::{
-    AllowDefinition, ChainDefinition, HookDefinition, PluginDefinition, ReviewVersion, ServiceNaming,
-    StageDefinition, WebhookDefinition, WebhookProtocol, WebhookTarget,
+    AllowDefinition, CandidateDefinition, ChainDefinition, HookDefinition, PluginDefinition, ReviewVersion,
+    ServiceNaming, StageDefinition, WebhookDefinition, WebhookProtocol, WebhookTarget,
 };
+pub use share::{InvalidShare, Share};

@@ -9,7 +9,7 @@ use rustls_pki_types::CertificateDer;
 use serde_json::Value as Json;
 use url::Url;
 
-use crate::Location;
+use crate::{Location, Share};
 
 /// A chain as a document defines it, whatever the form of the document.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +49,7 @@ impl ChainDefinition {
             stages: vec![StageDefinition {
                 name,
                 hook: HookDefinition::Plugin(plugin),
+                candidate: None,
                 rules: Vec::new(),
                 namespace_selector: None,
                 object_selector: LabelSelector::default(),
@@ -71,6 +72,8 @@ pub struct StageDefinition {
     pub name: String,
     /// What is called.
     pub hook: HookDefinition,
+    /// A plugin that is tried beside the one that is called; only where `hook` is a plugin.
+    pub candidate: Option<CandidateDefinition>,
     /// The requests of its chain that it is for: those that any of these matches; empty means all.
     pub rules: Vec<Rule>,
     /// The namespaces that it is for; none means all.
@@ -119,6 +122,9 @@ pub struct PluginDefinition {
     pub allow: AllowDefinition,
     /// Its memory limit in bytes, 1 MiB to 4 GiB; none means the sandbox's default.
     pub memory: Option<usize>,
+    /// How often `source` is resolved again: 10 s to 7 days; none means never. Only where another module
+    /// can come of it: `source` is https or oci, and no digest pins it.
+    pub refresh: Option<Duration>,
 }
 
 impl PluginDefinition {
@@ -130,8 +136,19 @@ impl PluginDefinition {
             settings: Json::Object(serde_json::Map::new()),
             allow: AllowDefinition::default(),
             memory: None,
+            refresh: None,
         }
     }
+}
+
+/// A plugin that is tried in the shadow of a stage's plugin: it is called, and what it says has no effect.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CandidateDefinition {
+    /// The plugin. Settings, grants and memory limit are those of the stage's plugin where the document
+    /// says nothing else; digest and `refresh` are its own.
+    pub plugin: PluginDefinition,
+    /// The share of the stage's calls that it is called for too. Default all.
+    pub share: Share,
 }
 
 /// What a plugin is granted.

@@ -123,6 +123,7 @@ fn read_stage(
             Some(text)
         });
     let hook = read_hook(&mut fields, mistakes);
+    let candidate = plugin::read_candidate(&mut fields, hook.as_ref(), mistakes);
     let fix = "say which of the chain's requests the stage is for, or remove `rules` for all";
     let rules = fields
         .optional("rules")
@@ -167,6 +168,7 @@ fn read_stage(
     Some(StageDefinition {
         name: name?,
         hook: hook?,
+        candidate,
         rules,
         namespace_selector,
         object_selector,

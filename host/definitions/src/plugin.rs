@@ -1,46 +1,151 @@
-//! `plugin` of a stage.
+//! `plugin` and `candidate` of a stage.
+
+use std::{ops::RangeInclusive, time::Duration};
 
 use admittance_admission::ClusterKind;
-use admittance_module::{InvalidReference, ModuleReference};
+use admittance_module::{Digest, InvalidReference, ModuleReference};
 use serde_json::Value as Json;
 use url::Url;
 
 use crate::{
-    document::{Mistakes, Node, quoted},
-    model::{AllowDefinition, PluginDefinition},
+    InvalidShare, Share,
+    document::{Fields, Mistakes, Node, quoted},
+    model::{AllowDefinition, CandidateDefinition, HookDefinition, PluginDefinition},
 };
 
 /// The least and the most memory a plugin may be given: 1 MiB, and what 32 bits address.
-const MEMORY: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 32;
+const MEMORY: RangeInclusive<u64> = 1 << 20..=1 << 32;
+
+/// How often a reference may be resolved again: not so often that it burdens a registry.
+const REFRESH: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(7 * 24 * 60 * 60);
 
 pub(crate) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<PluginDefinition> {
     let mut fields = node.object(mistakes)?;
-    let source = fields
-        .required("source", "write `file:` and the path of the module", mistakes)
-        .and_then(|source| read_source(&source, mistakes));
-    let digest = fields
-        .optional("digest")
-        .and_then(|digest| digest.parse(mistakes));
-    let settings = match fields.optional("settings") {
-        Some(settings) => settings.object(mistakes).map(|_| settings.json()),
-        None => None,
-    };
-    let allow = fields
-        .optional("allow")
-        .map(|allow| read_allow(&allow, mistakes))
-        .unwrap_or_default();
-    let memory = fields
-        .optional("memory")
-        .and_then(|memory| memory.size(MEMORY, mistakes))
-        .and_then(|memory| usize::try_from(memory).ok());
+    let written = Written::read(&mut fields, mistakes);
     fields.finish(mistakes);
-    Some(PluginDefinition {
-        source: source?,
-        digest,
-        settings: settings.unwrap_or_else(|| Json::Object(serde_json::Map::new())),
-        allow,
-        memory,
-    })
+    Some(written.with_defaults(&PluginDefinition::new(written.source.clone()?)))
+}
+
+/// `candidate` of a stage that calls `hook`; none if that could not be read.
+pub(crate) fn read_candidate(
+    fields: &mut Fields<'_>,
+    hook: Option<&HookDefinition>,
+    mistakes: &mut Mistakes,
+) -> Option<CandidateDefinition> {
+    let node = fields.optional("candidate")?;
+    if fields.has("plugin") {
+        let mut fields = node.object(mistakes)?;
+        let written = Written::read(&mut fields, mistakes);
+        let share = fields
+            .optional("share")
+            .and_then(|share| read_share(&share, mistakes))
+            .unwrap_or_default();
+        fields.finish(mistakes);
+        let Some(HookDefinition::Plugin(beside)) = hook else {
+            return None;
+        };
+        let plugin = PluginDefinition {
+            source: written.source.clone()?,
+            ..written.with_defaults(beside)
+        };
+        return Some(CandidateDefinition { plugin, share });
+    }
+    let message = "a candidate is compared with a plugin, and the stage has none";
+    node.wrong(message, "remove it, or write `plugin` beside it", mistakes);
+    None
+}
+
+/// What is written of a plugin.
+struct Written {
+    source: Option<ModuleReference>,
+    digest: Option<Digest>,
+    settings: Option<Json>,
+    allow: Option<AllowDefinition>,
+    memory: Option<usize>,
+    refresh: Option<Duration>,
+}
+
+impl Written {
+    fn read(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Self {
+        let source = fields
+            .required("source", "write `file:` and the path of the module", mistakes)
+            .and_then(|source| read_source(&source, mistakes));
+        let digest = fields
+            .optional("digest")
+            .and_then(|digest| digest.parse(mistakes));
+        let settings = fields
+            .optional("settings")
+            .and_then(|settings| settings.object(mistakes).map(|_| settings.json()));
+        let allow = fields.optional("allow").map(|allow| read_allow(&allow, mistakes));
+        let memory = fields
+            .optional("memory")
+            .and_then(|memory| memory.size(MEMORY, mistakes))
+            .and_then(|memory| usize::try_from(memory).ok());
+        let is_pinned = fields.has("digest");
+        let refresh = fields.optional("refresh").and_then(|refresh| {
+            if let Some((why, fix)) = source
+                .as_ref()
+                .and_then(|source| never_another(source, is_pinned))
+            {
+                refresh.wrong(why, fix, mistakes);
+            }
+            refresh.duration(REFRESH, mistakes)
+        });
+        Self {
+            source,
+            digest,
+            settings,
+            allow,
+            memory,
+            refresh,
+        }
+    }
+
+    /// The source is that of `defaults`.
+    fn with_defaults(&self, defaults: &PluginDefinition) -> PluginDefinition {
+        let settings = self.settings.as_ref().unwrap_or(&defaults.settings);
+        let allow = self.allow.as_ref().unwrap_or(&defaults.allow);
+        PluginDefinition {
+            source: defaults.source.clone(),
+            digest: self.digest,
+            settings: settings.clone(),
+            allow: allow.clone(),
+            memory: self.memory.or(defaults.memory),
+            refresh: self.refresh,
+        }
+    }
+}
+
+/// Why resolving this source again never gives another module, and what to do about it.
+fn never_another(source: &ModuleReference, is_pinned: bool) -> Option<(&'static str, &'static str)> {
+    match source {
+        ModuleReference::File(_) => Some((
+            "a file is read again when it changes; only `https:` and `oci:` are asked for",
+            "remove it",
+        )),
+        ModuleReference::Https(_) | ModuleReference::Oci(_) if is_pinned => Some((
+            "`digest` pins the module, so there is nothing to ask for again",
+            "remove it, or `digest`",
+        )),
+        ModuleReference::Oci(reference) if reference.digest().is_some() => Some((
+            "`@sha256:` in the source pins the module, so there is nothing to ask for again",
+            "remove it, or `@sha256:` and the digits after it",
+        )),
+        ModuleReference::Https(_) | ModuleReference::Oci(_) => None,
+    }
+}
+
+fn read_share(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Share> {
+    // YAML takes `10` for a number, and means nothing by it.
+    if let Json::Number(number) = node.json() {
+        let fix = match number.to_string().parse::<Share>() {
+            Ok(share) => format!("write {share}"),
+            Err(InvalidShare { fix, .. }) => format!("write {fix}"),
+        };
+        node.wrong(format!("{number} is no share"), fix, mistakes);
+        return None;
+    }
+    node.parse(mistakes)
 }
 
 fn read_source(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ModuleReference> {

@@ -74,6 +74,7 @@ pub(super) fn read(
     let is_remote = fields.has("clientConfig") || !fields.has("plugin");
     let versions = read_versions(&mut fields, version, is_remote, mistakes);
     let hook = read_hook(&mut fields, versions.unwrap_or_default(), mistakes);
+    let candidate = plugin::read_candidate(&mut fields, hook.as_ref(), mistakes);
     let match_policy = fields
         .optional("matchPolicy")
         .and_then(|node| node.one_of("match policy", &MATCH_POLICIES, mistakes))
@@ -106,6 +107,7 @@ pub(super) fn read(
     Some(StageDefinition {
         name: name?,
         hook: hook?,
+        candidate,
         rules,
         namespace_selector: (!namespace_selector.is_empty())
             .then_some(NamespaceSelector::Labels(namespace_selector)),
