@@ -40,6 +40,16 @@ impl Fingerprint {
         self
     }
 
+    /// A digest of it all: the same for the same paths with the same content, in another process too.
+    pub fn digest(&self) -> [u8; 32] {
+        let mut hasher = Sha256::new();
+        for (path, content) in &self.0 {
+            part(&mut hasher, path.as_os_str().as_encoded_bytes());
+            content.add_to(&mut hasher);
+        }
+        hasher.finalize().into()
+    }
+
     pub(crate) fn with(paths: impl IntoIterator<Item = PathBuf>, digests: &mut Digests) -> Self {
         digests.begin();
         let found = paths
@@ -63,7 +73,33 @@ impl Fingerprint {
     }
 }
 
+/// With its length, so that each is told apart from the next.
+fn part(hasher: &mut Sha256, bytes: &[u8]) {
+    hasher.update((bytes.len() as u64).to_le_bytes());
+    hasher.update(bytes);
+}
+
 impl Content {
+    fn add_to(&self, hasher: &mut Sha256) {
+        match self {
+            Self::Absent => part(hasher, b"absent"),
+            Self::Other => part(hasher, b"other"),
+            Self::Unreadable(kind) => part(hasher, format!("unreadable: {kind:?}").as_bytes()),
+            Self::File(digest) => {
+                part(hasher, b"file");
+                hasher.update(digest);
+            }
+            Self::Directory(entries) => {
+                part(hasher, b"directory");
+                hasher.update((entries.len() as u64).to_le_bytes());
+                for (name, content) in entries {
+                    part(hasher, name.as_encoded_bytes());
+                    content.add_to(hasher);
+                }
+            }
+        }
+    }
+
     fn of(path: &Path, digests: &mut Digests) -> Self {
         Self::read(path, digests).unwrap_or_else(|error| match error.kind() {
             // Nothing, a link to nothing, or a file where a directory should be on the way.
@@ -239,6 +275,28 @@ mod tests {
             let found = Fingerprint::with([path.clone()], &mut digests);
             assert_eq!(found.0[&path], expected);
         }
+    }
+
+    #[test]
+    fn the_digest_is_that_of_paths_and_contents() {
+        let directory = tempfile::tempdir().unwrap();
+        let [a, b] = ["a", "b"].map(|name| directory.path().join(name));
+        std::fs::write(&a, "1").unwrap();
+        let of = |paths: &[&PathBuf]| Fingerprint::of(paths.iter().map(|path| (*path).clone())).digest();
+        let before = [
+            of(&[&a]),
+            of(&[&a, &b]),
+            of(&[&b]),
+            of(&[&directory.path().to_owned()]),
+        ];
+        for (index, digest) in before.iter().enumerate() {
+            assert!(!before[..index].contains(digest), "{index}");
+        }
+        assert_eq!(of(&[&a]), before[0]);
+        std::fs::write(&b, "1").unwrap();
+        assert_eq!(of(&[&a]), before[0]);
+        assert_ne!(of(&[&a, &b]), before[1]);
+        assert_ne!(of(&[&directory.path().to_owned()]), before[3]);
     }
 
     /// Whatever is written now may leave the same times.

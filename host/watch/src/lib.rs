@@ -13,19 +13,18 @@ mod notices;
 mod trail;
 
 use std::{
-    collections::BTreeSet,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use tokio::{
-    sync::Notify,
-    time::{Instant, timeout_at},
-};
+use tokio::time::{Instant, timeout_at};
 
 pub use self::fingerprint::Fingerprint;
-use self::{fingerprint::Digests, notices::Notices};
+use self::{
+    fingerprint::Digests,
+    notices::{Bell, Notices},
+};
 
 /// When a [`Watch`] looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +32,9 @@ pub struct WatchConfig {
     /// How long nothing must happen before it looks, so that a file that is being written is seen whole.
     /// While things go on happening, it looks every ten times as long. Default: 100 ms.
     pub debounce: Duration,
+    /// The same after a file was closed by its writer or renamed, which leaves it whole: only other files
+    /// may follow. Default: 10 ms.
+    pub settle: Duration,
     /// How often it looks without having been told to. Default: 10 s.
     pub poll: Duration,
 }
@@ -41,6 +43,7 @@ impl Default for WatchConfig {
     fn default() -> Self {
         Self {
             debounce: Duration::from_millis(100),
+            settle: Duration::from_millis(10),
             poll: Duration::from_secs(10),
         }
     }
@@ -58,7 +61,7 @@ pub struct Watch {
     /// Whether something may have changed since the last look.
     is_due: bool,
     next_poll: Instant,
-    notify: Arc<Notify>,
+    bell: Arc<Bell>,
     /// Shared with a look that goes on when nobody waits for it any more.
     eyes: Arc<Mutex<Eyes>>,
 }
@@ -88,17 +91,17 @@ impl Watch {
     }
 
     fn with_opener(seen: Fingerprint, config: WatchConfig, open: notices::Open) -> Self {
-        let notify = Arc::new(Notify::new());
+        let bell = Arc::new(Bell::default());
         Self {
             config,
             seen,
             is_due: true,
             next_poll: Instant::now() + config.poll,
             eyes: Arc::new(Mutex::new(Eyes {
-                notices: Notices::new(open, notify.clone(), config.poll),
+                notices: Notices::new(open, bell.clone(), config.poll),
                 digests: Digests::default(),
             })),
-            notify,
+            bell,
         }
     }
 
@@ -107,16 +110,12 @@ impl Watch {
         self.seen.0.keys()
     }
 
-    /// Watch these paths in place of those before. Of a path that was watched already, what has changed
-    /// meanwhile is still reported; a new one counts from now on.
-    pub async fn set_paths(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
-        let paths: BTreeSet<PathBuf> = paths.into_iter().collect();
-        let is_new = |path: &&PathBuf| !self.seen.0.contains_key(*path);
-        let new: Vec<PathBuf> = paths.iter().filter(is_new).cloned().collect();
-        let found = blocking(move || Fingerprint::of(new)).await;
-        self.seen.0.retain(|path, _| paths.contains(path));
-        self.seen.0.extend(found.0);
-        self.is_due = true;
+    /// Watch the paths of this fingerprint in place of those before, and report what has changed since it
+    /// was taken.
+    pub fn expect(&mut self, seen: Fingerprint) {
+        // New paths want notices, and what changed before those are there wants a look.
+        self.is_due |= self.seen != seen;
+        self.seen = seen;
     }
 
     /// Wait until something has changed, and say which of the paths lead to other content than when they
@@ -135,13 +134,20 @@ impl Watch {
 
     /// Until there is a reason to look.
     async fn wait(&mut self) {
-        let was_told = timeout_at(self.next_poll, self.notify.notified()).await.is_ok();
+        let was_told = timeout_at(self.next_poll, self.bell.notify.notified())
+            .await
+            .is_ok();
         self.is_due = true;
         if was_told {
             let latest = Instant::now() + self.config.debounce * PATIENCE;
             loop {
-                let quiet = (Instant::now() + self.config.debounce).min(latest);
-                if timeout_at(quiet, self.notify.notified()).await.is_err() {
+                let pause = if self.bell.is_settled() {
+                    self.config.settle
+                } else {
+                    self.config.debounce
+                };
+                let quiet = (Instant::now() + pause).min(latest);
+                if timeout_at(quiet, self.bell.notify.notified()).await.is_err() {
                     break;
                 }
             }

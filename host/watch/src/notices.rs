@@ -1,8 +1,16 @@
-use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use notify::{
     ErrorKind, Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher,
-    event::{AccessKind, AccessMode},
+    event::{AccessKind, AccessMode, CreateKind, ModifyKind},
 };
 use tokio::sync::Notify;
 
@@ -15,18 +23,41 @@ pub(crate) fn open(handler: Handler) -> notify::Result<RecommendedWatcher> {
     notify::recommended_watcher(handler)
 }
 
+/// Rings when something has happened. Shared by a watch and the system's notices.
+#[derive(Debug, Default)]
+pub(crate) struct Bell {
+    pub(crate) notify: Notify,
+    /// Whether what happened last is the end of something: a file was closed by its writer, or renamed.
+    is_settled: AtomicBool,
+}
+
+impl Bell {
+    fn ring(&self, is_settled: bool) {
+        self.is_settled.store(is_settled, Ordering::Release);
+        self.notify.notify_one();
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        self.is_settled.load(Ordering::Acquire)
+    }
+}
+
 /// Passes on that something has happened.
 #[derive(Debug)]
-pub(crate) struct Handler(Arc<Notify>);
+pub(crate) struct Handler(Arc<Bell>);
 
 impl notify::EventHandler for Handler {
     fn handle_event(&mut self, event: notify::Result<Event>) {
-        // A look opens files: it must not be a reason for another.
-        let is_reading = event.is_ok_and(|event| {
-            matches!(event.kind, EventKind::Access(access) if access != AccessKind::Close(AccessMode::Write))
-        });
-        if !is_reading {
-            self.0.notify_one();
+        match event.map(|event| event.kind) {
+            Ok(EventKind::Access(AccessKind::Close(AccessMode::Write))) => self.0.ring(true),
+            // A look opens files: it must not be a reason for another.
+            Ok(EventKind::Access(_)) => {}
+            // More is to come: whoever writes a file closes it.
+            Ok(EventKind::Create(CreateKind::File) | EventKind::Modify(ModifyKind::Data(_))) => {
+                self.0.ring(false);
+            }
+            Ok(EventKind::Modify(ModifyKind::Name(_)) | EventKind::Remove(_)) => self.0.ring(true),
+            Ok(_) | Err(_) => self.0.ring(false),
         }
     }
 }
@@ -35,7 +66,7 @@ impl notify::EventHandler for Handler {
 #[derive(Debug)]
 pub(crate) struct Notices {
     open: Open,
-    notify: Arc<Notify>,
+    bell: Arc<Bell>,
     watcher: Option<RecommendedWatcher>,
     watched: BTreeSet<PathBuf>,
     poll: Duration,
@@ -44,10 +75,10 @@ pub(crate) struct Notices {
 
 impl Notices {
     /// `poll` is what the warning says when there are none.
-    pub(crate) fn new(open: Open, notify: Arc<Notify>, poll: Duration) -> Self {
+    pub(crate) fn new(open: Open, bell: Arc<Bell>, poll: Duration) -> Self {
         Self {
             open,
-            notify,
+            bell,
             watcher: None,
             watched: BTreeSet::new(),
             poll,
@@ -58,7 +89,7 @@ impl Notices {
     /// Have notices of whatever may change where these paths lead.
     pub(crate) fn watch(&mut self, paths: &[PathBuf]) {
         if self.watcher.is_none() {
-            match (self.open)(Handler(self.notify.clone())) {
+            match (self.open)(Handler(self.bell.clone())) {
                 Ok(watcher) => self.watcher = Some(watcher),
                 Err(error) => return self.warn(&error),
             }
@@ -108,7 +139,7 @@ impl Notices {
 mod tests {
     use notify::{
         EventHandler as _,
-        event::{CreateKind, Flag, ModifyKind, RemoveKind, RenameMode},
+        event::{DataChange, Flag, RemoveKind, RenameMode},
     };
 
     use super::*;
@@ -116,27 +147,33 @@ mod tests {
     #[tokio::test]
     async fn reading_is_no_reason_to_look() {
         for (kind, expected) in [
-            (EventKind::Access(AccessKind::Open(AccessMode::Any)), false),
-            (EventKind::Access(AccessKind::Close(AccessMode::Read)), false),
-            (EventKind::Access(AccessKind::Close(AccessMode::Write)), true),
-            (EventKind::Create(CreateKind::File), true),
-            (EventKind::Modify(ModifyKind::Name(RenameMode::To)), true),
-            (EventKind::Remove(RemoveKind::Folder), true),
-            (EventKind::Other, true),
+            (EventKind::Access(AccessKind::Open(AccessMode::Any)), None),
+            (EventKind::Access(AccessKind::Close(AccessMode::Read)), None),
+            (
+                EventKind::Access(AccessKind::Close(AccessMode::Write)),
+                Some(true),
+            ),
+            (EventKind::Create(CreateKind::File), Some(false)),
+            (EventKind::Create(CreateKind::Folder), Some(false)),
+            (EventKind::Modify(ModifyKind::Data(DataChange::Any)), Some(false)),
+            (EventKind::Modify(ModifyKind::Name(RenameMode::To)), Some(true)),
+            (EventKind::Remove(RemoveKind::Folder), Some(true)),
+            (EventKind::Other, Some(false)),
         ] {
-            let notify = Arc::new(Notify::new());
-            Handler(notify.clone()).handle_event(Ok(Event::new(kind).set_flag(Flag::Rescan)));
-            let was_told = tokio::time::timeout(Duration::ZERO, notify.notified())
-                .await
-                .is_ok();
-            assert_eq!(was_told, expected, "{kind:?}");
+            let bell = Arc::new(Bell::default());
+            Handler(bell.clone()).handle_event(Ok(Event::new(kind).set_flag(Flag::Rescan)));
+            assert_eq!(was_told(&bell).await, expected, "{kind:?}");
         }
-        let notify = Arc::new(Notify::new());
-        Handler(notify.clone()).handle_event(Err(notify::Error::generic("lost")));
-        assert!(
-            tokio::time::timeout(Duration::ZERO, notify.notified())
-                .await
-                .is_ok()
-        );
+        let bell = Arc::new(Bell::default());
+        Handler(bell.clone()).handle_event(Err(notify::Error::generic("lost")));
+        assert_eq!(was_told(&bell).await, Some(false));
+    }
+
+    /// Whether the bell rang, and whether something had settled.
+    async fn was_told(bell: &Bell) -> Option<bool> {
+        tokio::time::timeout(Duration::ZERO, bell.notify.notified())
+            .await
+            .ok()
+            .map(|()| bell.is_settled())
     }
 }

@@ -15,11 +15,13 @@ const NEVER: Duration = Duration::from_secs(3600);
 /// Goes by notices alone.
 const NOTICED: WatchConfig = WatchConfig {
     debounce: Duration::from_millis(5),
+    settle: Duration::from_millis(1),
     poll: NEVER,
 };
 /// Looks often.
 const POLLED: WatchConfig = WatchConfig {
     debounce: Duration::from_millis(5),
+    settle: Duration::from_millis(1),
     poll: Duration::from_millis(10),
 };
 
@@ -274,11 +276,11 @@ async fn other_paths() {
     let mut watch = watch(&[a.clone(), b.clone()], true);
     armed(&mut watch, &a).await;
     fs::write(&a, "2").unwrap();
-    fs::write(&b, "2").unwrap();
     fs::write(&c, "before").unwrap();
-    watch.set_paths([b.clone(), c.clone()]).await;
+    watch.expect(Fingerprint::of([b.clone(), c.clone()]));
+    fs::write(&b, "2").unwrap();
     assert_eq!(watch.paths().collect::<Vec<_>>(), [&b, &c]);
-    // b changed before and is reported; a is of no interest any more, and c was no other before.
+    // a is of no interest any more, and c was no other before.
     assert_eq!(changed(&mut watch).await, [b]);
     fs::write(&a, "3").unwrap();
     fs::write(&c, "3").unwrap();
@@ -293,6 +295,22 @@ async fn what_changed_since_a_fingerprint() {
     let seen = Fingerprint::of([file.clone()]);
     fs::write(&file, "2").unwrap();
     let mut watch = Watch::since(seen, NOTICED);
+    assert_eq!(changed(&mut watch).await, [file]);
+}
+
+/// A file that is closed is whole: it need not be waited for as long as one that is being written.
+#[tokio::test]
+async fn a_closed_file_is_seen_at_once() {
+    let directory = TempDir::new().unwrap();
+    let [file, scratch] = ["file", "scratch"].map(|name| directory.path().join(name));
+    let paths = [file.clone(), scratch.clone()];
+    let config = WatchConfig {
+        debounce: NEVER,
+        ..NOTICED
+    };
+    let mut watch = Watch::since(Fingerprint::of(paths), config);
+    armed(&mut watch, &scratch).await;
+    fs::write(&file, "1").unwrap();
     assert_eq!(changed(&mut watch).await, [file]);
 }
 
