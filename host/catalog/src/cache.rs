@@ -3,6 +3,7 @@ use std::{
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use crate::{Digest, Error};
@@ -31,6 +32,10 @@ impl CompiledKey {
             engine_fingerprint.as_bytes(),
         ]))
     }
+
+    pub(crate) fn digest(self) -> Digest {
+        self.0
+    }
 }
 
 /// The first bytes of every entry; the digest of the rest follows.
@@ -45,9 +50,9 @@ impl CompiledCache {
     /// When it cannot be made, or is not private to this user.
     pub fn open(directory: impl Into<PathBuf>) -> Result<Self, Error> {
         let directory = directory.into();
-        let failed = |source| Error::Cache {
+        let failed = |source| Error::Store {
             path: directory.clone(),
-            source,
+            source: Arc::new(source),
         };
         DirBuilder::new()
             .recursive(true)
@@ -55,7 +60,7 @@ impl CompiledCache {
             .create(&directory)
             .map_err(failed)?;
         let metadata = fs::metadata(&directory).map_err(failed)?;
-        let not_private = |problem| Error::CacheNotPrivate {
+        let not_private = |problem| Error::StoreNotPrivate {
             path: directory.clone(),
             problem,
         };
@@ -121,9 +126,9 @@ impl CompiledCache {
             file.persist(&path)?;
             Ok(())
         };
-        write().map_err(|source| Error::Cache {
+        write().map_err(|source| Error::Store {
             path: path.clone(),
-            source,
+            source: Arc::new(source),
         })
     }
 
@@ -181,6 +186,6 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
         let error = CompiledCache::open(directory.path()).unwrap_err();
-        assert!(matches!(error, Error::CacheNotPrivate { .. }), "{error}");
+        assert!(matches!(error, Error::StoreNotPrivate { .. }), "{error}");
     }
 }

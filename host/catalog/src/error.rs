@@ -1,9 +1,9 @@
-use std::{io, path::PathBuf};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
-use crate::{Digest, ModuleReference};
+use crate::{Digest, OciReference};
 
 /// Why a module or its compiled form is not to be had.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The module's file cannot be read.
@@ -12,51 +12,238 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// What the system says.
-        source: io::Error,
+        source: Arc<io::Error>,
     },
-    /// Only files are read so far.
-    #[error("module {0}: it is not on this machine")]
-    NotHere(ModuleReference),
     /// The module is larger than the host takes.
-    #[error("module {path} has {size} bytes, and at most {limit} are taken: is it a release build, stripped?", path = path.display())]
+    #[error(
+        "module {place} has {size} bytes, and at most {limit} are taken: is it a release build, stripped?"
+    )]
     ModuleTooLarge {
-        /// The file.
-        path: PathBuf,
-        /// Its size in bytes.
+        /// The file, or the reference.
+        place: String,
+        /// Its size in bytes; at least this, when the server did not tell before.
         size: u64,
         /// The limit in bytes.
         limit: u64,
     },
     /// The bytes are not those that the definition names.
     #[error(
-        "module {path} has the digest {actual}, and the definition wants {expected}: restore the module, or write the new digest",
-        path = path.display()
+        "module {place} has the digest {actual}, and the definition wants {expected}: restore the module, or write the new digest"
     )]
     DigestMismatch {
-        /// The file.
-        path: PathBuf,
+        /// The file, or the reference.
+        place: String,
         /// What the definition names.
         expected: Digest,
         /// What is there.
         actual: Digest,
     },
-    /// The cache's directory cannot be made or used.
-    #[error("cache {path}: {source}", path = path.display())]
-    Cache {
+    /// A registry sent something else than what it was asked for by digest.
+    #[error(
+        "{place} is not what the registry sent: the digest of that is {actual}; something between here and the registry changes it, or the registry is damaged"
+    )]
+    ContentMismatch {
+        /// What was asked for, with its digest.
+        place: String,
+        /// Of what came.
+        actual: Digest,
+    },
+    /// The bytes are no WebAssembly.
+    #[error(
+        "{place} is no WebAssembly module: it begins with {found}; does the reference name the `.wasm` file itself?"
+    )]
+    NotWebAssembly {
+        /// Where they are from.
+        place: String,
+        /// The first bytes.
+        found: String,
+    },
+    /// The artifact in the registry holds no module, or more than one.
+    #[error(
+        "oci://{reference} is no WebAssembly artifact: it holds {found}; push the module with `admittance push` or another tool that writes one layer of the type `application/wasm`"
+    )]
+    NotAnArtifact {
+        /// The artifact.
+        reference: OciReference,
+        /// What is there.
+        found: String,
+    },
+    /// There is nothing under that name.
+    #[error("{place} is not there: {message}; check the name, and that this user may read it")]
+    NotFound {
+        /// What was asked for.
+        place: String,
+        /// What the server says.
+        message: String,
+    },
+    /// The server wants other credentials.
+    #[error("{place} is not allowed {with}: {message}; {advice}")]
+    Unauthorized {
+        /// What was asked for.
+        place: String,
+        /// With which credentials, as the rest of a sentence.
+        with: String,
+        /// What the server says.
+        message: String,
+        /// What to do.
+        advice: String,
+    },
+    /// The credentials for a registry cannot be read.
+    #[error("no credentials for the registry {registry}: {problem}")]
+    Credentials {
+        /// Host and port.
+        registry: String,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
+    /// Nobody answers, or the connection broke.
+    #[error("{place} cannot be reached: {problem}; check the name, the network, and the proxy")]
+    Unreachable {
+        /// What was asked for.
+        place: String,
+        /// What happened.
+        problem: String,
+    },
+    /// The server did not go on in time.
+    #[error("{place} took too long: nothing came for {}; it is asked again when that can help", humantime::format_duration(*.waited))]
+    TooSlow {
+        /// What was asked for.
+        place: String,
+        /// How long was waited for the connection, or the next bytes.
+        waited: Duration,
+    },
+    /// The server is not who it should be, or speaks no TLS.
+    #[error("no TLS connection for {place}: {problem}")]
+    Tls {
+        /// What was asked for.
+        place: String,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
+    /// The proxy does not let the connection through.
+    #[error(
+        "the proxy makes no connection for {place}: {problem}; check the proxy's address and what it allows"
+    )]
+    Proxy {
+        /// What was asked for.
+        place: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The server answered with an error.
+    #[error("{place} was answered with {status}: {message}{}", come_again(.again_after))]
+    Status {
+        /// What was asked for.
+        place: String,
+        /// The HTTP status.
+        status: u16,
+        /// What the server says.
+        message: String,
+        /// When the server wants to be asked again.
+        again_after: Option<Duration>,
+    },
+    /// The answer is not what the protocol wants.
+    #[error("{place} was answered wrongly: {problem}")]
+    BadAnswer {
+        /// What was asked for.
+        place: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The file of CAs cannot be used.
+    #[error("CA file {path}: {problem}", path = path.display())]
+    Ca {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The client for the network cannot be made.
+    #[error("no modules can be fetched: {problem}")]
+    Client {
+        /// Why.
+        problem: String,
+    },
+    /// What is to be pushed is no component.
+    #[error("nothing is pushed to {reference}: {problem}")]
+    NotPushed {
+        /// Where to.
+        reference: OciReference,
+        /// Why, and what to do.
+        problem: String,
+    },
+    /// The store cannot be made, read or written.
+    #[error("store {path}: {source}{}", store_advice(.source))]
+    Store {
         /// The directory or a file in it.
         path: PathBuf,
         /// What the system says.
-        source: io::Error,
+        source: Arc<io::Error>,
     },
-    /// Others could write into the cache, and what is in it is run as native code.
+    /// Others could write into the store, and what is in it is run as native code.
     #[error(
-        "cache {path}: {problem}; compiled code is only taken from a directory that is yours alone (`chmod 700`)",
+        "store {path}: {problem}; compiled code is only taken from a directory that is yours alone (`chmod 700 {path}`)",
         path = path.display()
     )]
-    CacheNotPrivate {
+    StoreNotPrivate {
         /// The directory.
         path: PathBuf,
         /// Whose it is, or who may write into it.
         problem: String,
     },
+    /// A task of the program's own was stopped.
+    #[error("the work on {place} was broken off, as the program ends")]
+    Stopped {
+        /// What was worked on.
+        place: String,
+    },
+}
+
+impl Error {
+    /// Whether the same may succeed later without anyone changing a definition: the network, a server's
+    /// trouble, a full disk.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::TooSlow { .. } | Self::Proxy { .. } => true,
+            Self::Status { status, .. } => matches!(status, 408 | 429 | 500..=599),
+            Self::Store { source, .. } => matches!(
+                source.kind(),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::Interrupted
+            ),
+            _ => false,
+        }
+    }
+
+    /// When the server wants to be asked again.
+    pub(crate) fn again_after(&self) -> Option<Duration> {
+        match self {
+            Self::Status { again_after, .. } => *again_after,
+            _ => None,
+        }
+    }
+}
+
+fn come_again(after: &Option<Duration>) -> String {
+    after.map_or_else(String::new, |after| {
+        format!(
+            "; it wants to be asked again in {}",
+            humantime::format_duration(after)
+        )
+    })
+}
+
+/// What to do, for the errors that have a usual cause.
+fn store_advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; make room on that file system, or name another directory with `store.directory`"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "; what it holds is used, and nothing can be added: mount it writable, or name another directory with `store.directory`"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "; give the directory to the user that this program runs as (`chown`), or name another with `store.directory`"
+        }
+        _ => "",
+    }
 }

@@ -1,11 +1,17 @@
-//! Module references to bytes: where modules come from, the digests that name them, and the compiled
-//! forms that are kept on disk so that a restart compiles nothing.
+//! Module references to bytes: where modules come from, the digests that name them, and the store that
+//! keeps them on disk so that a restart needs neither network nor compiler.
 
 mod cache;
 mod error;
+mod fetch;
 mod module;
+mod progress;
+mod store;
 
 pub use admittance_module::{Digest, ModuleReference, OciReference};
 pub use cache::{CompiledCache, CompiledKey};
 pub use error::Error;
+pub use fetch::NetworkConfig;
 pub use module::{MODULE_SIZE_LIMIT, Module};
+pub use progress::{FetchProgress, OnProgress};
+pub use store::{InUse, Pruned, Resolution, Store};

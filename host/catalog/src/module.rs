@@ -1,4 +1,4 @@
-use std::{fs::File, io::Read};
+use std::{fs::File, io::Read, sync::Arc};
 
 use crate::{Digest, Error, ModuleReference};
 
@@ -23,17 +23,20 @@ impl Module {
     /// digest.
     pub fn read(reference: &ModuleReference, pinned: Option<Digest>) -> Result<Self, Error> {
         let ModuleReference::File(path) = reference else {
-            return Err(Error::NotHere(reference.clone()));
+            return Err(Error::Unreachable {
+                place: reference.to_string(),
+                problem: "only files are read".to_owned(),
+            });
         };
         let unreadable = |source| Error::ModuleUnreadable {
             path: path.clone(),
-            source,
+            source: Arc::new(source),
         };
         let file = File::open(path).map_err(unreadable)?;
         let size = file.metadata().map_err(unreadable)?.len();
         if size > MODULE_SIZE_LIMIT {
             return Err(Error::ModuleTooLarge {
-                path: path.clone(),
+                place: path.display().to_string(),
                 size,
                 limit: MODULE_SIZE_LIMIT,
             });
@@ -46,7 +49,7 @@ impl Module {
         let size = bytes.len() as u64;
         if size > MODULE_SIZE_LIMIT {
             return Err(Error::ModuleTooLarge {
-                path: path.clone(),
+                place: path.display().to_string(),
                 size,
                 limit: MODULE_SIZE_LIMIT,
             });
@@ -54,7 +57,7 @@ impl Module {
         let digest = Digest::of(&bytes);
         match pinned {
             Some(expected) if expected != digest => Err(Error::DigestMismatch {
-                path: path.clone(),
+                place: path.display().to_string(),
                 expected,
                 actual: digest,
             }),

@@ -1,0 +1,203 @@
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::{Bytes, BytesMut};
+use reqwest::{NoProxy, Proxy, Response, StatusCode, redirect};
+use rustls::RootCertStore;
+use rustls_pki_types::{CertificateDer, pem::PemObject as _};
+use url::Url;
+
+use super::{authorization::Authorizations, failure, scheme::Schemes};
+use crate::Error;
+
+/// How servers and registries are reached.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NetworkConfig {
+    /// A PEM file of CAs that are trusted beside the operating system's.
+    pub ca: Option<PathBuf>,
+    /// The proxy for all requests but those that `NO_PROXY` names; otherwise `HTTPS_PROXY`, `HTTP_PROXY`,
+    /// `ALL_PROXY` and `NO_PROXY` of the environment count.
+    pub proxy: Option<Url>,
+    /// Docker's `config.json`, or the directory that it is in; otherwise `$DOCKER_CONFIG`, then `~/.docker`.
+    pub docker_config: Option<PathBuf>,
+    /// Registries (host, and port if one is written) that may be spoken to without TLS. Those of this
+    /// machine always may.
+    pub insecure_registries: Vec<String>,
+    /// How long a connection may take. 10 seconds.
+    pub connect_timeout: Duration,
+    /// How long a server may send nothing. 30 seconds.
+    pub read_timeout: Duration,
+    /// How often something is tried, at least 1. A download that gets on is not counted. 5 times.
+    pub attempts: usize,
+    /// The pause before the second attempt; it doubles for each one more. Half a second.
+    pub first_pause: Duration,
+    /// The longest pause. A server that wants to be left alone for longer is not asked again. 30 seconds.
+    pub longest_pause: Duration,
+}
+
+impl Default for NetworkConfig {
+    fn default() -> Self {
+        Self {
+            ca: None,
+            proxy: None,
+            docker_config: None,
+            insecure_registries: Vec::new(),
+            connect_timeout: Duration::from_secs(10),
+            read_timeout: Duration::from_secs(30),
+            attempts: 5,
+            first_pause: Duration::from_millis(500),
+            longest_pause: Duration::from_secs(30),
+        }
+    }
+}
+
+/// The client for everything that is fetched. Lives as long as the catalog.
+#[derive(Debug)]
+pub(crate) struct Network {
+    pub(super) client: reqwest::Client,
+    pub(super) config: NetworkConfig,
+    pub(super) authorizations: Authorizations,
+    pub(super) schemes: Schemes,
+}
+
+/// As many as browsers and curl follow or fewer; a registry needs one.
+const REDIRECTS: usize = 10;
+
+impl Network {
+    pub(crate) fn new(config: NetworkConfig) -> Result<Self, Error> {
+        let unusable = |problem: String| Error::Client { problem };
+        let mut builder = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls(config.ca.as_deref())?)
+            .user_agent(concat!("admittance/", env!("CARGO_PKG_VERSION")))
+            .redirect(redirect::Policy::custom(follow))
+            .connect_timeout(config.connect_timeout)
+            .read_timeout(config.read_timeout);
+        if let Some(proxy) = &config.proxy {
+            let proxy = Proxy::all(proxy.clone()).map_err(|error| {
+                unusable(format!(
+                    "the proxy {proxy} is not usable: {error}; write `http://host:port`"
+                ))
+            })?;
+            builder = builder.proxy(proxy.no_proxy(NoProxy::from_env()));
+        }
+        let client = builder.build().map_err(|error| unusable(error.to_string()))?;
+        Ok(Self {
+            client,
+            authorizations: Authorizations::default(),
+            schemes: Schemes::default(),
+            config,
+        })
+    }
+
+    /// What a server answers to GET, when it is no longer than `limit`; nothing when it is not there.
+    pub(crate) async fn get_small(&self, url: &Url, limit: u64) -> Result<Option<Bytes>, Error> {
+        let place = url.as_str();
+        self.retrying(&|_| {}, async || {
+            let response = self.send(self.client.get(url.clone()), place).await?;
+            if is_absent(response.status()) {
+                return Ok(None);
+            }
+            let response = failure::success(response, place).await?;
+            self.body(response, place, limit).await.map(Some)
+        })
+        .await
+    }
+
+    /// Send a request; any status is well.
+    pub(super) async fn send(
+        &self,
+        request: reqwest::RequestBuilder,
+        place: &str,
+    ) -> Result<Response, Error> {
+        request
+            .send()
+            .await
+            .map_err(|error| failure::of_transport(&error, place, &self.config))
+    }
+
+    /// A body, when it is no longer than `limit`.
+    pub(super) async fn body(&self, mut response: Response, place: &str, limit: u64) -> Result<Bytes, Error> {
+        let mut body = BytesMut::new();
+        while let Some(chunk) = response
+            .chunk()
+            .await
+            .map_err(|error| failure::of_transport(&error, place, &self.config))?
+        {
+            if (body.len() + chunk.len()) as u64 > limit {
+                return Err(Error::BadAnswer {
+                    place: place.to_owned(),
+                    problem: format!("more than the {limit} bytes that are read of it"),
+                });
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body.freeze())
+    }
+}
+
+/// Whether the status says that nothing is there.
+pub(super) fn is_absent(status: StatusCode) -> bool {
+    matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE)
+}
+
+/// Follow a redirection, but never from https to http.
+fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
+    let was_secure = attempt
+        .previous()
+        .last()
+        .is_some_and(|previous| previous.scheme() == "https");
+    if was_secure && attempt.url().scheme() != "https" {
+        attempt.error("the server redirects to a place without TLS")
+    } else if attempt.previous().len() > REDIRECTS {
+        attempt.error("too many redirections")
+    } else {
+        attempt.follow()
+    }
+}
+
+/// TLS with the operating system's CAs and those of the file.
+fn tls(ca: Option<&Path>) -> Result<rustls::ClientConfig, Error> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    // A system may hold certificates that rustls does not read; the others still count. One without any
+    // may still read files, so what cannot be trusted is told by the connection that needs it.
+    roots.add_parsable_certificates(found.certs);
+    if let Some(path) = ca {
+        add_file(&mut roots, path)?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let unusable = |error: rustls::Error| Error::Client {
+        problem: error.to_string(),
+    };
+    Ok(rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(unusable)?
+        .with_root_certificates(roots)
+        .with_no_client_auth())
+}
+
+fn add_file(roots: &mut RootCertStore, path: &Path) -> Result<(), Error> {
+    let wrong = |problem: String| Error::Ca {
+        path: path.to_owned(),
+        problem,
+    };
+    let text = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
+    let mut count = 0_usize;
+    for certificate in CertificateDer::pem_slice_iter(&text) {
+        count += 1;
+        certificate
+            .map_err(|error| error.to_string())
+            .and_then(|certificate| roots.add(certificate).map_err(|error| error.to_string()))
+            .map_err(|problem| wrong(format!("certificate {count} cannot be read: {problem}")))?;
+    }
+    if count == 0 {
+        return Err(wrong(
+            "there is no certificate in it; it must be PEM, with `-----BEGIN CERTIFICATE-----`".to_owned(),
+        ));
+    }
+    Ok(())
+}

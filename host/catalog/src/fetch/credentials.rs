@@ -1,0 +1,107 @@
+use std::{fs::File, io, path::PathBuf, time::Duration};
+
+use docker_credential::{CredentialRetrievalError, DockerCredential};
+
+use super::Network;
+use crate::Error;
+
+/// How long a credential helper may take. It may ask a keychain, not a person.
+const HELPER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The registry that Docker means by `docker.io`: its names, the one that answers, and the one that
+/// `docker login` writes down.
+const DOCKER_HUB: [&str; 3] = ["docker.io", "index.docker.io", "registry-1.docker.io"];
+const DOCKER_HUB_HOST: &str = "registry-1.docker.io";
+const DOCKER_HUB_LOGIN: &str = "https://index.docker.io/v1/";
+
+/// The host that answers for a registry.
+pub(super) fn api_host(registry: &str) -> &str {
+    if DOCKER_HUB.contains(&registry) {
+        DOCKER_HUB_HOST
+    } else {
+        registry
+    }
+}
+
+impl Network {
+    /// What Docker's configuration has for a registry. Read anew each time: helpers hand out credentials
+    /// that do not live long.
+    pub(super) async fn credential(&self, registry: &str) -> Result<Option<DockerCredential>, Error> {
+        let failed = |problem: String| Error::Credentials {
+            registry: registry.to_owned(),
+            problem,
+        };
+        let Some(path) = self.docker_config() else {
+            return Ok(None);
+        };
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(format!("{}: {error}", path.display()))),
+        };
+        let login = if DOCKER_HUB.contains(&registry) {
+            DOCKER_HUB_LOGIN.to_owned()
+        } else {
+            registry.to_owned()
+        };
+        // A helper is another program, which is waited for.
+        let asked = tokio::task::spawn_blocking(move || {
+            docker_credential::get_credential_from_reader(io::BufReader::new(file), &login)
+        });
+        let answered = tokio::time::timeout(HELPER_TIMEOUT, asked).await.map_err(|_| {
+            failed(format!(
+                "the credential helper that {} names does not answer",
+                path.display()
+            ))
+        })?;
+        match answered.map_err(|error| failed(error.to_string()))? {
+            Ok(credential) => Ok(Some(credential)),
+            Err(error) if is_absence(&error) => Ok(None),
+            Err(error) => Err(failed(format!(
+                "{}: {}; `docker login {registry}` writes it anew",
+                path.display(),
+                sentence(error)
+            ))),
+        }
+    }
+
+    fn docker_config(&self) -> Option<PathBuf> {
+        let named = self
+            .config
+            .docker_config
+            .clone()
+            .or_else(|| std::env::var_os("DOCKER_CONFIG").map(PathBuf::from))
+            .or_else(|| std::env::home_dir().map(|home| home.join(".docker")))?;
+        Some(if named.is_dir() {
+            named.join("config.json")
+        } else {
+            named
+        })
+    }
+}
+
+/// Whether the error says that there is nothing for this registry. Helpers have no other way to say so than
+/// this sentence of Docker's library for them.
+fn is_absence(error: &CredentialRetrievalError) -> bool {
+    match error {
+        CredentialRetrievalError::NoCredentialConfigured | CredentialRetrievalError::ConfigNotFound => true,
+        CredentialRetrievalError::HelperFailure { stdout, stderr, .. } => [stdout, stderr]
+            .iter()
+            .any(|output| output.contains("credentials not found")),
+        _ => false,
+    }
+}
+
+/// The error without what a helper printed to its standard output, which may hold a secret.
+fn sentence(error: CredentialRetrievalError) -> String {
+    match error {
+        CredentialRetrievalError::HelperFailure { helper, stderr, .. } => {
+            format!("the credential helper {helper} failed: {}", stderr.trim())
+        }
+        CredentialRetrievalError::HelperCommunicationError => {
+            "the credential helper that it names cannot be started; is it installed, and in PATH?".to_owned()
+        }
+        CredentialRetrievalError::ConfigReadError => "it is not Docker's JSON".to_owned(),
+        error => error.to_string(),
+    }
+}

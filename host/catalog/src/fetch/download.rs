@@ -1,0 +1,225 @@
+use reqwest::{
+    Method, RequestBuilder, Response, StatusCode,
+    header::{CONTENT_RANGE, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH, IF_RANGE, RANGE},
+};
+use url::Url;
+
+use super::{
+    Network,
+    authorization::Access,
+    failure,
+    landing::Landing,
+    registry::{Version, place},
+};
+use crate::{Digest, Error, FetchProgress, OciReference, OnProgress};
+
+/// What is to be downloaded.
+#[derive(Clone, Debug)]
+pub(crate) struct Download {
+    /// As the operator wrote it.
+    pub(crate) place: String,
+    /// The most bytes that are taken.
+    pub(crate) limit: u64,
+    /// The digest that it must have, if that is known: any version's bytes can then be gone on with.
+    pub(crate) digest: Option<Digest>,
+    /// Its size in bytes, if that is known.
+    pub(crate) size: Option<u64>,
+    /// The version that need not come again.
+    pub(crate) unless: Option<String>,
+}
+
+/// What a download came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Downloaded {
+    /// All of it is in its place. With what the server calls this version of it.
+    Whole(Option<String>),
+    /// The server has the version that need not come again.
+    Unchanged,
+}
+
+/// An attempt that got on by less than this counts as none.
+const SOME_PROGRESS: usize = 64 << 10;
+
+impl Network {
+    /// Download what is behind a URL.
+    pub(crate) async fn download(
+        &self,
+        url: &Url,
+        download: &Download,
+        landing: &mut Landing,
+        progress: OnProgress<'_>,
+    ) -> Result<Downloaded, Error> {
+        self.attempts(download, landing, progress, async |finish| {
+            self.send(finish(self.client.get(url.clone())), &download.place)
+                .await
+        })
+        .await
+    }
+
+    /// Download a blob of the artifact's repository.
+    pub(crate) async fn download_blob(
+        &self,
+        artifact: &OciReference,
+        digest: Digest,
+        download: &Download,
+        landing: &mut Landing,
+        progress: OnProgress<'_>,
+    ) -> Result<Downloaded, Error> {
+        let place = place(artifact, &Version::Digest(digest));
+        self.attempts(download, landing, progress, async |finish| {
+            let url = self.url(artifact, &format!("blobs/{digest}"), &place).await?;
+            let response = self
+                .send_to_registry(artifact, Access::Pull, (Method::GET, &url), &place, finish)
+                .await?;
+            match response.status() {
+                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                    Err(self.refusal(artifact, response, &place).await)
+                }
+                _ => Ok(response),
+            }
+        })
+        .await
+    }
+
+    async fn attempts(
+        &self,
+        download: &Download,
+        landing: &mut Landing,
+        progress: OnProgress<'_>,
+        mut ask: impl AsyncFnMut(&(dyn Fn(RequestBuilder) -> RequestBuilder + Sync)) -> Result<Response, Error>,
+    ) -> Result<Downloaded, Error> {
+        let mut pauses = self.pauses();
+        loop {
+            let before = landing.bytes().len();
+            let headers = headers(download, landing);
+            let finish = |request: RequestBuilder| request.headers(headers.clone());
+            let attempt = async {
+                // A download that was killed at its very end.
+                if download.digest.is_some() && download.size == Some(before as u64) {
+                    return Ok(Downloaded::Whole(None));
+                }
+                let response = ask(&finish).await?;
+                self.take(response, download, landing, progress).await
+            }
+            .await;
+            let error = match attempt {
+                Ok(done) => {
+                    landing.write().await?;
+                    return Ok(done);
+                }
+                Err(error) => error,
+            };
+            landing.write().await?;
+            if landing.bytes().len() >= before.saturating_add(SOME_PROGRESS) {
+                pauses.reset();
+            }
+            pauses.wait_after(error, progress).await?;
+        }
+    }
+
+    /// Take what a response brings.
+    async fn take(
+        &self,
+        mut response: Response,
+        download: &Download,
+        landing: &mut Landing,
+        progress: OnProgress<'_>,
+    ) -> Result<Downloaded, Error> {
+        let place = &download.place;
+        let offset = landing.bytes().len() as u64;
+        let validator = validator(response.headers());
+        match response.status() {
+            StatusCode::NOT_MODIFIED if download.unless.is_some() => return Ok(Downloaded::Unchanged),
+            StatusCode::PARTIAL_CONTENT if goes_on_from(response.headers(), offset) => {}
+            StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE => {
+                landing.restart(None).await?;
+                return Err(Error::Unreachable {
+                    place: place.clone(),
+                    problem: "the server does not go on where the download broke off".to_owned(),
+                });
+            }
+            _ => {
+                response = failure::success(response, place).await?;
+                landing.restart(validator.as_deref()).await?;
+            }
+        }
+        let there = landing.bytes().len() as u64;
+        let total = response
+            .content_length()
+            .map(|length| there.saturating_add(length))
+            .or(download.size);
+        if let Some(size) = total {
+            self.fits(size, download)?;
+        }
+        progress(FetchProgress::Started {
+            reference: place.clone(),
+            total,
+        });
+        progress(FetchProgress::Received { bytes: there });
+        while let Some(chunk) = response
+            .chunk()
+            .await
+            .map_err(|error| failure::of_transport(&error, place, &self.config))?
+        {
+            let size = (landing.bytes().len() as u64).saturating_add(chunk.len() as u64);
+            self.fits(size, download)?;
+            landing.append(&chunk).await?;
+            progress(FetchProgress::Received { bytes: size });
+        }
+        Ok(Downloaded::Whole(validator))
+    }
+
+    fn fits(&self, size: u64, download: &Download) -> Result<(), Error> {
+        let (place, limit) = (download.place.clone(), download.limit);
+        if size > limit {
+            return Err(Error::ModuleTooLarge { place, size, limit });
+        }
+        match download.size {
+            Some(expected) if size > expected => Err(Error::BadAnswer {
+                place,
+                problem: format!("more than the {expected} bytes that its manifest tells of"),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Ask for the rest of what is there already.
+fn headers(download: &Download, landing: &Landing) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let offset = landing.bytes().len();
+    let validator = landing
+        .validator()
+        .and_then(|validator| HeaderValue::from_str(validator).ok());
+    if offset > 0 && (download.digest.is_some() || validator.is_some()) {
+        if let Ok(range) = HeaderValue::from_str(&format!("bytes={offset}-")) {
+            headers.insert(RANGE, range);
+        }
+        if let Some(validator) = validator {
+            headers.insert(IF_RANGE, validator);
+        }
+    } else if let Some(known) = download
+        .unless
+        .as_deref()
+        .and_then(|known| HeaderValue::from_str(known).ok())
+    {
+        headers.insert(IF_NONE_MATCH, known);
+    }
+    headers
+}
+
+/// The entity tag, when it is a strong one: a weak one does not stand for the same bytes.
+fn validator(headers: &HeaderMap) -> Option<String> {
+    let tag = headers.get(ETAG)?.to_str().ok()?;
+    tag.starts_with('"').then(|| tag.to_owned())
+}
+
+/// Whether a partial answer begins where what is there ends.
+fn goes_on_from(headers: &HeaderMap, offset: u64) -> bool {
+    headers
+        .get(CONTENT_RANGE)
+        .and_then(|range| range.to_str().ok())
+        .and_then(|range| range.strip_prefix("bytes "))
+        .and_then(|range| range.split_once('-'))
+        .is_some_and(|(start, _)| start.trim().parse() == Ok(offset))
+}

@@ -1,0 +1,182 @@
+use std::{
+    error::Error as StdError,
+    io,
+    time::{Duration, SystemTime},
+};
+
+use reqwest::{Response, StatusCode, header};
+use rustls::{AlertDescription, CertificateError, InvalidMessage};
+
+use super::{NetworkConfig, client::is_absent};
+use crate::Error;
+
+/// So much of an error's body is read.
+const MESSAGE_LIMIT: usize = 16 << 10;
+
+/// The response, unless its status says that something went wrong. What a 401 means is the caller's matter.
+pub(super) async fn success(response: Response, place: &str) -> Result<Response, Error> {
+    let status = response.status();
+    if status.is_success() {
+        return Ok(response);
+    }
+    let again_after = again_after(&response);
+    let message = message(response).await;
+    let place = place.to_owned();
+    Err(match status {
+        status if is_absent(status) => Error::NotFound { place, message },
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Error::Unauthorized {
+            place,
+            with: "without credentials".to_owned(),
+            message,
+            advice: "modules are fetched from `https:` without credentials; keep those that need some in a registry"
+                .to_owned(),
+        },
+        _ => Error::Status {
+            place,
+            status: status.as_u16(),
+            message,
+            again_after,
+        },
+    })
+}
+
+/// What the server says of its refusal: the errors of a registry, or the name of the status.
+pub(super) async fn message(mut response: Response) -> String {
+    #[derive(serde::Deserialize)]
+    struct Envelope {
+        errors: Vec<Entry>,
+    }
+    #[derive(serde::Deserialize)]
+    struct Entry {
+        code: String,
+        #[serde(default)]
+        message: String,
+    }
+    let name = response
+        .status()
+        .canonical_reason()
+        .map_or_else(|| response.status().to_string(), str::to_owned);
+    let mut body = Vec::new();
+    while body.len() < MESSAGE_LIMIT {
+        match response.chunk().await {
+            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+            _ => break,
+        }
+    }
+    let said = serde_json::from_slice::<Envelope>(&body)
+        .ok()
+        .and_then(|envelope| envelope.errors.into_iter().next())
+        .map(|entry| match entry.message.as_str() {
+            "" => entry.code,
+            message => format!("{message} ({})", entry.code),
+        });
+    said.map_or(name, |said| printable(&said))
+}
+
+/// What another machine wrote, fit for one line of a log.
+fn printable(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(200).collect()
+}
+
+/// `Retry-After`: seconds, or a date.
+fn again_after(response: &Response) -> Option<Duration> {
+    let text = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?;
+    text.parse().map(Duration::from_secs).ok().or_else(|| {
+        let date = httpdate::parse_http_date(text).ok()?;
+        Some(date.duration_since(SystemTime::now()).unwrap_or_default())
+    })
+}
+
+/// The error that a request or a body ended with.
+pub(super) fn of_transport(error: &reqwest::Error, place: &str, config: &NetworkConfig) -> Error {
+    let place = place.to_owned();
+    if let Some(error) = find::<rustls::Error>(error) {
+        return Error::Tls {
+            place,
+            problem: tls_problem(error, config),
+        };
+    }
+    if error.is_timeout() {
+        let waited = if error.is_connect() {
+            config.connect_timeout
+        } else {
+            config.read_timeout
+        };
+        return Error::TooSlow { place, waited };
+    }
+    // The type of the error of a tunnel through a proxy is private to its crate.
+    if let Some(problem) = causes(error).find_map(|cause| {
+        cause
+            .to_string()
+            .strip_prefix("tunnel error: ")
+            .map(|problem| format!("{problem}{}", last_cause_below(cause)))
+    }) {
+        return Error::Proxy { place, problem };
+    }
+    if error.is_redirect() {
+        return Error::BadAnswer {
+            place,
+            problem: last_cause(error),
+        };
+    }
+    Error::Unreachable {
+        place,
+        problem: last_cause(error),
+    }
+}
+
+/// What is wrong with a TLS connection, and what to do.
+fn tls_problem(error: &rustls::Error, config: &NetworkConfig) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => match &config.ca {
+            None => "the server's certificate is from a CA that this system does not trust; name the CA's file with `network.ca`".to_owned(),
+            Some(path) => format!(
+                "the server's certificate is from a CA that neither this system nor {} names",
+                path.display()
+            ),
+        },
+        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
+            "the server does not speak TLS on this port".to_owned()
+        }
+        rustls::Error::AlertReceived(AlertDescription::CertificateRequired) => {
+            "the server wants a client's certificate, and this program has none to show".to_owned()
+        }
+        error => error.to_string(),
+    }
+}
+
+/// Whether the other side does not speak TLS.
+pub(super) fn is_without_tls(error: &reqwest::Error) -> bool {
+    match find::<rustls::Error>(error) {
+        Some(error) => matches!(
+            error,
+            rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)
+        ),
+        None => false,
+    }
+}
+
+/// The error, and what it came from. An [`io::Error`] hides the one that it was made of.
+fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |&error| {
+        match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            Some(inner) => Some(inner as &(dyn StdError + 'static)),
+            None => error.source(),
+        }
+    })
+}
+
+fn find<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a T> {
+    causes(error).find_map(|cause| cause.downcast_ref())
+}
+
+fn last_cause(error: &(dyn StdError + 'static)) -> String {
+    causes(error).last().map(ToString::to_string).unwrap_or_default()
+}
+
+fn last_cause_below(error: &(dyn StdError + 'static)) -> String {
+    match causes(error).skip(1).last() {
+        Some(cause) => format!(": {cause}"),
+        None => String::new(),
+    }
+}

@@ -1,0 +1,202 @@
+use serde::{Deserialize, Serialize, de::IgnoredAny};
+
+use crate::{Digest, Error, OciReference};
+
+/// The type of a manifest, as the OCI image specification has it, and as it is pushed.
+pub(crate) const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
+const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
+const DOCKER_MANIFEST_TYPE: &str = "application/vnd.docker.distribution.manifest.v2+json";
+const DOCKER_INDEX_TYPE: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
+
+/// What a registry is asked for in place of a manifest.
+pub(super) const MANIFEST_TYPES: [&str; 4] =
+    [MANIFEST_TYPE, INDEX_TYPE, DOCKER_MANIFEST_TYPE, DOCKER_INDEX_TYPE];
+
+/// The standard type of a layer that is a module:
+/// <https://tag-runtime.cncf.io/wgs/wasm/deliverables/wasm-oci-artifact/>.
+pub(crate) const WASM_TYPE: &str = "application/wasm";
+/// The standard type of the configuration beside it.
+pub(crate) const WASM_CONFIG_TYPE: &str = "application/vnd.wasm.config.v0+json";
+
+/// What older tools write.
+const OLDER_WASM_TYPES: [&str; 2] = [
+    "application/vnd.wasm.content.layer.v1+wasm",
+    "application/vnd.module.wasm.content.layer.v1+wasm",
+];
+
+/// So many layers are named when none of them is a module.
+const NAMED_LAYERS: usize = 4;
+
+/// The parts of a manifest or an index that are looked at.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Manifest {
+    schema_version: u32,
+    media_type: Option<String>,
+    config: Option<Descriptor>,
+    #[serde(default)]
+    layers: Vec<Descriptor>,
+    /// Of an index.
+    manifests: Option<Vec<IgnoredAny>>,
+}
+
+/// What a manifest says of a blob.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Descriptor {
+    pub(crate) media_type: String,
+    /// Not every digest is one of SHA-256.
+    pub(crate) digest: String,
+    pub(crate) size: u64,
+}
+
+/// The layer of an artifact that is the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layer {
+    /// Of the module.
+    pub(crate) digest: Digest,
+    /// In bytes.
+    pub(crate) size: u64,
+}
+
+impl Layer {
+    /// The one module that the manifest lists.
+    ///
+    /// # Errors
+    ///
+    /// With what is there, when it is anything else.
+    pub(crate) fn of_manifest(reference: &OciReference, bytes: &[u8]) -> Result<Self, Error> {
+        module_of(bytes).map_err(|found| Error::NotAnArtifact {
+            reference: reference.clone(),
+            found,
+        })
+    }
+}
+
+fn module_of(bytes: &[u8]) -> Result<Layer, String> {
+    let manifest: Manifest =
+        serde_json::from_slice(bytes).map_err(|error| format!("a manifest that cannot be read ({error})"))?;
+    let is_index = matches!(
+        manifest.media_type.as_deref(),
+        Some(INDEX_TYPE | DOCKER_INDEX_TYPE)
+    );
+    match manifest.manifests {
+        Some(entries) => {
+            return Err(format!(
+                "an index of {} artifacts, as images for several platforms have; name one of them by its digest",
+                entries.len()
+            ));
+        }
+        None if is_index => return Err("an index without artifacts".to_owned()),
+        None => {}
+    }
+    if manifest.schema_version != 2 {
+        return Err(format!("a manifest of version {}", manifest.schema_version));
+    }
+    let is_module = |layer: &&Descriptor| {
+        layer.media_type == WASM_TYPE || OLDER_WASM_TYPES.contains(&layer.media_type.as_str())
+    };
+    let modules: Vec<&Descriptor> = manifest.layers.iter().filter(is_module).collect();
+    match modules.as_slice() {
+        [layer] => {
+            let digest = layer.digest.parse();
+            let digest = digest.map_err(|_| format!("a module with the digest `{}`", layer.digest))?;
+            Ok(Layer {
+                digest,
+                size: layer.size,
+            })
+        }
+        [] => Err(what_is_there(&manifest)),
+        modules => Err(format!("{} modules", modules.len())),
+    }
+}
+
+/// The layers of an artifact without a module.
+fn what_is_there(manifest: &Manifest) -> String {
+    let mut types: Vec<String> = manifest
+        .layers
+        .iter()
+        .take(NAMED_LAYERS)
+        .map(|layer| format!("`{}`", layer.media_type))
+        .collect();
+    if types.is_empty() {
+        let config = manifest.config.as_ref().map(|config| config.media_type.as_str());
+        return format!(
+            "no layers (and the configuration is `{}`)",
+            config.unwrap_or_default()
+        );
+    }
+    let more = manifest.layers.len().saturating_sub(NAMED_LAYERS);
+    if more > 0 {
+        types.push(format!("{more} more"));
+    }
+    let layers = if manifest.layers.len() == 1 {
+        "a layer"
+    } else {
+        "layers"
+    };
+    format!("{layers} of {}", types.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_module_or_what_is_there() {
+        let digest = Digest::of("module");
+        let layer =
+            |media_type: &str| format!(r#"{{"mediaType":"{media_type}","digest":"{digest}","size":6}}"#);
+        let manifest = |layers: &[String]| {
+            format!(
+                r#"{{"schemaVersion":2,"config":{{"mediaType":"c","digest":"sha256:0","size":2}},"layers":[{}]}}"#,
+                layers.join(",")
+            )
+        };
+        let module = Ok(Layer { digest, size: 6 });
+        let tar = layer("application/vnd.oci.image.layer.v1.tar+gzip");
+        let index = format!(r#"{{"schemaVersion":2,"mediaType":"{INDEX_TYPE}"}}"#);
+        for (text, expected) in [
+            (manifest(&[layer(WASM_TYPE)]), module.clone()),
+            (manifest(&[layer(OLDER_WASM_TYPES[0])]), module.clone()),
+            (manifest(&[layer(OLDER_WASM_TYPES[1])]), module.clone()),
+            // A readme beside it does no harm.
+            (manifest(&[layer("text/markdown"), layer(WASM_TYPE)]), module),
+            (manifest(&[layer(WASM_TYPE), layer(WASM_TYPE)]), Err("2 modules")),
+            (
+                manifest(&[tar.clone()]),
+                Err("a layer of `application/vnd.oci.image.layer.v1.tar+gzip`"),
+            ),
+            (
+                manifest(&["a", "b", "c", "d", "e"].map(layer)),
+                Err("layers of `a`, `b`, `c`, `d`, 1 more"),
+            ),
+            (manifest(&[]), Err("no layers (and the configuration is `c`)")),
+            (
+                r#"{"schemaVersion":2,"manifests":[{},{}]}"#.to_owned(),
+                Err(
+                    "an index of 2 artifacts, as images for several platforms have; name one of them by its digest",
+                ),
+            ),
+            (index, Err("an index without artifacts")),
+            (
+                r#"{"schemaVersion":1}"#.to_owned(),
+                Err("a manifest of version 1"),
+            ),
+            (
+                manifest(&[layer(WASM_TYPE).replace("sha256", "sha512")]),
+                Err("a module with the digest `sha512:"),
+            ),
+            (
+                "<html>".to_owned(),
+                Err("a manifest that cannot be read (expected value"),
+            ),
+        ] {
+            match (module_of(text.as_bytes()), expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{text}"),
+                (Err(found), Err(expected)) => assert!(found.starts_with(expected), "{found}"),
+                (found, _) => panic!("{text}: {found:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,233 @@
+use bytes::Bytes;
+use reqwest::{
+    Method, Response, StatusCode,
+    header::{ACCEPT, CONTENT_TYPE, HeaderMap},
+};
+use url::Url;
+
+use super::{
+    Network, authorization::Access, client::is_absent, credentials::api_host, failure,
+    manifest::MANIFEST_TYPES,
+};
+use crate::{Digest, Error, OciReference, OnProgress};
+
+/// Which of a repository's artifacts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Version {
+    /// What this tag means at the moment.
+    Tag(String),
+    /// The one whose manifest has this digest.
+    Digest(Digest),
+}
+
+impl Version {
+    /// The one that a reference names: the digest counts when there is one.
+    pub(crate) fn of(reference: &OciReference) -> Self {
+        match (reference.digest(), reference.tag()) {
+            (Some(digest), _) => Self::Digest(digest),
+            (None, tag) => Self::Tag(tag.unwrap_or(OciReference::DEFAULT_TAG).to_owned()),
+        }
+    }
+
+    fn in_path(&self) -> String {
+        match self {
+            Self::Tag(tag) => tag.clone(),
+            Self::Digest(digest) => digest.to_string(),
+        }
+    }
+}
+
+/// A manifest as the registry sent it.
+#[derive(Clone, Debug)]
+pub(crate) struct RawManifest {
+    /// As they came; signatures are of these.
+    pub(crate) bytes: Bytes,
+    /// Of the bytes.
+    pub(crate) digest: Digest,
+}
+
+/// Registries take no larger manifests, says the OCI distribution specification.
+const MANIFEST_LIMIT: u64 = 4 << 20;
+
+impl Network {
+    /// A manifest of the artifact's repository; nothing when it is not there. A digest that was asked for
+    /// is the digest of what is returned.
+    pub(crate) async fn manifest(
+        &self,
+        artifact: &OciReference,
+        version: &Version,
+        progress: OnProgress<'_>,
+    ) -> Result<Option<RawManifest>, Error> {
+        let place = place(artifact, version);
+        let path = format!("manifests/{}", version.in_path());
+        let Some(bytes) = self
+            .get_from_registry(artifact, &path, &place, MANIFEST_LIMIT, progress)
+            .await?
+        else {
+            return Ok(None);
+        };
+        let digest = Digest::of(&bytes);
+        match version {
+            Version::Digest(expected) if *expected != digest => Err(Error::ContentMismatch {
+                place,
+                actual: digest,
+            }),
+            _ => Ok(Some(RawManifest { bytes, digest })),
+        }
+    }
+
+    /// The digest of the manifest that a tag means, if the registry tells without sending it.
+    pub(crate) async fn manifest_digest(
+        &self,
+        artifact: &OciReference,
+        version: &Version,
+        progress: OnProgress<'_>,
+    ) -> Result<Option<Digest>, Error> {
+        let place = place(artifact, version);
+        self.retrying(progress, async || {
+            let url = self
+                .url(artifact, &format!("manifests/{}", version.in_path()), &place)
+                .await?;
+            let accept = MANIFEST_TYPES.join(", ");
+            let response = self
+                .send_to_registry(artifact, Access::Pull, (Method::HEAD, &url), &place, |request| {
+                    request.header(ACCEPT, &accept)
+                })
+                .await?;
+            let digest = content_digest(response.headers());
+            self.allowed(artifact, response, &place).await?;
+            Ok(digest)
+        })
+        .await
+    }
+
+    /// A small blob of the artifact's repository, with the digest that was asked for; nothing when it is
+    /// not there.
+    pub(crate) async fn small_blob(
+        &self,
+        artifact: &OciReference,
+        digest: Digest,
+        limit: u64,
+        progress: OnProgress<'_>,
+    ) -> Result<Option<Bytes>, Error> {
+        let place = place(artifact, &Version::Digest(digest));
+        let Some(bytes) = self
+            .get_from_registry(artifact, &format!("blobs/{digest}"), &place, limit, progress)
+            .await?
+        else {
+            return Ok(None);
+        };
+        let actual = Digest::of(&bytes);
+        if actual == digest {
+            Ok(Some(bytes))
+        } else {
+            Err(Error::ContentMismatch { place, actual })
+        }
+    }
+
+    /// The index of the artifacts that refer to this manifest, as it was sent; nothing when the registry
+    /// has none. One without the referrers API is asked for the tag that the OCI distribution specification
+    /// has for it.
+    pub(crate) async fn referrers(
+        &self,
+        artifact: &OciReference,
+        subject: Digest,
+        progress: OnProgress<'_>,
+    ) -> Result<Option<Bytes>, Error> {
+        let place = place(artifact, &Version::Digest(subject));
+        let path = format!("referrers/{subject}");
+        if let Some(index) = self
+            .get_from_registry(artifact, &path, &place, MANIFEST_LIMIT, progress)
+            .await?
+        {
+            return Ok(Some(index));
+        }
+        let tag = Version::Tag(format!("sha256-{}", subject.to_hex()));
+        let index = self.manifest(artifact, &tag, progress).await?;
+        Ok(index.map(|index| index.bytes))
+    }
+
+    /// What is under a path of the repository, up to a limit.
+    async fn get_from_registry(
+        &self,
+        artifact: &OciReference,
+        path: &str,
+        place: &str,
+        limit: u64,
+        progress: OnProgress<'_>,
+    ) -> Result<Option<Bytes>, Error> {
+        let accept = MANIFEST_TYPES.join(", ");
+        self.retrying(progress, async || {
+            let url = self.url(artifact, path, place).await?;
+            let response = self
+                .send_to_registry(artifact, Access::Pull, (Method::GET, &url), place, |request| {
+                    request.header(ACCEPT, format!("{accept}, */*"))
+                })
+                .await?;
+            if is_absent(response.status()) {
+                return Ok(None);
+            }
+            let response = self.allowed(artifact, response, place).await?;
+            self.body(response, place, limit).await.map(Some)
+        })
+        .await
+    }
+
+    /// The response, unless it is a refusal or an error.
+    pub(super) async fn allowed(
+        &self,
+        artifact: &OciReference,
+        response: Response,
+        place: &str,
+    ) -> Result<Response, Error> {
+        match response.status() {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                Err(self.refusal(artifact, response, place).await)
+            }
+            _ => failure::success(response, place).await,
+        }
+    }
+
+    /// The URL of a path below the artifact's repository.
+    pub(super) async fn url(&self, artifact: &OciReference, path: &str, place: &str) -> Result<Url, Error> {
+        let home = self.registry_url(artifact, place).await?;
+        let repository = match (
+            api_host(artifact.registry()) == artifact.registry(),
+            artifact.repository(),
+        ) {
+            // Docker Hub's name for a repository without a user.
+            (false, repository) if !repository.contains('/') => format!("library/{repository}"),
+            (_, repository) => repository.to_owned(),
+        };
+        home.join(&format!("{repository}/{path}"))
+            .map_err(|error| not_a_url(place, &error))
+    }
+
+    /// The URL below which a registry has its repositories.
+    pub(super) async fn registry_url(&self, artifact: &OciReference, place: &str) -> Result<Url, Error> {
+        let host = api_host(artifact.registry());
+        let scheme = self.scheme(host, place).await?.as_str();
+        Url::parse(&format!("{scheme}://{host}/v2/")).map_err(|error| not_a_url(place, &error))
+    }
+}
+
+/// How messages name something in a registry.
+pub(super) fn place(artifact: &OciReference, version: &Version) -> String {
+    let (registry, repository) = (artifact.registry(), artifact.repository());
+    match version {
+        Version::Tag(tag) => format!("oci://{registry}/{repository}:{tag}"),
+        Version::Digest(digest) => format!("oci://{registry}/{repository}@{digest}"),
+    }
+}
+
+/// The digest that the registry says its answer has.
+pub(super) fn content_digest(headers: &HeaderMap) -> Option<Digest> {
+    headers.get("docker-content-digest")?.to_str().ok()?.parse().ok()
+}
+
+fn not_a_url(place: &str, error: &url::ParseError) -> Error {
+    Error::BadAnswer {
+        place: place.to_owned(),
+        problem: error.to_string(),
+    }
+}

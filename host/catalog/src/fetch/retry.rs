@@ -1,0 +1,73 @@
+use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
+
+use super::Network;
+use crate::{Error, FetchProgress, OnProgress};
+
+impl Network {
+    /// Try until it succeeds, fails for good, or was tried often enough.
+    pub(super) async fn retrying<T>(
+        &self,
+        progress: OnProgress<'_>,
+        mut attempt: impl AsyncFnMut() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut pauses = self.pauses();
+        loop {
+            match attempt().await {
+                Err(error) => pauses.wait_after(error, progress).await?,
+                done => return done,
+            }
+        }
+    }
+
+    /// The pauses between the attempts at one thing.
+    pub(super) fn pauses(&self) -> Pauses {
+        let builder = ExponentialBuilder::new()
+            .with_min_delay(self.config.first_pause)
+            .with_max_delay(self.config.longest_pause)
+            .with_max_times(self.config.attempts.saturating_sub(1))
+            .with_jitter();
+        Pauses {
+            left: builder.build(),
+            builder,
+            longest: self.config.longest_pause,
+        }
+    }
+}
+
+/// The pauses between the attempts at one thing. Lives as long as these.
+#[derive(Debug)]
+pub(super) struct Pauses {
+    left: ExponentialBackoff,
+    builder: ExponentialBuilder,
+    longest: std::time::Duration,
+}
+
+impl Pauses {
+    /// An attempt got on: those that follow count anew.
+    pub(super) fn reset(&mut self) {
+        self.left = self.builder.build();
+    }
+
+    /// Wait for the time of the next attempt.
+    ///
+    /// # Errors
+    ///
+    /// The error, when no attempt follows it.
+    pub(super) async fn wait_after(&mut self, error: Error, progress: OnProgress<'_>) -> Result<(), Error> {
+        if !error.is_transient() {
+            return Err(error);
+        }
+        let wanted = error.again_after().unwrap_or_default();
+        if wanted > self.longest {
+            return Err(error);
+        }
+        let Some(pause) = self.left.next() else {
+            return Err(error);
+        };
+        let after = pause.min(self.longest).max(wanted);
+        tracing::debug!(%error, ?after, "an attempt failed, and another follows");
+        progress(FetchProgress::Retrying { after, error });
+        tokio::time::sleep(after).await;
+        Ok(())
+    }
+}

@@ -1,0 +1,253 @@
+use std::{
+    fs::{self, DirBuilder, File},
+    io,
+    os::unix::fs::{DirBuilderExt, MetadataExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use bytes::Bytes;
+
+use crate::{CompiledKey, Digest, Error};
+
+mod entry;
+mod partial;
+mod prune;
+mod resolution;
+mod temporary;
+
+pub use prune::{InUse, Pruned};
+pub use resolution::Resolution;
+
+pub(crate) use partial::Partial;
+use temporary::Temporary;
+
+/// What is kept on disk so that the next start needs neither network nor compiler: modules under their
+/// digests, compiled forms, and what references were resolved to. Lives as long as the program; several
+/// programs may share one directory.
+///
+/// What is in it is run as native code, so the directory must be the user's own and writable by nobody
+/// else, an entry is written whole or not at all, and it is checked against its digest each time it is
+/// read. A store that cannot be written to still serves what it holds.
+#[derive(Clone, Debug)]
+pub struct Store {
+    directory: PathBuf,
+}
+
+/// The kinds of entries, each in a directory of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Modules, bare, under their digests.
+    Module,
+    /// Compiled forms, sealed, under their keys.
+    Compiled,
+    /// What references were resolved to, sealed, under the digest of the reference.
+    Resolution,
+    /// What signatures are checked with, sealed, under the digest of what is signed.
+    Signature,
+    /// Downloads that are not whole yet.
+    Partial,
+    /// What is being written.
+    Temporary,
+}
+
+impl Kind {
+    const ALL: [Self; 6] = [
+        Self::Module,
+        Self::Compiled,
+        Self::Resolution,
+        Self::Signature,
+        Self::Partial,
+        Self::Temporary,
+    ];
+
+    fn directory(self) -> &'static str {
+        match self {
+            Self::Module => "modules",
+            Self::Compiled => "compiled",
+            Self::Resolution => "resolved",
+            Self::Signature => "signatures",
+            Self::Partial => "partial",
+            Self::Temporary => "temporary",
+        }
+    }
+}
+
+/// A broken-off download that nobody went on with for so long is removed.
+const PARTIAL_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
+
+impl Store {
+    /// Use this directory; it is made, with its parents, when it is not there. What killed programs left
+    /// half-written is removed.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be made, or is not private to this user.
+    pub fn open(directory: impl Into<PathBuf>) -> Result<Self, Error> {
+        let store = Self {
+            directory: directory.into(),
+        };
+        private_directory(&store.directory)?;
+        for kind in Kind::ALL {
+            match private_directory(&store.directory_of(kind)) {
+                // What it holds is served all the same.
+                Err(Error::Store { source, .. }) if is_unwritable(&source) => {}
+                opened => opened?,
+            }
+        }
+        store.sweep();
+        Ok(store)
+    }
+
+    /// The directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The compiled form under this key. A damaged one is removed and counts as absent.
+    pub fn compiled(&self, key: CompiledKey) -> Option<Vec<u8>> {
+        self.sealed(Kind::Compiled, key.digest())
+    }
+
+    /// Keep a compiled form.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be written. The store is as it was, and the program can go on without.
+    pub fn keep_compiled(&self, key: CompiledKey, content: &[u8]) -> Result<(), Error> {
+        self.keep_sealed(Kind::Compiled, key.digest(), content)
+    }
+
+    /// The module with this digest. A damaged one is removed and counts as absent.
+    pub fn module(&self, digest: Digest) -> Option<Bytes> {
+        let path = self.path(Kind::Module, digest);
+        let bytes = self.read(&path)?;
+        if Digest::of(&bytes) == digest {
+            return Some(bytes.into());
+        }
+        self.remove_damaged(&path);
+        None
+    }
+
+    /// Keep a module.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be written. The store is as it was.
+    pub fn keep_module(&self, digest: Digest, bytes: &[u8]) -> Result<(), Error> {
+        let path = self.path(Kind::Module, digest);
+        Temporary::write(&self.directory_of(Kind::Temporary), &[bytes])?.persist(&path)
+    }
+
+    /// What was kept for checking the signatures of the thing with this digest. A damaged entry is
+    /// removed and counts as absent.
+    #[allow(dead_code, reason = "for the verification of signatures")]
+    pub(crate) fn signature_material(&self, signed: Digest) -> Option<Vec<u8>> {
+        self.sealed(Kind::Signature, signed)
+    }
+
+    /// Keep what the signatures of the thing with this digest are checked with.
+    #[allow(dead_code, reason = "for the verification of signatures")]
+    pub(crate) fn keep_signature_material(&self, signed: Digest, content: &[u8]) -> Result<(), Error> {
+        self.keep_sealed(Kind::Signature, signed, content)
+    }
+
+    fn directory_of(&self, kind: Kind) -> PathBuf {
+        self.directory.join(kind.directory())
+    }
+
+    fn path(&self, kind: Kind, name: Digest) -> PathBuf {
+        self.directory_of(kind).join(name.to_hex())
+    }
+
+    /// An entry's bytes; its time becomes that of its last use.
+    fn read(&self, path: &Path) -> Option<Vec<u8>> {
+        match fs::read(path) {
+            Ok(bytes) => {
+                // Where nothing can be written, nothing is ever pruned.
+                let _ = File::open(path).and_then(|file| file.set_modified(SystemTime::now()));
+                Some(bytes)
+            }
+            Err(error) => {
+                if error.kind() != io::ErrorKind::NotFound {
+                    tracing::warn!(path = %path.display(), %error, "an entry of the store cannot be read; it counts as absent");
+                }
+                None
+            }
+        }
+    }
+
+    fn remove_damaged(&self, path: &Path) {
+        tracing::warn!(path = %path.display(), "an entry of the store is damaged; it is removed and counts as absent");
+        let _ = fs::remove_file(path);
+    }
+
+    /// Remove what killed programs left, and downloads that nobody goes on with.
+    fn sweep(&self) {
+        for path in files_in(&self.directory_of(Kind::Temporary)) {
+            Temporary::remove_abandoned(&path);
+        }
+        for path in files_in(&self.directory_of(Kind::Partial)) {
+            let age = fs::metadata(&path)
+                .and_then(|metadata| metadata.modified())
+                .ok()
+                .and_then(|modified| modified.elapsed().ok());
+            if age.is_some_and(|age| age > PARTIAL_LIFE) {
+                Temporary::remove_abandoned(&path);
+            }
+        }
+    }
+}
+
+/// The files in a directory; none when it cannot be read.
+fn files_in(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    fs::read_dir(directory)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+}
+
+/// Make a directory of the user's own, or make sure that it is.
+fn private_directory(path: &Path) -> Result<(), Error> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(failed(path))?;
+    let metadata = fs::metadata(path).map_err(failed(path))?;
+    let not_private = |problem| Error::StoreNotPrivate {
+        path: path.to_owned(),
+        problem,
+    };
+    let me = rustix::process::geteuid().as_raw();
+    if metadata.uid() != me {
+        return Err(not_private(format!(
+            "it belongs to user {}, not to {me}",
+            metadata.uid()
+        )));
+    }
+    if metadata.mode() & 0o022 != 0 {
+        return Err(not_private(format!(
+            "its mode is {:o}, so others may write",
+            metadata.mode() & 0o777
+        )));
+    }
+    Ok(())
+}
+
+fn is_unwritable(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied | io::ErrorKind::StorageFull
+    )
+}
+
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> Error {
+    let path = path.to_owned();
+    move |source| Error::Store {
+        path,
+        source: Arc::new(source),
+    }
+}

@@ -1,0 +1,107 @@
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::{Kind, Store};
+use crate::{Digest, Error, ModuleReference};
+
+/// What a reference that can change its meaning was resolved to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolution {
+    /// Of the module.
+    pub module: Digest,
+    /// Of the manifest, and its bytes as the registry sent them; for a reference to a registry.
+    pub manifest: Option<(Digest, Bytes)>,
+    /// What the server calls this version of it (its `ETag`); for a reference to a URL.
+    pub validator: Option<String>,
+    /// When the server was last asked.
+    pub resolved: SystemTime,
+}
+
+/// The resolution as it is written.
+#[derive(Deserialize, Serialize)]
+struct Record {
+    reference: String,
+    module: String,
+    manifest: Option<String>,
+    validator: Option<String>,
+    seconds: u64,
+}
+
+impl Store {
+    /// What this reference was last resolved to.
+    pub fn resolution(&self, reference: &ModuleReference) -> Option<Resolution> {
+        self.record(reference, name(reference))
+    }
+
+    /// The resolution of this reference to this module, though it may mean another by now.
+    pub fn resolution_to(&self, reference: &ModuleReference, module: Digest) -> Option<Resolution> {
+        self.record(reference, name_with(reference, module))
+            .filter(|resolution| resolution.module == module)
+    }
+
+    /// Keep what a reference was resolved to.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be written.
+    pub fn keep_resolution(&self, reference: &ModuleReference, resolution: &Resolution) -> Result<(), Error> {
+        let seconds = resolution.resolved.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let record = Record {
+            reference: reference.to_string(),
+            module: resolution.module.to_string(),
+            manifest: resolution
+                .manifest
+                .as_ref()
+                .map(|(_, bytes)| STANDARD.encode(bytes)),
+            validator: resolution.validator.clone(),
+            seconds: seconds.as_secs(),
+        };
+        let content = serde_json::to_vec(&record).unwrap_or_default();
+        self.keep_sealed(
+            Kind::Resolution,
+            name_with(reference, resolution.module),
+            &content,
+        )?;
+        self.keep_sealed(Kind::Resolution, name(reference), &content)
+    }
+
+    fn record(&self, reference: &ModuleReference, name: Digest) -> Option<Resolution> {
+        let content = self.sealed(Kind::Resolution, name)?;
+        let resolution = read(reference, &content);
+        if resolution.is_none() {
+            self.remove_damaged(&self.path(Kind::Resolution, name));
+        }
+        resolution
+    }
+}
+
+fn read(reference: &ModuleReference, content: &[u8]) -> Option<Resolution> {
+    let record: Record = serde_json::from_slice(content).ok()?;
+    if record.reference != reference.to_string() {
+        return None;
+    }
+    let manifest = match record.manifest {
+        Some(text) => {
+            let bytes = Bytes::from(STANDARD.decode(text).ok()?);
+            Some((Digest::of(&bytes), bytes))
+        }
+        None => None,
+    };
+    Some(Resolution {
+        module: record.module.parse().ok()?,
+        manifest,
+        validator: record.validator,
+        resolved: UNIX_EPOCH.checked_add(Duration::from_secs(record.seconds))?,
+    })
+}
+
+fn name(reference: &ModuleReference) -> Digest {
+    Digest::of_parts([reference.to_string().as_bytes()])
+}
+
+fn name_with(reference: &ModuleReference, module: Digest) -> Digest {
+    Digest::of_parts([reference.to_string().as_bytes(), module.as_bytes()])
+}
