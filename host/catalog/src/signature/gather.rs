@@ -1,0 +1,90 @@
+use std::{
+    ffi::OsString,
+    fs::File,
+    io::{self, Read},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use url::Url;
+
+use super::{Blob, FoundSignature, Material, SIGNATURE_SIZE_LIMIT, SignatureError};
+use crate::ModuleReference;
+
+/// After the module's name: a signature and nothing else.
+const SIGNATURE_SUFFIX: &str = ".sig";
+/// After the module's name: a bundle of sigstore.
+const BUNDLE_SUFFIX: &str = ".sigstore.json";
+
+/// The signatures beside a file: `{file}.sig` and `{file}.sigstore.json`, where the reference says and where
+/// its links lead.
+///
+/// # Errors
+///
+/// When one is there and cannot be read, or is too large.
+pub fn gather_beside(path: &Path, resolved: &Path) -> Result<Material, SignatureError> {
+    let mut material = Material::default();
+    let reference = ModuleReference::File(path.to_owned());
+    for place in [path, resolved] {
+        if let Some((name, content)) = beside(place, SIGNATURE_SUFFIX)? {
+            material.add(&reference, FoundSignature::Detached { name, content })?;
+        }
+        if let Some((name, content)) = beside(place, BUNDLE_SUFFIX)? {
+            material.add(&reference, FoundSignature::Bundle { name, content })?;
+        }
+        if path == resolved {
+            break;
+        }
+    }
+    Ok(material)
+}
+
+fn beside(path: &Path, suffix: &str) -> Result<Option<(String, Blob)>, SignatureError> {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    let path = PathBuf::from(name);
+    let name = path.display().to_string();
+    match read_limited(&path, SIGNATURE_SIZE_LIMIT) {
+        Ok(content) => Ok(Some((name, Blob(content)))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Err(SignatureError::TooLarge {
+            name,
+            limit: SIGNATURE_SIZE_LIMIT,
+        }),
+        Err(source) => Err(SignatureError::Unreadable {
+            path,
+            source: Arc::new(source),
+        }),
+    }
+}
+
+/// The bytes of a file; an error when there are more than the limit, or it is no file.
+pub(super) fn read_limited(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    // A pipe would be waited for.
+    if !path.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        let message = format!("it has more than {limit} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    Ok(bytes)
+}
+
+/// Where the signature of what a URL answers is asked for: `.sig` after its path.
+pub fn signature_url(module: &Url) -> Url {
+    with_suffix(module, SIGNATURE_SUFFIX)
+}
+
+/// Where the bundle of what a URL answers is asked for: `.sigstore.json` after its path.
+pub fn bundle_url(module: &Url) -> Url {
+    with_suffix(module, BUNDLE_SUFFIX)
+}
+
+fn with_suffix(url: &Url, suffix: &str) -> Url {
+    let mut with_suffix = url.clone();
+    with_suffix.set_path(&format!("{}{suffix}", url.path()));
+    with_suffix
+}

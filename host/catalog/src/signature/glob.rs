@@ -1,0 +1,100 @@
+use std::fmt;
+
+use regex::Regex;
+
+/// A text with wildcards: `*` stands for any characters but `/`, and `**`, which stands alone between two
+/// `/`, for any number of parts; at the end for one or more.
+#[derive(Clone, Debug)]
+pub(super) struct Glob {
+    text: String,
+    regex: Regex,
+}
+
+/// Why a text is no pattern, as the rest of a sentence that begins with the text.
+pub(super) const DOUBLE_STAR_INSIDE: &str = "has `**` beside other characters";
+
+impl Glob {
+    /// # Errors
+    ///
+    /// When `**` does not stand alone between two `/`.
+    pub(super) fn new(text: &str) -> Result<Self, &'static str> {
+        let parts: Vec<&str> = text.split('/').collect();
+        let mut expression = String::from(r"\A(?s:");
+        let last = parts.len() - 1;
+        for (index, part) in parts.iter().enumerate() {
+            match *part {
+                "**" if index == last => expression.push_str(".+"),
+                "**" => expression.push_str("(?:[^/]+/)*"),
+                part if part.contains("**") => return Err(DOUBLE_STAR_INSIDE),
+                part => {
+                    let literals: Vec<String> = part.split('*').map(regex::escape).collect();
+                    expression.push_str(&literals.join("[^/]*"));
+                    if index < last {
+                        expression.push('/');
+                    }
+                }
+            }
+        }
+        expression.push_str(r")\z");
+        let regex = Regex::new(&expression).map_err(|_| "is too long")?;
+        Ok(Self {
+            text: text.to_owned(),
+            regex,
+        })
+    }
+
+    pub(super) fn matches(&self, text: &str) -> bool {
+        self.regex.is_match(text)
+    }
+}
+
+impl fmt::Display for Glob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl PartialEq for Glob {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Glob {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wildcards() {
+        for (pattern, text, expected) in [
+            ("a", "a", true),
+            ("a", "ab", false),
+            ("a.b", "axb", false),
+            ("*", "abc", true),
+            ("*", "", true),
+            ("*", "a/b", false),
+            ("a*c", "abc", true),
+            ("a*c", "a/c", false),
+            ("*.wasm", "a.wasm", true),
+            ("a/**", "a/b", true),
+            ("a/**", "a/b/c", true),
+            ("a/**", "a/", false),
+            ("a/**", "a", false),
+            ("a/**", "ab/c", false),
+            ("a/**/c", "a/c", true),
+            ("a/**/c", "a/b/b/c", true),
+            ("a/**/c", "a/bc", false),
+            ("**", "a/b", true),
+            ("(a|b)", "a", false),
+            ("a", "a\n", false),
+        ] {
+            let glob = Glob::new(pattern).unwrap();
+            assert_eq!(glob.matches(text), expected, "{pattern} {text:?}");
+        }
+        for wrong in ["a**", "**a", "a/b**/c", "***"] {
+            assert!(Glob::new(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,247 @@
+use std::{fmt, path::Path, str::FromStr, sync::Arc};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
+use sigstore_verify::{VerificationPolicy, Verifier, trust_root::TrustedRoot};
+
+use super::{InvalidTrust, PublicKey, glob::Glob, key::read_text, provider};
+
+/// What a signature without a key of one's own must show: a certificate that an authority of the trust root
+/// issued to this identity, valid at the time at which a log or a timestamp authority of the trust root saw
+/// the signature. Lives as long as the policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keyless {
+    /// Whom to believe.
+    pub trust_root: TrustRoot,
+    /// Who must have signed: the certificate's e-mail address or URI.
+    pub identity: IdentityPattern,
+    /// Who must have vouched for the identity: the URL of the OpenID provider,
+    /// `https://token.actions.githubusercontent.com`.
+    pub issuer: String,
+}
+
+/// Whose certificates and logs are believed. Lives as long as the policy; a clone is cheap.
+#[derive(Clone)]
+pub struct TrustRoot(Arc<Trusted>);
+
+struct Trusted {
+    verifier: Verifier,
+    has_certificate_logs: bool,
+    /// To tell two apart.
+    text: String,
+}
+
+/// A text that an identity must be, or a pattern for it: `*` stands for any characters but `/`, `**`, alone
+/// between two `/`, for any number of parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdentityPattern(Identity);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Identity {
+    Exact(String),
+    Pattern(Glob),
+}
+
+/// A text that is no pattern of identities. As text: what is wrong, and what to write.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` {problem}: write the e-mail address or the URI of who signs")]
+pub struct InvalidIdentity {
+    /// What was written.
+    pub text: String,
+    /// What is wrong with it, as the rest of a sentence.
+    pub problem: &'static str,
+}
+
+impl TrustRoot {
+    /// What a `trusted_root.json` says: a file of sigstore, that `cosign trusted-root create` writes, and that
+    /// sigstore publishes of its own services.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read, or holds keys or certificates that cannot be used.
+    pub fn from_json(text: &str) -> Result<Self, InvalidTrust> {
+        Self::parse(text).map_err(|problem| InvalidTrust::Root {
+            origin: None,
+            problem,
+        })
+    }
+
+    /// [`from_json`](Self::from_json) of a file.
+    ///
+    /// # Errors
+    ///
+    /// As there, and when the file cannot be read.
+    pub fn read(path: &Path) -> Result<Self, InvalidTrust> {
+        let text = read_text(path)?;
+        Self::parse(&text).map_err(|problem| InvalidTrust::Root {
+            origin: Some(path.to_owned()),
+            problem,
+        })
+    }
+
+    /// The PEM texts of the certificates of an authority (Fulcio; the root and those between), and of the
+    /// public keys of the log of signatures (Rekor) and, if it has one, of the log of certificates.
+    ///
+    /// # Errors
+    ///
+    /// When one of them is something else.
+    pub fn from_pem(
+        authorities: &str,
+        signature_log: &str,
+        certificate_log: Option<&str>,
+    ) -> Result<Self, InvalidTrust> {
+        let root = |problem| InvalidTrust::Root {
+            origin: None,
+            problem,
+        };
+        let blocks =
+            pem::parse_many(authorities).map_err(|error| root(format!("it is no PEM text: {error}")))?;
+        let certificates: Vec<Value> = blocks
+            .iter()
+            .filter(|block| block.tag() == "CERTIFICATE")
+            .map(|block| json!({ "rawBytes": STANDARD.encode(block.contents()) }))
+            .collect();
+        if certificates.is_empty() || certificates.len() != blocks.len() {
+            return Err(root(
+                "it holds something that is no `CERTIFICATE`, or nothing".to_owned(),
+            ));
+        }
+        let log = |pem: &str| -> Result<Value, InvalidTrust> {
+            let key = PublicKey::from_pem(pem)?;
+            Ok(json!({
+                "baseUrl": "",
+                "hashAlgorithm": "SHA2_256",
+                "publicKey": { "rawBytes": STANDARD.encode(key.der()), "keyDetails": "" },
+                "logId": { "keyId": STANDARD.encode(key.fingerprint().as_bytes()) },
+            }))
+        };
+        let certificate_logs = certificate_log.map(log).transpose()?;
+        let text = json!({
+            "mediaType": "application/vnd.dev.sigstore.trustedroot+json;version=0.1",
+            "certificateAuthorities": [{ "uri": "", "certChain": { "certificates": certificates } }],
+            "tlogs": [log(signature_log)?],
+            "ctlogs": certificate_logs.into_iter().collect::<Vec<_>>(),
+        });
+        Self::parse(&text.to_string()).map_err(root)
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        provider::install();
+        let wrong = |error: &dyn fmt::Display| format!("it is no trust root of sigstore: {error}");
+        let root = TrustedRoot::from_json(text).map_err(|error| wrong(&error))?;
+        if root.certificate_authorities.is_empty() {
+            return Err("it names no certificate authority, so that no signature would do".to_owned());
+        }
+        if root.tlogs.is_empty() {
+            return Err("it names no log of signatures, so that no signature would do".to_owned());
+        }
+        let verifier = Verifier::new(&root).map_err(|error| wrong(&error))?;
+        Ok(Self(Arc::new(Trusted {
+            verifier,
+            has_certificate_logs: !root.ctlogs.is_empty(),
+            text: text.to_owned(),
+        })))
+    }
+
+    pub(super) fn verifier(&self) -> &Verifier {
+        &self.0.verifier
+    }
+
+    /// Who signed is asked afterwards, so that a wrong one is told apart from a broken proof.
+    pub(super) fn policy(&self) -> VerificationPolicy {
+        let policy = VerificationPolicy::any_identity();
+        if self.0.has_certificate_logs {
+            policy
+        } else {
+            policy.skip_sct()
+        }
+    }
+}
+
+impl PartialEq for TrustRoot {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.text == other.0.text
+    }
+}
+
+impl Eq for TrustRoot {}
+
+impl fmt::Debug for TrustRoot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TrustRoot").finish_non_exhaustive()
+    }
+}
+
+impl IdentityPattern {
+    /// Whether this is who is meant.
+    pub fn matches(&self, identity: &str) -> bool {
+        match &self.0 {
+            Identity::Exact(exact) => exact == identity,
+            Identity::Pattern(glob) => glob.matches(identity),
+        }
+    }
+}
+
+impl FromStr for IdentityPattern {
+    type Err = InvalidIdentity;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = |problem| InvalidIdentity {
+            text: text.to_owned(),
+            problem,
+        };
+        if text.trim().is_empty() {
+            return Err(wrong("names nobody"));
+        }
+        if text.chars().all(|c| matches!(c, '*' | '/')) {
+            return Err(wrong("means everybody"));
+        }
+        if !text.contains('*') {
+            return Ok(Self(Identity::Exact(text.to_owned())));
+        }
+        let glob = Glob::new(text).map_err(wrong)?;
+        Ok(Self(Identity::Pattern(glob)))
+    }
+}
+
+impl fmt::Display for IdentityPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Identity::Exact(text) => f.write_str(text),
+            Identity::Pattern(glob) => glob.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_meant() {
+        for (pattern, identity, expected) in [
+            ("a@example.com", "a@example.com", true),
+            ("a@example.com", "b@example.com", false),
+            ("*@example.com", "b@example.com", true),
+            ("*@example.com", "b@example.com.evil.example", false),
+            (
+                "https://github.com/o/r/.github/workflows/release.yml@refs/tags/v*",
+                "https://github.com/o/r/.github/workflows/release.yml@refs/tags/v1.0",
+                true,
+            ),
+            (
+                "https://github.com/o/r/.github/workflows/release.yml@refs/tags/v*",
+                "https://github.com/o/r/.github/workflows/release.yml@refs/heads/v1",
+                false,
+            ),
+            ("https://github.com/o/**", "https://github.com/o/r/x", true),
+            ("https://github.com/o/**", "https://github.com/o2/r/x", false),
+        ] {
+            let parsed: IdentityPattern = pattern.parse().unwrap();
+            assert_eq!(parsed.matches(identity), expected, "{pattern} {identity}");
+        }
+        for wrong in ["", " ", "*", "**", "*/**", "https://a**"] {
+            assert!(wrong.parse::<IdentityPattern>().is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use super::SignatureError;
+use crate::ModuleReference;
+
+/// The largest signature that is read, in bytes: far above any bundle.
+pub const SIGNATURE_SIZE_LIMIT: u64 = 1 << 20;
+
+/// How many signatures of one module are looked at.
+pub const SIGNATURE_COUNT_LIMIT: usize = 64;
+
+/// The signatures that were found beside a module, as they were found; nothing of it is checked. Kept with
+/// the module for as long as the module is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Material {
+    /// Of a module of a registry: the manifest that lists it, byte for byte.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manifest: Option<Blob>,
+    /// In the order in which they were found.
+    #[serde(default)]
+    pub signatures: Vec<FoundSignature>,
+}
+
+/// A signature as it was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum FoundSignature {
+    /// A file or URL that holds nothing but a signature, as base64 or as it is: `{module}.sig`.
+    Detached {
+        /// Where it was found.
+        name: String,
+        /// What was there.
+        content: Blob,
+    },
+    /// A bundle of sigstore, or the older one of `cosign sign-blob --bundle`: `{module}.sigstore.json`, or
+    /// what refers to the manifest in a registry.
+    Bundle {
+        /// Where it was found.
+        name: String,
+        /// What was there.
+        content: Blob,
+    },
+    /// What `cosign sign` puts under the tag `sha256-{digest}.sig`: a layer and its annotations.
+    SimpleSigning {
+        /// Where it was found.
+        name: String,
+        /// The layer: what is signed.
+        payload: Blob,
+        /// `dev.cosignproject.cosign/signature`.
+        signature: String,
+        /// `dev.sigstore.cosign/certificate`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        certificate: Option<String>,
+        /// `dev.sigstore.cosign/chain`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        chain: Option<String>,
+        /// `dev.sigstore.cosign/bundle`: what the log promised.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        log: Option<String>,
+    },
+}
+
+impl FoundSignature {
+    /// Where it was found.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Detached { name, .. } | Self::Bundle { name, .. } | Self::SimpleSigning { name, .. } => {
+                name
+            }
+        }
+    }
+}
+
+impl Material {
+    /// Add a signature that was found.
+    ///
+    /// # Errors
+    ///
+    /// When there are [`SIGNATURE_COUNT_LIMIT`] already.
+    pub fn add(
+        &mut self,
+        reference: &ModuleReference,
+        signature: FoundSignature,
+    ) -> Result<(), SignatureError> {
+        if self.signatures.len() >= SIGNATURE_COUNT_LIMIT {
+            return Err(SignatureError::TooMany {
+                reference: reference.clone(),
+                limit: SIGNATURE_COUNT_LIMIT,
+            });
+        }
+        if !self.signatures.contains(&signature) {
+            self.signatures.push(signature);
+        }
+        Ok(())
+    }
+}
+
+/// Bytes; in JSON as base64.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Blob(pub Vec<u8>);
+
+impl Serialize for Blob {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&STANDARD.encode(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Blob {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        STANDARD.decode(text).map(Self).map_err(de::Error::custom)
+    }
+}

@@ -1,0 +1,425 @@
+use std::{fmt, path::Path, str::FromStr};
+
+use url::{Host, Url};
+
+use super::{
+    Source,
+    glob::Glob,
+    source::{Place, registry_host},
+};
+
+/// Which references a rule is for. As text: `**` for all, or `file:`, `https://`, `oci://` and a path in
+/// which `*` stands for any characters but `/` and `**`, alone between two `/`, for any number of parts;
+/// `https://**` and the like for all of a kind. A host is written whole, or with `*.` before it for one more
+/// name. Lives as long as the policy.
+///
+/// Of an artifact in a registry neither tag nor digest is asked, of a URL no query; a file's path is the one
+/// after links.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourcePattern {
+    text: String,
+    places: Places,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Places {
+    All,
+    Files,
+    Urls,
+    Artifacts,
+    /// The path begins with the directory; the rest matches.
+    File {
+        directory: String,
+        rest: Glob,
+    },
+    Https(Hosted),
+    Oci(Hosted),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Hosted {
+    host: HostPattern,
+    port: u16,
+    path: Glob,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum HostPattern {
+    Exact(String),
+    /// One more name before this.
+    Under(String),
+}
+
+/// A text that is no pattern. As text: what is wrong, and what to write.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` {problem}: {fix}")]
+pub struct InvalidPattern {
+    /// What was written.
+    pub text: String,
+    /// What is wrong with it, as the rest of a sentence.
+    pub problem: &'static str,
+    /// What to do.
+    pub fix: &'static str,
+}
+
+impl SourcePattern {
+    /// Whether this is one of the references that are meant.
+    pub fn matches(&self, source: &Source) -> bool {
+        match (&self.places, &source.0) {
+            (Places::All, _)
+            | (Places::Files, Place::File { .. })
+            | (Places::Urls, Place::Https { .. })
+            | (Places::Artifacts, Place::Oci { .. }) => true,
+            (Places::File { directory, rest }, Place::File { text, .. }) => {
+                matches_file(directory, rest, text)
+            }
+            (Places::Https(hosted), Place::Https { host, port, path })
+            | (Places::Oci(hosted), Place::Oci { host, port, path }) => {
+                hosted.host.matches(host) && hosted.port == *port && hosted.path.matches(path)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The directory of the pattern may be written by way of links, that of the file never is.
+fn matches_file(directory: &str, rest: &Glob, file: &str) -> bool {
+    let below = |directory: &str| {
+        let rest_of_file = match directory {
+            "/" => file.strip_prefix('/'),
+            directory => file
+                .strip_prefix(directory)
+                .and_then(|rest| rest.strip_prefix('/')),
+        };
+        rest_of_file.is_some_and(|text| rest.matches(text))
+    };
+    let resolved = Path::new(directory).canonicalize();
+    below(directory) || resolved.is_ok_and(|resolved| resolved.to_str().is_some_and(below))
+}
+
+impl HostPattern {
+    fn new(host: &str) -> Option<Self> {
+        let (host, is_under) = match host.strip_prefix("*.") {
+            Some(rest) => (rest, true),
+            None => (host, false),
+        };
+        let parsed = Host::parse(host).ok()?;
+        if is_under && !matches!(parsed, Host::Domain(_)) {
+            return None;
+        }
+        let host = parsed.to_string();
+        let host = host.strip_suffix('.').unwrap_or(&host).to_owned();
+        Some(if is_under {
+            Self::Under(host)
+        } else {
+            Self::Exact(host)
+        })
+    }
+
+    fn matches(&self, host: &str) -> bool {
+        match self {
+            Self::Exact(expected) => expected == host,
+            Self::Under(parent) => host
+                .split_once('.')
+                .is_some_and(|(name, rest)| !name.is_empty() && rest == parent),
+        }
+    }
+}
+
+impl FromStr for SourcePattern {
+    type Err = InvalidPattern;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let places = match text.split_once(':') {
+            _ if text == "**" => Ok(Places::All),
+            Some(("file", "**")) => Ok(Places::Files),
+            Some(("https", "//**")) => Ok(Places::Urls),
+            Some(("oci", "//**")) => Ok(Places::Artifacts),
+            Some(("file", path)) => file(path),
+            Some(("https", rest)) => https(rest),
+            Some(("oci", rest)) => oci(rest),
+            _ => Err((
+                "names no source",
+                "write `**`, or `file:/directory/**`, `https://host/path/**`, `oci://registry/repository/**`",
+            )),
+        };
+        places
+            .map(|places| Self {
+                text: text.to_owned(),
+                places,
+            })
+            .map_err(|(problem, fix)| InvalidPattern {
+                text: text.to_owned(),
+                problem,
+                fix,
+            })
+    }
+}
+
+type Problem = (&'static str, &'static str);
+
+fn glob(text: &str) -> Result<Glob, Problem> {
+    let fix = "write `*` for characters within a part, or `**` alone between two `/`";
+    Glob::new(text).map_err(|problem| (problem, fix))
+}
+
+fn file(path: &str) -> Result<Places, Problem> {
+    let path = match path.strip_prefix("//") {
+        Some(absolute) => absolute,
+        None => path,
+    };
+    let inside = path.strip_prefix('/').ok_or((
+        "has no absolute path",
+        "write `file:` and a path that begins with `/`",
+    ))?;
+    let parts: Vec<&str> = inside.split('/').collect();
+    if parts.iter().any(|part| matches!(*part, "" | "." | "..")) {
+        return Err((
+            "has an empty part, a `.` or a `..` in its path",
+            "write the path without, `file:/directory/**`",
+        ));
+    }
+    // The last part is that of the file, which may be a link away from here; then it is not meant.
+    let plain = parts
+        .iter()
+        .take(parts.len().saturating_sub(1))
+        .take_while(|part| !part.contains('*'))
+        .count();
+    let (directory, rest) = parts.split_at(plain);
+    Ok(Places::File {
+        directory: format!("/{}", directory.join("/")),
+        rest: glob(&rest.join("/"))?,
+    })
+}
+
+fn https(rest: &str) -> Result<Places, Problem> {
+    let fix = "write `https://`, the host, and a path, `https://plugins.example.com/**`";
+    let (authority, path) = split_authority(rest).ok_or(("names no host and path", fix))?;
+    if path.contains(['?', '#', '%', '\\']) {
+        return Err((
+            "has a query, a fragment, an escape or a `\\`",
+            "write only the path, with plain characters",
+        ));
+    }
+    if is_unclean(path) {
+        return Err(("has an empty part, a `.` or a `..` in its path", fix));
+    }
+    let wrong_host = ("names no host", fix);
+    // What `url` makes of the name is what it makes of that of a reference.
+    let (name, is_under) = match authority.strip_prefix("*.") {
+        Some(name) => (name, true),
+        None => (authority, false),
+    };
+    let url = Url::parse(&format!("https://{name}/")).map_err(|_| wrong_host)?;
+    if !url.username().is_empty() || url.password().is_some() || url.path() != "/" || name.contains('@') {
+        return Err(("has a user, or no host", fix));
+    }
+    let host = url.host_str().ok_or(wrong_host)?;
+    let prefix = if is_under { "*." } else { "" };
+    Ok(Places::Https(Hosted {
+        host: HostPattern::new(&format!("{prefix}{host}")).ok_or(wrong_host)?,
+        port: url.port_or_known_default().ok_or(wrong_host)?,
+        path: glob(path)?,
+    }))
+}
+
+fn oci(rest: &str) -> Result<Places, Problem> {
+    let fix =
+        "write `oci://`, the registry's host, and a repository, `oci://registry.example.com/plugins/**`";
+    let (authority, path) = split_authority(rest).ok_or(("names no registry and repository", fix))?;
+    if path.contains([':', '@']) {
+        return Err((
+            "has a tag or a digest",
+            "leave it out: a rule is for a repository, whatever the tag",
+        ));
+    }
+    let is_fine =
+        |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '_' | '-' | '*' | '/');
+    if is_unclean(path) || path.ends_with('/') || !path.chars().all(is_fine) {
+        return Err(("names no repository", fix));
+    }
+    if let Some((_, port)) = authority.rsplit_once(':')
+        && !port.ends_with(']')
+        && port.parse::<u16>().is_err()
+    {
+        return Err(("has a wrong port", fix));
+    }
+    let (host, port) = match authority.strip_prefix("*.") {
+        Some(name) => {
+            let (host, port) = registry_host(name);
+            (format!("*.{host}"), port)
+        }
+        None => registry_host(authority),
+    };
+    // As Docker's tools have it: without a user, the images of Docker itself.
+    let path = match host.as_str() {
+        "docker.io" if !path.contains('/') && path != "**" => format!("library/{path}"),
+        _ => path.to_owned(),
+    };
+    Ok(Places::Oci(Hosted {
+        host: HostPattern::new(&host).ok_or(("names no registry", fix))?,
+        port,
+        path: glob(&path)?,
+    }))
+}
+
+fn split_authority(rest: &str) -> Option<(&str, &str)> {
+    rest.strip_prefix("//")?
+        .split_once('/')
+        .filter(|(authority, path)| !authority.is_empty() && !path.is_empty())
+}
+
+/// An empty part at the end is a directory's name, which a server may answer.
+fn is_unclean(path: &str) -> bool {
+    let mut parts: Vec<&str> = path.split('/').collect();
+    if parts.last().is_some_and(|part| part.is_empty()) {
+        parts.pop();
+    }
+    parts.iter().any(|part| matches!(*part, "" | "." | ".."))
+}
+
+impl fmt::Display for SourcePattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_pattern_is_for() {
+        for (pattern, reference, expected) in [
+            ("**", "https://example.com/a", true),
+            ("**", "oci://example.com/a", true),
+            ("https://**", "https://example.com/a", true),
+            ("https://**", "oci://example.com/a", false),
+            ("oci://**", "oci://example.com/a", true),
+            ("file:**", "oci://example.com/a", false),
+            ("https://example.com/**", "https://example.com/a/b.wasm", true),
+            ("https://example.com/*", "https://example.com/a/b.wasm", false),
+            (
+                "https://example.com/**",
+                "https://example.com.evil.example/a",
+                false,
+            ),
+            ("https://example.com/**", "https://EXAMPLE.COM./a", true),
+            ("https://Example.com/**", "https://example.com/a", true),
+            ("https://example.com/**", "https://example.com:8443/a", false),
+            ("https://example.com:8443/**", "https://example.com:8443/a", true),
+            ("https://example.com:443/**", "https://example.com/a", true),
+            ("https://example.com/a/**", "https://example.com/a/../b", false),
+            ("https://example.com/a/**", "https://example.com/%61/b", true),
+            ("https://*.example.com/**", "https://a.example.com/b", true),
+            ("https://*.example.com/**", "https://example.com/b", false),
+            ("https://*.example.com/**", "https://a.b.example.com/b", false),
+            (
+                "https://example.com/a.wasm",
+                "https://example.com/a.wasm?b=c",
+                true,
+            ),
+            (
+                "oci://example.com/plugins/**",
+                "oci://example.com/plugins/a:1",
+                true,
+            ),
+            (
+                "oci://example.com/plugins/**",
+                "oci://example.com/plugins/a/b",
+                true,
+            ),
+            (
+                "oci://example.com/plugins/**",
+                "oci://EXAMPLE.com:443/plugins/a",
+                true,
+            ),
+            (
+                "oci://example.com/plugins/**",
+                "oci://example.com:5000/plugins/a",
+                false,
+            ),
+            ("oci://example.com/plugins/**", "oci://example.com/plugins", false),
+            (
+                "oci://example.com/plugins/*",
+                "oci://example.com/plugins/a/b",
+                false,
+            ),
+            ("oci://example.com/plugins", "oci://example.com/plugins:1", true),
+            ("oci://[::1]:5000/**", "oci://[::1]:5000/a", true),
+            ("oci://docker.io/**", "oci://registry-1.docker.io/a", true),
+            ("oci://docker.io/a", "oci://index.docker.io/library/a", true),
+        ] {
+            let source = Source::of(&reference.parse().unwrap()).unwrap();
+            let pattern: SourcePattern = pattern.parse().unwrap();
+            assert_eq!(pattern.matches(&source), expected, "{pattern} {reference}");
+        }
+    }
+
+    #[test]
+    fn files_are_meant_where_they_are() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        for name in ["good", "evil"] {
+            std::fs::create_dir(root.join(name)).unwrap();
+            std::fs::write(root.join(name).join("a.wasm"), "").unwrap();
+        }
+        let link = |to: &str, at: &str| std::os::unix::fs::symlink(root.join(to), root.join(at)).unwrap();
+        link("evil/a.wasm", "good/link.wasm");
+        link("good", "alias");
+        for (pattern, file, expected) in [
+            ("good/**", "good/a.wasm", true),
+            ("good/*.wasm", "good/a.wasm", true),
+            ("good/a.wasm", "good/a.wasm", true),
+            ("good/**", "evil/../good/a.wasm", true),
+            ("good/**", "good/../evil/a.wasm", false),
+            ("good/**", "good/link.wasm", false),
+            ("evil/**", "good/link.wasm", true),
+            ("good/**", "alias/a.wasm", true),
+            ("alias/**", "alias/a.wasm", true),
+            ("alias/**", "good/a.wasm", true),
+            ("goo/**", "good/a.wasm", false),
+            ("*/a.wasm", "good/a.wasm", true),
+            ("**", "good/a.wasm", true),
+        ] {
+            let source = Source::of(&crate::ModuleReference::File(root.join(file))).unwrap();
+            let pattern: SourcePattern = format!("file:{}/{pattern}", root.display()).parse().unwrap();
+            assert_eq!(pattern.matches(&source), expected, "{pattern} {file}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_told_with_the_fix() {
+        for (text, problem) in [
+            ("", "names no source"),
+            ("*", "names no source"),
+            ("a/**", "names no source"),
+            ("http://example.com/**", "names no source"),
+            ("file:plugins/**", "has no absolute path"),
+            ("file:/a/../b", "has an empty part, a `.` or a `..` in its path"),
+            ("file:/a//b", "has an empty part, a `.` or a `..` in its path"),
+            ("file:/a**", "has `**` beside other characters"),
+            ("https://example.com", "names no host and path"),
+            ("https://example.com**", "names no host and path"),
+            ("https://*/a", "names no host"),
+            ("https://a*.example.com/a", "names no host"),
+            ("https://user@example.com/**", "has a user, or no host"),
+            (
+                "https://example.com/a?b",
+                "has a query, a fragment, an escape or a `\\`",
+            ),
+            (
+                "https://example.com/%61",
+                "has a query, a fragment, an escape or a `\\`",
+            ),
+            ("oci://example.com", "names no registry and repository"),
+            ("oci://example.com/a:1", "has a tag or a digest"),
+            ("oci://example.com/A", "names no repository"),
+            ("oci://example.com:port/a", "has a wrong port"),
+            ("oci://*.1.2.3.4/a", "names no registry"),
+        ] {
+            let error = text.parse::<SourcePattern>().unwrap_err();
+            assert_eq!(error.problem, problem, "{text}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The cryptography under the checks: ring, as everywhere in this program.
+
+use ring::{digest, signature};
+use sigstore_verify::{
+    crypto::{CryptoProvider, Error, HashContext, SigningScheme, install_default_provider},
+    types::HashAlgorithm,
+};
+
+#[derive(Debug)]
+struct Ring;
+
+static RING: Ring = Ring;
+
+/// Let the checks use ring. To be called before anything of sigstore is; again does no harm. A program
+/// that installed another provider before keeps it.
+pub(super) fn install() {
+    let _ = install_default_provider(&RING);
+}
+
+struct Hash(digest::Context);
+
+impl HashContext for Hash {
+    fn update(&mut self, data: &[u8]) {
+        self.0.update(data);
+    }
+
+    fn finalize(self: Box<Self>) -> Vec<u8> {
+        self.0.finish().as_ref().to_vec()
+    }
+}
+
+fn unsupported(what: impl std::fmt::Display) -> Error {
+    Error::UnsupportedAlgorithm(format!("{what} cannot be checked"))
+}
+
+fn invalid(scheme: SigningScheme) -> Error {
+    Error::Verification(format!("{} signature is not valid", scheme.name()))
+}
+
+impl CryptoProvider for Ring {
+    fn hash(&self, algorithm: HashAlgorithm) -> Result<Box<dyn HashContext>, Error> {
+        let algorithm = match algorithm {
+            HashAlgorithm::Sha2256 => &digest::SHA256,
+            HashAlgorithm::Sha2384 => &digest::SHA384,
+            HashAlgorithm::Sha2512 => &digest::SHA512,
+            other => return Err(unsupported(other)),
+        };
+        Ok(Box::new(Hash(digest::Context::new(algorithm))))
+    }
+
+    fn verify_raw(
+        &self,
+        scheme: SigningScheme,
+        key: &[u8],
+        data: &[u8],
+        signature: &[u8],
+    ) -> Result<(), Error> {
+        let algorithm: &dyn signature::VerificationAlgorithm = match scheme {
+            SigningScheme::EcdsaP256Sha256 => &signature::ECDSA_P256_SHA256_ASN1,
+            SigningScheme::EcdsaP256Sha384 => &signature::ECDSA_P256_SHA384_ASN1,
+            SigningScheme::EcdsaP384Sha256 => &signature::ECDSA_P384_SHA256_ASN1,
+            SigningScheme::EcdsaP384Sha384 => &signature::ECDSA_P384_SHA384_ASN1,
+            SigningScheme::Ed25519 => &signature::ED25519,
+            SigningScheme::RsaPkcs1Sha256 => &signature::RSA_PKCS1_2048_8192_SHA256,
+            SigningScheme::RsaPkcs1Sha384 => &signature::RSA_PKCS1_2048_8192_SHA384,
+            SigningScheme::RsaPkcs1Sha512 => &signature::RSA_PKCS1_2048_8192_SHA512,
+            SigningScheme::RsaPssSha256 => &signature::RSA_PSS_2048_8192_SHA256,
+            SigningScheme::RsaPssSha384 => &signature::RSA_PSS_2048_8192_SHA384,
+            SigningScheme::RsaPssSha512 => &signature::RSA_PSS_2048_8192_SHA512,
+            other => return Err(unsupported(other.name())),
+        };
+        signature::UnparsedPublicKey::new(algorithm, key)
+            .verify(data, signature)
+            .map_err(|_| invalid(scheme))
+    }
+
+    /// ring checks no signature of a digest. The curves' own crates do; for RSA there is none whose
+    /// advisories are settled.
+    fn verify_prehashed(
+        &self,
+        scheme: SigningScheme,
+        key: &[u8],
+        digest: &[u8],
+        signature: &[u8],
+    ) -> Result<(), Error> {
+        use p256::ecdsa::signature::hazmat::PrehashVerifier;
+        let valid = match scheme {
+            SigningScheme::EcdsaP256Sha256 | SigningScheme::EcdsaP256Sha384 => {
+                use p256::ecdsa::{Signature, VerifyingKey};
+                VerifyingKey::from_sec1_bytes(key)
+                    .and_then(|key| key.verify_prehash(digest, &Signature::from_der(signature)?))
+            }
+            SigningScheme::EcdsaP384Sha256 | SigningScheme::EcdsaP384Sha384 => {
+                use p384::ecdsa::{Signature, VerifyingKey};
+                VerifyingKey::from_sec1_bytes(key)
+                    .and_then(|key| key.verify_prehash(digest, &Signature::from_der(signature)?))
+            }
+            other => return Err(unsupported(format_args!("{} of a certificate", other.name()))),
+        };
+        valid.map_err(|_| invalid(scheme))
+    }
+}

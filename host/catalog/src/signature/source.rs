@@ -1,0 +1,205 @@
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use percent_encoding::percent_decode_str;
+use url::{Host, Url};
+
+use super::SignatureError;
+use crate::{ModuleReference, OciReference};
+
+/// What a reference names, in the one form in which it is compared with patterns, so that no other way of
+/// writing it gets round a rule: a file's path after links and `..`, a host in lower case with its port, a
+/// path without escapes. Lives while a module is obtained.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source(pub(super) Place);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Absolute, and without links.
+    File {
+        path: PathBuf,
+        text: String,
+    },
+    Https {
+        host: String,
+        port: u16,
+        path: String,
+    },
+    Oci {
+        host: String,
+        port: u16,
+        path: String,
+    },
+}
+
+/// The port of https, which registries have too.
+const DEFAULT_PORT: u16 = 443;
+
+impl Source {
+    /// What the reference names. Of a file: where it is now; read it [there](Self::path), so that what is
+    /// checked and what is read are the same.
+    ///
+    /// # Errors
+    ///
+    /// When the file is not there, or the reference can be understood in two ways.
+    pub fn of(reference: &ModuleReference) -> Result<Self, SignatureError> {
+        let ambiguous = |problem| SignatureError::Ambiguous {
+            reference: reference.clone(),
+            problem,
+        };
+        let place = match reference {
+            ModuleReference::File(path) => {
+                let path = path.canonicalize().map_err(|source| SignatureError::Unreadable {
+                    path: path.clone(),
+                    source: Arc::new(source),
+                })?;
+                let text = path.to_str().ok_or_else(|| ambiguous("is no text"))?.to_owned();
+                Place::File { path, text }
+            }
+            ModuleReference::Https(url) => Place::Https {
+                host: https_host(url).ok_or_else(|| ambiguous("has no host"))?,
+                port: url.port_or_known_default().unwrap_or(DEFAULT_PORT),
+                path: https_path(url.path()).map_err(ambiguous)?,
+            },
+            ModuleReference::Oci(reference) => {
+                let (host, port) = registry_host(reference.registry());
+                Place::Oci {
+                    path: repository_path(&host, reference),
+                    host,
+                    port,
+                }
+            }
+        };
+        Ok(Self(place))
+    }
+
+    /// Where the file is; only files have one.
+    pub fn path(&self) -> Option<&Path> {
+        match &self.0 {
+            Place::File { path, .. } => Some(path),
+            Place::Https { .. } | Place::Oci { .. } => None,
+        }
+    }
+}
+
+fn https_host(url: &Url) -> Option<String> {
+    url.host_str().map(canonical_host)
+}
+
+/// In lower case, without the dot that ends a full name.
+fn canonical_host(host: &str) -> String {
+    host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
+}
+
+/// Without its first `/`, and without escapes: servers do not tell `%61` from `a`.
+fn https_path(path: &str) -> Result<String, &'static str> {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    let mut parts = Vec::new();
+    for part in path.split('/') {
+        let part = percent_decode_str(part)
+            .decode_utf8()
+            .map_err(|_| "has a path that is no text")?;
+        if part.contains(['/', '\\']) || part == "." || part == ".." {
+            return Err("hides a `/`, a `\\` or a `..` in its path");
+        }
+        parts.push(part.into_owned());
+    }
+    if parts.iter().rev().skip(1).any(String::is_empty) {
+        return Err("has a `//` in its path");
+    }
+    Ok(parts.join("/"))
+}
+
+/// Host and port of a registry. The names of Docker's own registry are one.
+pub(super) fn registry_host(registry: &str) -> (String, u16) {
+    let (host, port) = match registry.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, port.parse().unwrap_or(DEFAULT_PORT)),
+        _ => (registry, DEFAULT_PORT),
+    };
+    let host = Host::parse(host).map_or_else(|_| host.to_owned(), |host| host.to_string());
+    let host = canonical_host(&host);
+    match (host.as_str(), port) {
+        ("index.docker.io" | "registry-1.docker.io", DEFAULT_PORT) => ("docker.io".to_owned(), port),
+        _ => (host, port),
+    }
+}
+
+fn repository_path(host: &str, reference: &OciReference) -> String {
+    let repository = reference.repository();
+    if host == "docker.io" && !repository.contains('/') {
+        return format!("library/{repository}");
+    }
+    repository.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(text: &str) -> Place {
+        Source::of(&text.parse().unwrap()).unwrap().0
+    }
+
+    #[test]
+    fn ways_of_writing_one_place_are_one() {
+        for (written, plain) in [
+            ("https://EXAMPLE.com/a", "https://example.com/a"),
+            ("https://example.com./a", "https://example.com/a"),
+            ("https://example.com:443/a", "https://example.com/a"),
+            ("https://example.com/%61", "https://example.com/a"),
+            ("https://example.com/b/../a", "https://example.com/a"),
+            ("https://example.com/b/%2e%2E/a", "https://example.com/a"),
+            ("https://example.com/a?version=2", "https://example.com/a"),
+            ("https://0x7f.1/a", "https://127.0.0.1/a"),
+            ("oci://EXAMPLE.com/a:1", "oci://example.com/a"),
+            ("oci://example.com:443/a", "oci://example.com/a"),
+            ("oci://index.docker.io/a", "oci://docker.io/library/a"),
+            ("oci://registry-1.docker.io/b/a", "oci://docker.io/b/a"),
+        ] {
+            assert_eq!(place(written), place(plain), "{written}");
+        }
+        assert_ne!(
+            place("https://example.com/a"),
+            place("https://example.com:8443/a")
+        );
+        assert_ne!(place("https://example.com/a"), place("https://example.com/A"));
+        assert_ne!(place("oci://example.com/a"), place("oci://example.com:5000/a"));
+    }
+
+    #[test]
+    fn what_can_be_understood_in_two_ways_is_refused() {
+        for text in [
+            "https://example.com/a%2fb",
+            "https://example.com/..%2fb",
+            "https://example.com/a%5cb",
+            "https://example.com//a",
+            "https://example.com/a//b",
+            "https://example.com/%ff",
+        ] {
+            let error = Source::of(&text.parse().unwrap()).unwrap_err();
+            assert!(
+                matches!(error, SignatureError::Ambiguous { .. }),
+                "{text}: {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_file_is_where_its_links_lead() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        std::fs::create_dir(root.join("a")).unwrap();
+        std::fs::create_dir(root.join("b")).unwrap();
+        std::fs::write(root.join("b/module"), "").unwrap();
+        std::os::unix::fs::symlink(root.join("b/module"), root.join("a/link")).unwrap();
+        for written in ["b/module", "a/../b/module", "a/link", "./a/.././b//module"] {
+            let reference = ModuleReference::File(root.join(written));
+            let source = Source::of(&reference).unwrap();
+            assert_eq!(source.path(), Some(root.join("b/module").as_path()), "{written}");
+        }
+        let error = Source::of(&ModuleReference::File(root.join("c"))).unwrap_err();
+        assert!(matches!(error, SignatureError::Unreadable { .. }), "{error}");
+    }
+}
