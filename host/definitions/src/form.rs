@@ -24,6 +24,19 @@ pub(crate) enum Form {
     BcsResource,
 }
 
+impl Form {
+    /// The kind of a definition that does not say it itself, an item of a list of its kind.
+    pub(crate) fn kind(self) -> &'static str {
+        match self {
+            Self::Native => "AdmissionChain",
+            Self::Kubernetes(Phase::Mutating, _) => "MutatingWebhookConfiguration",
+            Self::Kubernetes(Phase::Validating, _) => "ValidatingWebhookConfiguration",
+            Self::Bcs => "admissionwebhook",
+            Self::BcsResource => "AdmissionWebhookConfiguration",
+        }
+    }
+}
+
 /// The definitions in a document: itself, or the items of the list that it is.
 pub(crate) fn definitions<'a>(document: &'a Document, mistakes: &mut Mistakes) -> Vec<(Form, Node<'a>)> {
     let root = document.root();

@@ -16,10 +16,13 @@
 mod bcs;
 #[cfg(test)]
 mod certificates;
+mod chains;
+mod change;
 mod client;
 mod conditions;
 pub mod document;
 mod form;
+mod identity;
 mod kubernetes;
 mod load;
 mod metadata;
@@ -29,13 +32,17 @@ mod native;
 mod plugin;
 mod rules;
 mod selectors;
+mod set;
 mod share;
 
 pub use admittance_module::{Digest, ModuleReference, OciReference};
+pub use change::{Change, ChangeError, CommitError, Effect, FileChange, Recovery, recover};
 pub use document::{Location, Mistake, Mistakes};
+pub use identity::{ChainId, DefinitionId, InvalidId, StageId};
 pub use load::{load, load_text};
 pub use model::{
     AllowDefinition, CandidateDefinition, ChainDefinition, HookDefinition, PluginDefinition, ReviewVersion,
     ServiceNaming, StageDefinition, WebhookDefinition, WebhookProtocol, WebhookTarget,
 };
+pub use set::{DefinitionFile, DefinitionSet, StoredDefinition};
 pub use share::{InvalidShare, Share};

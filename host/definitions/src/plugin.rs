@@ -197,3 +197,6 @@ fn read_origin(text: &str) -> Result<Url, String> {
                 .to_owned()
         })
 }
+
+#[cfg(test)]
+mod tests;

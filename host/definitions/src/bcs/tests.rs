@@ -52,6 +52,7 @@ fn stage(
             },
             ca_bundle: client::read_bundle(&certificates::bundle()).ok(),
         }),
+        candidate: None,
         rules: Vec::new(),
         namespace_selector: None,
         object_selector: LabelSelector::default(),
@@ -256,7 +257,7 @@ fn mistakes_in_hooks() {
         ),
         (
             "{ name: a, objectSelector: {}, URL }",
-            "6:16: admissionWebhooks[0].objectSelector: unknown field; known here: clientConfig, failurePolicy, mode, name, namespaceSelector, plugin, timeout",
+            "6:16: admissionWebhooks[0].objectSelector: unknown field; known here: candidate, clientConfig, failurePolicy, mode, name, namespaceSelector, plugin, timeout",
         ),
         (
             "{ name: a, URL }\n  - { name: a, URL }",

@@ -1,12 +1,14 @@
 //! JSON with positions: serde_json reads, and the place of each raw value in the text gives its line.
 
+use std::ops::Range;
+
 use serde::{
     Deserialize,
     de::{Deserializer as _, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::value::RawValue;
 
-use super::tree::{DEEPEST, Entry, Flaw, MapBuilder, Position, Positioned, Value};
+use super::tree::{DEEPEST, Entry, Flaw, MapBuilder, Place, Position, Positioned, Value};
 
 /// The tree of a JSON text. Flaws that leave a tree (duplicate keys) are added to `flaws`.
 pub(super) fn read(text: &str, flaws: &mut Vec<Flaw>) -> Result<Positioned, Flaw> {
@@ -52,9 +54,15 @@ impl<'a> Lines<'a> {
         }
     }
 
+    /// The bytes of `part`, a slice of the text.
+    fn span(&self, part: &str) -> Range<usize> {
+        let start = (part.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
+        start..start + part.len()
+    }
+
     /// Where `part`, a slice of the text, begins.
     fn position(&mut self, part: &str) -> Position {
-        let offset = (part.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
+        let offset = self.span(part).start;
         if offset < self.offset {
             *self = Self::new(self.text);
         }
@@ -97,6 +105,7 @@ fn value(
                 let entry = Entry {
                     key: serde_json::from_str(key.get()).map_err(wrong)?,
                     key_position: lines.position(key.get()),
+                    key_span: lines.span(key.get()),
                     value: self::value(lines, field, depth + 1, flaws)?,
                 };
                 map.insert(entry, flaws);
@@ -119,7 +128,15 @@ fn value(
             text.to_owned(),
         ),
     };
-    Ok(Positioned { position, value })
+    let place = Place {
+        span: lines.span(text),
+        is_block: false,
+    };
+    Ok(Positioned {
+        position,
+        place,
+        value,
+    })
 }
 
 /// The fields of one object, in order, each key and value still text.

@@ -13,6 +13,7 @@ mod fields;
 mod json;
 mod mistake;
 mod node;
+mod place;
 mod tree;
 mod yaml;
 
@@ -27,6 +28,7 @@ use std::{
 
 use serde_json::Value as Json;
 
+pub(crate) use self::place::Part;
 use self::tree::{Flaw, Position, Positioned};
 pub use self::{
     fields::Fields,
@@ -37,12 +39,23 @@ pub use self::{
 /// The most bytes that a file may have: 4 MiB. A definition is a few kilobytes.
 pub const LARGEST_FILE: usize = 4 * 1024 * 1024;
 
+/// Some editors begin a file with it.
+pub(crate) const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// One document of a file. Lives until it was turned into what it describes.
 #[derive(Clone, Debug)]
 pub struct Document {
     file: String,
     directory: PathBuf,
+    syntax: Syntax,
     root: Positioned,
+}
+
+/// How a document was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Syntax {
+    Yaml,
+    Json,
 }
 
 impl Document {
@@ -54,6 +67,18 @@ impl Document {
     /// Where it begins.
     pub fn location(&self) -> Location {
         self.at(self.root.position)
+    }
+
+    pub(crate) fn syntax(&self) -> Syntax {
+        self.syntax
+    }
+
+    /// The same document, its relative paths taken from this directory.
+    pub(crate) fn within(&self, directory: &Path) -> Self {
+        Self {
+            directory: directory.to_owned(),
+            ..self.clone()
+        }
     }
 
     fn at(&self, position: Position) -> Location {
@@ -70,38 +95,39 @@ impl Document {
 ///
 /// What is wrong is pushed to `mistakes`; the documents before a syntax error are still there.
 pub fn read_file(path: &Path, mistakes: &mut Mistakes) -> Vec<Document> {
-    let name = path.display().to_string();
-    let bytes = match read_bytes(path) {
-        Ok(bytes) => bytes,
-        Err(message) => {
-            mistakes.push(of_file(&name, message, ""));
-            return Vec::new();
-        }
-    };
-    if bytes.len() > LARGEST_FILE {
-        let message = format!("the file has more than {LARGEST_FILE} bytes");
-        mistakes.push(of_file(&name, message, "split it"));
-        return Vec::new();
-    }
-    match std::str::from_utf8(&bytes) {
-        Ok(text) => read(name, path, text, mistakes),
-        Err(error) => {
-            let before = bytes.get(..error.valid_up_to()).unwrap_or_default();
-            let before = String::from_utf8_lossy(before);
-            let last = before.rsplit('\n').next().unwrap_or_default();
-            mistakes.push(Mistake {
-                location: Location {
-                    file: name,
-                    line: number(before.matches('\n').count() + 1),
-                    column: number(last.chars().count() + 1),
-                },
-                path: String::new(),
-                message: "the file is not UTF-8 from here on".to_owned(),
-                fix: "save it as UTF-8".to_owned(),
-            });
+    match text_of(path) {
+        Ok(text) => read(path.display().to_string(), path, &text, mistakes),
+        Err(mistake) => {
+            mistakes.push(mistake);
             Vec::new()
         }
     }
+}
+
+/// The text of a file.
+pub(crate) fn text_of(path: &Path) -> Result<String, Mistake> {
+    let name = path.display().to_string();
+    let bytes = read_bytes(path).map_err(|message| of_file(&name, message, ""))?;
+    if bytes.len() > LARGEST_FILE {
+        let message = format!("the file has more than {LARGEST_FILE} bytes");
+        return Err(of_file(&name, message, "split it"));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let end = error.utf8_error().valid_up_to();
+        let before = error.as_bytes().get(..end).unwrap_or_default();
+        let before = String::from_utf8_lossy(before);
+        let last = before.rsplit('\n').next().unwrap_or_default();
+        Mistake {
+            location: Location {
+                file: name,
+                line: number(before.matches('\n').count() + 1),
+                column: number(last.chars().count() + 1),
+            },
+            path: String::new(),
+            message: "the file is not UTF-8 from here on".to_owned(),
+            fix: "save it as UTF-8".to_owned(),
+        }
+    })
 }
 
 /// As [`read_file`], from a text. `name` stands for the file in mistakes and decides, as a path, what
@@ -113,6 +139,11 @@ pub fn read_text(name: &str, text: &str, mistakes: &mut Mistakes) -> Vec<Documen
         return Vec::new();
     }
     read(name.to_owned(), Path::new(name), text, mistakes)
+}
+
+/// As [`read_file`], when the file's text is at hand.
+pub(crate) fn read_text_of(path: &Path, text: &str, mistakes: &mut Mistakes) -> Vec<Document> {
+    read(path.display().to_string(), path, text, mistakes)
 }
 
 /// The one document in a file. That there is none, or more than one, is a mistake.
@@ -159,7 +190,11 @@ fn only(name: &str, documents: Vec<Document>, mistakes: &mut Mistakes) -> Option
 
 fn read(file: String, path: &Path, text: &str, mistakes: &mut Mistakes) -> Vec<Document> {
     let mut flaws = Vec::new();
-    let roots = trees(path, text.strip_prefix('\u{feff}').unwrap_or(text), &mut flaws);
+    let (syntax, roots) = trees(
+        path,
+        text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text),
+        &mut flaws,
+    );
     mistakes.extend(flaws.into_iter().map(|flaw| Mistake {
         location: Location {
             file: file.clone(),
@@ -176,33 +211,38 @@ fn read(file: String, path: &Path, text: &str, mistakes: &mut Mistakes) -> Vec<D
         .map(|root| Document {
             file: file.clone(),
             directory: directory.clone(),
+            syntax,
             root,
         })
         .collect()
 }
 
-fn trees(path: &Path, text: &str, flaws: &mut Vec<Flaw>) -> Vec<Positioned> {
-    let named_json = path
-        .extension()
-        .is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
+fn trees(path: &Path, text: &str, flaws: &mut Vec<Flaw>) -> (Syntax, Vec<Positioned>) {
+    let named_json = is_named_json(path);
     // JSON is almost YAML: not its escapes outside of the basic plane, for one.
     if named_json || text.trim_start().starts_with(['{', '[']) {
         let mut json_flaws = Vec::new();
         match json::read(text, &mut json_flaws) {
             Ok(root) => {
                 flaws.append(&mut json_flaws);
-                return vec![root];
+                return (Syntax::Json, vec![root]);
             }
-            Err(_) if named_json && text.trim().is_empty() => return Vec::new(),
+            Err(_) if named_json && text.trim().is_empty() => return (Syntax::Json, Vec::new()),
             Err(flaw) if named_json => {
                 flaws.append(&mut json_flaws);
                 flaws.push(flaw);
-                return Vec::new();
+                return (Syntax::Json, Vec::new());
             }
             Err(_) => {}
         }
     }
-    yaml::read(text, flaws)
+    (Syntax::Yaml, yaml::read(text, flaws))
+}
+
+/// Whether a file of this name must be JSON.
+pub(crate) fn is_named_json(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
 }
 
 fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {

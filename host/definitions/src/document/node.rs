@@ -21,7 +21,7 @@ use super::{
 pub struct Node<'a> {
     document: &'a Document,
     path: String,
-    value: &'a Positioned,
+    pub(super) value: &'a Positioned,
 }
 
 impl<'a> Node<'a> {

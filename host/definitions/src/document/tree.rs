@@ -1,5 +1,7 @@
 //! What a document holds, with the place of every part.
 
+use std::ops::Range;
+
 use serde_json::Number;
 
 /// Deeper nesting than this is refused: no document needs it, and the tree is walked recursively.
@@ -12,11 +14,22 @@ pub(super) struct Position {
     pub(super) column: u32,
 }
 
-/// A value and where it begins.
+/// A value and where it is.
 #[derive(Clone, Debug)]
 pub(super) struct Positioned {
     pub(super) position: Position,
+    pub(super) place: Place,
     pub(super) value: Value,
+}
+
+/// What a value takes up of the text (a byte order mark before it is not counted).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The bytes of it. Those of a block scalar (`|`, `>`) are its content, without the lines that end
+    /// it; those of a value that is not written are none.
+    pub(crate) span: Range<usize>,
+    /// Whether it is a list or map that indentation holds together, and no brackets.
+    pub(crate) is_block: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -36,6 +49,7 @@ pub(super) enum Value {
 pub(super) struct Entry {
     pub(super) key: String,
     pub(super) key_position: Position,
+    pub(super) key_span: Range<usize>,
     pub(super) value: Positioned,
 }
 

@@ -1,18 +1,18 @@
 //! YAML 1.2 with positions, from the parser's events.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Range};
 
 use saphyr::Scalar;
-use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Tag};
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, Tag};
 use serde_json::Number;
 
-use super::tree::{DEEPEST, Entry, Flaw, MapBuilder, Position, Positioned, Value};
+use super::tree::{DEEPEST, Entry, Flaw, MapBuilder, Place, Position, Positioned, Value};
 
 /// The trees of the documents in a YAML text. Empty documents are left out. A flaw that leaves no
 /// tree ends the reading; the documents before it are there.
 pub(super) fn read(text: &str, flaws: &mut Vec<Flaw>) -> Vec<Positioned> {
     let mut documents = Vec::new();
-    let mut builder = Builder::default();
+    let mut builder = Builder::new(text);
     for event in Parser::new_from_str(text) {
         let (event, span) = match event {
             Ok(event) => event,
@@ -25,7 +25,7 @@ pub(super) fn read(text: &str, flaws: &mut Vec<Flaw>) -> Vec<Positioned> {
                 break;
             }
         };
-        match builder.take(event, position(span.start), flaws) {
+        match builder.take(event, span, flaws) {
             Ok(None) => {}
             Ok(Some(document)) if matches!(document.value, Value::Null) => {}
             Ok(Some(document)) => documents.push(document),
@@ -48,6 +48,11 @@ fn position(mark: Marker) -> Position {
 /// A collection whose end has not come yet.
 struct Open {
     position: Position,
+    /// Where it begins.
+    start: usize,
+    /// Where the last thing in it ends.
+    end: usize,
+    is_block: bool,
     content: Content,
 }
 
@@ -56,44 +61,85 @@ enum Content {
     Map {
         map: MapBuilder,
         /// The key that waits for its value.
-        key: Option<(String, Position)>,
+        key: Option<(String, Position, Range<usize>)>,
     },
 }
 
-#[derive(Default)]
-struct Builder {
+struct Builder<'t> {
+    text: &'t str,
+    /// Where each character begins; none when each is one byte.
+    offsets: Option<Vec<usize>>,
     open: Vec<Open>,
 }
 
-impl Builder {
+impl<'t> Builder<'t> {
+    fn new(text: &'t str) -> Self {
+        Self {
+            text,
+            offsets: (!text.is_ascii()).then(|| text.char_indices().map(|(offset, _)| offset).collect()),
+            open: Vec::new(),
+        }
+    }
+
+    /// The parser counts characters; it may stand behind the last one.
+    fn offset(&self, mark: Marker) -> usize {
+        let end = self.text.len();
+        match &self.offsets {
+            None => mark.index().min(end),
+            Some(offsets) => offsets.get(mark.index()).copied().unwrap_or(end),
+        }
+    }
+
     /// A whole document, when this event ends one.
     fn take(
         &mut self,
         event: Event<'_>,
-        position: Position,
+        span: Span,
         flaws: &mut Vec<Flaw>,
     ) -> Result<Option<Positioned>, Flaw> {
+        let position = position(span.start);
         match event {
             Event::Scalar(text, style, _, tag) => {
                 let value = scalar(text, style, tag.as_ref(), position)?;
-                self.place(Positioned { position, value }, flaws)
+                let place = self.place_of_scalar(span);
+                let value = Positioned {
+                    position,
+                    place,
+                    value,
+                };
+                self.put(value, flaws)
             }
-            Event::SequenceStart(_, tag) => self.start(position, tag.as_ref(), Content::List(Vec::new())),
+            Event::SequenceStart(_, tag) => self.start(span, tag.as_ref(), Content::List(Vec::new())),
             Event::MappingStart(_, tag) => {
                 let content = Content::Map {
                     map: MapBuilder::default(),
                     key: None,
                 };
-                self.start(position, tag.as_ref(), content)
+                self.start(span, tag.as_ref(), content)
             }
             Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
                 None => Ok(None),
-                Some(Open { position, content }) => {
-                    let value = match content {
+                Some(open) => {
+                    let end = if open.is_block {
+                        open.end
+                    } else {
+                        // Its bracket; the parser adds what stands between it and the next thing.
+                        self.offset(span.start) + 1
+                    };
+                    let value = match open.content {
                         Content::List(entries) => Value::List(entries),
                         Content::Map { map, .. } => map.finish(),
                     };
-                    self.place(Positioned { position, value }, flaws)
+                    let place = Place {
+                        span: open.start..end,
+                        is_block: open.is_block,
+                    };
+                    let value = Positioned {
+                        position: open.position,
+                        place,
+                        value,
+                    };
+                    self.put(value, flaws)
                 }
             },
             // An alias can stand for any amount of text, many times over.
@@ -110,12 +156,23 @@ impl Builder {
         }
     }
 
+    fn place_of_scalar(&self, span: Span) -> Place {
+        let start = self.offset(span.start);
+        let end = self.offset(span.end).max(start);
+        let written = self.text.get(start..end).unwrap_or_default().trim_end();
+        Place {
+            span: start..start + written.len(),
+            is_block: false,
+        }
+    }
+
     fn start(
         &mut self,
-        position: Position,
+        span: Span,
         tag: Option<&Cow<'_, Tag>>,
         content: Content,
     ) -> Result<Option<Positioned>, Flaw> {
+        let position = position(span.start);
         if let Some(tag) = tag {
             let usual = match content {
                 Content::List(_) => "seq",
@@ -135,14 +192,25 @@ impl Builder {
         {
             return Err(key_not_text(position));
         }
-        self.open.push(Open { position, content });
+        let [start, end] = [span.start, span.end].map(|mark| self.offset(mark));
+        // The span holds the tag, if there is one, and the bracket.
+        let written = self.text.get(start..end).unwrap_or_default();
+        let is_block = !written.ends_with(['{', '[']);
+        self.open.push(Open {
+            position,
+            start,
+            end,
+            is_block,
+            content,
+        });
         Ok(None)
     }
 
-    fn place(&mut self, value: Positioned, flaws: &mut Vec<Flaw>) -> Result<Option<Positioned>, Flaw> {
+    fn put(&mut self, value: Positioned, flaws: &mut Vec<Flaw>) -> Result<Option<Positioned>, Flaw> {
         let Some(open) = self.open.last_mut() else {
             return Ok(Some(value));
         };
+        open.end = open.end.max(value.place.span.end);
         match &mut open.content {
             Content::List(entries) => entries.push(value),
             Content::Map { map, key } => match key.take() {
@@ -153,12 +221,13 @@ impl Builder {
                             return Err(key_not_text(value.position));
                         }
                     };
-                    *key = Some((text, value.position));
+                    *key = Some((text, value.position, value.place.span));
                 }
-                Some((key, key_position)) => {
+                Some((key, key_position, key_span)) => {
                     let entry = Entry {
                         key,
                         key_position,
+                        key_span,
                         value,
                     };
                     map.insert(entry, flaws);

@@ -192,6 +192,7 @@ webhooks:
                     },
                     ca_bundle: crate::client::read_bundle(&certificates::bundle()).ok(),
                 }),
+                candidate: None,
                 rules: vec![create],
                 namespace_selector: Some(NamespaceSelector::Labels(LabelSelector::new(vec![label(
                     "kubernetes.io/metadata.name",
@@ -215,7 +216,9 @@ webhooks:
                     settings: json!({"level": 2}),
                     allow: AllowDefinition::default(),
                     memory: None,
+                    refresh: None,
                 }),
+                candidate: None,
                 rules: vec![update],
                 namespace_selector: None,
                 object_selector: LabelSelector::default(),

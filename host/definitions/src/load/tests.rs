@@ -1,5 +1,7 @@
 use std::fs;
 
+use std::path::Path;
+
 use super::*;
 
 fn chain(name: &str) -> String {

@@ -117,7 +117,9 @@ spec:
                         environment: [("ZONE".into(), "a".into())].into(),
                     },
                     memory: Some(64 << 20),
+                    refresh: None,
                 }),
+                candidate: None,
                 rules: Vec::new(),
                 namespace_selector: Some(NamespaceSelector::NotIn(vec!["kube-system".into()])),
                 object_selector: LabelSelector::new(vec![
@@ -146,6 +148,7 @@ spec:
                     },
                     ca_bundle: crate::client::read_bundle(&certificates::bundle()).ok(),
                 }),
+                candidate: None,
                 rules: Vec::new(),
                 namespace_selector: None,
                 object_selector: LabelSelector::default(),

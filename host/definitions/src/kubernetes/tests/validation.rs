@@ -239,7 +239,7 @@ fn policies() {
         ),
         (
             "reinvocationPolicy: Never",
-            "10:5: .reinvocationPolicy: unknown field; known here: admissionReviewVersions, clientConfig, failurePolicy, matchConditions, matchPolicy, mode, name, namespaceSelector, objectSelector, plugin, rules, sideEffects, timeout, timeoutSeconds",
+            "10:5: .reinvocationPolicy: unknown field; known here: admissionReviewVersions, candidate, clientConfig, failurePolicy, matchConditions, matchPolicy, mode, name, namespaceSelector, objectSelector, plugin, rules, sideEffects, timeout, timeoutSeconds",
         ),
     ]);
 }

@@ -1,0 +1,94 @@
+//! From documents to chains, and what must hold between them.
+
+use std::collections::HashMap;
+
+use admittance_admission::Phase;
+
+use crate::{
+    bcs,
+    document::{Document, Location, Mistake, Mistakes, Node, quoted},
+    form::{self, Form},
+    kubernetes,
+    model::ChainDefinition,
+    native,
+};
+
+/// The chains of these documents, in the order they are called; `mistakes` are those of reading them.
+pub(crate) fn of_documents<'a>(
+    documents: impl IntoIterator<Item = &'a Document>,
+    mut mistakes: Mistakes,
+) -> Result<Vec<ChainDefinition>, Mistakes> {
+    let mut chains = Chains::default();
+    for document in documents {
+        for (form, root) in form::definitions(document, &mut mistakes) {
+            chains.read(form, &root, &mut mistakes);
+        }
+    }
+    let mut chains = chains.chains;
+    chains.sort_by(|a, b| (a.phase, &a.name).cmp(&(b.phase, &b.name)));
+    mistakes.into_result(chains)
+}
+
+/// The chain of a definition alone; none when something is missing from it.
+pub(crate) fn of_definition(form: Form, root: &Node<'_>) -> Option<ChainDefinition> {
+    let mut chains = Chains::default();
+    chains.read(form, root, &mut Mistakes::new());
+    chains.chains.pop()
+}
+
+/// The chains that were read so far, and what may be there once.
+#[derive(Default)]
+struct Chains {
+    chains: Vec<ChainDefinition>,
+    names: HashMap<(Phase, String), Location>,
+    subjects: HashMap<bcs::Subject, Location>,
+}
+
+impl Chains {
+    fn read(&mut self, form: Form, root: &Node<'_>, mistakes: &mut Mistakes) {
+        let chain = match form {
+            Form::Native => native::read(root, mistakes),
+            Form::Kubernetes(phase, version) => kubernetes::read(root, phase, version, mistakes),
+            Form::Bcs => bcs::read(root, mistakes).and_then(|read| self.of_bcs(read, mistakes)),
+            Form::BcsResource => {
+                bcs::read_custom_resource(root, mistakes).and_then(|read| self.of_bcs(read, mistakes))
+            }
+        };
+        let Some(chain) = chain else {
+            return;
+        };
+        let key = (chain.phase, chain.name.clone());
+        if let Some(first) = self.names.get(&key) {
+            let path = match root.path() {
+                "" => "metadata.name".to_owned(),
+                path => format!("{path}.metadata.name"),
+            };
+            mistakes.push(Mistake {
+                location: chain.source,
+                path,
+                message: format!("{} is also the name of the chain in {first}", quoted(&chain.name)),
+                fix: "give each chain its own name".to_owned(),
+            });
+            return;
+        }
+        self.names.insert(key, chain.source.clone());
+        self.chains.push(chain);
+    }
+
+    /// The chain of a BCS definition, whose subject is held to be the only one.
+    fn of_bcs(&mut self, read: bcs::BcsDefinition<'_>, mistakes: &mut Mistakes) -> Option<ChainDefinition> {
+        if let Some((subject, node)) = read.subject {
+            match self.subjects.get(&subject) {
+                None => {
+                    self.subjects.insert(subject, node.location());
+                }
+                Some(first) => {
+                    let message = format!("{first} already defines hooks for {subject}");
+                    let fix = "BCS has one definition for each operation and kind: put the hooks into one";
+                    node.wrong(message, fix, mistakes);
+                }
+            }
+        }
+        read.chain
+    }
+}

@@ -1,0 +1,99 @@
+use crate::{DefinitionId, Location, Mistakes, StageId};
+
+/// Why a change cannot be made. Nothing was written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChangeError {
+    /// The definitions would not be right, or are not.
+    #[error(transparent)]
+    Mistakes(#[from] Mistakes),
+    /// There is nothing to apply.
+    #[error("{0}: there is no definition in it")]
+    Nothing(String),
+    /// A list is to be applied.
+    #[error(
+        "{0}: lists of definitions cannot be applied; write its items as documents of their own, with `---` between them"
+    )]
+    List(Location),
+    /// The definition is new, and there is no directory for its file.
+    #[error(
+        "{0} is new, and there is no directory to write it to: all that is configured are single files; add a directory to `definitions`"
+    )]
+    NoDirectory(DefinitionId),
+    /// The definition is an item of a list.
+    #[error("{id} is an item of the list in {location}; edit that file")]
+    InList {
+        /// The definition.
+        id: DefinitionId,
+        /// Where the item is.
+        location: Location,
+    },
+    /// There is no such definition.
+    #[error("there is no {id}{}", did_you_mean(.near))]
+    Unknown {
+        /// What was asked for.
+        id: DefinitionId,
+        /// Those with a name like it.
+        near: Vec<DefinitionId>,
+    },
+    /// There are several definitions of this name.
+    #[error("there are several of the name {id}: {}; edit the file", list(.locations))]
+    Ambiguous {
+        /// What was asked for.
+        id: DefinitionId,
+        /// Where they are.
+        locations: Vec<Location>,
+    },
+    /// There is no such stage.
+    #[error("there is no stage {id}{}", did_you_mean(.near))]
+    UnknownStage {
+        /// What was asked for.
+        id: StageId,
+        /// Those with a name like it.
+        near: Vec<StageId>,
+    },
+    /// There are several stages of this name.
+    #[error("there are several stages of the name {id}; write {}", list(.meant))]
+    AmbiguousStage {
+        /// What was asked for.
+        id: StageId,
+        /// What could be meant.
+        meant: Vec<StageId>,
+    },
+    /// The stage has no candidate.
+    #[error("{location}: the stage {id} has no `candidate`, so there is nothing to promote")]
+    NoCandidate {
+        /// The stage.
+        id: StageId,
+        /// Where it is.
+        location: Location,
+    },
+    /// The document is written in a way that cannot be changed without risk to what is around it.
+    #[error("{0}: this is written in a way that cannot be changed safely from here; edit the file by hand")]
+    ByHand(Location),
+}
+
+fn list<T: std::fmt::Display>(items: &[T]) -> String {
+    let texts: Vec<String> = items.iter().map(T::to_string).collect();
+    texts.join(" or ")
+}
+
+fn did_you_mean<T: std::fmt::Display>(near: &[T]) -> String {
+    if near.is_empty() {
+        return String::new();
+    }
+    format!("; did you mean {}?", list(near))
+}
+
+/// Those of these whose text is like this one, the likest first, at most three.
+pub(super) fn near<T: std::fmt::Display>(text: &str, all: Vec<T>) -> Vec<T> {
+    const LIKE: f64 = 0.6;
+    let likeness = |item: &T| strsim::normalized_damerau_levenshtein(text, &item.to_string());
+    let mut near: Vec<(f64, T)> = all
+        .into_iter()
+        .map(|item| (likeness(&item), item))
+        .filter(|(likeness, _)| *likeness >= LIKE)
+        .collect();
+    near.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    near.truncate(3);
+    near.into_iter().map(|(_, item)| item).collect()
+}

@@ -1,0 +1,226 @@
+//! What definitions, chains and stages are called.
+
+use std::{fmt, str::FromStr};
+
+use admittance_admission::Phase;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::{
+    document::{Mistakes, Node},
+    form::Form,
+};
+
+/// The name of a definition: what kind it is and what it is called. As text `AdmissionChain/pods`,
+/// `admissionwebhook/bcs-system/inject`.
+///
+/// Of a native chain there can be two, one in each phase.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DefinitionId {
+    /// As it is written.
+    pub kind: String,
+    /// `metadata.name`; of BCS definitions `{namespace}/{name}`.
+    pub name: String,
+}
+
+/// The name of a chain. As text `Mutating:pods`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct ChainId {
+    /// When it is called.
+    pub phase: Phase,
+    /// Unique in its phase.
+    pub name: String,
+}
+
+/// The name of a stage. As text `pods/images`, or `Mutating:pods/images` where there is a chain of that
+/// name in both phases.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StageId {
+    /// The phase of the chain; none when the name of the chain says enough.
+    pub phase: Option<Phase>,
+    /// The chain.
+    pub chain: String,
+    /// The stage.
+    pub stage: String,
+}
+
+/// A text that names no definition, or no stage.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidId {
+    /// Of a definition.
+    #[error("`{0}` names no definition; write its kind and its name, `AdmissionChain/pods`")]
+    Definition(String),
+    /// Of a stage.
+    #[error("`{0}` names no stage; write the chain and the stage, `pods/images` or `Mutating:pods/images`")]
+    Stage(String),
+}
+
+impl DefinitionId {
+    /// The name of the definition of this form; none where it cannot be read.
+    pub(crate) fn of(form: Form, root: &Node<'_>) -> Option<Self> {
+        let mistakes = &mut Mistakes::new();
+        let mut fields = root.object_of_any_case(mistakes)?;
+        let kind = fields.optional("kind").and_then(|kind| kind.text(mistakes));
+        let mut metadata = fields.optional("metadata");
+        if form == Form::BcsResource {
+            let spec = fields.optional("spec")?;
+            let inner = spec.object_of_any_case(mistakes)?.optional("metadata");
+            metadata = inner.or(metadata);
+        }
+        let mut metadata = metadata?.object_of_any_case(mistakes)?;
+        let name = metadata.optional("name")?.text(mistakes)?;
+        let name = match form {
+            Form::Native | Form::Kubernetes(..) => name.to_owned(),
+            Form::Bcs | Form::BcsResource => {
+                format!("{}/{name}", metadata.optional("namespace")?.text(mistakes)?)
+            }
+        };
+        Some(Self {
+            kind: kind.unwrap_or(form.kind()).to_owned(),
+            name,
+        })
+    }
+
+    /// Whether both name the same definition: kinds of BCS are written in any case.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.name == other.name && self.kind.eq_ignore_ascii_case(&other.kind)
+    }
+}
+
+impl fmt::Display for DefinitionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.kind, self.name)
+    }
+}
+
+impl FromStr for DefinitionId {
+    type Err = InvalidId;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once('/') {
+            Some((kind, name)) if !kind.is_empty() && !name.is_empty() => Ok(Self {
+                kind: kind.to_owned(),
+                name: name.to_owned(),
+            }),
+            _ => Err(InvalidId::Definition(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for ChainId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.phase.as_str(), self.name)
+    }
+}
+
+impl StageId {
+    /// Whether this stage is meant. Names of BCS may hold a `/`, so only the whole counts.
+    pub(crate) fn is(&self, phase: Phase, chain: &str, stage: &str) -> bool {
+        let whole = |chain: &str, stage: &str| format!("{chain}/{stage}");
+        self.phase.is_none_or(|expected| expected == phase)
+            && whole(&self.chain, &self.stage) == whole(chain, stage)
+    }
+}
+
+impl fmt::Display for StageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(phase) = self.phase {
+            write!(f, "{}:", phase.as_str())?;
+        }
+        write!(f, "{}/{}", self.chain, self.stage)
+    }
+}
+
+impl FromStr for StageId {
+    type Err = InvalidId;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let of_phase = |phase: Phase| Some((phase, text.strip_prefix(phase.as_str())?.strip_prefix(':')?));
+        let (phase, name) = match Phase::ALL.into_iter().find_map(of_phase) {
+            Some((phase, name)) => (Some(phase), name),
+            None => (None, text),
+        };
+        match name.rsplit_once('/') {
+            Some((chain, stage)) if !chain.is_empty() && !stage.is_empty() => Ok(Self {
+                phase,
+                chain: chain.to_owned(),
+                stage: stage.to_owned(),
+            }),
+            _ => Err(InvalidId::Stage(text.to_owned())),
+        }
+    }
+}
+
+impl Serialize for DefinitionId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for DefinitionId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}
+
+impl Serialize for StageId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for StageId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn definitions() {
+        for (text, kind, name) in [
+            ("AdmissionChain/pods", "AdmissionChain", "pods"),
+            ("admissionwebhook/ns/name", "admissionwebhook", "ns/name"),
+        ] {
+            let id: DefinitionId = text.parse().unwrap();
+            assert_eq!((id.kind.as_str(), id.name.as_str()), (kind, name));
+            assert_eq!(id.to_string(), text);
+            let json = serde_json::to_string(&id).unwrap();
+            assert_eq!(serde_json::from_str::<DefinitionId>(&json).unwrap(), id);
+        }
+        for text in ["", "pods", "/pods", "AdmissionChain/"] {
+            let error = text.parse::<DefinitionId>().unwrap_err();
+            assert_eq!(error, InvalidId::Definition(text.to_owned()));
+        }
+    }
+
+    #[test]
+    fn stages() {
+        for (text, phase, chain, stage) in [
+            ("pods/images", None, "pods", "images"),
+            ("Mutating:pods/images", Some(Phase::Mutating), "pods", "images"),
+            ("Validating:ns/name/a", Some(Phase::Validating), "ns/name", "a"),
+            ("Other:pods/images", None, "Other:pods", "images"),
+        ] {
+            let id: StageId = text.parse().unwrap();
+            let found = (id.phase, id.chain.as_str(), id.stage.as_str());
+            assert_eq!(found, (phase, chain, stage));
+            assert_eq!(id.to_string(), text);
+            let json = serde_json::to_string(&id).unwrap();
+            assert_eq!(serde_json::from_str::<StageId>(&json).unwrap(), id);
+        }
+        for text in ["", "pods", "/images", "pods/", "Mutating:pods"] {
+            assert_eq!(text.parse::<StageId>(), Err(InvalidId::Stage(text.to_owned())));
+        }
+        // A stage whose own name has a slash.
+        let id: StageId = "ns/name/a/b".parse().unwrap();
+        assert!(id.is(Phase::Mutating, "ns/name", "a/b"));
+        assert!(!id.is(Phase::Mutating, "ns/name", "a"));
+        let id: StageId = "Validating:pods/a".parse().unwrap();
+        assert!(!id.is(Phase::Mutating, "pods", "a"));
+    }
+}

@@ -1,0 +1,164 @@
+//! Which files there are, and their texts, all of one moment.
+
+use std::{
+    collections::HashSet,
+    fs::{self, Metadata},
+    io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use super::DefinitionFile;
+use crate::document::{self, Location, Mistake, Mistakes};
+
+/// How often files that change while they are read are read again.
+const ATTEMPTS: usize = 10;
+
+/// The files of these paths, in the order that [`DefinitionSet::read`](super::DefinitionSet::read) says.
+///
+/// A ConfigMap is replaced by swapping one link, and a directory that is removed lists no files before
+/// it is gone: what was read counts when everything is there just as it was before.
+pub(super) fn read(paths: &[PathBuf], mistakes: &mut Mistakes) -> Vec<DefinitionFile> {
+    let mut before = Listing::of(paths);
+    for _ in 0..ATTEMPTS {
+        let (files, wrong) = before.read();
+        let after = Listing::of(paths);
+        if before == after {
+            mistakes.extend(wrong);
+            return files;
+        }
+        before = after;
+    }
+    for path in paths {
+        let message = "this kept changing while it was read".to_owned();
+        mistakes.push(of_path(path, message, "read it again when it is whole"));
+    }
+    Vec::new()
+}
+
+/// What there is, as it can be compared.
+#[derive(PartialEq)]
+struct Listing {
+    /// Of what was asked for: the paths, and how each was found.
+    paths: Vec<Found>,
+    /// Each once.
+    files: Vec<(PathBuf, Found)>,
+    mistakes: Vec<Mistake>,
+}
+
+/// What is at a path: nothing that can be looked at, or this file with this content.
+#[derive(PartialEq)]
+struct Found(Option<Signature>);
+
+#[derive(PartialEq)]
+struct Signature {
+    device: u64,
+    inode: u64,
+    length: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Found {
+    fn at(path: &Path) -> Self {
+        Self(fs::metadata(path).ok().map(|metadata| Signature::of(&metadata)))
+    }
+}
+
+impl Signature {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            length: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
+impl Listing {
+    fn of(paths: &[PathBuf]) -> Self {
+        let mut listing = Self {
+            paths: Vec::new(),
+            files: Vec::new(),
+            mistakes: Vec::new(),
+        };
+        let mut seen = HashSet::new();
+        for path in paths {
+            listing.paths.push(Found::at(path));
+            let files = match files(path) {
+                Ok(files) => files,
+                Err(error) => {
+                    let message = format!("the directory cannot be read: {error}");
+                    listing.mistakes.push(of_path(path, message, ""));
+                    continue;
+                }
+            };
+            for file in files {
+                // A file may be named beside its directory. One that cannot be found is reported by
+                // reading it.
+                let identity = fs::canonicalize(&file).unwrap_or_else(|_| file.clone());
+                if seen.insert(identity) {
+                    let found = Found::at(&file);
+                    listing.files.push((file, found));
+                }
+            }
+        }
+        listing
+    }
+
+    fn read(&self) -> (Vec<DefinitionFile>, Vec<Mistake>) {
+        let mut files = Vec::new();
+        let mut mistakes = self.mistakes.clone();
+        for (path, _) in &self.files {
+            match document::text_of(path) {
+                Ok(text) => files.push(DefinitionFile {
+                    path: path.clone(),
+                    text,
+                }),
+                Err(mistake) => mistakes.push(mistake),
+            }
+        }
+        (files, mistakes)
+    }
+}
+
+fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let file = entry?.path();
+        // A symbolic link to a file is a file: Kubernetes mounts ConfigMaps so.
+        if is_definition(&file) && !file.is_dir() {
+            files.push(file);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// By its name alone. Backups (`a.yaml~`, `#a.yaml#`, `a.yaml.bak`) have another ending; `.#a.yaml` is
+/// hidden.
+fn is_definition(file: &Path) -> bool {
+    let hidden = file
+        .file_name()
+        .is_none_or(|name| name.to_string_lossy().starts_with('.'));
+    let known = file.extension().is_some_and(|extension| {
+        ["yaml", "yml", "json"]
+            .iter()
+            .any(|known| extension.eq_ignore_ascii_case(known))
+    });
+    known && !hidden
+}
+
+fn of_path(path: &Path, message: String, fix: &str) -> Mistake {
+    Mistake {
+        location: Location::of_file(path.display().to_string()),
+        path: String::new(),
+        message,
+        fix: fix.to_owned(),
+    }
+}

@@ -1,0 +1,118 @@
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::{DefinitionFile, DefinitionSet};
+use crate::{
+    ChainDefinition, ChainId, DefinitionId, chains, change,
+    document::{BYTE_ORDER_MARK, Document, Mistakes, Node},
+    form::{self, Form},
+};
+
+/// A definition as it is written in its file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StoredDefinition {
+    /// What it is called.
+    pub id: DefinitionId,
+    /// The file that it is in.
+    pub file: PathBuf,
+    /// The line of the file on which it begins, counted from 1, below the comment above it.
+    pub line: u32,
+    /// What is written, with the comment above it and those inside. Of an item of a list, without the
+    /// indentation.
+    pub text: String,
+    /// The chain that it makes; none while there are mistakes in it.
+    pub chain: Option<ChainId>,
+    /// Whether it is an item of a list, which is edited in its file.
+    pub is_item: bool,
+}
+
+/// A definition in the parsed documents of a set. Lives while it is looked for.
+pub(crate) struct Definition<'a> {
+    /// The index of its file in the set.
+    pub(crate) file: usize,
+    /// The index of its document among those of the file.
+    pub(crate) document: usize,
+    pub(crate) form: Form,
+    pub(crate) root: Node<'a>,
+    pub(crate) id: DefinitionId,
+}
+
+impl Definition<'_> {
+    /// Whether its document is a list of definitions.
+    pub(crate) fn is_item(&self) -> bool {
+        !self.root.path().is_empty()
+    }
+
+    /// None while there are mistakes in it.
+    pub(crate) fn chain(&self) -> Option<ChainDefinition> {
+        chains::of_definition(self.form, &self.root)
+    }
+}
+
+/// The definitions in the documents of each file, without those whose name cannot be read.
+pub(crate) fn definitions(files: &[Vec<Document>]) -> Vec<Definition<'_>> {
+    let mut definitions = Vec::new();
+    for (file, documents) in files.iter().enumerate() {
+        for (index, document) in documents.iter().enumerate() {
+            for (form, root) in form::definitions(document, &mut Mistakes::new()) {
+                let id = DefinitionId::of(form, &root);
+                definitions.extend(id.map(|id| Definition {
+                    file,
+                    document: index,
+                    form,
+                    root,
+                    id,
+                }));
+            }
+        }
+    }
+    definitions
+}
+
+pub(super) fn all(set: &DefinitionSet) -> Vec<StoredDefinition> {
+    let documents = set.parse(&mut Mistakes::new());
+    let stored = |definition: Definition<'_>| {
+        let file = set.files.get(definition.file)?;
+        let extents = documents
+            .get(definition.file)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        Some(StoredDefinition {
+            file: file.path.clone(),
+            line: definition.root.location().line,
+            text: text_of(&definition, file, extents)?,
+            chain: definition.chain().map(|chain| ChainId {
+                phase: chain.phase,
+                name: chain.name,
+            }),
+            is_item: definition.is_item(),
+            id: definition.id,
+        })
+    };
+    definitions(&documents).into_iter().filter_map(stored).collect()
+}
+
+fn text_of(definition: &Definition<'_>, file: &DefinitionFile, documents: &[Document]) -> Option<String> {
+    let text = file.text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&file.text);
+    if definition.is_item() {
+        return item(text, &definition.root);
+    }
+    let extents = change::extents(text, documents)?;
+    let own = extents.get(definition.document)?.own.clone();
+    text.get(own).map(str::to_owned)
+}
+
+/// What is written of an item, without the indentation of the list.
+fn item(text: &str, root: &Node<'_>) -> Option<String> {
+    let written = text.get(root.place().span.clone())?;
+    let mut lines = written.split_inclusive('\n');
+    let first = lines.next().unwrap_or_default();
+    let indentation = usize::try_from(root.location().column).ok()?.saturating_sub(1);
+    let mut item = first.to_owned();
+    for line in lines {
+        let spaces = line.len() - line.trim_start_matches(' ').len();
+        item.push_str(line.get(spaces.min(indentation)..)?);
+    }
+    Some(item)
+}
