@@ -1,6 +1,6 @@
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
-use crate::{Digest, OciReference};
+use crate::{Digest, ModuleReference, OciReference, signature::SignatureError};
 
 /// Why a module or its compiled form is not to be had.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -191,12 +191,20 @@ pub enum Error {
         /// Whose it is, or who may write into it.
         problem: String,
     },
-    /// A task of the program's own was stopped.
-    #[error("the work on {place} was broken off, as the program ends")]
-    Stopped {
-        /// What was worked on.
-        place: String,
+    /// The module is not signed as the policy asks.
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
+    /// A module that was used before is not in the store any more.
+    #[error("module {reference} with the digest {digest} is not in the store any more: obtain it again")]
+    NotKept {
+        /// Where it was from.
+        reference: ModuleReference,
+        /// Of the module.
+        digest: Digest,
     },
+    /// The program ends.
+    #[error("the work on a module was broken off, as the program ends")]
+    Stopped,
 }
 
 impl Error {

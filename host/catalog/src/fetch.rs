@@ -11,10 +11,11 @@ mod manifest;
 mod registry;
 mod retry;
 mod scheme;
+mod upload;
 
 pub(crate) use client::Network;
 pub use client::NetworkConfig;
 pub(crate) use download::{Download, Downloaded};
 pub(crate) use landing::Landing;
 pub(crate) use manifest::{Descriptor, Layer, MANIFEST_TYPE, WASM_CONFIG_TYPE, WASM_TYPE};
-pub(crate) use registry::{RawManifest, Version};
+pub(crate) use registry::Version;

@@ -2,14 +2,18 @@
 //! keeps them on disk so that a restart needs neither network nor compiler.
 
 mod cache;
+mod catalog;
+mod component;
 mod error;
 mod fetch;
 mod module;
 mod progress;
+pub mod signature;
 mod store;
 
 pub use admittance_module::{Digest, ModuleReference, OciReference};
 pub use cache::{CompiledCache, CompiledKey};
+pub use catalog::{Catalog, CatalogConfig, Freshness, Pushed};
 pub use error::Error;
 pub use fetch::NetworkConfig;
 pub use module::{MODULE_SIZE_LIMIT, Module};

@@ -1,69 +1,117 @@
-use std::{fs::File, io::Read, sync::Arc};
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+    sync::Arc,
+};
 
-use crate::{Digest, Error, ModuleReference};
+use bytes::Bytes;
 
-/// The largest module that is read, in bytes: far above what a hook needs, far below what would hurt.
+use crate::{
+    Digest, Error, ModuleReference,
+    signature::{Material, Verified},
+};
+
+/// The largest module that is taken when nothing else is configured, in bytes: far above what a hook needs,
+/// far below what would hurt.
 pub const MODULE_SIZE_LIMIT: u64 = 32 << 20;
 
-/// A module's bytes, and the digest that names them. Lives while a table is built.
+/// A module that may be used: its digest is the one that the definition names, and its signature is as
+/// required. Only a [`Catalog`](crate::Catalog) makes one. Lives while a table is built.
 #[derive(Clone, Debug)]
 pub struct Module {
-    /// As they were read; not checked to be a component.
-    pub bytes: Vec<u8>,
-    /// Of the bytes.
-    pub digest: Digest,
+    pub(crate) reference: ModuleReference,
+    pub(crate) bytes: Bytes,
+    pub(crate) digest: Digest,
+    /// The manifest that lists it, for one of a registry.
+    pub(crate) manifest: Option<Bytes>,
+    pub(crate) verified: Verified,
+    /// What the signature was checked with; nothing when none was required.
+    pub(crate) material: Option<Arc<Material>>,
 }
 
 impl Module {
-    /// Read the module that the reference names.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be read, is larger than [`MODULE_SIZE_LIMIT`], or does not have the `pinned`
-    /// digest.
-    pub fn read(reference: &ModuleReference, pinned: Option<Digest>) -> Result<Self, Error> {
-        let ModuleReference::File(path) = reference else {
-            return Err(Error::Unreachable {
-                place: reference.to_string(),
-                problem: "only files are read".to_owned(),
-            });
-        };
-        let unreadable = |source| Error::ModuleUnreadable {
-            path: path.clone(),
-            source: Arc::new(source),
-        };
-        let file = File::open(path).map_err(unreadable)?;
-        let size = file.metadata().map_err(unreadable)?.len();
-        if size > MODULE_SIZE_LIMIT {
-            return Err(Error::ModuleTooLarge {
-                place: path.display().to_string(),
-                size,
-                limit: MODULE_SIZE_LIMIT,
-            });
-        }
-        let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
-        // The file may have grown since its size was asked.
-        file.take(MODULE_SIZE_LIMIT + 1)
-            .read_to_end(&mut bytes)
-            .map_err(unreadable)?;
-        let size = bytes.len() as u64;
-        if size > MODULE_SIZE_LIMIT {
-            return Err(Error::ModuleTooLarge {
-                place: path.display().to_string(),
-                size,
-                limit: MODULE_SIZE_LIMIT,
-            });
-        }
-        let digest = Digest::of(&bytes);
-        match pinned {
-            Some(expected) if expected != digest => Err(Error::DigestMismatch {
-                place: path.display().to_string(),
-                expected,
-                actual: digest,
-            }),
-            _ => Ok(Self { bytes, digest }),
-        }
+    /// Where it is from.
+    pub fn reference(&self) -> &ModuleReference {
+        &self.reference
     }
+
+    /// As they were read; not checked to be a component.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// Of the bytes.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// What was found out about its signature.
+    pub fn verified(&self) -> &Verified {
+        &self.verified
+    }
+}
+
+/// Read a module's file, of at most `limit` bytes.
+pub(crate) fn read_file(path: &Path, limit: u64) -> Result<Bytes, Error> {
+    let unreadable = |source| Error::ModuleUnreadable {
+        path: path.to_owned(),
+        source: Arc::new(source),
+    };
+    let too_large = |size| Error::ModuleTooLarge {
+        place: path.display().to_string(),
+        size,
+        limit,
+    };
+    let file = File::open(path).map_err(unreadable)?;
+    let metadata = file.metadata().map_err(unreadable)?;
+    if !metadata.is_file() {
+        let message = "it is not a file";
+        return Err(unreadable(io::Error::new(io::ErrorKind::InvalidInput, message)));
+    }
+    let size = metadata.len();
+    if size > limit {
+        return Err(too_large(size));
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
+    // The file may have grown since its size was asked.
+    file.take(limit.saturating_add(1))
+        .read_to_end(&mut bytes)
+        .map_err(unreadable)?;
+    if bytes.len() as u64 > limit {
+        return Err(too_large(bytes.len() as u64));
+    }
+    Ok(bytes.into())
+}
+
+/// Make sure that bytes have the digest that a definition names.
+pub(crate) fn check_pin(place: &str, pinned: Option<Digest>, actual: Digest) -> Result<(), Error> {
+    match pinned {
+        Some(expected) if expected != actual => Err(Error::DigestMismatch {
+            place: place.to_owned(),
+            expected,
+            actual,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Make sure that what a server sent is WebAssembly: one that does not know the module often sends a page
+/// that says so, with a good status.
+pub(crate) fn check_magic(place: &str, bytes: &[u8]) -> Result<(), Error> {
+    if bytes.starts_with(b"\0asm") {
+        return Ok(());
+    }
+    let start: Vec<u8> = bytes.iter().copied().take(16).collect();
+    let found = match std::str::from_utf8(&start) {
+        Ok("") => "nothing".to_owned(),
+        Ok(text) if !text.contains(char::is_control) => format!("`{text}`"),
+        _ => format!("the bytes {}", hex::encode(&start)),
+    };
+    Err(Error::NotWebAssembly {
+        place: place.to_owned(),
+        found,
+    })
 }
 
 #[cfg(test)]
@@ -71,33 +119,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_digest_and_pin() {
+    fn a_file_is_read_up_to_the_limit() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.wasm");
-        let reference = ModuleReference::File(path.clone());
+        assert!(matches!(read_file(&path, 3), Err(Error::ModuleUnreadable { .. })));
         assert!(matches!(
-            Module::read(&reference, None),
+            read_file(directory.path(), 3),
             Err(Error::ModuleUnreadable { .. })
         ));
         std::fs::write(&path, "abc").unwrap();
-        let module = Module::read(&reference, Some(Digest::of("abc"))).unwrap();
-        assert_eq!(
-            (module.bytes.as_slice(), module.digest),
-            (b"abc".as_slice(), Digest::of("abc"))
-        );
-        let error = Module::read(&reference, Some(Digest::of("abd"))).unwrap_err();
-        assert!(matches!(error, Error::DigestMismatch { .. }), "{error}");
+        assert_eq!(read_file(&path, 3).unwrap(), "abc");
+        assert!(matches!(
+            read_file(&path, 2),
+            Err(Error::ModuleTooLarge {
+                size: 3,
+                limit: 2,
+                ..
+            })
+        ));
     }
 
     #[test]
-    fn a_module_over_the_limit_is_not_read() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("a.wasm");
-        File::create(&path)
-            .unwrap()
-            .set_len(MODULE_SIZE_LIMIT + 1)
-            .unwrap();
-        let error = Module::read(&ModuleReference::File(path), None).unwrap_err();
-        assert!(matches!(error, Error::ModuleTooLarge { .. }), "{error}");
+    fn what_is_no_webassembly_is_told() {
+        check_magic("a", b"\0asm\x0d\0\x01\0").unwrap();
+        for (bytes, found) in [
+            (b"<!doctype html><html>".as_slice(), "`<!doctype html><`"),
+            (b"", "nothing"),
+            (b"\x1f\x8b\x08", "the bytes 1f8b08"),
+            (b"line\nbreak", "the bytes 6c696e650a627265616b"),
+        ] {
+            let error = check_magic("https://a/b", bytes).unwrap_err();
+            assert!(error.to_string().contains(found), "{error}");
+        }
     }
 }

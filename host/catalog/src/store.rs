@@ -9,7 +9,7 @@ use std::{
 
 use bytes::Bytes;
 
-use crate::{CompiledKey, Digest, Error};
+use crate::{CompiledKey, Digest, Error, Module, ModuleReference, signature::Material};
 
 mod entry;
 mod partial;
@@ -21,6 +21,7 @@ pub use prune::{InUse, Pruned};
 pub use resolution::Resolution;
 
 pub(crate) use partial::Partial;
+use resolution::name_with;
 use temporary::Temporary;
 
 /// What is kept on disk so that the next start needs neither network nor compiler: modules under their
@@ -44,7 +45,7 @@ enum Kind {
     Compiled,
     /// What references were resolved to, sealed, under the digest of the reference.
     Resolution,
-    /// What signatures are checked with, sealed, under the digest of what is signed.
+    /// What signatures are checked with, sealed, under the reference and the digest of the module.
     Signature,
     /// Downloads that are not whole yet.
     Partial,
@@ -130,27 +131,53 @@ impl Store {
         None
     }
 
-    /// Keep a module.
+    /// Keep a module, and what its signature was checked with, so that it can be
+    /// [recalled](crate::Catalog::recall). One that a catalog fetched is kept already.
     ///
     /// # Errors
     ///
     /// When it cannot be written. The store is as it was.
-    pub fn keep_module(&self, digest: Digest, bytes: &[u8]) -> Result<(), Error> {
+    pub fn keep(&self, module: &Module) -> Result<(), Error> {
+        if let Some(material) = &module.material {
+            self.keep_material(&module.reference, module.digest, material)?;
+        }
+        if self.has_module(module.digest, module.bytes.len()) {
+            return Ok(());
+        }
+        self.keep_bytes(module.digest, &module.bytes)
+    }
+
+    pub(crate) fn keep_bytes(&self, digest: Digest, bytes: &[u8]) -> Result<(), Error> {
         let path = self.path(Kind::Module, digest);
         Temporary::write(&self.directory_of(Kind::Temporary), &[bytes])?.persist(&path)
     }
 
-    /// What was kept for checking the signatures of the thing with this digest. A damaged entry is
-    /// removed and counts as absent.
-    #[allow(dead_code, reason = "for the verification of signatures")]
-    pub(crate) fn signature_material(&self, signed: Digest) -> Option<Vec<u8>> {
-        self.sealed(Kind::Signature, signed)
+    /// Whether a module of this size is there; its time becomes that of its last use. What it holds is
+    /// checked when it is read.
+    fn has_module(&self, digest: Digest, size: usize) -> bool {
+        let path = self.path(Kind::Module, digest);
+        let is_there = fs::metadata(&path).is_ok_and(|metadata| metadata.len() == size as u64);
+        if is_there {
+            touch(&path);
+        }
+        is_there
     }
 
-    /// Keep what the signatures of the thing with this digest are checked with.
-    #[allow(dead_code, reason = "for the verification of signatures")]
-    pub(crate) fn keep_signature_material(&self, signed: Digest, content: &[u8]) -> Result<(), Error> {
-        self.keep_sealed(Kind::Signature, signed, content)
+    /// What was found of the signatures of this module of this reference. Damaged entries are removed and
+    /// count as absent.
+    pub(crate) fn material(&self, reference: &ModuleReference, module: Digest) -> Option<Material> {
+        let content = self.sealed(Kind::Signature, name_with(reference, module))?;
+        serde_json::from_slice(&content).ok()
+    }
+
+    pub(crate) fn keep_material(
+        &self,
+        reference: &ModuleReference,
+        module: Digest,
+        material: &Material,
+    ) -> Result<(), Error> {
+        let content = serde_json::to_vec(material).unwrap_or_default();
+        self.keep_sealed(Kind::Signature, name_with(reference, module), &content)
     }
 
     fn directory_of(&self, kind: Kind) -> PathBuf {
@@ -165,8 +192,7 @@ impl Store {
     fn read(&self, path: &Path) -> Option<Vec<u8>> {
         match fs::read(path) {
             Ok(bytes) => {
-                // Where nothing can be written, nothing is ever pruned.
-                let _ = File::open(path).and_then(|file| file.set_modified(SystemTime::now()));
+                touch(path);
                 Some(bytes)
             }
             Err(error) => {
@@ -207,6 +233,11 @@ fn files_in(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
         .flatten()
         .flatten()
         .map(|entry| entry.path())
+}
+
+/// Note that an entry was used. Where that cannot be written, nothing is ever pruned.
+fn touch(path: &Path) {
+    let _ = File::open(path).and_then(|file| file.set_modified(SystemTime::now()));
 }
 
 /// Make a directory of the user's own, or make sure that it is.

@@ -11,7 +11,7 @@ use rustls_pki_types::{CertificateDer, pem::PemObject as _};
 use url::Url;
 
 use super::{authorization::Authorizations, failure, scheme::Schemes};
-use crate::Error;
+use crate::{Error, OnProgress};
 
 /// How servers and registries are reached.
 #[derive(Clone, Debug)]
@@ -94,9 +94,14 @@ impl Network {
     }
 
     /// What a server answers to GET, when it is no longer than `limit`; nothing when it is not there.
-    pub(crate) async fn get_small(&self, url: &Url, limit: u64) -> Result<Option<Bytes>, Error> {
+    pub(crate) async fn get_small(
+        &self,
+        url: &Url,
+        limit: u64,
+        progress: OnProgress<'_>,
+    ) -> Result<Option<Bytes>, Error> {
         let place = url.as_str();
-        self.retrying(&|_| {}, async || {
+        self.retrying(progress, async || {
             let response = self.send(self.client.get(url.clone()), place).await?;
             if is_absent(response.status()) {
                 return Ok(None);

@@ -99,7 +99,5 @@ async fn on_disk<T: Send + 'static>(
 ) -> Result<(Partial, T), Error> {
     tokio::task::spawn_blocking(move || work(&mut partial).map(|done| (partial, done)))
         .await
-        .map_err(|_| Error::Stopped {
-            place: "the store".to_owned(),
-        })?
+        .map_err(|_| Error::Stopped)?
 }

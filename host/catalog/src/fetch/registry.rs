@@ -1,7 +1,7 @@
 use bytes::Bytes;
 use reqwest::{
     Method, Response, StatusCode,
-    header::{ACCEPT, CONTENT_TYPE, HeaderMap},
+    header::{ACCEPT, HeaderMap},
 };
 use url::Url;
 
@@ -37,27 +37,18 @@ impl Version {
     }
 }
 
-/// A manifest as the registry sent it.
-#[derive(Clone, Debug)]
-pub(crate) struct RawManifest {
-    /// As they came; signatures are of these.
-    pub(crate) bytes: Bytes,
-    /// Of the bytes.
-    pub(crate) digest: Digest,
-}
-
 /// Registries take no larger manifests, says the OCI distribution specification.
 const MANIFEST_LIMIT: u64 = 4 << 20;
 
 impl Network {
-    /// A manifest of the artifact's repository; nothing when it is not there. A digest that was asked for
-    /// is the digest of what is returned.
+    /// A manifest of the artifact's repository, as the registry sent it; nothing when it is not there. A
+    /// digest that was asked for is the digest of what is returned.
     pub(crate) async fn manifest(
         &self,
         artifact: &OciReference,
         version: &Version,
         progress: OnProgress<'_>,
-    ) -> Result<Option<RawManifest>, Error> {
+    ) -> Result<Option<Bytes>, Error> {
         let place = place(artifact, version);
         let path = format!("manifests/{}", version.in_path());
         let Some(bytes) = self
@@ -72,7 +63,7 @@ impl Network {
                 place,
                 actual: digest,
             }),
-            _ => Ok(Some(RawManifest { bytes, digest })),
+            _ => Ok(Some(bytes)),
         }
     }
 
@@ -143,8 +134,7 @@ impl Network {
             return Ok(Some(index));
         }
         let tag = Version::Tag(format!("sha256-{}", subject.to_hex()));
-        let index = self.manifest(artifact, &tag, progress).await?;
-        Ok(index.map(|index| index.bytes))
+        self.manifest(artifact, &tag, progress).await
     }
 
     /// What is under a path of the repository, up to a limit.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    Kind, Store, Temporary, failed,
+    Kind, Store, failed,
     temporary::{is_linked, sync_directory},
 };
 use crate::{Digest, Error};

@@ -102,6 +102,6 @@ fn name(reference: &ModuleReference) -> Digest {
     Digest::of_parts([reference.to_string().as_bytes()])
 }
 
-fn name_with(reference: &ModuleReference, module: Digest) -> Digest {
+pub(super) fn name_with(reference: &ModuleReference, module: Digest) -> Digest {
     Digest::of_parts([reference.to_string().as_bytes(), module.as_bytes()])
 }

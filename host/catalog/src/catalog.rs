@@ -1,0 +1,246 @@
+use std::{path::Path, sync::Arc};
+
+use bytes::Bytes;
+
+use crate::{
+    Digest, Error, MODULE_SIZE_LIMIT, Module, ModuleReference, NetworkConfig, OnProgress, Store,
+    fetch::Network,
+    module::{check_pin, read_file},
+    signature::{Requirement, SignatureDescription, SignaturePolicy, Source, describe},
+};
+
+mod flights;
+mod https;
+mod oci;
+mod push;
+mod registry_signatures;
+mod remote;
+mod signing;
+
+pub use push::Pushed;
+
+use flights::Flights;
+
+/// What a catalog is made with.
+#[derive(Clone, Debug)]
+pub struct CatalogConfig {
+    /// Where modules are kept; without one, every start fetches them again.
+    pub store: Option<Store>,
+    /// How servers and registries are reached.
+    pub network: NetworkConfig,
+    /// Which modules must be signed, and by whom.
+    pub signatures: SignaturePolicy,
+    /// The largest module that is taken, in bytes: [`MODULE_SIZE_LIMIT`].
+    pub size_limit: u64,
+}
+
+impl Default for CatalogConfig {
+    fn default() -> Self {
+        Self {
+            store: None,
+            network: NetworkConfig::default(),
+            signatures: SignaturePolicy::default(),
+            size_limit: MODULE_SIZE_LIMIT,
+        }
+    }
+}
+
+/// Whether what a reference was resolved to before still counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Freshness {
+    /// It does, as long as the module is in the store.
+    Recorded,
+    /// The server is asked whether it means another module by now. What a digest names cannot, so nobody is
+    /// asked about that.
+    Again,
+}
+
+/// Modules by their references, from files, servers and registries. Lives as long as the host.
+#[derive(Clone, Debug)]
+pub struct Catalog {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    store: Option<Store>,
+    network: Network,
+    signatures: SignaturePolicy,
+    size_limit: u64,
+    flights: Flights,
+}
+
+/// Bytes with the right digest, of which nothing else is known yet.
+#[derive(Clone, Debug)]
+struct Found {
+    bytes: Bytes,
+    digest: Digest,
+    /// The manifest that lists it, for one of a registry.
+    manifest: Option<Bytes>,
+}
+
+impl Catalog {
+    /// Make one.
+    ///
+    /// # Errors
+    ///
+    /// When the file of CAs or the proxy's address cannot be used.
+    pub fn new(config: CatalogConfig) -> Result<Self, Error> {
+        Ok(Self {
+            inner: Arc::new(Inner {
+                store: config.store,
+                network: Network::new(config.network)?,
+                signatures: config.signatures,
+                size_limit: config.size_limit,
+                flights: Flights::default(),
+            }),
+        })
+    }
+
+    /// Where modules are kept.
+    pub fn store(&self) -> Option<&Store> {
+        self.inner.store.as_ref()
+    }
+
+    /// The module that a reference means, with the digest that is `pinned`, and signed as required.
+    ///
+    /// A file is read each time. What a URL or a tag means is asked once and recorded in the store, and
+    /// `freshness` says whether to ask again. Tasks that want the same at the same time share one fetch, and
+    /// its error; progress is told to the first of them.
+    ///
+    /// # Errors
+    ///
+    /// When it is not to be had, is larger than the limit, has another digest, or is not signed as required.
+    pub async fn obtain(
+        &self,
+        reference: &ModuleReference,
+        pinned: Option<Digest>,
+        freshness: Freshness,
+        progress: OnProgress<'_>,
+    ) -> Result<Module, Error> {
+        let inner = &*self.inner;
+        let source = inner.source(reference).await?;
+        let requirement = inner.requirement(reference, source.as_ref())?;
+        match reference {
+            ModuleReference::File(path) => {
+                let path = source.as_ref().and_then(Source::path).unwrap_or(path);
+                let found = inner.file(path, pinned).await?;
+                inner
+                    .checked(reference, source.as_ref(), requirement, found, progress)
+                    .await
+            }
+            ModuleReference::Https(_) | ModuleReference::Oci(_) => {
+                let key = (reference.clone(), pinned, freshness);
+                inner
+                    .flights
+                    .share(key, async || {
+                        let found = inner.remote(reference, pinned, freshness, progress).await?;
+                        inner
+                            .checked(reference, source.as_ref(), requirement, found, progress)
+                            .await
+                    })
+                    .await
+            }
+        }
+    }
+
+    /// A module that was obtained before, though the reference may mean another by now. It is taken from the
+    /// store, and its signature is checked again with what was kept beside it; nobody is asked.
+    ///
+    /// # Errors
+    ///
+    /// When the store has it no longer, or it is not signed as is required now.
+    pub async fn recall(&self, reference: &ModuleReference, digest: Digest) -> Result<Module, Error> {
+        let inner = &*self.inner;
+        let (wanted, store) = (reference.clone(), inner.store.clone());
+        let found = on_disk(move || {
+            let store = store?;
+            Some(Found {
+                bytes: store.module(digest)?,
+                digest,
+                manifest: store
+                    .resolution_to(&wanted, digest)
+                    .and_then(|resolution| resolution.manifest)
+                    .map(|(_, bytes)| bytes),
+            })
+        })
+        .await?;
+        let found = found.ok_or_else(|| Error::NotKept {
+            reference: reference.clone(),
+            digest,
+        })?;
+        inner.checked_offline(reference, found).await
+    }
+}
+
+impl Catalog {
+    /// The signatures that are there now of a module that was obtained, whatever is required of it. Nothing
+    /// of them is checked.
+    ///
+    /// # Errors
+    ///
+    /// When they cannot be looked for.
+    pub async fn signatures(
+        &self,
+        module: &Module,
+        progress: OnProgress<'_>,
+    ) -> Result<Vec<SignatureDescription>, Error> {
+        if let Some(material) = &module.material {
+            return Ok(describe(material));
+        }
+        let reference = &module.reference;
+        let found = Found {
+            bytes: module.bytes.clone(),
+            digest: module.digest,
+            manifest: module.manifest.clone(),
+        };
+        let material = self.inner.gather(reference, None, &found, progress).await?;
+        Ok(describe(&material))
+    }
+}
+
+impl Inner {
+    /// The place that the rules for signatures are about; nothing when there are none.
+    async fn source(&self, reference: &ModuleReference) -> Result<Option<Source>, Error> {
+        if self.signatures.is_empty() {
+            return Ok(None);
+        }
+        let reference = reference.clone();
+        // Links of a path are followed.
+        let source = on_disk(move || Source::of(&reference)).await??;
+        Ok(Some(source))
+    }
+
+    fn requirement(
+        &self,
+        reference: &ModuleReference,
+        source: Option<&Source>,
+    ) -> Result<Option<&Requirement>, Error> {
+        match source {
+            Some(source) => Ok(self.signatures.requirement(reference, source)?),
+            None => Ok(None),
+        }
+    }
+
+    async fn file(&self, path: &Path, pinned: Option<Digest>) -> Result<Found, Error> {
+        let (path, limit) = (path.to_owned(), self.size_limit);
+        on_disk(move || {
+            let bytes = read_file(&path, limit)?;
+            let digest = Digest::of(&bytes);
+            check_pin(&path.display().to_string(), pinned, digest)?;
+            Ok(Found {
+                bytes,
+                digest,
+                manifest: None,
+            })
+        })
+        .await?
+    }
+}
+
+/// Do what may wait for a disk where it holds up nobody else.
+async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|_| Error::Stopped)
+}

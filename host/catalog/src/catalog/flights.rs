@@ -1,0 +1,65 @@
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use super::Freshness;
+use crate::{Digest, Error, Module, ModuleReference};
+
+type Key = (ModuleReference, Option<Digest>, Freshness);
+
+/// What the last fetch came to, and when it ended. Locked while one is under way.
+type Slot = Arc<tokio::sync::Mutex<Option<(Instant, Result<Module, Error>)>>>;
+
+/// The fetches that are under way. Lives as long as the catalog.
+#[derive(Debug, Default)]
+pub(super) struct Flights(Mutex<HashMap<Key, Slot>>);
+
+impl Flights {
+    /// Fetch, or wait for the one who is fetching the same and take what that comes to.
+    pub(super) async fn share(
+        &self,
+        key: Key,
+        fetch: impl AsyncFnOnce() -> Result<Module, Error>,
+    ) -> Result<Module, Error> {
+        let asked = Instant::now();
+        let slot = self.all().entry(key.clone()).or_default().clone();
+        // Left also when this task is given up while it waits.
+        let seat = Seat {
+            flights: self,
+            key,
+            slot,
+        };
+        let mut last = seat.slot.lock().await;
+        if let Some((ended, result)) = last.as_ref()
+            && *ended >= asked
+        {
+            return result.clone();
+        }
+        let result = fetch().await;
+        *last = Some((Instant::now(), result.clone()));
+        result
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<Key, Slot>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One task's share in a slot. The last to leave removes it, so that no module is kept in memory.
+struct Seat<'a> {
+    flights: &'a Flights,
+    key: Key,
+    slot: Slot,
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        let mut all = self.flights.all();
+        // The map's, and this one.
+        if Arc::strong_count(&self.slot) == 2 {
+            all.remove(&self.key);
+        }
+    }
+}

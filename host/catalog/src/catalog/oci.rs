@@ -1,0 +1,95 @@
+use bytes::Bytes;
+
+use super::{
+    Found, Inner,
+    remote::{Recorded, discard},
+};
+use crate::{
+    Digest, Error, FetchProgress, ModuleReference, OciReference, OnProgress,
+    fetch::{Download, Layer, Version},
+    module::{check_magic, check_pin},
+};
+
+impl Inner {
+    /// The module of an artifact, from the registry; only the manifest, when the store has the module.
+    pub(super) async fn oci(
+        &self,
+        reference: &ModuleReference,
+        artifact: &OciReference,
+        pinned: Option<Digest>,
+        recorded: Recorded,
+        progress: OnProgress<'_>,
+    ) -> Result<Found, Error> {
+        let place = reference.to_string();
+        let version = Version::of(artifact);
+        if let Some((found, resolution)) = &recorded
+            && let Some((digest, _)) = &resolution.manifest
+        {
+            let now = self.network.manifest_digest(artifact, &version, progress);
+            if now.await? == Some(*digest) {
+                self.record_again(reference, resolution).await;
+                return Ok(found.clone());
+            }
+        }
+        let manifest = self.network.manifest(artifact, &version, progress).await?;
+        let manifest = manifest.ok_or_else(|| Error::NotFound {
+            place: place.clone(),
+            message: "the registry knows no such artifact".to_owned(),
+        })?;
+        let layer = Layer::of_manifest(artifact, &manifest)?;
+        check_pin(&place, pinned, layer.digest)?;
+        let found = match self.kept(layer.digest).await? {
+            Some(bytes) => Found {
+                bytes,
+                digest: layer.digest,
+                manifest: Some(manifest),
+            },
+            None => self.blob(artifact, place, layer, manifest, progress).await?,
+        };
+        self.record(reference, &found, None).await?;
+        Ok(found)
+    }
+
+    async fn blob(
+        &self,
+        artifact: &OciReference,
+        place: String,
+        layer: Layer,
+        manifest: Bytes,
+        progress: OnProgress<'_>,
+    ) -> Result<Found, Error> {
+        let digest = layer.digest;
+        let download = Download {
+            place: place.clone(),
+            limit: self.size_limit,
+            digest: Some(digest),
+            size: Some(layer.size),
+            unless: None,
+        };
+        let mut landing = self.landing(&digest.to_string()).await?;
+        loop {
+            let has_begun = !landing.bytes().is_empty();
+            self.network
+                .download_blob(artifact, digest, &download, &mut landing, progress)
+                .await?;
+            let actual = Digest::of(landing.bytes());
+            if actual == digest {
+                break;
+            }
+            if !has_begun {
+                discard(landing).await?;
+                let place = format!("{place} (the layer {digest})");
+                return Err(Error::ContentMismatch { place, actual });
+            }
+            // The beginning may be damaged.
+            landing.restart(None).await?;
+        }
+        if let Err(error) = check_magic(&place, landing.bytes()) {
+            discard(landing).await?;
+            return Err(error);
+        }
+        let found = self.keep(landing, digest, Some(manifest)).await?;
+        progress(FetchProgress::Finished);
+        Ok(found)
+    }
+}

@@ -1,0 +1,153 @@
+use std::time::SystemTime;
+
+use bytes::Bytes;
+
+use super::{Found, Freshness, Inner, on_disk};
+use crate::{Digest, Error, ModuleReference, OnProgress, Resolution, Store, fetch::Landing};
+
+/// What the store has of a reference: the module, and what was recorded.
+pub(super) type Recorded = Option<(Found, Resolution)>;
+
+impl Inner {
+    /// The module behind a URL or in a registry.
+    pub(super) async fn remote(
+        &self,
+        reference: &ModuleReference,
+        pinned: Option<Digest>,
+        freshness: Freshness,
+        progress: OnProgress<'_>,
+    ) -> Result<Found, Error> {
+        let recorded = self.recorded(reference, pinned).await?;
+        // What a digest names does not change.
+        let is_fixed = pinned.is_some()
+            || matches!(reference, ModuleReference::Oci(reference) if reference.digest().is_some());
+        if let Some((found, _)) = &recorded
+            && (is_fixed || freshness == Freshness::Recorded)
+        {
+            return Ok(found.clone());
+        }
+        match reference {
+            ModuleReference::Https(url) => self.https(reference, url, pinned, recorded, progress).await,
+            ModuleReference::Oci(artifact) => self.oci(reference, artifact, pinned, recorded, progress).await,
+            ModuleReference::File(path) => self.file(path, pinned).await,
+        }
+    }
+
+    async fn recorded(&self, reference: &ModuleReference, pinned: Option<Digest>) -> Result<Recorded, Error> {
+        let Some(store) = self.store.clone() else {
+            return Ok(None);
+        };
+        let reference = reference.clone();
+        on_disk(move || {
+            let resolution = match pinned {
+                Some(digest) => store.resolution_to(&reference, digest),
+                None => store.resolution(&reference),
+            };
+            let resolution = resolution?;
+            let found = Found {
+                bytes: store.module(resolution.module)?,
+                digest: resolution.module,
+                manifest: resolution.manifest.as_ref().map(|(_, bytes)| bytes.clone()),
+            };
+            Some((found, resolution))
+        })
+        .await
+    }
+
+    /// The module with this digest, if the store has it.
+    pub(super) async fn kept(&self, digest: Digest) -> Result<Option<Bytes>, Error> {
+        match self.store.clone() {
+            Some(store) => on_disk(move || store.module(digest)).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Where the download of this name grows. When another program is at it, this one has its own.
+    pub(super) async fn landing(&self, name: &str) -> Result<Landing, Error> {
+        let Some(store) = self.store.clone() else {
+            return Ok(Landing::in_memory());
+        };
+        let name = Digest::of(name);
+        match on_disk(move || store.partial(name)).await?? {
+            Some(partial) => Landing::on(partial, self.size_limit).await,
+            None => Ok(Landing::in_memory()),
+        }
+    }
+
+    /// Keep what was downloaded whole.
+    pub(super) async fn keep(
+        &self,
+        landing: Landing,
+        digest: Digest,
+        manifest: Option<Bytes>,
+    ) -> Result<Found, Error> {
+        let (bytes, partial) = landing.into_parts();
+        let found = Found {
+            bytes: bytes.into(),
+            digest,
+            manifest,
+        };
+        let (store, bytes) = (self.store.clone(), found.bytes.clone());
+        on_disk(move || match (partial, store) {
+            (Some(partial), _) => partial.become_module(digest),
+            (None, Some(store)) => store.keep_bytes(digest, &bytes),
+            (None, None) => Ok(()),
+        })
+        .await??;
+        Ok(found)
+    }
+
+    /// Record what the reference means now.
+    pub(super) async fn record(
+        &self,
+        reference: &ModuleReference,
+        found: &Found,
+        validator: Option<String>,
+    ) -> Result<(), Error> {
+        let manifest = found.manifest.as_ref();
+        let resolution = Resolution {
+            module: found.digest,
+            manifest: manifest.map(|bytes| (Digest::of(bytes), bytes.clone())),
+            validator,
+            resolved: SystemTime::now(),
+        };
+        let reference = reference.clone();
+        self.with_store(move |store| store.keep_resolution(&reference, &resolution))
+            .await
+    }
+
+    /// Record that the reference still means the same. The time is all that is new, so it does no harm when
+    /// it cannot be written.
+    pub(super) async fn record_again(&self, reference: &ModuleReference, resolution: &Resolution) {
+        let wanted = reference.clone();
+        let resolution = Resolution {
+            resolved: SystemTime::now(),
+            ..resolution.clone()
+        };
+        let kept = self
+            .with_store(move |store| store.keep_resolution(&wanted, &resolution))
+            .await;
+        if let Err(error) = kept {
+            tracing::warn!(%reference, %error, "when a module was last asked for could not be recorded");
+        }
+    }
+
+    pub(super) async fn with_store(
+        &self,
+        work: impl FnOnce(&Store) -> Result<(), Error> + Send + 'static,
+    ) -> Result<(), Error> {
+        match self.store.clone() {
+            Some(store) => on_disk(move || work(&store)).await?,
+            None => Ok(()),
+        }
+    }
+}
+
+/// Remove a download that is of no use.
+pub(super) async fn discard(landing: Landing) -> Result<(), Error> {
+    let (_, partial) = landing.into_parts();
+    match partial {
+        Some(partial) => on_disk(move || partial.discard()).await,
+        None => Ok(()),
+    }
+}
