@@ -1,5 +1,7 @@
 use std::{fmt, sync::Arc};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Outline, Request, Rule, Stage};
 
 /// An ordered list of stages, and the rules that say which requests it is for.
@@ -39,7 +41,7 @@ impl Chain {
 
 /// The two halves of an admission, as kube-apiserver has them. A request passes all mutating chains
 /// before the first validating one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Phase {
     /// Stages are called one after the other, and each may change the object or refuse the request.
     #[default]

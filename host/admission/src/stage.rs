@@ -1,5 +1,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Hook, LabelSelector, MatchConditions, NamespaceSelector, Rule};
 
 /// One hook in a chain, with everything that decides when it is called and what its answer does.
@@ -69,7 +71,7 @@ impl fmt::Debug for Stage {
 }
 
 /// What a stage's failure does to the request. A denial is not a failure.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FailurePolicy {
     /// The request is refused.
     #[default]
@@ -98,7 +100,7 @@ impl fmt::Display for FailurePolicy {
 }
 
 /// Whether a stage's answer counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Mode {
     /// It does.
     #[default]

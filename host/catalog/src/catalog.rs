@@ -133,7 +133,7 @@ impl Catalog {
                 let key = (reference.clone(), pinned, freshness);
                 inner
                     .flights
-                    .share(key, async || {
+                    .share(key, async {
                         let found = inner.remote(reference, pinned, freshness, progress).await?;
                         inner
                             .checked(reference, source.as_ref(), requirement, found, progress)

@@ -1,123 +1,160 @@
-//! From definitions to chains: modules are read, prepared or taken from the cache, and loaded.
+//! From definitions to chains: modules are had, prepared or taken from the store, and loaded.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::Arc,
-    time::{Duration, Instant},
 };
 
-use admittance_admission::{Chain, ClusterKind, Hook, Phase, Stage};
-use admittance_catalog::{CompiledCache, CompiledKey, Digest, Module, ModuleReference};
+use admittance_admission::{Chain, Hook, Phase, Stage};
+use admittance_catalog::{Catalog, Digest, ModuleReference};
 use admittance_definitions::{
-    AllowDefinition, ChainDefinition, HookDefinition, Location, PluginDefinition, ServiceNaming,
-    StageDefinition, WebhookDefinition, WebhookProtocol, WebhookTarget,
+    CandidateDefinition, ChainDefinition, HookDefinition, ServiceNaming, StageDefinition, WebhookDefinition,
+    WebhookProtocol, WebhookTarget,
 };
-use admittance_sandbox::{
-    Configured, Grants, Limits, Origin, Plugin, PluginConfig, Prepared, Sandbox, SandboxConfig,
-};
+use admittance_sandbox::{Sandbox, SandboxConfig};
 use admittance_webhook::{Naming, Protocol, Target, Webhook, WebhookClients, WebhookConfig};
-use tokio::{sync::OnceCell, task::JoinSet};
+use tokio::{
+    sync::{OnceCell, Semaphore},
+    task::JoinSet,
+};
 
-use crate::{Error, StageError, StageErrorCause};
+use crate::{
+    Error, RevisionModule, StageError, StageErrorCause,
+    candidate::{Shadowed, Subject, Trial, Trials},
+    plugins::{Loaded, Order, Plugins, Preparation, Progress},
+    statistics::{StageStatistics, Statistics},
+    status::HookStatus,
+};
 
-/// What loading plugins has come to; for a progress bar or a log.
-#[derive(Clone, Debug)]
-pub enum Progress {
-    /// So many stages with plugins are to be loaded.
-    Started {
-        /// How many.
-        plugins: usize,
-    },
-    /// One of them is ready.
-    Loaded(PluginStatus),
-    /// One of them cannot be loaded. The rest go on, so that all errors are known at the end.
-    Failed,
-}
-
-/// A plugin of the live table.
-#[derive(Clone, Debug)]
-pub struct PluginStatus {
-    /// The chain that it is in.
-    pub chain: Arc<str>,
-    /// The chain's phase.
-    pub phase: Phase,
-    /// Its stage.
-    pub stage: Arc<str>,
-    /// What it calls itself.
-    pub plugin: String,
-    /// Its own version.
-    pub version: String,
-    /// Of its module.
-    pub digest: Digest,
-    /// The kinds of the control plane that it is granted.
-    pub cluster: Vec<ClusterKind>,
-    /// How it got its settings: once, or in every call.
-    pub configured: Configured,
-    /// Whether its compiled form was in the cache.
-    pub from_cache: bool,
-    /// How long reading, preparing and loading took.
-    pub took: Duration,
-}
-
-/// Chains and what is in them.
+/// Chains, and what is known of their stages.
 #[derive(Debug, Default)]
 pub(crate) struct Assembled {
-    pub(crate) chains: Vec<Chain>,
-    pub(crate) plugins: Vec<PluginStatus>,
+    pub(crate) chains: Vec<AssembledChain>,
+    /// Every plugin, candidates among them.
+    pub(crate) plugins: Vec<Arc<Loaded>>,
+    pub(crate) modules: Vec<RevisionModule>,
+}
+
+/// A chain, and for each of its stages what is known of it.
+#[derive(Clone, Debug)]
+pub(crate) struct AssembledChain {
+    pub(crate) chain: Arc<Chain>,
+    pub(crate) stages: Vec<AssembledStage>,
+}
+
+/// What is known of a stage beside what it does. Lives as long as a table that has it.
+#[derive(Clone, Debug)]
+pub(crate) struct AssembledStage {
+    pub(crate) hook: HookStatus,
+    pub(crate) statistics: Arc<StageStatistics>,
+    pub(crate) trial: Option<Arc<Trial>>,
+}
+
+/// Which modules the references of definitions stand for.
+#[derive(Clone, Debug)]
+pub(crate) enum Modules {
+    /// Those that they lead to now; of these references, after asking the server once more.
+    Current(Arc<HashSet<ModuleReference>>),
+    /// Those that they led to once, by phase, chain and stage, and whether it is the candidate's.
+    AsOf(Arc<HashMap<(String, bool), Digest>>),
+}
+
+impl Modules {
+    pub(crate) fn current() -> Self {
+        Self::Current(Arc::default())
+    }
 }
 
 /// Makes chains of definitions. Lives as long as the host.
 pub(crate) struct Assembler {
     pub(crate) sandbox: SandboxConfig,
-    pub(crate) cache: Option<CompiledCache>,
+    pub(crate) catalog: Catalog,
     pub(crate) webhooks: WebhookClients,
-    pub(crate) progress: Box<dyn Fn(Progress) + Send + Sync>,
+    pub(crate) progress: Arc<dyn Fn(Progress) + Send + Sync>,
     /// Made when the first plugin needs it: a host without plugins reserves no pool.
     pub(crate) started: OnceCell<Sandbox>,
+    /// Of the live tables.
+    pub(crate) plugins: Plugins,
+    pub(crate) trials: Trials,
+    pub(crate) statistics: Statistics,
+    /// A permit for each plugin that is loaded at the same time.
+    pub(crate) workers: Semaphore,
 }
 
-/// Stages with the same module and settings share one preparation.
-type Preparations = HashMap<(ModuleReference, Option<Digest>, String, usize), Arc<OnceCell<Ready>>>;
+/// How many plugins are loaded at the same time before requests are served.
+pub(crate) const WORKERS: usize = 4;
 
-#[derive(Clone)]
-struct Ready {
-    prepared: Prepared,
-    digest: Digest,
-    from_cache: bool,
-}
+/// Where a stage stands among the definitions, and whether its candidate is meant.
+type Position = (usize, usize, bool);
 
 impl Assembler {
+    /// From now on leave the machine to those who serve: load one plugin at a time, on one core.
+    pub(crate) fn work_in_background(&self) {
+        // What is there already is taken, so that later calls find nothing.
+        self.workers.forget_permits(WORKERS - 1);
+        if let Some(sandbox) = self.started.get() {
+            sandbox.prepare_in_background();
+        }
+    }
+
     pub(crate) async fn assemble(
         self: &Arc<Self>,
         definitions: Vec<ChainDefinition>,
+        modules: Modules,
     ) -> Result<Assembled, Error> {
-        let mut plugins = self.load_plugins(&definitions).await?;
+        let mut loaded = self.load_plugins(&definitions, modules).await?;
         let mut assembled = Assembled::default();
-        let mut errors = std::mem::take(&mut plugins.errors);
+        let mut errors = std::mem::take(&mut loaded.errors);
         for (chain_index, definition) in definitions.into_iter().enumerate() {
             let name: Arc<str> = definition.name.into();
             let mut stages = Vec::with_capacity(definition.stages.len());
+            let mut known = Vec::with_capacity(definition.stages.len());
             for (stage_index, stage) in definition.stages.into_iter().enumerate() {
-                let hook: Arc<dyn Hook> = match &stage.hook {
-                    HookDefinition::Plugin(_) => match plugins.loaded.remove(&(chain_index, stage_index)) {
-                        Some((plugin, status)) => {
-                            assembled.plugins.push(status);
-                            Arc::new(plugin)
+                let address = address(definition.phase, &name, &stage.name);
+                let made = match &stage.hook {
+                    HookDefinition::Plugin(_) => {
+                        let mut take = |is_candidate| {
+                            let loaded = loaded.plugins.remove(&(chain_index, stage_index, is_candidate))?;
+                            assembled.modules.push(loaded.module(&address, is_candidate));
+                            assembled.plugins.push(loaded.clone());
+                            Some(loaded)
+                        };
+                        let (plugin, candidate) = (take(false), take(true));
+                        match (plugin, candidate, &stage.candidate) {
+                            (Some(plugin), None, None) => Ok(Made::plugin(&plugin)),
+                            (Some(plugin), Some(candidate), Some(definition)) => {
+                                Ok(self.shadowed(&plugin, &candidate, definition, &address, &stage))
+                            }
+                            // Their errors are in the list.
+                            _ => continue,
                         }
-                        // Its error is in the list.
-                        None => continue,
-                    },
-                    HookDefinition::Webhook(webhook) => match self.webhook(webhook, definition.phase) {
-                        Ok(webhook) => Arc::new(webhook),
-                        Err(cause) => {
-                            errors.push(StageError::new(&name, &stage.name, stage.location, cause));
-                            continue;
-                        }
-                    },
+                    }
+                    HookDefinition::Webhook(webhook) => {
+                        self.webhook(webhook, definition.phase).map(|hook| Made {
+                            identity: hook.to_string(),
+                            status: HookStatus::Webhook {
+                                url: hook.to_string(),
+                            },
+                            hook: Arc::new(hook),
+                            trial: None,
+                        })
+                    }
                 };
+                let made = match made {
+                    Ok(made) => made,
+                    Err(cause) => {
+                        errors.push(StageError::new(&name, &stage.name, stage.location, cause));
+                        continue;
+                    }
+                };
+                known.push(AssembledStage {
+                    statistics: self.statistics.of(&address, &made.identity),
+                    hook: made.status,
+                    trial: made.trial,
+                });
                 stages.push(Stage {
                     name: stage.name.into(),
-                    hook,
+                    hook: made.hook,
                     rules: stage.rules,
                     namespace_selector: stage.namespace_selector,
                     object_selector: stage.object_selector,
@@ -129,11 +166,14 @@ impl Assembler {
                     reinvocation: stage.reinvocation,
                 });
             }
-            assembled.chains.push(Chain {
-                name,
-                phase: definition.phase,
-                rules: definition.rules,
-                stages,
+            assembled.chains.push(AssembledChain {
+                chain: Arc::new(Chain {
+                    name,
+                    phase: definition.phase,
+                    rules: definition.rules,
+                    stages,
+                }),
+                stages: known,
             });
         }
         if errors.is_empty() {
@@ -143,18 +183,57 @@ impl Assembler {
         }
     }
 
-    /// Load every plugin of the definitions, as many at once as the sandbox prepares.
-    async fn load_plugins(self: &Arc<Self>, definitions: &[ChainDefinition]) -> Result<LoadedPlugins, Error> {
-        let mut preparations = Preparations::new();
-        let mut tasks = JoinSet::new();
-        let mut wanted = Vec::new();
-        for (chain_index, chain) in definitions.iter().enumerate() {
-            for (stage_index, stage) in chain.stages.iter().enumerate() {
-                if let HookDefinition::Plugin(plugin) = &stage.hook {
-                    wanted.push(((chain_index, stage_index), chain, stage, plugin));
-                }
-            }
+    /// A chain that the program itself made.
+    pub(crate) fn native(&self, chain: Arc<Chain>) -> AssembledChain {
+        let known = |stage: &Stage| AssembledStage {
+            hook: HookStatus::Native,
+            statistics: self
+                .statistics
+                .of(&address(chain.phase, &chain.name, &stage.name), "native"),
+            trial: None,
+        };
+        AssembledChain {
+            stages: chain.stages.iter().map(known).collect(),
+            chain,
         }
+    }
+
+    fn shadowed(
+        &self,
+        plugin: &Arc<Loaded>,
+        candidate: &Arc<Loaded>,
+        definition: &CandidateDefinition,
+        address: &str,
+        stage: &StageDefinition,
+    ) -> Made {
+        let subject = Subject {
+            stage: address.to_owned(),
+            plugin: plugin.identity(),
+            candidate: candidate.identity(),
+            share: definition.share,
+        };
+        let trial = self
+            .trials
+            .of(subject, plugin.status.clone(), candidate.status.clone());
+        Made {
+            hook: Arc::new(Shadowed {
+                plugin: plugin.plugin.clone(),
+                candidate: candidate.plugin.clone(),
+                timeout: stage.timeout,
+                trial: trial.clone(),
+            }),
+            trial: Some(trial),
+            ..Made::plugin(plugin)
+        }
+    }
+
+    /// Load every plugin of the definitions. One that is live already is used again.
+    async fn load_plugins(
+        self: &Arc<Self>,
+        definitions: &[ChainDefinition],
+        modules: Modules,
+    ) -> Result<LoadedPlugins, Error> {
+        let wanted = orders(definitions);
         let mut result = LoadedPlugins::default();
         if wanted.is_empty() {
             return Ok(result);
@@ -167,110 +246,48 @@ impl Assembler {
             .get_or_try_init(async || Sandbox::new(self.sandbox.clone()))
             .await
             .map_err(Error::Sandbox)?;
-        for (position, chain, stage, plugin) in wanted {
-            let order = Order::new(chain, stage, plugin);
-            let key = (
-                order.reference.clone(),
-                order.pinned,
-                order.settings.clone(),
-                order.config.limits.memory,
-            );
-            let preparation = preparations.entry(key).or_default().clone();
-            let (assembler, sandbox) = (self.clone(), sandbox.clone());
+        if self.workers.available_permits() == 1 {
+            sandbox.prepare_in_background();
+        }
+        // Stages with the same module and settings share one preparation.
+        let mut preparations: HashMap<_, Arc<Preparation>> = HashMap::new();
+        let mut tasks = JoinSet::new();
+        for (position, order) in wanted {
+            let preparation = preparations.entry(order.preparation()).or_default().clone();
+            let (assembler, sandbox, modules) = (self.clone(), sandbox.clone(), modules.clone());
             tasks.spawn(async move {
-                let loaded = assembler.load(&sandbox, &order, &preparation).await;
+                let loaded = match assembler.workers.acquire().await {
+                    Ok(_permit) => {
+                        assembler
+                            .plugins
+                            .load(&assembler, &sandbox, &order, &modules, &preparation)
+                            .await
+                    }
+                    Err(_) => Err(StageErrorCause::Stopped),
+                };
                 (assembler.progress)(match &loaded {
-                    Ok((_, status)) => Progress::Loaded(status.clone()),
+                    Ok(loaded) => Progress::Loaded(loaded.clone()),
                     Err(_) => Progress::Failed,
                 });
-                (position, order.chain, order.stage, order.location, loaded)
+                (position, order, loaded)
             });
         }
         while let Some(task) = tasks.join_next().await {
-            let (position, chain, stage, location, loaded) = task.map_err(Error::Interrupted)?;
+            let (position, order, loaded) = task.map_err(Error::Interrupted)?;
             match loaded {
                 Ok(loaded) => {
-                    result.loaded.insert(position, loaded);
+                    result.plugins.insert(position, loaded);
                 }
-                Err(cause) => result
-                    .errors
-                    .push(StageError::new(&chain, &stage, location, cause)),
+                Err(cause) => {
+                    let error = StageError::new(&order.chain, &order.stage, order.location, cause);
+                    result.errors.push(error);
+                }
             }
         }
         result
             .errors
             .sort_by(|a, b| (&a.chain, &a.stage).cmp(&(&b.chain, &b.stage)));
         Ok(result)
-    }
-
-    async fn load(
-        &self,
-        sandbox: &Sandbox,
-        order: &Order,
-        preparation: &OnceCell<Ready>,
-    ) -> Result<(Plugin, PluginStatus), StageErrorCause> {
-        let started = Instant::now();
-        let ready = preparation
-            .get_or_try_init(async || self.prepare(sandbox, order).await)
-            .await?;
-        let plugin = sandbox.load(&ready.prepared, &order.config)?;
-        let description = plugin.description();
-        let status = PluginStatus {
-            chain: order.chain.clone(),
-            phase: order.phase,
-            stage: order.stage.clone(),
-            plugin: description.name.clone(),
-            version: description.version.clone(),
-            digest: ready.digest,
-            cluster: order.config.grants.cluster.iter().cloned().collect(),
-            configured: plugin.configured().clone(),
-            from_cache: ready.from_cache,
-            took: started.elapsed(),
-        };
-        Ok((plugin, status))
-    }
-
-    async fn prepare(&self, sandbox: &Sandbox, order: &Order) -> Result<Ready, StageErrorCause> {
-        let (reference, pinned) = (order.reference.clone(), order.pinned);
-        let module = tokio::task::spawn_blocking(move || Module::read(&reference, pinned))
-            .await
-            .map_err(StageErrorCause::Interrupted)??;
-        let digest = module.digest;
-        let Some(cache) = self.cache.clone() else {
-            let prepared = sandbox
-                .prepare(module.bytes, &order.settings, &order.config)
-                .await?;
-            return Ok(Ready {
-                prepared,
-                digest,
-                from_cache: false,
-            });
-        };
-        let key = CompiledKey::new(digest, &order.settings, &sandbox.fingerprint());
-        let reader = cache.clone();
-        let cached = tokio::task::spawn_blocking(move || reader.get(key))
-            .await
-            .map_err(StageErrorCause::Interrupted)?;
-        if let Some(prepared) = cached.and_then(|bytes| Prepared::from_bytes(bytes).ok()) {
-            return Ok(Ready {
-                prepared,
-                digest,
-                from_cache: true,
-            });
-        }
-        let prepared = sandbox
-            .prepare(module.bytes, &order.settings, &order.config)
-            .await?;
-        let bytes = prepared.to_bytes();
-        let kept = tokio::task::spawn_blocking(move || cache.put(key, &bytes)).await;
-        if let Ok(Err(error)) = kept {
-            tracing::warn!(%error, "a compiled plugin could not be kept; the next start compiles it again");
-        }
-        Ok(Ready {
-            prepared,
-            digest,
-            from_cache: false,
-        })
     }
 
     fn webhook(&self, definition: &WebhookDefinition, phase: Phase) -> Result<Webhook, StageErrorCause> {
@@ -313,55 +330,50 @@ fn review_version(version: admittance_definitions::ReviewVersion) -> admittance_
     }
 }
 
+/// A stage's hook and what is known of it.
+struct Made {
+    hook: Arc<dyn Hook>,
+    status: HookStatus,
+    /// What it is counted for: another is counted anew.
+    identity: String,
+    trial: Option<Arc<Trial>>,
+}
+
+impl Made {
+    fn plugin(loaded: &Loaded) -> Self {
+        Self {
+            hook: loaded.plugin.clone(),
+            status: HookStatus::Plugin(loaded.status.clone()),
+            identity: loaded.status.digest.clone(),
+            trial: None,
+        }
+    }
+}
+
 #[derive(Default)]
 struct LoadedPlugins {
-    loaded: HashMap<(usize, usize), (Plugin, PluginStatus)>,
+    plugins: HashMap<Position, Arc<Loaded>>,
     errors: Vec<StageError>,
 }
 
-/// One plugin that is to be loaded.
-struct Order {
-    chain: Arc<str>,
-    phase: Phase,
-    stage: Arc<str>,
-    location: Location,
-    reference: ModuleReference,
-    pinned: Option<Digest>,
-    settings: String,
-    config: PluginConfig,
-}
-
-impl Order {
-    fn new(chain: &ChainDefinition, stage: &StageDefinition, plugin: &PluginDefinition) -> Self {
-        let mut limits = Limits {
-            time: stage.timeout,
-            ..Limits::default()
-        };
-        if let Some(memory) = plugin.memory {
-            limits.memory = memory;
-        }
-        Self {
-            chain: chain.name.as_str().into(),
-            phase: chain.phase,
-            stage: stage.name.as_str().into(),
-            location: stage.location.clone(),
-            reference: plugin.source.clone(),
-            pinned: plugin.digest,
-            settings: plugin.settings.to_string(),
-            config: PluginConfig {
-                name: stage.name.clone(),
-                limits,
-                grants: grants(&plugin.allow),
-            },
+fn orders(definitions: &[ChainDefinition]) -> Vec<(Position, Order)> {
+    let mut orders = Vec::new();
+    for (chain_index, chain) in definitions.iter().enumerate() {
+        for (stage_index, stage) in chain.stages.iter().enumerate() {
+            if let HookDefinition::Plugin(plugin) = &stage.hook {
+                let order = Order::new(chain, stage, plugin, false);
+                orders.push(((chain_index, stage_index, false), order));
+            }
+            if let Some(candidate) = &stage.candidate {
+                let order = Order::new(chain, stage, &candidate.plugin, true);
+                orders.push(((chain_index, stage_index, true), order));
+            }
         }
     }
+    orders
 }
 
-fn grants(allow: &AllowDefinition) -> Grants {
-    Grants {
-        cluster: allow.cluster.iter().cloned().collect(),
-        // Each is https, or it would not have been read.
-        http: allow.http.iter().filter_map(Origin::of).collect(),
-        environment: allow.environment.clone(),
-    }
+/// Phase, chain and stage in one text, as commands take it.
+pub(crate) fn address(phase: Phase, chain: &str, stage: &str) -> String {
+    format!("{phase}:{chain}/{stage}")
 }

@@ -6,19 +6,27 @@ use std::{
 };
 
 use admittance_admission::{Authorizer, Chain, NamespaceSource, NoAuthorizer, StaticNamespaces};
-use admittance_catalog::CompiledCache;
+use admittance_catalog::{Catalog, CatalogConfig, Store};
 use admittance_definitions::ChainDefinition;
 use admittance_sandbox::SandboxConfig;
 use admittance_watch::Fingerprint;
 use admittance_webhook::{Resolve, WebhookClients};
+use tokio::sync::{OnceCell, Semaphore};
 
-use crate::{Error, Host, Progress, assembly::Assembler, source::Source};
+use crate::{
+    Error, Host, Progress,
+    assembly::{Assembler, WORKERS},
+    change,
+    history::History,
+    plugins::Plugins,
+    source::Source,
+};
 
 /// Puts a [`Host`] together: where its chains come from, and what they may use.
 ///
 /// ```
 /// # async fn example() -> Result<(), admittance::Error> {
-/// let host = admittance::Host::builder().definitions("chains/").cache("/var/cache/admittance").build().await?;
+/// let host = admittance::Host::builder().definitions("chains/").store("/var/cache/admittance").build().await?;
 /// # Ok(()) }
 /// ```
 pub struct HostBuilder {
@@ -28,10 +36,14 @@ pub struct HostBuilder {
     request_timeout: Duration,
     namespaces: Arc<dyn NamespaceSource>,
     authorizer: Arc<dyn Authorizer>,
-    cache: Option<PathBuf>,
+    store: Option<PathBuf>,
+    store_limit: Option<u64>,
+    catalog: CatalogConfig,
+    history: Option<PathBuf>,
+    keep: usize,
     sandbox: SandboxConfig,
     resolve: Vec<(String, String)>,
-    progress: Box<dyn Fn(Progress) + Send + Sync>,
+    progress: Arc<dyn Fn(Progress) + Send + Sync>,
 }
 
 impl Default for HostBuilder {
@@ -43,10 +55,14 @@ impl Default for HostBuilder {
             request_timeout: Duration::from_secs(10),
             namespaces: Arc::new(StaticNamespaces::default()),
             authorizer: Arc::new(NoAuthorizer),
-            cache: None,
+            store: None,
+            store_limit: None,
+            catalog: CatalogConfig::default(),
+            history: None,
+            keep: History::DEFAULT_KEEP,
             sandbox: SandboxConfig::default(),
             resolve: Vec::new(),
-            progress: Box::new(|_| ()),
+            progress: Arc::new(|_| ()),
         }
     }
 }
@@ -89,10 +105,39 @@ impl HostBuilder {
         self
     }
 
-    /// Keep compiled plugins in this directory, so that the next start compiles nothing. It is made
-    /// when it is not there, and must be writable by this user alone. Default: nothing is kept.
-    pub fn cache(mut self, directory: impl AsRef<Path>) -> Self {
-        self.cache = Some(directory.as_ref().to_owned());
+    /// Keep modules and their compiled forms in this directory, so that the next start needs neither
+    /// network nor compiler. It is made when it is not there, and must be writable by this user alone;
+    /// several programs may share it. Default: `store` in the directory of the [`history`](Self::history);
+    /// without that nothing is kept.
+    pub fn store(mut self, directory: impl AsRef<Path>) -> Self {
+        self.store = Some(directory.as_ref().to_owned());
+        self
+    }
+
+    /// Remove what was not used for longest from the store when it holds more than this, in bytes. What is
+    /// live stays, and the modules of the history. Default: nothing is removed.
+    pub fn store_limit(mut self, bytes: u64) -> Self {
+        self.store_limit = Some(bytes);
+        self
+    }
+
+    /// How modules are had from servers and registries, and which must be signed.
+    pub fn catalog(mut self, config: CatalogConfig) -> Self {
+        self.catalog = config;
+        self
+    }
+
+    /// Keep the tables that were live in this directory, to roll back to them, and to start with the last
+    /// one when what the definitions say cannot be made. One host has it at a time. Default: they are kept
+    /// in memory.
+    pub fn history(mut self, directory: impl AsRef<Path>) -> Self {
+        self.history = Some(directory.as_ref().to_owned());
+        self
+    }
+
+    /// How many of them are kept, at least 1. Default: 20.
+    pub fn revisions(mut self, keep: usize) -> Self {
+        self.keep = keep;
         self
     }
 
@@ -111,7 +156,7 @@ impl HostBuilder {
 
     /// Call this while plugins are loaded.
     pub fn on_progress(mut self, progress: impl Fn(Progress) + Send + Sync + 'static) -> Self {
-        self.progress = Box::new(progress);
+        self.progress = Arc::new(progress);
         self
     }
 
@@ -121,16 +166,28 @@ impl HostBuilder {
     ///
     /// When anything is wrong: with every mistake of every file, or every stage that cannot be made.
     pub async fn build(self) -> Result<Host, Error> {
-        let cache = self.cache.map(CompiledCache::open).transpose()?;
+        let history = match &self.history {
+            Some(directory) => History::open(directory, self.keep)?,
+            None => History::in_memory(self.keep),
+        };
+        let own_store = || self.history.as_ref().map(|directory| directory.join("store"));
+        let mut catalog = self.catalog;
+        if let Some(directory) = self.store.or_else(own_store) {
+            catalog.store = Some(Store::open(directory)?);
+        }
         let resolve = Resolve::parse(self.resolve).map_err(Error::Resolve)?;
         let assembler = Arc::new(Assembler {
             sandbox: self.sandbox,
-            cache,
+            catalog: Catalog::new(catalog)?,
             webhooks: WebhookClients::new(resolve),
             progress: self.progress,
-            started: tokio::sync::OnceCell::new(),
+            started: OnceCell::new(),
+            plugins: Plugins::default(),
+            trials: Default::default(),
+            statistics: Default::default(),
+            workers: Semaphore::new(WORKERS),
         });
-        let mut source = Source {
+        let source = Source {
             definitions: self.definitions,
             given: self.read,
             chains: self.chains.into_iter().map(Arc::new).collect(),
@@ -138,10 +195,19 @@ impl HostBuilder {
             authorizer: self.authorizer,
             request_timeout: self.request_timeout,
             assembler,
+            store_limit: self.store_limit,
             seen: Fingerprint::default(),
+            refreshed: Vec::new(),
         };
-        let table = source.table().await?;
-        Ok(Host::live(source, table))
+        // A change that was broken off by the end of the program is made whole first.
+        let journal = change::journal(&source, &history);
+        let recovered = tokio::task::spawn_blocking(move || admittance_definitions::recover(&journal))
+            .await
+            .map_err(Error::Interrupted)?;
+        if recovered.map_err(Error::Recovery)?.is_some() {
+            tracing::warn!("a change of definitions was broken off, and is made now");
+        }
+        Host::start(source, history).await
     }
 }
 
@@ -151,7 +217,8 @@ impl fmt::Debug for HostBuilder {
             .field("definitions", &self.definitions)
             .field("chains", &self.chains)
             .field("request_timeout", &self.request_timeout)
-            .field("cache", &self.cache)
+            .field("store", &self.store)
+            .field("history", &self.history)
             .field("sandbox", &self.sandbox)
             .finish_non_exhaustive()
     }

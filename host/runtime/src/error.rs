@@ -3,6 +3,8 @@ use std::{fmt, sync::Arc};
 use admittance_definitions::{Location, Mistakes};
 use tokio::task::JoinError;
 
+use crate::HistoryError;
+
 /// Why a host cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -16,15 +18,39 @@ pub enum Error {
     /// The sandbox cannot be made.
     #[error("the sandbox cannot be started: {0}")]
     Sandbox(#[source] admittance_sandbox::Error),
-    /// The cache for compiled plugins cannot be used.
+    /// The store for modules cannot be used, or they cannot be asked for.
     #[error(transparent)]
-    Cache(#[from] admittance_catalog::Error),
+    Catalog(#[from] admittance_catalog::Error),
+    /// The directory of earlier tables cannot be used.
+    #[error(transparent)]
+    History(#[from] HistoryError),
+    /// A change that was broken off cannot be made whole.
+    #[error(transparent)]
+    Recovery(std::io::Error),
+    /// Requests still use so many earlier tables that there is no room for another.
+    #[error("requests in flight still use {0} tables, and no other is made until some of them end")]
+    TooManyTables(usize),
     /// The addresses of webhooks are wrong.
     #[error("webhooks.resolve: {0}")]
     Resolve(#[source] admittance_webhook::Error),
     /// The runtime is shutting down.
     #[error("loading broke off: {0}")]
     Interrupted(#[source] JoinError),
+}
+
+impl Error {
+    /// Whether it may help itself: another attempt is worth while though nothing was changed.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Stages(errors) => errors.iter().any(|error| match &error.cause {
+                StageErrorCause::Module(error) => error.is_transient(),
+                _ => false,
+            }),
+            Self::Catalog(error) => error.is_transient(),
+            Self::TooManyTables(_) => true,
+            _ => false,
+        }
+    }
 }
 
 /// A stage that cannot be made.
@@ -69,6 +95,9 @@ pub enum StageErrorCause {
     /// The runtime is shutting down.
     #[error("loading broke off: {0}")]
     Interrupted(#[source] JoinError),
+    /// The host is being dropped.
+    #[error("loading broke off: the host stops")]
+    Stopped,
 }
 
 /// What a plugin says may have several lines, and a mistake has one.

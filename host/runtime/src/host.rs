@@ -1,32 +1,60 @@
-use std::{fmt, sync::Arc};
+use std::{
+    collections::HashSet,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use admittance_admission::{Outcome, Request};
-use admittance_watch::{Watch, WatchConfig};
+use admittance_catalog::{InUse, ModuleReference};
+use admittance_definitions::DefinitionSet;
+use admittance_module::Digest;
 use arc_swap::ArcSwap;
 use tokio::sync::Mutex;
 
-use crate::{Error, HostBuilder, Table, source::Source};
+use crate::{
+    Error, HostBuilder, Moment, Origin, Recording, RecordingConfig, Revision, RevisionDetail, Table,
+    assembly::{Assembler, Modules},
+    history::{Entry, History},
+    live::{Live, Places, Trouble},
+    measure,
+    recording::Taps,
+    source::{Made, Source},
+    status::{CandidateReport, HistoryStatus, Status},
+};
 
 /// The door for embedders: holds the live table of chains. Cheap to clone; lives as long as the
 /// program.
 #[derive(Clone)]
-pub struct Host(Arc<Inner>);
+pub struct Host(pub(crate) Arc<Inner>);
 
-struct Inner {
+pub(crate) struct Inner {
     table: ArcSwap<Table>,
-    /// What the table is made of, and what became of the last attempt to make it anew. One attempt at a
-    /// time.
-    source: Mutex<Source>,
-    last: ArcSwap<Reload>,
+    pub(crate) live: ArcSwap<Live>,
+    /// What tables are made of. One is made at a time.
+    pub(crate) workshop: Mutex<Workshop>,
+    is_building: AtomicBool,
+    assembler: Arc<Assembler>,
+    places: Places,
+    taps: Arc<Taps>,
 }
 
-/// What became of the last attempt to make the table.
-#[derive(Clone, Debug)]
-pub struct Reload {
-    /// How many tables there have been, the live one among them. It begins at 1.
-    pub revision: u64,
-    /// Why the newest definitions or modules are not live; the table before them is. None: they are.
-    pub error: Option<Arc<Error>>,
+/// What tables are made of, and those that were made.
+pub(crate) struct Workshop {
+    pub(crate) source: Source,
+    pub(crate) history: History,
+}
+
+/// Notes that a table is being made, until it is dropped.
+pub(crate) struct Building<'a>(&'a AtomicBool);
+
+impl Drop for Building<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
 }
 
 impl Host {
@@ -35,15 +63,79 @@ impl Host {
         HostBuilder::default()
     }
 
-    pub(crate) fn live(source: Source, table: Table) -> Self {
-        Self(Arc::new(Inner {
+    /// The first table: of what the definitions say, or else the one that was live last.
+    pub(crate) async fn start(mut source: Source, mut history: History) -> Result<Self, Error> {
+        let (places, taps) = (Places::default(), Arc::<Taps>::default());
+        let place = places.take(Duration::ZERO).await?;
+        let read = source.read().await;
+        let held = history
+            .last()
+            .filter(|last| last.instead_of.as_deref() == Some(seen(&source).as_str()))
+            .cloned();
+        let (made, entry, trouble) = match held {
+            // It was rolled back, and the files say what they said then.
+            Some(entry) => (as_it_was(&source, &entry).await?, Some(entry), None),
+            None => {
+                let made = match read {
+                    Ok(set) => source.make(set, Modules::current()).await,
+                    Err(error) => Err(error),
+                };
+                match made {
+                    Ok(made) => (made, None, None),
+                    Err(error) => match history.last().cloned() {
+                        None => return Err(error),
+                        Some(entry) => match as_it_was(&source, &entry).await {
+                            Ok(made) => (made, Some(entry), Some(Trouble::after(None, Arc::new(error)))),
+                            Err(gone) => {
+                                tracing::error!("the table that was live last cannot be made again: {gone}");
+                                return Err(error);
+                            }
+                        },
+                    },
+                }
+            }
+        };
+        let entry = entry.unwrap_or_else(|| {
+            let new = entry_of(&made, history.next_number(), Origin::Start, None);
+            match history.last() {
+                Some(last) if last.is_like(&new) => last.clone(),
+                _ => new,
+            }
+        });
+        if history.last() != Some(&entry)
+            && let Err(error) = history.push(entry.clone())
+        {
+            tracing::error!("{error}");
+        }
+        if let Some(trouble) = &trouble {
+            let revision = entry.revision().number;
+            tracing::error!(
+                revision,
+                "what the definitions say cannot be made, and the table that was live last is served: {}",
+                trouble.error
+            );
+        }
+        measure::table_made(trouble.is_none());
+        measure::table_live(entry.revision().number, trouble.is_none());
+        source.assembler.work_in_background();
+        let live = Live {
+            revision: Arc::new(entry.revision().clone()),
+            since: Moment::now(),
+            problem: trouble,
+            history: history_status(&history),
+        };
+        let table = table(&source, &taps, made, entry.revision().number, place);
+        let host = Self(Arc::new(Inner {
             table: ArcSwap::from_pointee(table),
-            source: Mutex::new(source),
-            last: ArcSwap::from_pointee(Reload {
-                revision: 1,
-                error: None,
-            }),
-        }))
+            live: ArcSwap::from_pointee(live),
+            is_building: AtomicBool::new(false),
+            assembler: source.assembler.clone(),
+            workshop: Mutex::new(Workshop { source, history }),
+            places,
+            taps,
+        }));
+        host.prune(&*host.0.workshop.lock().await);
+        Ok(host)
     }
 
     /// The table as it is now.
@@ -56,60 +148,261 @@ impl Host {
         self.table().admit(request).await
     }
 
-    /// What became of the last attempt to make the table.
-    pub fn last_reload(&self) -> Arc<Reload> {
-        self.0.last.load_full()
+    /// How the live table is.
+    pub fn status(&self) -> Status {
+        let (table, live) = (self.table(), self.0.live.load_full());
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            revision: live.revision.number,
+            live_since: live.since,
+            origin: live.revision.origin.clone(),
+            by: live.revision.by.clone(),
+            problem: live.problem.as_ref().map(Trouble::problem),
+            building: self.0.is_building.load(Ordering::Relaxed),
+            tables: self.0.places.taken(),
+            plugins: self.0.assembler.plugins.count(),
+            history: live.history.clone(),
+            chains: table.status(),
+        }
+    }
+
+    /// What came of the candidates of the live table.
+    pub fn candidates(&self) -> Vec<CandidateReport> {
+        let table = self.table();
+        let stages = table.chains.iter().flat_map(|chain| &chain.stages);
+        stages
+            .filter_map(|stage| stage.trial.as_ref())
+            .map(|trial| trial.report())
+            .collect()
+    }
+
+    /// Begin to record requests that pass chains. They come as they are answered, until the recording is
+    /// dropped.
+    pub fn record(&self, config: RecordingConfig) -> Recording {
+        self.0.taps.open(config)
     }
 
     /// Read the definitions and the modules that they name again, and go live with what they say. Requests
-    /// in flight end on the table that they began with.
+    /// in flight end on the table that they began with. Nothing happens when they say what is live.
     ///
     /// # Errors
     ///
     /// As [`HostBuilder::build`]; the table stays as it was.
     pub async fn reload(&self) -> Result<Arc<Table>, Arc<Error>> {
-        let mut source = self.0.source.lock().await;
-        let revision = self.0.last.load().revision;
-        match source.table().await {
-            Ok(table) => {
-                let table = Arc::new(table);
-                self.0.table.store(table.clone());
-                self.0.last.store(Arc::new(Reload {
-                    revision: revision + 1,
-                    error: None,
-                }));
-                Ok(table)
-            }
-            Err(error) => {
-                let error = Arc::new(error);
-                self.0.last.store(Arc::new(Reload {
-                    revision,
-                    error: Some(error.clone()),
-                }));
-                Err(error)
-            }
-        }
+        self.reload_asking_again(HashSet::new()).await
     }
 
-    /// Watch the definitions and the modules that they name, and [`reload`](Self::reload) whenever what
-    /// they hold changes. It does not end; drop it to stop. What fails is logged, counted, and tried again
-    /// at the next change.
-    pub async fn follow(self) {
-        loop {
-            // Definitions name modules, and others than before.
-            let seen = self.0.source.lock().await.seen.clone();
-            Watch::since(seen, WatchConfig::default()).changed().await;
-            match self.reload().await {
-                Ok(table) => {
-                    let revision = self.last_reload().revision;
-                    let (chains, plugins) = (table.chains().len(), table.plugins().len());
-                    tracing::info!(revision, chains, plugins, "the changed definitions are live");
+    /// As [`reload`](Self::reload), and ask the servers of these modules again.
+    pub(crate) async fn reload_asking_again(
+        &self,
+        again: HashSet<ModuleReference>,
+    ) -> Result<Arc<Table>, Arc<Error>> {
+        let mut workshop = self.0.workshop.lock().await;
+        let _building = self.building();
+        let origin = if again.is_empty() {
+            Origin::Files
+        } else {
+            Origin::Refreshed
+        };
+        let made = match workshop.source.read().await {
+            Ok(set) => {
+                let is_held = workshop
+                    .history
+                    .last()
+                    .is_some_and(|last| last.instead_of.as_deref() == Some(seen(&workshop.source).as_str()));
+                if is_held {
+                    self.settled(&workshop.history);
+                    return Ok(self.table());
                 }
-                Err(error) => {
-                    tracing::error!("the changed definitions are not used, those before them stay: {error}");
-                }
+                workshop.source.make(set, Modules::Current(Arc::new(again))).await
             }
+            Err(error) => Err(error),
+        };
+        let place = self.0.places.take(self.patience(&workshop)).await;
+        let (made, place) = match made.and_then(|made| Ok((made, place?))) {
+            Ok(made) => made,
+            Err(error) => {
+                let error = Arc::new(error);
+                self.failed(error.clone());
+                return Err(error);
+            }
+        };
+        let entry = entry_of(&made, workshop.history.next_number(), origin, None);
+        let last = workshop.history.last();
+        if last.is_some_and(|last| last.is_like(&entry) && last.instead_of.is_none()) {
+            self.settled(&workshop.history);
+            return Ok(self.table());
         }
+        let table = self.swap(&workshop.source, made, &entry, place);
+        // What is live is live, written down or not.
+        if let Err(error) = workshop.history.push(entry.clone()) {
+            tracing::error!("{error}");
+        }
+        self.is_live(&entry, &workshop);
+        Ok(table)
+    }
+
+    /// Keep the store within its limit, beside everything else. What is live stays, and what can be rolled
+    /// back to.
+    fn prune(&self, workshop: &Workshop) {
+        let (Some(store), Some(limit)) = (self.0.assembler.catalog.store(), workshop.source.store_limit)
+        else {
+            return;
+        };
+        let mut in_use = InUse::default();
+        in_use.modules.extend(workshop.history.modules());
+        for plugin in self.table().plugins() {
+            let (module, compiled) = plugin.in_store();
+            in_use.modules.extend(module);
+            in_use.compiled.insert(compiled);
+        }
+        let store = store.clone();
+        tokio::task::spawn_blocking(move || {
+            let pruned = store.prune(limit, &in_use);
+            if pruned.entries > 0 {
+                tracing::info!(
+                    entries = pruned.entries,
+                    bytes = pruned.bytes,
+                    left = pruned.left,
+                    "what was not used for longest is removed from the store"
+                );
+            }
+        });
+    }
+
+    /// How long a change waits for requests on older tables: until each of them must have ended.
+    pub(crate) fn patience(&self, workshop: &Workshop) -> Duration {
+        workshop.source.request_timeout + Duration::from_secs(10)
+    }
+
+    pub(crate) fn building(&self) -> Building<'_> {
+        self.0.is_building.store(true, Ordering::Relaxed);
+        Building(&self.0.is_building)
+    }
+
+    pub(crate) async fn place(
+        &self,
+        workshop: &Workshop,
+    ) -> Result<tokio::sync::OwnedSemaphorePermit, Error> {
+        self.0.places.take(self.patience(workshop)).await
+    }
+
+    /// From now on requests pass this table.
+    pub(crate) fn swap(
+        &self,
+        source: &Source,
+        made: Made,
+        entry: &Entry,
+        place: tokio::sync::OwnedSemaphorePermit,
+    ) -> Arc<Table> {
+        let number = entry.revision().number;
+        let table = Arc::new(table(source, &self.0.taps, made, number, place));
+        self.0.table.store(table.clone());
+        measure::table_made(true);
+        measure::table_live(number, true);
+        table
+    }
+
+    /// Note that this revision is live, and that nothing stands in the way of anything.
+    pub(crate) fn is_live(&self, entry: &Entry, workshop: &Workshop) {
+        self.0.live.store(Arc::new(Live {
+            revision: Arc::new(entry.revision().clone()),
+            since: Moment::now(),
+            problem: None,
+            history: history_status(&workshop.history),
+        }));
+        self.prune(workshop);
+    }
+
+    /// Note that the definitions say what is live.
+    fn settled(&self, history: &History) {
+        let live = Live {
+            problem: None,
+            history: history_status(history),
+            ..(**self.0.live.load()).clone()
+        };
+        measure::table_live(live.revision.number, true);
+        self.0.live.store(Arc::new(live));
+    }
+
+    /// Note why the definitions are not live.
+    fn failed(&self, error: Arc<Error>) {
+        let before = self.0.live.load_full();
+        measure::table_made(false);
+        measure::table_live(before.revision.number, false);
+        self.0.live.store(Arc::new(Live {
+            problem: Some(Trouble::after(before.problem.as_ref(), error)),
+            ..(*before).clone()
+        }));
+    }
+}
+
+fn table(
+    source: &Source,
+    taps: &Arc<Taps>,
+    made: Made,
+    revision: u64,
+    place: tokio::sync::OwnedSemaphorePermit,
+) -> Table {
+    Table {
+        revision,
+        chains: made.chains,
+        plugins: made.plugins,
+        namespaces: source.namespaces.clone(),
+        authorizer: source.authorizer.clone(),
+        request_timeout: source.request_timeout,
+        taps: taps.clone(),
+        _place: place,
+    }
+}
+
+/// What this revision consisted of.
+pub(crate) async fn as_it_was(source: &Source, entry: &Entry) -> Result<Made, Error> {
+    let files = entry
+        .detail
+        .files
+        .iter()
+        .map(|file| admittance_definitions::DefinitionFile {
+            path: file.path.clone(),
+            text: file.text.clone(),
+        });
+    let digests = entry.revision().modules.iter().filter_map(|module| {
+        let digest = module.digest.parse().ok()?;
+        Some(((module.stage.clone(), module.candidate), digest))
+    });
+    let modules = Modules::AsOf(Arc::new(digests.collect()));
+    source
+        .make(DefinitionSet::of_files(files.collect()), modules)
+        .await
+}
+
+pub(crate) fn entry_of(made: &Made, number: u64, origin: Origin, by: Option<String>) -> Entry {
+    Entry {
+        detail: RevisionDetail {
+            revision: Revision {
+                number,
+                at: Moment::now(),
+                origin,
+                by,
+                chains: made.chains.len(),
+                modules: made.modules.clone(),
+            },
+            files: made.files.clone(),
+        },
+        instead_of: None,
+    }
+}
+
+/// What the files say, as a text.
+pub(crate) fn seen(source: &Source) -> String {
+    Digest::from(source.seen.digest()).to_string()
+}
+
+pub(crate) fn history_status(history: &History) -> HistoryStatus {
+    HistoryStatus {
+        directory: history.directory().map(std::path::Path::to_owned),
+        revisions: history.len(),
+        problem: history.problem().map(str::to_owned),
     }
 }
 
@@ -117,7 +410,7 @@ impl fmt::Debug for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Host")
             .field("table", &self.table())
-            .field("last_reload", &self.last_reload())
+            .field("live", &self.0.live.load())
             .finish_non_exhaustive()
     }
 }

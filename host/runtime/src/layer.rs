@@ -198,10 +198,9 @@ impl Door {
         B: Body<Data = Bytes> + From<Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let table = self.host.table();
         let inspection = match self.dialect.classify(&head) {
             Class::Refuse(rejection) => return Err(self.end(&End::Rejected(&rejection), &[])),
-            Class::Inspect(inspection) if table.may_match(&inspection.outline()) => inspection,
+            Class::Inspect(inspection) if self.host.table().may_match(&inspection.outline()) => inspection,
             Class::Inspect(_) | Class::Pass => {
                 return Ok(Passed {
                     request: Request::from_parts(head, body),
@@ -218,7 +217,8 @@ impl Door {
             Err(rejection) => return Err(self.end(&End::Rejected(&rejection), &[])),
         };
         request.uid = uid;
-        let outcome = table.admit(request).await;
+        // Taken when the body is there: however slowly that came, it keeps no earlier table alive.
+        let outcome = self.host.admit(request).await;
         if let Decision::Refused(refusal) = &outcome.decision {
             return Err(self.end(&End::Refused(refusal), &outcome.warnings));
         }

@@ -32,30 +32,53 @@
 mod assembly;
 mod body;
 mod builder;
+mod candidate;
+mod change;
 mod error;
+mod follow;
+mod history;
 mod host;
 mod journal;
 mod layer;
+mod live;
 mod measure;
+mod moment;
+mod plugins;
+mod recording;
 mod reviews;
 mod source;
+mod statistics;
+mod status;
 mod table;
 
-pub use assembly::{PluginStatus, Progress};
 pub use builder::HostBuilder;
+pub use change::{Application, Applied, AppliedDefinition, AppliedEffect, ChangeError};
 pub use error::{Error, StageError, StageErrorCause};
-pub use host::{Host, Reload};
+pub use history::{
+    Comparison, HistoryError, ModuleChange, Origin, Revision, RevisionDetail, RevisionFile, RevisionModule,
+};
+pub use host::Host;
 pub use layer::{AdmissionLayer, AdmissionService, Passage, REQUEST_ID};
 pub use measure::{DURATION_BUCKETS, describe_metrics};
+pub use moment::Moment;
+pub use plugins::{Loaded, Progress};
+pub use recording::{
+    InvalidRedaction, RecordedRequest, Recording, RecordingConfig, RecordingNote, Redaction,
+};
 pub use reviews::ReviewService;
+pub use status::{
+    AnswerSample, CallStatus, CandidateReport, CandidateStatus, ChainStatus, DifferenceSample, FailureStatus,
+    HistoryStatus, HookStatus, PluginStatus, Problem, StageState, StageStatus, Status,
+};
 pub use table::Table;
 
 pub use admittance_admission as admission;
-pub use admittance_catalog::{Digest, ModuleReference};
+pub use admittance_catalog as catalog;
 pub use admittance_definitions as definitions;
 pub use admittance_dialect as dialect;
+pub use admittance_module::{Digest, ModuleReference};
 pub use admittance_sandbox as sandbox;
-pub use admittance_sandbox::{Configured, SandboxConfig};
+pub use admittance_sandbox::SandboxConfig;
 
 /// The examples of the documentation, which are tested like those of this crate.
 #[cfg(doctest)]

@@ -4,12 +4,15 @@
 use std::time::Duration;
 
 use admittance_admission::{Decision, Outcome, Refusal, StageResult};
-use metrics::{Unit, counter, describe_counter, describe_histogram, histogram};
+use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 
 const REQUESTS: &str = "admittance_requests_total";
 const REQUEST_DURATION: &str = "admittance_request_duration_seconds";
 const STAGE_DURATION: &str = "admittance_stage_duration_seconds";
 const TABLES: &str = "admittance_tables_total";
+const REVISION: &str = "admittance_table_revision";
+const CURRENT: &str = "admittance_table_current";
+pub(crate) const CANDIDATES: &str = "admittance_candidate_calls_total";
 const STAGE_FAILURES: &str = "admittance_stage_failures_total";
 
 /// Buckets for the histograms in seconds, 10 µs to 10 s: a plugin takes tens of microseconds, a remote
@@ -29,6 +32,15 @@ pub fn describe_metrics() {
         TABLES,
         "Tables made of the definitions, at the start and whenever they change, by result: live, failed (the one before stays)"
     );
+    describe_gauge!(REVISION, "The revision of the live table");
+    describe_gauge!(
+        CURRENT,
+        "1 when the live table is what the definitions say, 0 when that cannot be made and the one before stays"
+    );
+    describe_counter!(
+        CANDIDATES,
+        "Calls of candidates beside their plugins, by stage and result: same, different, failed (no verdict where the plugin gave one), passed-over (too many were waiting)"
+    );
     describe_histogram!(
         REQUEST_DURATION,
         Unit::Seconds,
@@ -45,9 +57,16 @@ pub fn describe_metrics() {
     );
 }
 
-pub(crate) fn table_made<T, E>(table: &Result<T, E>) {
-    let result = if table.is_ok() { "live" } else { "failed" };
+pub(crate) fn table_made(is_live: bool) {
+    let result = if is_live { "live" } else { "failed" };
     counter!(TABLES, "result" => result).increment(1);
+}
+
+/// Of the live table, and whether the definitions say what is live.
+pub(crate) fn table_live(revision: u64, is_current: bool) {
+    #[expect(clippy::cast_precision_loss, reason = "metrics are floating point")]
+    gauge!(REVISION).set(revision as f64);
+    gauge!(CURRENT).set(if is_current { 1.0 } else { 0.0 });
 }
 
 pub(crate) fn record(outcome: &Outcome, duration: Duration) {

@@ -119,7 +119,6 @@ impl ReviewService {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let desk = &*self.0;
-        let table = desk.host.table();
         let address = ReviewAddress::parse(&head.uri).map_err(|error| {
             let status = match &error {
                 admittance_dialect::AddressError::Path(_) => StatusCode::NOT_FOUND,
@@ -135,7 +134,7 @@ impl ReviewService {
                 .insert(ALLOW, HeaderValue::from_static("POST"));
             return Err(response);
         }
-        known(&table, &address.selection)?;
+        known(&desk.host.table(), &address.selection)?;
         content_type(head)?;
         let body = desk
             .limits
@@ -145,6 +144,9 @@ impl ReviewService {
         let review =
             read_review(&body).map_err(|error| rejected(StatusCode::BAD_REQUEST, &error.to_string()))?;
         let span = tracing::info_span!("request", uid = review.request.uid.as_str());
+        // Taken when the body is there: however slowly that came, it keeps no earlier table alive.
+        let table = desk.host.table();
+        known(&table, &address.selection)?;
         Ok(judge(&table, review, &address).instrument(span).await)
     }
 }
@@ -218,7 +220,6 @@ fn known(table: &Table, selection: &Selection) -> Result<(), Box<Response<Bytes>
     } else {
         let names: Vec<_> = table
             .chains()
-            .iter()
             .filter(|chain| chain.phase == *phase)
             .map(|chain| &*chain.name)
             .collect();

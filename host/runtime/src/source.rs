@@ -1,15 +1,16 @@
 //! What the table of chains is made of, to make it again.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
 
 use admittance_admission::{Authorizer, Chain, NamespaceSource};
-use admittance_definitions::{ChainDefinition, HookDefinition, ModuleReference};
+use admittance_catalog::{ModuleReference, signature::SIGNATURE_SUFFIXES};
+use admittance_definitions::{ChainDefinition, DefinitionSet, HookDefinition, PluginDefinition};
 use admittance_watch::Fingerprint;
 
 use crate::{
-    Error, Table,
-    assembly::{Assembled, Assembler},
-    measure,
+    Error, RevisionFile, RevisionModule,
+    assembly::{Assembled, AssembledChain, Assembler, Modules},
+    plugins::Loaded,
 };
 
 /// Lives as long as the host.
@@ -24,58 +25,104 @@ pub(crate) struct Source {
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) request_timeout: Duration,
     pub(crate) assembler: Arc<Assembler>,
-    /// What the definitions and the modules that they name held at the last attempt.
+    /// The most that the store may hold, in bytes; none: as much as comes.
+    pub(crate) store_limit: Option<u64>,
+    /// What the definitions and the modules that they name held when they were last read.
     pub(crate) seen: Fingerprint,
+    /// The modules that are asked for again on a schedule, as of the last reading.
+    pub(crate) refreshed: Vec<(ModuleReference, Duration)>,
+}
+
+/// All that a table consists of.
+#[derive(Debug)]
+pub(crate) struct Made {
+    pub(crate) chains: Vec<AssembledChain>,
+    pub(crate) plugins: Vec<Arc<Loaded>>,
+    pub(crate) modules: Vec<RevisionModule>,
+    pub(crate) files: Vec<RevisionFile>,
 }
 
 impl Source {
-    /// A table of what the definitions say now.
-    pub(crate) async fn table(&mut self) -> Result<Table, Error> {
-        let table = self.make().await;
-        measure::table_made(&table);
-        table
-    }
-
-    async fn make(&mut self) -> Result<Table, Error> {
+    /// Read the definitions. What changes while they are read is seen to have changed.
+    pub(crate) async fn read(&mut self) -> Result<DefinitionSet, Error> {
         let paths = self.definitions.clone();
-        let given = self.given.clone();
-        // Each is looked at before it is read: what changes meanwhile is seen to differ.
-        let (seen, definitions) = tokio::task::spawn_blocking(move || {
+        // Each is looked at before it is read.
+        let (seen, refreshed, set) = tokio::task::spawn_blocking(move || {
             let seen = Fingerprint::of(paths.iter().cloned());
-            let mut definitions = match admittance_definitions::load(&paths) {
-                Ok(definitions) => definitions,
-                Err(mistakes) => return (seen, Err(mistakes)),
-            };
-            definitions.extend(given);
-            let modules = Fingerprint::of(definitions.iter().flat_map(modules));
-            (seen.and(modules), Ok(definitions))
+            let set = DefinitionSet::read(&paths);
+            // Wrong definitions name no modules; whoever mends them changes them.
+            let chains = set
+                .as_ref()
+                .ok()
+                .and_then(|set| set.chains().ok())
+                .unwrap_or_default();
+            let plugins = || chains.iter().flat_map(plugins);
+            let modules = Fingerprint::of(plugins().flat_map(files));
+            let refreshed = plugins()
+                .filter_map(|plugin| Some((plugin.source.clone(), plugin.refresh?)))
+                .collect();
+            (seen.and(modules), refreshed, set)
         })
         .await
         .map_err(Error::Interrupted)?;
         self.seen = seen;
-        let definitions = definitions?;
-        let Assembled { chains, plugins } = self.assembler.assemble(definitions).await?;
-        let chains = self
-            .chains
-            .iter()
-            .cloned()
-            .chain(chains.into_iter().map(Arc::new));
-        Ok(Table::new(
-            chains.collect(),
+        self.refreshed = refreshed;
+        Ok(set?)
+    }
+
+    /// A table of this set of definitions.
+    pub(crate) async fn make(&self, set: DefinitionSet, modules: Modules) -> Result<Made, Error> {
+        let given = self.given.clone();
+        let (files, definitions) = tokio::task::spawn_blocking(move || {
+            let mut definitions = set.chains()?;
+            definitions.extend(given);
+            let files = set.files().iter().map(|file| RevisionFile {
+                path: file.path.clone(),
+                text: file.text.clone(),
+            });
+            Ok::<_, Error>((files.collect(), definitions))
+        })
+        .await
+        .map_err(Error::Interrupted)??;
+        let Assembled {
+            chains,
             plugins,
-            self.namespaces.clone(),
-            self.authorizer.clone(),
-            self.request_timeout,
-        ))
+            modules,
+        } = self.assembler.assemble(definitions, modules).await?;
+        let native = self.chains.iter().cloned();
+        Ok(Made {
+            chains: native
+                .map(|chain| self.assembler.native(chain))
+                .chain(chains)
+                .collect(),
+            plugins,
+            modules,
+            files,
+        })
     }
 }
 
-fn modules(chain: &ChainDefinition) -> impl Iterator<Item = PathBuf> {
-    chain.stages.iter().filter_map(|stage| match &stage.hook {
-        HookDefinition::Plugin(plugin) => match &plugin.source {
-            ModuleReference::File(path) => Some(path.clone()),
-            ModuleReference::Https(_) | ModuleReference::Oci(_) => None,
-        },
-        HookDefinition::Webhook(_) => None,
+fn plugins(chain: &ChainDefinition) -> impl Iterator<Item = &PluginDefinition> {
+    chain.stages.iter().flat_map(|stage| {
+        let plugin = match &stage.hook {
+            HookDefinition::Plugin(plugin) => Some(plugin),
+            HookDefinition::Webhook(_) => None,
+        };
+        let candidate = stage.candidate.as_ref().map(|candidate| &candidate.plugin);
+        plugin.into_iter().chain(candidate)
     })
+}
+
+/// The files that decide whether this plugin runs: its module, and the signatures beside it.
+fn files(plugin: &PluginDefinition) -> Vec<PathBuf> {
+    let ModuleReference::File(path) = &plugin.source else {
+        return Vec::new();
+    };
+    let beside = |ending: &&str| {
+        let mut name = OsString::from(path);
+        name.push(ending);
+        PathBuf::from(name)
+    };
+    let signatures = SIGNATURE_SUFFIXES.iter().map(beside);
+    std::iter::once(path.clone()).chain(signatures).collect()
 }

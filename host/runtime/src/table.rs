@@ -4,59 +4,56 @@ use admittance_admission::{
     Authorizer, Chain, Deadline, Evaluation, NamespaceSource, Outcome, Outline, Phase, Request, Selection,
     Surroundings,
 };
-use tokio::time::Instant;
+use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
-use crate::{PluginStatus, journal, measure};
+use crate::{
+    assembly::AssembledChain,
+    journal, measure,
+    plugins::Loaded,
+    recording::{self, Taps},
+    status::{ChainStatus, StageStatus},
+};
 
 /// The chains that are live, as one whole. A request takes the table once and keeps it to its end, so
 /// it never sees half of a change.
-#[derive(Clone)]
 pub struct Table {
-    chains: Vec<Arc<Chain>>,
-    plugins: Vec<PluginStatus>,
-    namespaces: Arc<dyn NamespaceSource>,
-    authorizer: Arc<dyn Authorizer>,
-    request_timeout: Duration,
+    pub(crate) revision: u64,
+    pub(crate) chains: Vec<AssembledChain>,
+    pub(crate) plugins: Vec<Arc<Loaded>>,
+    pub(crate) namespaces: Arc<dyn NamespaceSource>,
+    pub(crate) authorizer: Arc<dyn Authorizer>,
+    pub(crate) request_timeout: Duration,
+    pub(crate) taps: Arc<Taps>,
+    /// One of the places for tables in memory; given back with the last request that has this one.
+    pub(crate) _place: OwnedSemaphorePermit,
 }
 
 impl Table {
-    pub(crate) fn new(
-        chains: Vec<Arc<Chain>>,
-        plugins: Vec<PluginStatus>,
-        namespaces: Arc<dyn NamespaceSource>,
-        authorizer: Arc<dyn Authorizer>,
-        request_timeout: Duration,
-    ) -> Self {
-        Self {
-            chains,
-            plugins,
-            namespaces,
-            authorizer,
-            request_timeout,
-        }
+    /// Counts the tables that were live, from 1.
+    pub fn revision(&self) -> u64 {
+        self.revision
     }
 
     /// The chains, in the order in which a request passes them.
-    pub fn chains(&self) -> &[Arc<Chain>] {
-        &self.chains
+    pub fn chains(&self) -> impl ExactSizeIterator<Item = &Chain> {
+        self.chains.iter().map(|known| &*known.chain)
     }
 
-    /// The plugins in the chains.
-    pub fn plugins(&self) -> &[PluginStatus] {
+    /// The plugins in the chains, candidates among them.
+    pub fn plugins(&self) -> &[Arc<Loaded>] {
         &self.plugins
     }
 
     /// The chain of this phase and name.
     pub fn chain(&self, phase: Phase, name: &str) -> Option<&Chain> {
-        let mut chains = self.chains.iter();
-        let found = chains.find(|chain| chain.phase == phase && *chain.name == *name);
-        found.map(|chain| &**chain)
+        self.chains()
+            .find(|chain| chain.phase == phase && *chain.name == *name)
     }
 
     /// Whether some chain may be for a request of which only this is known. When none is, the request
     /// need not be read.
     pub fn may_match(&self, outline: &Outline<'_>) -> bool {
-        self.chains.iter().any(|chain| chain.may_match(outline))
+        self.chains().any(|chain| chain.may_match(outline))
     }
 
     /// Pass the request through every chain that matches it, within the host's request timeout.
@@ -70,12 +67,11 @@ impl Table {
     pub async fn admit_by(&self, request: Request, selection: &Selection, timeout: Duration) -> Outcome {
         let started = Instant::now();
         let matching: Vec<_> = self
-            .chains
-            .iter()
-            .map(|chain| &**chain)
+            .chains()
             .filter(|chain| selection.selects(chain) && chain.matches(&request))
             .collect();
         let is_matched = !matching.is_empty();
+        let taken = is_matched.then(|| self.taps.take(&request)).flatten();
         let deadline = Deadline::after(self.request_timeout.min(timeout));
         let mut evaluation = Evaluation::new(request, deadline);
         let surroundings = Surroundings {
@@ -86,15 +82,64 @@ impl Table {
         let outcome = evaluation.outcome();
         if is_matched {
             measure::record(&outcome, started.elapsed());
+            self.count(&outcome);
             journal::write(&outcome);
         }
+        if let Some(taken) = taken {
+            recording::hand_on(taken, &outcome, self.revision);
+        }
         outcome
+    }
+
+    /// For `status`.
+    fn count(&self, outcome: &Outcome) {
+        for row in &outcome.trace {
+            let is_its = |known: &&AssembledChain| {
+                known.chain.phase == row.phase && Arc::ptr_eq(&known.chain.name, &row.chain)
+            };
+            let known = self.chains.iter().find(is_its);
+            let stage = known.and_then(|known| {
+                let position = |stage: &admittance_admission::Stage| Arc::ptr_eq(&stage.name, &row.stage);
+                known.stages.get(known.chain.stages.iter().position(position)?)
+            });
+            if let Some(stage) = stage {
+                stage.statistics.record(&row.result, row.duration);
+            }
+        }
+    }
+
+    pub(crate) fn status(&self) -> Vec<ChainStatus> {
+        self.chains.iter().map(chain_status).collect()
+    }
+}
+
+fn chain_status(known: &AssembledChain) -> ChainStatus {
+    let stages = known.chain.stages.iter().zip(&known.stages);
+    ChainStatus {
+        name: known.chain.name.to_string(),
+        phase: known.chain.phase,
+        stages: stages
+            .map(|(stage, known)| {
+                let (state, calls, last_failure) = known.statistics.status();
+                StageStatus {
+                    name: stage.name.to_string(),
+                    hook: known.hook.clone(),
+                    mode: stage.mode,
+                    failure_policy: stage.failure_policy,
+                    state,
+                    calls,
+                    last_failure,
+                    candidate: known.trial.as_ref().map(|trial| trial.status()),
+                }
+            })
+            .collect(),
     }
 }
 
 impl std::fmt::Debug for Table {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Table")
+            .field("revision", &self.revision)
             .field("chains", &self.chains)
             .field("request_timeout", &self.request_timeout)
             .finish_non_exhaustive()

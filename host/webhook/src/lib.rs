@@ -25,4 +25,5 @@ pub use client::WebhookClients;
 pub use config::{Naming, Protocol, ReviewVersion, Target, WebhookConfig};
 pub use error::Error;
 pub use resolve::{Address, Resolve};
+pub use review::write_review;
 pub use webhook::Webhook;

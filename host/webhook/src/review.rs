@@ -32,7 +32,7 @@ pub(crate) async fn call(
     request: &Request,
     deadline: Deadline,
 ) -> Result<Response, Failure> {
-    let body = write(form.version, request)?;
+    let body = write_review(form.version, request)?;
     // Rounded up to a second, as kube-apiserver does: a webhook that obeys it never gives up early.
     let seconds = deadline.remaining().as_millis().div_ceil(1000).max(1);
     let uri = caller.endpoint.uri(Some(&format!("timeout={seconds}s")));
@@ -150,7 +150,12 @@ fn raw(object: Option<&Object>) -> Result<Option<&RawValue>, serde_json::Error> 
         .transpose()
 }
 
-fn write(version: ReviewVersion, request: &Request) -> Result<Bytes, Failure> {
+/// The AdmissionReview of this version that asks for a verdict on the request, as kube-apiserver writes it.
+///
+/// # Errors
+///
+/// When an object in it is no JSON, which cannot be.
+pub fn write_review(version: ReviewVersion, request: &Request) -> Result<Bytes, Failure> {
     let broken = |error: serde_json::Error| {
         Failure::new(
             FailureKind::Error,

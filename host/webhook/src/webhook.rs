@@ -78,6 +78,13 @@ impl Hook for Webhook {
     }
 }
 
+/// The URL that is called.
+impl fmt::Display for Webhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.caller.endpoint.fmt(f)
+    }
+}
+
 impl fmt::Debug for Webhook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Webhook")

@@ -21,7 +21,7 @@ impl Flights {
     pub(super) async fn share(
         &self,
         key: Key,
-        fetch: impl AsyncFnOnce() -> Result<Module, Error>,
+        fetch: impl Future<Output = Result<Module, Error>>,
     ) -> Result<Module, Error> {
         let asked = Instant::now();
         let slot = self.all().entry(key.clone()).or_default().clone();
@@ -37,7 +37,7 @@ impl Flights {
         {
             return result.clone();
         }
-        let result = fetch().await;
+        let result = fetch.await;
         *last = Some((Instant::now(), result.clone()));
         result
     }

@@ -101,7 +101,7 @@ impl Network {
         progress: OnProgress<'_>,
     ) -> Result<Option<Bytes>, Error> {
         let place = url.as_str();
-        self.retrying(progress, async || {
+        self.retrying(progress, || async {
             let response = self.send(self.client.get(url.clone()), place).await?;
             if is_absent(response.status()) {
                 return Ok(None);

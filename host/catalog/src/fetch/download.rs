@@ -49,9 +49,9 @@ impl Network {
         landing: &mut Landing,
         progress: OnProgress<'_>,
     ) -> Result<Downloaded, Error> {
-        self.attempts(download, landing, progress, async |finish| {
-            self.send(finish(self.client.get(url.clone())), &download.place)
-                .await
+        self.attempts(download, landing, progress, |headers| {
+            let request = self.client.get(url.clone()).headers(headers);
+            self.send(request, &download.place)
         })
         .await
     }
@@ -66,14 +66,16 @@ impl Network {
         progress: OnProgress<'_>,
     ) -> Result<Downloaded, Error> {
         let place = place(artifact, &Version::Digest(digest));
-        self.attempts(download, landing, progress, async |finish| {
-            let url = self.url(artifact, &format!("blobs/{digest}"), &place).await?;
+        let place = place.as_str();
+        self.attempts(download, landing, progress, |headers| async move {
+            let url = self.url(artifact, &format!("blobs/{digest}"), place).await?;
+            let finish = |request: RequestBuilder| request.headers(headers.clone());
             let response = self
-                .send_to_registry(artifact, Access::Pull, (Method::GET, &url), &place, finish)
+                .send_to_registry(artifact, Access::Pull, (Method::GET, &url), place, finish)
                 .await?;
             match response.status() {
                 StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                    Err(self.refusal(artifact, response, &place).await)
+                    Err(self.refusal(artifact, response, place).await)
                 }
                 _ => Ok(response),
             }
@@ -81,24 +83,23 @@ impl Network {
         .await
     }
 
-    async fn attempts(
+    async fn attempts<F: Future<Output = Result<Response, Error>>>(
         &self,
         download: &Download,
         landing: &mut Landing,
         progress: OnProgress<'_>,
-        mut ask: impl AsyncFnMut(&(dyn Fn(RequestBuilder) -> RequestBuilder + Sync)) -> Result<Response, Error>,
+        ask: impl Fn(HeaderMap) -> F,
     ) -> Result<Downloaded, Error> {
         let mut pauses = self.pauses();
         loop {
             let before = landing.bytes().len();
             let headers = headers(download, landing);
-            let finish = |request: RequestBuilder| request.headers(headers.clone());
             let attempt = async {
                 // A download that was killed at its very end.
                 if download.digest.is_some() && download.size == Some(before as u64) {
                     return Ok(Downloaded::Whole(None));
                 }
-                let response = ask(&finish).await?;
+                let response = ask(headers).await?;
                 self.take(response, download, landing, progress).await
             }
             .await;

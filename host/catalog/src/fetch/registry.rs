@@ -75,7 +75,7 @@ impl Network {
         progress: OnProgress<'_>,
     ) -> Result<Option<Digest>, Error> {
         let place = place(artifact, version);
-        self.retrying(progress, async || {
+        self.retrying(progress, || async {
             let url = self
                 .url(artifact, &format!("manifests/{}", version.in_path()), &place)
                 .await?;
@@ -147,7 +147,7 @@ impl Network {
         progress: OnProgress<'_>,
     ) -> Result<Option<Bytes>, Error> {
         let accept = MANIFEST_TYPES.join(", ");
-        self.retrying(progress, async || {
+        self.retrying(progress, || async {
             let url = self.url(artifact, path, place).await?;
             let response = self
                 .send_to_registry(artifact, Access::Pull, (Method::GET, &url), place, |request| {

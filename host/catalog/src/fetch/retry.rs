@@ -5,10 +5,10 @@ use crate::{Error, FetchProgress, OnProgress};
 
 impl Network {
     /// Try until it succeeds, fails for good, or was tried often enough.
-    pub(super) async fn retrying<T>(
+    pub(super) async fn retrying<T, F: Future<Output = Result<T, Error>>>(
         &self,
         progress: OnProgress<'_>,
-        mut attempt: impl AsyncFnMut() -> Result<T, Error>,
+        attempt: impl Fn() -> F,
     ) -> Result<T, Error> {
         let mut pauses = self.pauses();
         loop {

@@ -28,7 +28,7 @@ impl Network {
     ) -> Result<(), Error> {
         let digest = Digest::of(bytes);
         let place = place(artifact, &Version::Digest(digest));
-        self.retrying(progress, async || {
+        self.retrying(progress, || async {
             let url = self.url(artifact, &format!("blobs/{digest}"), &place).await?;
             let asked = self.push_request(artifact, (Method::HEAD, &url), &place).await?;
             if asked.status().is_success() {
@@ -67,7 +67,7 @@ impl Network {
     ) -> Result<(), Error> {
         let digest = Digest::of(bytes);
         let place = place(artifact, &Version::Tag(tag.to_owned()));
-        self.retrying(progress, async || {
+        self.retrying(progress, || async {
             let url = self.url(artifact, &format!("manifests/{tag}"), &place).await?;
             let response = self
                 .send_to_registry(artifact, Access::Push, (Method::PUT, &url), &place, |request| {

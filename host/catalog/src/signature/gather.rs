@@ -16,6 +16,9 @@ const SIGNATURE_SUFFIX: &str = ".sig";
 /// After the module's name: a bundle of sigstore.
 const BUNDLE_SUFFIX: &str = ".sigstore.json";
 
+/// What the names of signatures beside a module's file end with, after the whole name of that file.
+pub const SIGNATURE_SUFFIXES: [&str; 2] = [SIGNATURE_SUFFIX, BUNDLE_SUFFIX];
+
 /// The signatures beside a file: `{file}.sig` and `{file}.sigstore.json`, where the reference says and where
 /// its links lead.
 ///

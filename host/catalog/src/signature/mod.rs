@@ -26,7 +26,7 @@ mod verify;
 pub use self::{
     describe::{SignatureDescription, SignatureKind, describe},
     error::{Finding, InvalidTrust, Refusal, SignatureError},
-    gather::{bundle_url, gather_beside, signature_url},
+    gather::{SIGNATURE_SUFFIXES, bundle_url, gather_beside, signature_url},
     key::PublicKey,
     keyless::{IdentityPattern, InvalidIdentity, Keyless, TrustRoot},
     material::{Blob, FoundSignature, Material, SIGNATURE_COUNT_LIMIT, SIGNATURE_SIZE_LIMIT},

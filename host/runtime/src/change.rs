@@ -1,0 +1,269 @@
+//! Changes that somebody asks for: definitions that are applied, deleted or promoted, and tables that are
+//! rolled back to.
+
+use std::path::{Path, PathBuf};
+
+use admittance_definitions::{Change, DefinitionId, DefinitionSet, Effect, StageId, StoredDefinition};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Comparison, Error, Host, Moment, Origin, Revision, RevisionDetail,
+    assembly::Modules,
+    history::{self, Entry, History, HistoryError},
+    host::{as_it_was, entry_of, seen},
+    source::Source,
+};
+
+/// How a change is made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Application {
+    /// Check it, and say what it would do; change nothing.
+    pub dry_run: bool,
+    /// Who asks for it, for the history.
+    pub by: Option<String>,
+}
+
+/// What a change came to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Applied {
+    /// The live revision; in a dry run the one that it would have become.
+    pub revision: u64,
+    /// Nothing was changed.
+    pub dry_run: bool,
+    /// What became of each definition.
+    pub definitions: Vec<AppliedDefinition>,
+    /// What is different from the table before.
+    pub comparison: Comparison,
+}
+
+/// What became of a definition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AppliedDefinition {
+    /// Kind and name, `AdmissionChain/pods`.
+    pub id: String,
+    /// What became of it.
+    pub effect: AppliedEffect,
+}
+
+/// What becomes of a definition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum AppliedEffect {
+    /// It is new.
+    Created,
+    /// It is another than before.
+    Changed,
+    /// It is what it was.
+    Unchanged,
+    /// It is gone.
+    Deleted,
+}
+
+/// Why a change is not made. Everything is as it was.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChangeError {
+    /// It is wrong in itself: a text that is no definition, a definition that is not there.
+    #[error(transparent)]
+    Definitions(#[from] admittance_definitions::ChangeError),
+    /// What the definitions would say then cannot be made.
+    #[error(transparent)]
+    Table(#[from] Error),
+    /// The revision is not there, or the new one cannot be written down.
+    #[error(transparent)]
+    History(#[from] HistoryError),
+    /// The files of definitions cannot be written.
+    #[error(transparent)]
+    Files(#[from] admittance_definitions::CommitError),
+}
+
+impl Host {
+    /// The definitions as the files hold them now, which are not live when they are wrong.
+    ///
+    /// # Errors
+    ///
+    /// When they cannot be read.
+    pub async fn definitions(&self) -> Result<Vec<StoredDefinition>, ChangeError> {
+        let paths = self.0.workshop.lock().await.source.definitions.clone();
+        let read =
+            tokio::task::spawn_blocking(move || DefinitionSet::read(&paths).map(|set| set.documents()));
+        let read = read.await.map_err(Error::Interrupted)?;
+        Ok(read.map_err(Error::Definitions)?)
+    }
+
+    /// Go live with the definitions in this text besides those that are there; one of the same kind and
+    /// name is replaced. Files are written when the table is made, and `name` stands for the text in
+    /// mistakes.
+    ///
+    /// # Errors
+    ///
+    /// When the text is wrong, or a table of it cannot be made, or the files cannot be written. Nothing is
+    /// changed then.
+    pub async fn apply(&self, text: &str, name: &str, how: &Application) -> Result<Applied, ChangeError> {
+        let (text, name) = (text.to_owned(), name.to_owned());
+        self.change(how, Origin::Applied, move |set, directory| {
+            set.apply(&text, &name, directory)
+        })
+        .await
+    }
+
+    /// Remove a definition.
+    ///
+    /// # Errors
+    ///
+    /// When it is not there, or the rest cannot be made, or the files cannot be written. Nothing is
+    /// changed then.
+    pub async fn delete(&self, id: &DefinitionId, how: &Application) -> Result<Applied, ChangeError> {
+        let id = id.clone();
+        self.change(how, Origin::Deleted, move |set, _| set.delete(&id))
+            .await
+    }
+
+    /// Make a stage's candidate its plugin.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or the files cannot be written. Nothing is changed then.
+    pub async fn promote(&self, stage: &StageId, how: &Application) -> Result<Applied, ChangeError> {
+        let origin = Origin::Promoted {
+            stage: stage.to_string(),
+        };
+        let stage = stage.clone();
+        self.change(how, origin, move |set, _| set.promote(&stage)).await
+    }
+
+    async fn change(
+        &self,
+        how: &Application,
+        origin: Origin,
+        change: impl FnOnce(&DefinitionSet, Option<&Path>) -> Result<Change, admittance_definitions::ChangeError>
+        + Send
+        + 'static,
+    ) -> Result<Applied, ChangeError> {
+        let mut workshop = self.0.workshop.lock().await;
+        let _building = self.building();
+        let set = workshop.source.read().await?;
+        let directory = directory(&workshop.source.definitions);
+        let change = tokio::task::spawn_blocking(move || change(&set, directory.as_deref()))
+            .await
+            .map_err(Error::Interrupted)??;
+        let modules = Modules::current();
+        let made = workshop.source.make(change.set.clone(), modules).await?;
+        let place = self.place(&workshop).await?;
+        let entry = entry_of(&made, workshop.history.next_number(), origin, how.by.clone());
+        let last = workshop.history.last();
+        let is_new = !last.is_some_and(|last| last.is_like(&entry) && last.instead_of.is_none());
+        let applied = Applied {
+            revision: if is_new {
+                entry.revision().number
+            } else {
+                self.0.live.load().revision.number
+            },
+            dry_run: how.dry_run,
+            definitions: effects(&change),
+            comparison: compare(last, &entry),
+        };
+        if how.dry_run || !is_new {
+            return Ok(applied);
+        }
+        let journal = journal(&workshop.source, &workshop.history);
+        tokio::task::spawn_blocking(move || change.commit(&journal))
+            .await
+            .map_err(Error::Interrupted)??;
+        self.swap(&workshop.source, made, &entry, place);
+        if let Err(error) = workshop.history.push(entry.clone()) {
+            tracing::error!("{error}");
+        }
+        self.is_live(&entry, &workshop);
+        Ok(applied)
+    }
+
+    /// The revisions that are kept, the newest first.
+    pub async fn history(&self) -> Vec<Revision> {
+        let workshop = self.0.workshop.lock().await;
+        let entries = workshop.history.entries().rev();
+        entries.map(|entry| entry.revision().clone()).collect()
+    }
+
+    /// A revision with the definitions that it was made of.
+    ///
+    /// # Errors
+    ///
+    /// When it is not kept.
+    pub async fn revision(&self, number: u64) -> Result<RevisionDetail, HistoryError> {
+        let workshop = self.0.workshop.lock().await;
+        Ok(workshop.history.get(number)?.detail.clone())
+    }
+
+    /// What is different between two revisions.
+    ///
+    /// # Errors
+    ///
+    /// When one of them is not kept.
+    pub async fn compare(&self, from: u64, to: u64) -> Result<Comparison, HistoryError> {
+        let workshop = self.0.workshop.lock().await;
+        let (from, to) = (workshop.history.get(from)?, workshop.history.get(to)?);
+        Ok(history::compare(&from.detail, &to.detail))
+    }
+
+    /// Go live with an earlier revision, its definitions and its very modules. No file is touched: it
+    /// stays until the definitions or their modules change again. It is a new revision.
+    ///
+    /// # Errors
+    ///
+    /// When the revision is not kept, or one of its modules, or the new one cannot be written down.
+    pub async fn rollback(&self, to: u64, by: Option<String>) -> Result<Revision, ChangeError> {
+        let mut workshop = self.0.workshop.lock().await;
+        let _building = self.building();
+        let target = workshop.history.get(to)?.clone();
+        let made = as_it_was(&workshop.source, &target).await?;
+        let place = self.place(&workshop).await?;
+        let number = workshop.history.next_number();
+        let mut entry = entry_of(&made, number, Origin::RolledBack { to }, by);
+        entry.detail.revision.at = Moment::now();
+        entry.instead_of = Some(seen(&workshop.source));
+        // Written down first: a rollback that a restart undoes is none.
+        workshop.history.push(entry.clone())?;
+        self.swap(&workshop.source, made, &entry, place);
+        self.is_live(&entry, &workshop);
+        Ok(entry.revision().clone())
+    }
+}
+
+/// Where new definitions are written: the first directory among the definitions.
+fn directory(definitions: &[PathBuf]) -> Option<PathBuf> {
+    definitions.iter().find(|path| path.is_dir()).cloned()
+}
+
+/// Where a change of several files is written down before it is made.
+pub(crate) fn journal(source: &Source, history: &History) -> PathBuf {
+    let hidden = || {
+        let home = directory(&source.definitions).unwrap_or_default();
+        home.join(".admittance.journal")
+    };
+    history.journal().unwrap_or_else(hidden)
+}
+
+fn compare(last: Option<&Entry>, entry: &Entry) -> Comparison {
+    match last {
+        Some(last) => history::compare(&last.detail, &entry.detail),
+        None => history::compare(&entry.detail, &entry.detail),
+    }
+}
+
+fn effects(change: &Change) -> Vec<AppliedDefinition> {
+    let effect = |effect: &Effect| match effect {
+        Effect::Created => AppliedEffect::Created,
+        Effect::Changed => AppliedEffect::Changed,
+        Effect::Unchanged => AppliedEffect::Unchanged,
+        Effect::Deleted => AppliedEffect::Deleted,
+    };
+    let applied = |(id, becomes): &(DefinitionId, Effect)| AppliedDefinition {
+        id: id.to_string(),
+        effect: effect(becomes),
+    };
+    change.effects.iter().map(applied).collect()
+}

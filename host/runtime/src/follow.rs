@@ -1,0 +1,150 @@
+//! Keeping the table as the definitions and the modules that they name are.
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
+
+use admittance_catalog::ModuleReference;
+use admittance_watch::{Watch, WatchConfig};
+use tokio::time::{Instant, sleep_until};
+
+use crate::Host;
+
+impl Host {
+    /// Watch the definitions and the modules that they name, and [`reload`](Self::reload) whenever what
+    /// they hold changes; ask again for modules that are to be asked for again; and try again what may
+    /// help itself. It does not end; drop it to stop. What fails is logged, counted and shown by
+    /// [`status`](Self::status).
+    pub async fn follow(self) {
+        let mut watch = None;
+        let mut schedule = Schedule::default();
+        loop {
+            {
+                let workshop = self.0.workshop.lock().await;
+                // Definitions name modules, and others than before.
+                let seen = workshop.source.seen.clone();
+                match &mut watch {
+                    None => watch = Some(Watch::since(seen, WatchConfig::default())),
+                    Some(watch) => watch.expect(seen),
+                }
+                schedule.set(&workshop.source.refreshed, Instant::now());
+            }
+            let Some(watch) = &mut watch else { continue };
+            let retry = self
+                .0
+                .live
+                .load()
+                .problem
+                .as_ref()
+                .and_then(|trouble| trouble.next);
+            let due = tokio::select! {
+                _ = watch.changed() => HashSet::new(),
+                due = schedule.due() => due,
+                () = at(retry.map(|(instant, _)| instant)) => schedule.take_failed(),
+            };
+            let before = self.table().revision();
+            match self.reload_asking_again(due.clone()).await {
+                Ok(table) if table.revision() != before => {
+                    let revision = table.revision();
+                    let (chains, plugins) = (table.chains().len(), table.plugins().len());
+                    tracing::info!(revision, chains, plugins, "the changed definitions are live");
+                }
+                Ok(_) => tracing::debug!("the definitions say what is live"),
+                Err(error) => {
+                    schedule.failed(due);
+                    tracing::error!("the changed definitions are not used, those before them stay: {error}");
+                }
+            }
+        }
+    }
+}
+
+async fn at(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// When modules are asked for again.
+#[derive(Debug, Default)]
+struct Schedule {
+    modules: HashMap<ModuleReference, (Duration, Instant)>,
+    /// Those for which asking failed, to be asked for at the next attempt.
+    failed: HashSet<ModuleReference>,
+}
+
+impl Schedule {
+    /// These modules, each after this time. One that was on the schedule keeps its turn.
+    fn set(&mut self, modules: &[(ModuleReference, Duration)], now: Instant) {
+        let mut new = HashMap::new();
+        for (reference, interval) in modules {
+            let known = self.modules.get(reference).filter(|(known, _)| known == interval);
+            let next = known.map_or(now + *interval, |(_, next)| *next);
+            new.insert(reference.clone(), (*interval, next));
+        }
+        self.failed.retain(|reference| new.contains_key(reference));
+        self.modules = new;
+    }
+
+    /// Wait until some are due, and put each on the schedule anew.
+    async fn due(&mut self) -> HashSet<ModuleReference> {
+        at(self.modules.values().map(|(_, next)| *next).min()).await;
+        let now = Instant::now();
+        let mut due = HashSet::new();
+        for (reference, (interval, next)) in &mut self.modules {
+            if *next <= now {
+                *next = now + *interval;
+                due.insert(reference.clone());
+            }
+        }
+        due
+    }
+
+    fn failed(&mut self, due: HashSet<ModuleReference>) {
+        self.failed.extend(due);
+    }
+
+    fn take_failed(&mut self) -> HashSet<ModuleReference> {
+        std::mem::take(&mut self.failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reference(text: &str) -> ModuleReference {
+        text.parse().unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_module_has_its_turn() {
+        let [a, b] = ["oci://r.example/a:1", "oci://r.example/b:1"].map(reference);
+        let minutes = |count| Duration::from_secs(60 * count);
+        let mut schedule = Schedule::default();
+        let start = Instant::now();
+        let modules = [(a.clone(), minutes(2)), (b.clone(), minutes(3))];
+        schedule.set(&modules, start);
+        let mut found = Vec::new();
+        for _ in 0..4 {
+            let mut due: Vec<_> = schedule.due().await.into_iter().collect();
+            due.sort();
+            found.push(((Instant::now() - start).as_secs() / 60, due));
+            // Being read again changes no turn.
+            schedule.set(&modules, Instant::now());
+        }
+        let expected = [
+            (2, vec![a.clone()]),
+            (3, vec![b.clone()]),
+            (4, vec![a.clone()]),
+            (6, vec![a.clone(), b.clone()]),
+        ];
+        assert_eq!(found, expected);
+        schedule.failed([a.clone(), b].into());
+        schedule.set(&modules[..1], Instant::now());
+        assert_eq!(schedule.take_failed(), [a].into());
+        assert_eq!(schedule.take_failed(), HashSet::new());
+    }
+}

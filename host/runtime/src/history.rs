@@ -1,0 +1,234 @@
+//! The tables that were live: in memory, or in a directory that outlives the program.
+
+mod comparison;
+mod directory;
+mod error;
+mod revision;
+
+use std::{collections::VecDeque, path::Path};
+
+pub(crate) use self::{comparison::compare, directory::HistoryDirectory};
+pub use self::{
+    error::HistoryError,
+    revision::{Comparison, ModuleChange, Origin, Revision, RevisionDetail, RevisionFile, RevisionModule},
+};
+use admittance_catalog::Digest;
+use serde::{Deserialize, Serialize};
+
+/// A revision as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Entry {
+    #[serde(flatten)]
+    pub(crate) detail: RevisionDetail,
+    /// Of a rollback: what the files said and did not go live. While they say that, it stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) instead_of: Option<String>,
+}
+
+impl Entry {
+    pub(crate) fn revision(&self) -> &Revision {
+        &self.detail.revision
+    }
+
+    /// Whether both are made of the same definitions and modules.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let modules = |entry: &Self| entry.revision().modules.clone();
+        self.detail.files == other.detail.files && modules(self) == modules(other)
+    }
+}
+
+/// The revisions, the newest last. Lives as long as the host.
+#[derive(Debug)]
+pub(crate) struct History {
+    entries: VecDeque<Entry>,
+    /// How many are kept.
+    keep: usize,
+    directory: Option<HistoryDirectory>,
+    /// Why the newest could not be written.
+    problem: Option<String>,
+}
+
+impl History {
+    /// How many revisions are kept when nothing else is said.
+    pub(crate) const DEFAULT_KEEP: usize = 20;
+
+    /// What was live before is forgotten with the program.
+    pub(crate) fn in_memory(keep: usize) -> Self {
+        Self {
+            entries: VecDeque::new(),
+            keep: keep.max(1),
+            directory: None,
+            problem: None,
+        }
+    }
+
+    /// What is in this directory, and what comes. Nobody else may use it meanwhile.
+    pub(crate) fn open(directory: &Path, keep: usize) -> Result<Self, HistoryError> {
+        let directory = HistoryDirectory::open(directory)?;
+        Ok(Self {
+            entries: directory.entries()?.into(),
+            keep: keep.max(1),
+            directory: Some(directory),
+            problem: None,
+        })
+    }
+
+    pub(crate) fn directory(&self) -> Option<&Path> {
+        self.directory.as_ref().map(HistoryDirectory::path)
+    }
+
+    /// Where a change of several files is written down before it is made.
+    pub(crate) fn journal(&self) -> Option<std::path::PathBuf> {
+        self.directory().map(|directory| directory.join("journal"))
+    }
+
+    pub(crate) fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
+    pub(crate) fn last(&self) -> Option<&Entry> {
+        self.entries.back()
+    }
+
+    /// The number that comes next.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.last()
+            .map_or(1, |last| last.revision().number.saturating_add(1))
+    }
+
+    pub(crate) fn get(&self, number: u64) -> Result<&Entry, HistoryError> {
+        let found = self
+            .entries
+            .iter()
+            .find(|entry| entry.revision().number == number);
+        found.ok_or_else(|| HistoryError::Unknown {
+            number,
+            kept: match (self.entries.front(), self.last()) {
+                (Some(first), Some(last)) => {
+                    format!(
+                        "{} to {} are kept",
+                        first.revision().number,
+                        last.revision().number
+                    )
+                }
+                _ => "there is none yet".to_owned(),
+            },
+        })
+    }
+
+    /// Keep this one, and forget the oldest beyond what is kept.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be written. It is then known until the program ends.
+    pub(crate) fn push(&mut self, entry: Entry) -> Result<(), HistoryError> {
+        let written = match &self.directory {
+            Some(directory) => directory.write(&entry),
+            None => Ok(()),
+        };
+        self.entries.push_back(entry);
+        while self.entries.len() > self.keep {
+            if let (Some(old), Some(directory)) = (self.entries.pop_front(), &self.directory) {
+                directory.remove(old.revision().number);
+            }
+        }
+        self.problem = written.as_ref().err().map(ToString::to_string);
+        written
+    }
+
+    /// The modules that some revision names.
+    pub(crate) fn modules(&self) -> impl Iterator<Item = Digest> {
+        self.entries
+            .iter()
+            .flat_map(|entry| &entry.revision().modules)
+            .filter_map(|module| module.digest.parse().ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Moment;
+
+    /// A revision of one file that says this, with one plugin.
+    pub(super) fn entry(number: u64, text: &str) -> Entry {
+        Entry {
+            detail: RevisionDetail {
+                revision: Revision {
+                    number,
+                    at: Moment(std::time::SystemTime::UNIX_EPOCH),
+                    origin: Origin::Files,
+                    by: None,
+                    chains: 1,
+                    modules: vec![RevisionModule {
+                        stage: "Mutating:a/b".to_owned(),
+                        candidate: false,
+                        source: "file:b.wasm".to_owned(),
+                        digest: Digest::of("b").to_string(),
+                        plugin: "b".to_owned(),
+                        version: "1.0.0".to_owned(),
+                    }],
+                },
+                files: vec![RevisionFile {
+                    path: "chains/a.yaml".into(),
+                    text: text.to_owned(),
+                }],
+            },
+            instead_of: None,
+        }
+    }
+
+    #[test]
+    fn the_oldest_are_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut history = History::open(folder.path(), 2).unwrap();
+        assert_eq!(history.next_number(), 1);
+        for number in 1..=4 {
+            history.push(entry(number, "text")).unwrap();
+        }
+        assert_eq!(
+            history.get(2).unwrap_err().to_string(),
+            "there is no revision 2: 3 to 4 are kept"
+        );
+        drop(history);
+        let history = History::open(folder.path(), 2).unwrap();
+        let numbers: Vec<_> = history.entries().map(|entry| entry.revision().number).collect();
+        assert_eq!(
+            (numbers.as_slice(), history.next_number()),
+            ([3, 4].as_slice(), 5)
+        );
+    }
+
+    #[test]
+    fn one_that_cannot_be_written_is_known_until_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("history");
+        let mut history = History::open(&path, 2).unwrap();
+        std::fs::remove_dir_all(&path).unwrap();
+        assert!(history.push(entry(1, "text")).is_err());
+        assert!(history.problem().is_some());
+        assert_eq!(history.last().unwrap().revision().number, 1);
+        std::fs::create_dir(&path).unwrap();
+        history.push(entry(2, "text")).unwrap();
+        assert_eq!(history.problem(), None);
+    }
+
+    #[test]
+    fn alike_is_what_is_made_of_the_same() {
+        let same = [entry(1, "a"), entry(2, "a")];
+        assert!(same[0].is_like(&same[1]));
+        assert!(!entry(1, "a").is_like(&entry(1, "b")));
+        let mut other = entry(1, "a");
+        other.detail.revision.modules[0].digest = "sha256:00".to_owned();
+        assert!(!entry(1, "a").is_like(&other));
+    }
+}

@@ -1,0 +1,93 @@
+use std::{collections::BTreeMap, path::Path};
+
+use similar::TextDiff;
+
+use super::{Comparison, ModuleChange, RevisionDetail, RevisionModule};
+
+/// What is different between two revisions.
+pub(crate) fn compare(from: &RevisionDetail, to: &RevisionDetail) -> Comparison {
+    Comparison {
+        from: from.revision.number,
+        to: to.revision.number,
+        text: texts(from, to),
+        modules: modules(&from.revision.modules, &to.revision.modules),
+    }
+}
+
+fn texts(from: &RevisionDetail, to: &RevisionDetail) -> String {
+    let mut files: BTreeMap<&Path, (Option<&str>, Option<&str>)> = BTreeMap::new();
+    for file in &from.files {
+        files.entry(&file.path).or_default().0 = Some(&file.text);
+    }
+    for file in &to.files {
+        files.entry(&file.path).or_default().1 = Some(&file.text);
+    }
+    let mut text = String::new();
+    for (path, (old, new)) in files {
+        if old == new {
+            continue;
+        }
+        let name = |text: Option<&str>| match text {
+            Some(_) => path.display().to_string(),
+            None => "/dev/null".to_owned(),
+        };
+        let diff = TextDiff::from_lines(old.unwrap_or_default(), new.unwrap_or_default());
+        text += &diff
+            .unified_diff()
+            .header(&name(old), &name(new))
+            .missing_newline_hint(true)
+            .to_string();
+    }
+    text
+}
+
+fn modules(from: &[RevisionModule], to: &[RevisionModule]) -> Vec<ModuleChange> {
+    type Pair<'a> = (Option<&'a RevisionModule>, Option<&'a RevisionModule>);
+    let mut stages: BTreeMap<(&str, bool), Pair<'_>> = BTreeMap::new();
+    for module in from {
+        stages.entry((&module.stage, module.candidate)).or_default().0 = Some(module);
+    }
+    for module in to {
+        stages.entry((&module.stage, module.candidate)).or_default().1 = Some(module);
+    }
+    stages
+        .into_iter()
+        .filter(|(_, (from, to))| from != to)
+        .map(|((stage, candidate), (from, to))| ModuleChange {
+            stage: stage.to_owned(),
+            candidate,
+            from: from.cloned(),
+            to: to.cloned(),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::tests::entry;
+
+    #[test]
+    fn texts_are_compared_file_by_file_and_modules_stage_by_stage() {
+        let (mut from, mut to) = (entry(1, "a\nb\n").detail, entry(2, "a\nc\n").detail);
+        from.revision.modules[0].digest = "sha256:01".to_owned();
+        to.files.push(crate::RevisionFile {
+            path: "new.yaml".into(),
+            text: "d\n".to_owned(),
+        });
+        let comparison = compare(&from, &to);
+        assert_eq!(
+            comparison.text,
+            "--- chains/a.yaml\n+++ chains/a.yaml\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n\
+             --- /dev/null\n+++ new.yaml\n@@ -0,0 +1 @@\n+d\n"
+        );
+        let [change] = comparison.modules.as_slice() else {
+            panic!("{comparison:?}");
+        };
+        let digest = |module: &Option<RevisionModule>| module.as_ref().map(|module| module.digest.clone());
+        assert_eq!(digest(&change.from).as_deref(), Some("sha256:01"));
+        assert_ne!(digest(&change.to), digest(&change.from));
+        let same = compare(&to, &to);
+        assert_eq!((same.text.as_str(), same.modules.len()), ("", 0));
+    }
+}

@@ -1,0 +1,204 @@
+use std::{
+    fs::{self, DirBuilder, File, TryLockError},
+    io::{self, Read, Seek, Write},
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+};
+
+use admittance_catalog::Digest;
+
+use super::{Entry, HistoryError};
+
+/// Revisions on disk, a file for each. One program has the directory at a time, by a lock that the
+/// system takes back when the program ends, however it ends.
+#[derive(Debug)]
+pub(crate) struct HistoryDirectory {
+    path: PathBuf,
+    /// Held open, and so held.
+    _lock: File,
+}
+
+/// How the files of revisions end.
+const ENDING: &str = "revision";
+
+impl HistoryDirectory {
+    /// Use this directory; it is made, with its parents, when it is not there.
+    pub(crate) fn open(path: &Path) -> Result<Self, HistoryError> {
+        let failed = |source| HistoryError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        // Definitions may hold secrets.
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(failed)?;
+        let lock = lock(path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            _lock: lock,
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Every revision that is whole, the oldest first. One that is damaged is passed over.
+    pub(crate) fn entries(&self) -> Result<Vec<Entry>, HistoryError> {
+        let failed = |source| HistoryError::Io {
+            path: self.path.clone(),
+            source,
+        };
+        let mut entries = Vec::new();
+        for file in fs::read_dir(&self.path).map_err(failed)? {
+            let path = file.map_err(failed)?.path();
+            if path.extension().is_none_or(|ending| ending != ENDING) {
+                continue;
+            }
+            match read(&path) {
+                Ok(entry) => entries.push(entry),
+                Err(error) => {
+                    tracing::warn!(path = %path.display(), %error, "a revision cannot be read; it is left out");
+                }
+            }
+        }
+        entries.sort_by_key(|entry| entry.revision().number);
+        Ok(entries)
+    }
+
+    /// Write a revision, whole or not at all.
+    pub(crate) fn write(&self, entry: &Entry) -> Result<(), HistoryError> {
+        let path = self.file(entry.revision().number);
+        let write = || -> io::Result<()> {
+            let text = serde_json::to_vec_pretty(entry)?;
+            let mut file = tempfile::NamedTempFile::new_in(&self.path)?;
+            writeln!(file, "{}", Digest::of(&text))?;
+            file.write_all(&text)?;
+            file.as_file().sync_data()?;
+            file.persist(&path)?;
+            // The name is on disk when its directory is.
+            File::open(&self.path)?.sync_all()
+        };
+        write().map_err(|source| HistoryError::Io { path, source })
+    }
+
+    /// Forget a revision. What cannot be removed is only in the way of space.
+    pub(crate) fn remove(&self, number: u64) {
+        let path = self.file(number);
+        if let Err(error) = fs::remove_file(&path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(path = %path.display(), %error, "an old revision cannot be removed");
+        }
+    }
+
+    fn file(&self, number: u64) -> PathBuf {
+        self.path.join(format!("{number:010}.{ENDING}"))
+    }
+}
+
+fn lock(directory: &Path) -> Result<File, HistoryError> {
+    let path = directory.join("lock");
+    let failed = |source| HistoryError::Io {
+        path: path.clone(),
+        source,
+    };
+    let mut file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut owner = String::new();
+            let _ = file.read_to_string(&mut owner);
+            return Err(HistoryError::InUse {
+                path: directory.to_owned(),
+                owner: owner.trim().to_owned(),
+            });
+        }
+        Err(TryLockError::Error(error)) => return Err(failed(error)),
+    }
+    // For whoever finds it taken; the lock itself does not depend on it.
+    let note = file
+        .set_len(0)
+        .and_then(|()| file.rewind())
+        .and_then(|()| write!(file, "{}", std::process::id()));
+    if let Err(error) = note {
+        tracing::debug!(path = %path.display(), %error, "the owner of the lock is not noted");
+    }
+    Ok(file)
+}
+
+fn read(path: &Path) -> io::Result<Entry> {
+    let bytes = fs::read(path)?;
+    let wrong = |what| io::Error::new(io::ErrorKind::InvalidData, what);
+    let end = bytes
+        .iter()
+        .position(|byte| *byte == b'\n')
+        .ok_or_else(|| wrong("it is cut off"))?;
+    let (digest, text) = bytes.split_at(end);
+    let text = text.get(1..).unwrap_or_default();
+    if digest != Digest::of(text).to_string().as_bytes() {
+        return Err(wrong("its digest is another than its own first line says"));
+    }
+    Ok(serde_json::from_slice(text)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::tests::entry;
+
+    #[test]
+    fn what_is_written_is_there_when_the_program_starts_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/history");
+        let directory = HistoryDirectory::open(&path).unwrap();
+        let (first, second) = (entry(9, "a"), entry(10, "b"));
+        directory.write(&second).unwrap();
+        directory.write(&first).unwrap();
+        drop(directory);
+        let directory = HistoryDirectory::open(&path).unwrap();
+        assert_eq!(directory.entries().unwrap(), [first.clone(), second]);
+        directory.remove(10);
+        directory.remove(10);
+        assert_eq!(directory.entries().unwrap(), [first]);
+    }
+
+    #[test]
+    fn one_program_has_it_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = HistoryDirectory::open(folder.path()).unwrap();
+        let error = HistoryDirectory::open(folder.path()).unwrap_err();
+        let expected = format!("it is in use by process {}", std::process::id());
+        assert!(error.to_string().contains(&expected), "{error}");
+        drop(first);
+        HistoryDirectory::open(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn a_damaged_revision_is_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = HistoryDirectory::open(folder.path()).unwrap();
+        for (damage, number) in [("cut", 1), ("changed", 2), ("empty", 3)] {
+            directory.write(&entry(number, "text")).unwrap();
+            let path = directory.file(number);
+            let mut bytes = fs::read(&path).unwrap();
+            match damage {
+                "cut" => bytes.truncate(bytes.len() - 1),
+                "changed" => *bytes.last_mut().unwrap() = b' ',
+                _ => bytes.clear(),
+            }
+            fs::write(&path, bytes).unwrap();
+        }
+        let whole = entry(4, "text");
+        directory.write(&whole).unwrap();
+        assert_eq!(directory.entries().unwrap(), [whole]);
+    }
+}

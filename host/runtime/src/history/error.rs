@@ -1,0 +1,45 @@
+use std::{io, path::PathBuf};
+
+/// Why earlier tables are not to be had, or the newest is not kept.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HistoryError {
+    /// There is no such revision.
+    #[error("there is no revision {number}: {kept}")]
+    Unknown {
+        /// Which was asked for.
+        number: u64,
+        /// Which there are.
+        kept: String,
+    },
+    /// Another program has the directory.
+    #[error(
+        "history {}: it is in use by process {owner}; give each driver a directory of its own (`history: {{ directory: ... }}`)",
+        path.display()
+    )]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+        /// Who has it.
+        owner: String,
+    },
+    /// A file or the directory cannot be read or written.
+    #[error("history {}: {source}{}", path.display(), advice(source))]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+/// What to do about it, where that is known.
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free some space",
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
+            "; name a directory that can be written (`history: { directory: ... }`)"
+        }
+        _ => "",
+    }
+}

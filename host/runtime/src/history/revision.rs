@@ -1,0 +1,122 @@
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Moment;
+
+/// A table that was live once. Lives as long as the history keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Revision {
+    /// Counts up from 1.
+    pub number: u64,
+    /// When it first went live.
+    pub at: Moment,
+    /// What made it.
+    pub origin: Origin,
+    /// Who asked for it; absent when nobody did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// How many chains it has.
+    pub chains: usize,
+    /// The plugins in it, and which module each is.
+    pub modules: Vec<RevisionModule>,
+}
+
+/// What made a revision.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "camelCase")]
+pub enum Origin {
+    /// The program's start.
+    Start,
+    /// A change of definition files, or of the files of modules.
+    Files,
+    /// A module that is asked for on a schedule was another.
+    Refreshed,
+    /// `apply`: definitions were written.
+    Applied,
+    /// `delete`: a definition was removed.
+    Deleted,
+    /// `promote`: a candidate became the plugin.
+    Promoted {
+        /// Of which stage.
+        stage: String,
+    },
+    /// `rollback`: an earlier revision went live again. It stays until the files change.
+    RolledBack {
+        /// Which.
+        to: u64,
+    },
+}
+
+/// A plugin of a revision.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RevisionModule {
+    /// Phase, chain and stage: `Mutating:pods/images`.
+    pub stage: String,
+    /// Whether it is the stage's candidate.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub candidate: bool,
+    /// Where the module was.
+    pub source: String,
+    /// The sha256 digest of the module.
+    pub digest: String,
+    /// What the plugin calls itself.
+    pub plugin: String,
+    /// Its own version.
+    pub version: String,
+}
+
+/// A revision with the definitions that it was made of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RevisionDetail {
+    /// The revision.
+    #[serde(flatten)]
+    pub revision: Revision,
+    /// The files as they were.
+    pub files: Vec<RevisionFile>,
+}
+
+/// A definition file as it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RevisionFile {
+    /// Where it was.
+    pub path: PathBuf,
+    /// What it said.
+    pub text: String,
+}
+
+/// What is different between two revisions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Comparison {
+    /// The older one, usually.
+    pub from: u64,
+    /// The newer one.
+    pub to: u64,
+    /// The definition files, as a unified diff; empty when they are the same.
+    pub text: String,
+    /// The plugins that are others, new or gone.
+    pub modules: Vec<ModuleChange>,
+}
+
+/// A plugin that is another, new or gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ModuleChange {
+    /// Phase, chain and stage.
+    pub stage: String,
+    /// Whether it is the stage's candidate.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub candidate: bool,
+    /// As it was; absent: it is new.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<RevisionModule>,
+    /// As it became; absent: it is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<RevisionModule>,
+}

@@ -1,0 +1,128 @@
+//! What is known of the live table beside itself.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{sync::Semaphore, time::Instant};
+
+use crate::{
+    Error, Moment, Revision,
+    status::{HistoryStatus, Problem},
+};
+
+/// Tables that may be in memory at a time: the live one, the next one, and those that requests in flight
+/// began with. A change beyond that waits for requests to end.
+pub(crate) const TABLES: usize = 8;
+
+/// Replaced as a whole with every change and every failed one.
+#[derive(Clone, Debug)]
+pub(crate) struct Live {
+    pub(crate) revision: Arc<Revision>,
+    /// In this process.
+    pub(crate) since: Moment,
+    pub(crate) problem: Option<Trouble>,
+    pub(crate) history: HistoryStatus,
+}
+
+/// Why what the definitions say is not live.
+#[derive(Clone, Debug)]
+pub(crate) struct Trouble {
+    pub(crate) error: Arc<Error>,
+    since: Moment,
+    attempts: u64,
+    /// When it is tried again without a change.
+    pub(crate) next: Option<(Instant, Moment)>,
+}
+
+/// Between attempts at what may help itself: the first, and the longest.
+const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+impl Trouble {
+    /// After this error, and the one before it.
+    pub(crate) fn after(before: Option<&Self>, error: Arc<Error>) -> Self {
+        let attempts = before.map_or(0, |before| before.attempts).saturating_add(1);
+        let next = error.is_transient().then(|| {
+            let doublings = u32::try_from(attempts - 1).unwrap_or(u32::MAX).min(16);
+            let pause = (PAUSE * 2_u32.pow(doublings)).min(LONGEST_PAUSE);
+            (Instant::now() + pause, Moment(Moment::now().0 + pause))
+        });
+        Self {
+            error,
+            since: before.map_or_else(Moment::now, |before| before.since),
+            attempts,
+            next,
+        }
+    }
+
+    pub(crate) fn problem(&self) -> Problem {
+        Problem {
+            since: self.since,
+            attempts: self.attempts,
+            next_attempt: self.next.map(|(_, moment)| moment),
+            mistakes: self.error.to_string().lines().map(str::to_owned).collect(),
+        }
+    }
+}
+
+/// The places for tables in memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Places(Arc<Semaphore>);
+
+impl Default for Places {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(TABLES)))
+    }
+}
+
+impl Places {
+    /// A place for one more, when there is one within this time.
+    pub(crate) async fn take(&self, patience: Duration) -> Result<tokio::sync::OwnedSemaphorePermit, Error> {
+        match tokio::time::timeout(patience, self.0.clone().acquire_owned()).await {
+            Ok(Ok(place)) => Ok(place),
+            _ => Err(Error::TooManyTables(TABLES)),
+        }
+    }
+
+    /// How many are taken.
+    pub(crate) fn taken(&self) -> usize {
+        TABLES.saturating_sub(self.0.available_permits())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_grow_up_to_a_minute() {
+        let mut trouble = None;
+        let mut pauses = Vec::new();
+        for _ in 0..9 {
+            let next = Trouble::after(trouble.as_ref(), Arc::new(Error::TooManyTables(8)));
+            pauses.push((next.next.unwrap().0 - Instant::now()).as_secs());
+            trouble = Some(next);
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+        let problem = trouble.unwrap().problem();
+        assert_eq!((problem.attempts, problem.mistakes.len()), (9, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_mistake_is_not_tried_again() {
+        let error = Error::Definitions(admittance_definitions::Mistakes::new());
+        assert!(Trouble::after(None, Arc::new(error)).next.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tables_have_places() {
+        let places = Places::default();
+        let mut taken = Vec::new();
+        for count in 0..TABLES {
+            assert_eq!(places.taken(), count);
+            taken.push(places.take(Duration::ZERO).await.unwrap());
+        }
+        assert!(places.take(Duration::from_secs(5)).await.is_err());
+        taken.pop();
+        assert!(places.take(Duration::ZERO).await.is_ok());
+    }
+}

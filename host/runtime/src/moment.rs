@@ -1,0 +1,66 @@
+use std::{borrow::Cow, fmt, time::SystemTime};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+/// A moment on the clock. As text: RFC 3339 in UTC, to the millisecond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(pub SystemTime);
+
+impl Moment {
+    /// What the clock says.
+    pub fn now() -> Self {
+        Self(SystemTime::now())
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        humantime::format_rfc3339_millis(self.0).fmt(f)
+    }
+}
+
+impl Serialize for Moment {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Moment {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        humantime::parse_rfc3339(&text)
+            .map(Self)
+            .map_err(D::Error::custom)
+    }
+}
+
+impl JsonSchema for Moment {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Moment".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "format": "date-time"})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn text_and_back() {
+        let moment = Moment(SystemTime::UNIX_EPOCH + Duration::from_millis(1_790_000_000_123));
+        let text = serde_json::to_string(&moment).unwrap();
+        assert_eq!(text, "\"2026-09-21T14:13:20.123Z\"");
+        assert_eq!(serde_json::from_str::<Moment>(&text).unwrap(), moment);
+        assert!(serde_json::from_str::<Moment>("\"yesterday\"").is_err());
+    }
+}

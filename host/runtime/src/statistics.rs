@@ -1,0 +1,241 @@
+//! What the calls of a stage came to, kept in memory for `status`.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::{Duration, Instant},
+};
+
+use admittance_admission::{Failure, StageResult};
+use hdrhistogram::Histogram;
+
+use crate::{
+    Moment,
+    status::{CallStatus, FailureStatus, StageState},
+};
+
+/// Lives as long as a table has the stage with the same hook.
+#[derive(Debug)]
+pub(crate) struct StageStatistics(Mutex<Counts>);
+
+#[derive(Debug)]
+struct Counts {
+    since: Moment,
+    allowed: u64,
+    changed: u64,
+    denied: u64,
+    failed: u64,
+    state: StageState,
+    last_failure: Option<FailureStatus>,
+    durations: Recent,
+}
+
+/// Those of the stages of the live tables. Lives as long as the host.
+#[derive(Debug, Default)]
+pub(crate) struct Statistics(Mutex<HashMap<(String, String), Weak<StageStatistics>>>);
+
+impl Statistics {
+    /// Those of this stage with this hook: they go on while some table has it.
+    pub(crate) fn of(&self, stage: &str, hook: &str) -> Arc<StageStatistics> {
+        let mut statistics = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        statistics.retain(|_, statistics| statistics.strong_count() > 0);
+        let key = (stage.to_owned(), hook.to_owned());
+        if let Some(known) = statistics.get(&key).and_then(Weak::upgrade) {
+            return known;
+        }
+        let new = Arc::default();
+        statistics.insert(key, Arc::downgrade(&new));
+        new
+    }
+}
+
+impl Default for StageStatistics {
+    fn default() -> Self {
+        Self(Mutex::new(Counts {
+            since: Moment::now(),
+            allowed: 0,
+            changed: 0,
+            denied: 0,
+            failed: 0,
+            state: StageState::Idle,
+            last_failure: None,
+            durations: Recent::new(Instant::now()),
+        }))
+    }
+}
+
+impl StageStatistics {
+    /// Count one result. One that was not called is no call.
+    pub(crate) fn record(&self, result: &StageResult, duration: Duration) {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = match result {
+            StageResult::Skipped(_) | StageResult::NotReached => return,
+            StageResult::Allowed => &mut counts.allowed,
+            StageResult::Changed(_) => &mut counts.changed,
+            StageResult::Denied(_) => &mut counts.denied,
+            StageResult::Failed { .. } => &mut counts.failed,
+        };
+        *count += 1;
+        match result {
+            StageResult::Failed { failure, .. } => {
+                counts.state = StageState::Failing;
+                counts.last_failure = Some(failed(failure));
+            }
+            _ => counts.state = StageState::Healthy,
+        }
+        counts.durations.record(duration, Instant::now());
+    }
+
+    /// What it came to so far.
+    pub(crate) fn status(&self) -> (StageState, CallStatus, Option<FailureStatus>) {
+        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let [p50, p99] = counts.durations.quantiles([0.5, 0.99]);
+        let calls = CallStatus {
+            since: counts.since,
+            total: counts.allowed + counts.changed + counts.denied + counts.failed,
+            allowed: counts.allowed,
+            changed: counts.changed,
+            denied: counts.denied,
+            failed: counts.failed,
+            p50_microseconds: p50,
+            p99_microseconds: p99,
+        };
+        (counts.state, calls, counts.last_failure.clone())
+    }
+}
+
+fn failed(failure: &Failure) -> FailureStatus {
+    FailureStatus {
+        at: Moment::now(),
+        kind: failure.kind.as_str().to_owned(),
+        message: failure.message.clone(),
+    }
+}
+
+/// The durations of the last one to two periods.
+#[derive(Debug)]
+struct Recent {
+    current: Histogram<u32>,
+    previous: Histogram<u32>,
+    begun: Instant,
+}
+
+/// Long enough for a rare request to be in it, short enough that an hour ago is forgotten.
+const PERIOD: Duration = Duration::from_secs(300);
+
+impl Recent {
+    fn new(now: Instant) -> Self {
+        Self {
+            current: histogram(),
+            previous: histogram(),
+            begun: now,
+        }
+    }
+
+    fn record(&mut self, duration: Duration, now: Instant) {
+        let age = now.saturating_duration_since(self.begun);
+        if age >= PERIOD {
+            std::mem::swap(&mut self.current, &mut self.previous);
+            self.current.reset();
+            if age >= 2 * PERIOD {
+                self.previous.reset();
+            }
+            self.begun = now;
+        }
+        let microseconds = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        self.current.saturating_record(microseconds.max(1));
+    }
+
+    /// None without durations.
+    fn quantiles<const N: usize>(&self, quantiles: [f64; N]) -> [Option<u64>; N] {
+        let mut both = self.current.clone();
+        // Both have the same bounds.
+        if both.add(&self.previous).is_err() || both.is_empty() {
+            return [None; N];
+        }
+        quantiles.map(|quantile| Some(both.value_at_quantile(quantile)))
+    }
+}
+
+/// 1 µs to a minute, which is beyond every timeout, to a hundredth of the value.
+fn histogram() -> Histogram<u32> {
+    Histogram::new_with_bounds(1, 60_000_000, 2).unwrap_or_else(|_| {
+        // These bounds are right; any are better than none.
+        #[expect(clippy::expect_used, reason = "one significant digit is always possible")]
+        Histogram::new(1).expect("a histogram of one digit")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use admittance_admission::{Denial, FailureKind, FailurePolicy, Patch, SkipReason};
+
+    use super::*;
+
+    #[test]
+    fn results_are_counted_and_the_last_one_is_the_state() {
+        let statistics = StageStatistics::default();
+        let failed = || StageResult::Failed {
+            failure: Failure::new(FailureKind::Trap, "unreachable"),
+            policy: FailurePolicy::Fail,
+        };
+        let table = [
+            (StageResult::Skipped(SkipReason::Rules), StageState::Idle),
+            (StageResult::NotReached, StageState::Idle),
+            (StageResult::Allowed, StageState::Healthy),
+            (failed(), StageState::Failing),
+            (StageResult::NotReached, StageState::Failing),
+            (StageResult::Changed(Patch::default()), StageState::Healthy),
+            (StageResult::Denied(Denial::forbidden("no")), StageState::Healthy),
+        ];
+        for (result, expected) in table {
+            statistics.record(&result, Duration::from_micros(10));
+            assert_eq!(statistics.status().0, expected, "{result:?}");
+        }
+        let (_, calls, failure) = statistics.status();
+        let counts = [
+            calls.total,
+            calls.allowed,
+            calls.changed,
+            calls.denied,
+            calls.failed,
+        ];
+        assert_eq!(counts, [4, 1, 1, 1, 1]);
+        assert_eq!(calls.p99_microseconds, Some(10));
+        assert_eq!(failure.unwrap().kind, "trap");
+    }
+
+    #[test]
+    fn they_go_on_while_somebody_has_the_stage_with_the_same_hook() {
+        let statistics = Statistics::default();
+        let first = statistics.of("a/b", "1");
+        assert!(Arc::ptr_eq(&first, &statistics.of("a/b", "1")));
+        assert!(!Arc::ptr_eq(&first, &statistics.of("a/b", "2")));
+        assert!(!Arc::ptr_eq(&first, &statistics.of("a/c", "1")));
+        first.record(&StageResult::Allowed, Duration::ZERO);
+        drop(first);
+        assert_eq!(statistics.of("a/b", "1").status().0, StageState::Idle);
+    }
+
+    #[test]
+    fn durations_are_forgotten_after_two_periods() {
+        let start = Instant::now();
+        let mut recent = Recent::new(start);
+        let of = |recent: &Recent| recent.quantiles([0.5, 0.99]);
+        assert_eq!(of(&recent), [None, None]);
+        for _ in 0..98 {
+            recent.record(Duration::from_micros(20), start);
+        }
+        for _ in 0..2 {
+            recent.record(Duration::from_secs(3600), start + PERIOD);
+        }
+        let [p50, p99] = of(&recent);
+        assert_eq!(p50, Some(20));
+        assert!(p99.is_some_and(|p99| p99 >= 60_000_000), "{p99:?}");
+        recent.record(Duration::from_micros(30), start + 2 * PERIOD);
+        recent.record(Duration::from_micros(30), start + 3 * PERIOD);
+        assert_eq!(of(&recent), [Some(30), Some(30)]);
+        recent.record(Duration::from_micros(40), start + 9 * PERIOD);
+        assert_eq!(of(&recent), [Some(40), Some(40)]);
+    }
+}
