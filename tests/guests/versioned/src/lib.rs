@@ -1,0 +1,98 @@
+//! A plugin of which any number of versions can be made without a compiler: its version is a text of
+//! fixed length in its data, which a test replaces in the bytes of the component. Each is a module of its
+//! own, with a digest of its own, and says in every answer which one it is.
+//!
+//! It stands on the bare contract, because the SDK's `#[plugin]` takes a version that the compiler knows.
+
+#[cfg(target_family = "wasm")]
+mod component;
+
+use admittance_sdk::{
+    serde::{Deserialize, de::IgnoredAny},
+    serde_json,
+};
+
+/// The version as it is compiled. In the component it stands once.
+pub const VERSION: &str = "version-000000";
+
+/// Before the name of the annotation that tells the version. A `/` is written `~1` in a path.
+pub const VERSION_OF: &str = "version.admittance.dev";
+
+/// Before the name of the annotation that tells the generation.
+pub const GENERATION_OF: &str = "generation.admittance.dev";
+
+/// What an operator writes under `settings`.
+#[derive(Debug, Deserialize)]
+#[serde(crate = "admittance_sdk::serde", deny_unknown_fields)]
+pub struct Settings {
+    /// What the annotations are called: the name of the stage.
+    pub name: String,
+    /// Told beside the version: which of several sets of definitions the stage is of.
+    pub generation: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(crate = "admittance_sdk::serde")]
+struct Object {
+    metadata: Metadata,
+}
+
+#[derive(Deserialize)]
+#[serde(crate = "admittance_sdk::serde")]
+struct Metadata {
+    annotations: Option<IgnoredAny>,
+}
+
+/// The patch that writes the version into an object.
+///
+/// # Errors
+///
+/// When the object is none.
+pub fn patch(settings: &Settings, version: &str, object: &str) -> Result<String, String> {
+    let object: Object = serde_json::from_str(object).map_err(|error| error.to_string())?;
+    let Settings { name, generation } = settings;
+    let mut operations = Vec::new();
+    if object.metadata.annotations.is_none() {
+        operations.push(r#"{"op":"add","path":"/metadata/annotations","value":{}}"#.to_owned());
+    }
+    let mut annotate = |prefix: &str, value: &str| {
+        operations.push(format!(
+            r#"{{"op":"add","path":"/metadata/annotations/{prefix}~1{name}","value":"{value}"}}"#
+        ));
+    };
+    annotate(VERSION_OF, version);
+    if let Some(generation) = generation {
+        annotate(GENERATION_OF, &generation.to_string());
+    }
+    Ok(format!("[{}]", operations.join(",")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_and_the_generation_are_told() {
+        let settings = |text| serde_json::from_str::<Settings>(text).expect("the settings are right");
+        let table = [
+            (
+                r#"{"name":"a"}"#,
+                r#"{"metadata":{"annotations":{}}}"#,
+                r#"[{"op":"add","path":"/metadata/annotations/version.admittance.dev~1a","value":"v"}]"#,
+            ),
+            (
+                r#"{"name":"a","generation":7}"#,
+                r#"{"metadata":{}}"#,
+                concat!(
+                    r#"[{"op":"add","path":"/metadata/annotations","value":{}},"#,
+                    r#"{"op":"add","path":"/metadata/annotations/version.admittance.dev~1a","value":"v"},"#,
+                    r#"{"op":"add","path":"/metadata/annotations/generation.admittance.dev~1a","value":"7"}]"#,
+                ),
+            ),
+        ];
+        for (written, object, expected) in table {
+            assert_eq!(patch(&settings(written), "v", object).as_deref(), Ok(expected));
+        }
+        assert!(patch(&settings(r#"{"name":"a"}"#), "v", "{").is_err());
+    }
+}
