@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Du
 use admittance::{DURATION_BUCKETS, Host, admission::NamespaceSelector};
 use admittance_cluster::Cluster;
 use admittance_driver::{
-    Config, Driver, FrontConfig, LogFormat, NamespacesConfig, Server, Shutdown, Stopped,
+    AdminConfig, Config, Driver, FrontConfig, LogFormat, NamespacesConfig, Server, Shutdown, Stopped,
 };
 use clap::Args;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     /// Forward to these servers in place of the configuration's upstream.servers.
     #[arg(long, value_name = "URL", env = "ADMITTANCE_UPSTREAM", value_delimiter = ',')]
     upstream: Vec<http::Uri>,
-    /// Keep compiled plugins here in place of the configuration's cache.directory.
+    /// Keep compiled plugins here in place of the configuration's store.directory.
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_CACHE")]
     cache: Option<PathBuf>,
     /// The level of log lines, or a filter (`info,admittance=debug`), in place of log.level.
@@ -50,7 +50,12 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
     let mut config = Config::read(&arguments.config)?;
     config.listen.address = arguments.listen.unwrap_or(config.listen.address);
-    config.admin = arguments.admin.or(config.admin);
+    if let Some(address) = arguments.admin {
+        config.admin = Some(match config.admin {
+            Some(admin) => admin.at(address)?,
+            None => AdminConfig::new(address),
+        });
+    }
     if !arguments.upstream.is_empty() {
         let FrontConfig::Proxy { upstream, .. } = &mut config.front else {
             return Err(
@@ -63,7 +68,7 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
             .map(Server::new)
             .collect::<Result<_, _>>()?;
     }
-    config.cache = cache_directory(arguments.cache.or(config.cache));
+    config.store.directory = cache_directory(arguments.cache.or(config.store.directory));
     let format = arguments.log_format.unwrap_or(match config.log.format {
         LogFormat::Auto => logging::Format::Auto,
         LogFormat::Pretty => logging::Format::Pretty,
@@ -131,7 +136,7 @@ async fn build(config: &Config, cluster: Option<&Cluster>) -> Result<Host, admit
     for (host, address) in &config.resolve {
         builder = builder.resolve(host, address);
     }
-    if let Some(cache) = &config.cache {
+    if let Some(cache) = &config.store.directory {
         builder = builder.cache(cache);
     }
     builder.build().await

@@ -1,33 +1,51 @@
-//! The operator's port: `/healthz`, `/readyz`, `/metrics`.
+//! The operator's port: `/healthz`, `/readyz`, `/metrics`, and the API below `/v1`.
+//!
+//! [`routes`] is the table of everything that it answers. The router and the OpenAPI document are made from it.
+
+mod access;
+mod certificate;
+mod error;
+mod openapi;
+mod operations;
+mod readiness;
+mod route;
+pub(crate) mod token;
+mod v1;
 
 use std::{
+    convert::Infallible,
     fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::SystemTime,
+    sync::{Arc, atomic::AtomicBool},
 };
 
-use admittance::{Configured, Host, PluginStatus};
-use admittance_cluster::{Cluster, WatchStatus};
-use axum::{Json, Router, extract::State, http::StatusCode, response::IntoResponse, routing::get};
-use http::header::CONTENT_TYPE;
-use serde_json::{Value, json};
+use admittance::Host;
+use admittance_cluster::Cluster;
+use axum::{Router, body::Body};
+use http::{HeaderValue, Request, Response, header::CACHE_CONTROL};
+use tower::ServiceExt;
 
+pub(crate) use self::access::Access;
+use self::{error::ApiError, route::Route};
 use crate::{
-    tls::{ServerTls, TlsStatus},
-    upstream::Upstream,
+    listener::{Answer, Guarded},
+    tls::ServerTls,
+    upstream::{Client, Upstream},
 };
 
 /// Writes all metrics in Prometheus' text format.
 pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// What the operator's port tells. Lives as long as the driver.
+/// What the operator's port tells and does. Cheap to clone; lives as long as the driver.
 #[derive(Clone)]
-pub(crate) struct Admin {
-    /// None: clients use plain HTTP.
+pub(crate) struct Api(Arc<Parts>);
+
+/// What the operator's port is made of.
+pub(crate) struct Parts {
+    /// None: clients of the driver's own port use plain HTTP.
     pub(crate) tls: Option<ServerTls>,
+    /// None: this port is plain HTTP.
+    pub(crate) own_tls: Option<ServerTls>,
+    pub(crate) access: Access,
     pub(crate) host: Host,
     /// None behind kube-apiserver.
     pub(crate) upstream: Option<Upstream>,
@@ -37,134 +55,85 @@ pub(crate) struct Admin {
     pub(crate) metrics: RenderMetrics,
 }
 
-impl fmt::Debug for Admin {
+impl std::ops::Deref for Api {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Parts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Admin")
+        f.debug_struct("Parts")
+            .field("access", &self.access)
             .field("is_stopping", &self.is_stopping)
             .finish_non_exhaustive()
     }
 }
 
-impl Admin {
-    pub(crate) fn router(self) -> Router {
-        Router::new()
-            .route("/healthz", get(async || "ok\n"))
-            .route("/readyz", get(readiness))
-            .route("/metrics", get(metrics))
-            .with_state(self)
+impl fmt::Debug for Api {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 
-/// Ready until it is told to stop. An upstream that is down does not make it unready: clients would get
-/// a refused connection in place of a reply that says what is wrong. The detail shows it.
-async fn readiness(State(admin): State<Admin>) -> impl IntoResponse {
-    let is_ready = !admin.is_stopping.load(Ordering::Relaxed);
-    let status = if is_ready {
-        StatusCode::OK
-    } else {
-        StatusCode::SERVICE_UNAVAILABLE
-    };
-    let table = admin.host.table();
-    let chains: Vec<_> = table
-        .chains()
-        .iter()
-        .map(|chain| {
-            json!({
-                "name": chain.name.as_ref(),
-                "phase": chain.phase.as_str(),
-                "stages": chain.stages.len(),
-            })
-        })
-        .collect();
-    let plugins: Vec<_> = table.plugins().iter().map(plugin).collect();
-    let servers: Vec<_> = admin
-        .upstream
-        .iter()
-        .flat_map(Upstream::health)
-        .map(|health| json!({"server": health.server, "up": health.is_up}))
-        .collect();
-    let reload = admin.host.last_reload();
-    let listen = admin.tls.as_ref().and_then(ServerTls::status);
-    let certificates: Vec<_> = listen
-        .into_iter()
-        .chain(admin.upstream.iter().filter_map(Upstream::tls_status))
-        .map(certificate)
-        .collect();
-    let detail = json!({
-        "revision": reload.revision,
-        "reloadError": reload.error.as_ref().map(ToString::to_string),
-        "cluster": admin.cluster.as_ref().map(cluster),
-        "ready": is_ready,
-        "stopping": !is_ready,
-        "chains": chains,
-        "plugins": plugins,
-        "upstream": servers,
-        "certificates": certificates,
-    });
-    (status, Json(detail))
+impl From<Parts> for Api {
+    fn from(parts: Parts) -> Self {
+        Self(Arc::new(parts))
+    }
 }
 
-fn plugin(status: &PluginStatus) -> Value {
-    let (configured, reason) = match &status.configured {
-        Configured::Snapshot => ("once", None),
-        Configured::PerCall { reason } => ("in every call", Some(reason)),
-    };
-    json!({
-        "chain": &*status.chain,
-        "phase": status.phase.as_str(),
-        "stage": &*status.stage,
-        "plugin": status.plugin,
-        "version": status.version,
-        "digest": status.digest.to_string(),
-        "configured": configured,
-        "reason": reason,
-    })
+/// Everything that the port answers.
+fn routes() -> Vec<Route> {
+    let mut routes = operations::routes();
+    routes.extend(v1::routes());
+    routes
 }
 
-fn certificate(status: TlsStatus) -> Value {
-    let not_after = status
-        .not_after
-        .map(|time| humantime::format_rfc3339_seconds(time).to_string());
-    json!({
-        "certificate": status.name,
-        "notAfter": not_after,
-        "reloadError": status.problem,
-    })
+/// Answers the requests of the port. Cheap to clone; lives as long as the port.
+#[derive(Clone, Debug)]
+pub(crate) struct AdminService(Router);
+
+impl AdminService {
+    pub(crate) fn new(api: Api) -> Self {
+        let mut router = Router::new();
+        for route in routes() {
+            router = router.route(route.path, route.handler);
+        }
+        let router = router
+            .method_not_allowed_fallback(async || ApiError::OtherMethod)
+            .fallback(async |request: Request<Body>| {
+                let path = request.uri().path();
+                ApiError::NotFound(format!(
+                    "there is nothing at {path}; /v1/openapi.json says what there is"
+                ))
+            });
+        Self(router.with_state(api))
+    }
 }
 
-fn cluster(cluster: &Cluster) -> Value {
-    let status = cluster.status();
-    let kinds: Vec<_> = status
-        .kinds
-        .iter()
-        .map(|(kind, status)| watch(&kind.to_string(), status))
-        .collect();
-    json!({
-        "server": status.server,
-        "namespaces": watch("v1/Namespace", &status.namespaces),
-        "kinds": kinds,
-    })
-}
+impl Answer for AdminService {
+    const IS_COUNTED: bool = false;
 
-fn watch(kind: &str, status: &WatchStatus) -> Value {
-    json!({
-        "kind": kind,
-        "state": status.state.as_str(),
-        "since": time(status.since),
-        "objects": status.objects,
-        "heard": status.heard.map(time),
-        "lastError": status.last_error,
-    })
-}
-
-/// As logs write it.
-fn time(time: SystemTime) -> String {
-    humantime::format_rfc3339_seconds(time).to_string()
-}
-
-async fn metrics(State(admin): State<Admin>) -> impl IntoResponse {
-    (
-        [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
-        (admin.metrics)(),
-    )
+    async fn answer<G: Send + 'static>(
+        self,
+        request: Request<Body>,
+        client: Client,
+        guard: G,
+    ) -> Response<Body> {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let answered: Result<_, Infallible> = self.0.oneshot(request).await;
+        let mut response = match answered {
+            Ok(response) => response,
+            Err(never) => match never {},
+        };
+        // It is of one moment, and for whoever asked.
+        response
+            .headers_mut()
+            .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        let status = response.status().as_u16();
+        tracing::debug!(client = %client.address, %method, path, status, "the operator's port answered");
+        response.map(|body| Body::new(Guarded::new(body, guard)))
+    }
 }

@@ -1,5 +1,7 @@
 //! What the configuration file of the driver says, as types that cannot be wrong.
 
+mod admin;
+mod modules;
 mod read;
 
 use std::{
@@ -9,6 +11,11 @@ use std::{
     time::Duration,
 };
 
+pub(crate) use self::admin::is_loopback;
+pub use self::{
+    admin::{AdminConfig, AdminTls, CertificateHolder, Role, TokensInTheClear},
+    modules::{HistoryConfig, ModulesConfig, StoreConfig},
+};
 use admittance::{AdmissionLayer, SandboxConfig, dialect::Dialect};
 use admittance_cluster::ClusterConfig;
 use http::uri::PathAndQuery;
@@ -25,15 +32,19 @@ pub struct Config {
     /// Its own port.
     pub listen: ListenConfig,
     /// The operator's port; none when it has none.
-    pub admin: Option<SocketAddr>,
+    pub admin: Option<AdminConfig>,
     /// What it does with requests.
     pub front: FrontConfig,
     /// What it takes.
     pub limits: Limits,
     /// Files and directories of chain definitions.
     pub definitions: Vec<PathBuf>,
-    /// Where compiled plugins are kept; none: the user's cache directory.
-    pub cache: Option<PathBuf>,
+    /// Where modules are kept, with what was made of them.
+    pub store: StoreConfig,
+    /// Where the revisions that were live are kept.
+    pub history: HistoryConfig,
+    /// How modules are fetched.
+    pub modules: ModulesConfig,
     /// How plugins run.
     pub sandbox: SandboxConfig,
     /// The labels of namespaces, when there is no cluster to ask.

@@ -9,19 +9,21 @@ use std::{
 
 use admittance::Host;
 use admittance_cluster::Cluster;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tower::Layer;
 
 use crate::{
-    admin::{Admin, RenderMetrics},
-    config::{Config, FrontConfig, Limits},
+    admin::{self, Access, AdminService, RenderMetrics},
+    config::{AdminConfig, Config, FrontConfig, Limits},
     front::{Front, FrontService},
     listener::{Listener, Stop},
     namespaces::{FileNamespaces, NamespacesConfig},
     tls::ServerTls,
     upstream::Upstream,
 };
+
+/// For clients of the operator's port at the very end.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// Why the driver cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -43,8 +45,8 @@ pub enum Error {
 pub struct Driver {
     listener: Listener,
     address: SocketAddr,
-    admin_listener: Option<(TcpListener, SocketAddr)>,
-    admin: Admin,
+    admin_listener: Option<(Listener, SocketAddr)>,
+    admin: admin::Parts,
     front: Front,
     upstream: Option<Upstream>,
     limits: Limits,
@@ -109,15 +111,15 @@ impl Driver {
         let address = listener
             .address()
             .map_err(bind_error("listen.address", listen.address))?;
-        let admin_listener = match admin {
+        let admin_listener = match &admin {
             None => None,
-            Some(address) => {
-                let listener = TcpListener::bind(address)
+            Some(config) => {
+                let address = config.address();
+                let tls = config.tls().map(|tls| tls.server.clone());
+                let listener = Listener::bind(address, tls, limits.header_timeout)
                     .await
                     .map_err(bind_error("admin.address", address))?;
-                let bound = listener
-                    .local_addr()
-                    .map_err(bind_error("admin.address", address))?;
+                let bound = listener.address().map_err(bind_error("admin.address", address))?;
                 Some((listener, bound))
             }
         };
@@ -142,8 +144,13 @@ impl Driver {
         };
         Ok(Self {
             front: Front::new(service, limits.concurrency, is_stopping.clone()),
-            admin: Admin {
+            admin: admin::Parts {
                 tls: listen.tls,
+                own_tls: admin
+                    .as_ref()
+                    .and_then(AdminConfig::tls)
+                    .map(|tls| tls.server.clone()),
+                access: Access::new(&admin.unwrap_or_else(|| AdminConfig::new(address))),
                 host,
                 upstream: upstream.clone(),
                 cluster: None,
@@ -195,15 +202,15 @@ impl Driver {
             shutdown_timeout,
             ..
         } = limits;
-        let refreshing = keep_tls_fresh(admin.tls.clone(), admin.upstream.clone());
+        let refreshing = keep_tls_fresh([admin.tls.clone(), admin.own_tls.clone()], admin.upstream.clone());
+        let access = admin.access.clone();
         let is_stopping = admin.is_stopping.clone();
         let host = admin.host.clone();
         // The operator's port outlives the other, to show how it ends.
-        let admin_stop = CancellationToken::new();
+        let admin_stop = Stop::default();
         let admin_server = admin_listener.map(|(listener, _)| {
-            let stop = admin_stop.clone().cancelled_owned();
-            let server = axum::serve(listener, admin.router()).with_graceful_shutdown(stop);
-            tokio::spawn(async move { server.await })
+            let service = AdminService::new(admin.into());
+            tokio::spawn(listener.serve(service, admin_stop.clone()))
         });
         let stop = Stop::default();
         let serving = {
@@ -228,7 +235,7 @@ impl Driver {
         };
         // None of them ends the driver.
         let background = async {
-            tokio::join!(checking, following, refreshing, reading);
+            tokio::join!(checking, following, refreshing, reading, access.follow());
             std::future::pending::<()>().await;
         };
         let stopping = async {
@@ -263,29 +270,27 @@ impl Driver {
                 Stopped::Cut
             }
         };
-        admin_stop.cancel();
-        if let Some(server) = admin_server
-            && tokio::time::timeout(Duration::from_secs(1), server)
-                .await
-                .is_err()
+        admin_stop.graceful.cancel();
+        if let Some(mut server) = admin_server
+            && tokio::time::timeout(LAST_ANSWERS, &mut server).await.is_err()
         {
-            tracing::debug!("a client of the operator's port was cut off");
+            tracing::debug!("a client of the operator's port is cut off");
+            admin_stop.now.cancel();
+            // It cannot fail: nothing in it panics, and nobody aborts it.
+            let _ = server.await;
         }
         stopped
     }
 }
 
 /// Read the TLS files again whenever they change.
-async fn keep_tls_fresh(listen: Option<ServerTls>, upstream: Option<Upstream>) {
-    let listen = async {
-        if let Some(tls) = &listen {
-            tls.keep_fresh().await;
-        }
-    };
+async fn keep_tls_fresh(ports: [Option<ServerTls>; 2], upstream: Option<Upstream>) {
+    let ports = ports.iter().flatten().map(ServerTls::keep_fresh);
+    let ports = futures_util::future::join_all(ports);
     let upstream = async {
         if let Some(upstream) = &upstream {
             upstream.keep_tls_fresh().await;
         }
     };
-    tokio::join!(listen, upstream);
+    tokio::join!(ports, upstream);
 }

@@ -1,12 +1,10 @@
 //! What every request meets first: the count of those in flight, and the access log.
 
 use std::{
-    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Context, Poll},
     time::Duration,
 };
 
@@ -17,7 +15,6 @@ use admittance::{
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, Version, header::CONNECTION};
-use http_body::{Frame, SizeHint};
 use metrics::{counter, gauge, histogram};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -26,6 +23,7 @@ use tokio::{
 use tower::Service;
 
 use crate::{
+    listener::{Answer, Guarded},
     measure,
     upstream::{Client, Upstream},
 };
@@ -88,9 +86,12 @@ impl Front {
             is_stopping,
         }
     }
+}
 
-    /// The reply to a request. `guard` is kept until the reply has been sent to its end.
-    pub(crate) async fn answer<G: Send + 'static>(
+impl Answer for Front {
+    const IS_COUNTED: bool = true;
+
+    async fn answer<G: Send + 'static>(
         mut self,
         mut request: Request<Body>,
         client: Client,
@@ -178,47 +179,5 @@ impl InFlight {
 impl Drop for InFlight {
     fn drop(&mut self) {
         gauge!(measure::IN_FLIGHT).decrement(1);
-    }
-}
-
-/// A body that keeps something until it has been sent to its end, or given up.
-struct Guarded<G> {
-    body: Body,
-    guard: Option<G>,
-}
-
-impl<G> Guarded<G> {
-    fn new(body: Body, guard: G) -> Self {
-        Self {
-            body,
-            guard: Some(guard),
-        }
-    }
-}
-
-// Nothing in it is pinned.
-impl<G> Unpin for Guarded<G> {}
-
-impl<G: Send + 'static> http_body::Body for Guarded<G> {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(cx);
-        if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
-            self.guard = None;
-        }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }

@@ -17,9 +17,14 @@ mod namespaces;
 pub mod tls;
 mod upstream;
 
-pub use admin::RenderMetrics;
+pub use admin::{
+    RenderMetrics,
+    token::{InvalidTokenDigest, Token, TokenDigest, TokenFile, TokenFileError, TokenSource},
+};
 pub use config::{
-    Config, FrontConfig, HealthCheck, Limits, ListenConfig, LogConfig, LogFormat, LogLevel, UpstreamConfig,
+    AdminConfig, AdminTls, CertificateHolder, Config, FrontConfig, HealthCheck, HistoryConfig, Limits,
+    ListenConfig, LogConfig, LogFormat, LogLevel, ModulesConfig, Role, StoreConfig, TokensInTheClear,
+    UpstreamConfig,
 };
 pub use driver::{Driver, Error, Shutdown, Stopped};
 pub use measure::describe_metrics;

@@ -1,13 +1,14 @@
-//! The driver's own port: accepting connections, and everything that may go wrong with one.
+//! A port: accepting connections, and everything that may go wrong with one.
 
 mod activity;
+mod guarded;
 mod tracked;
 
 use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::body::Body;
 use futures_util::FutureExt;
-use http::{Request, Version};
+use http::{Request, Response, Version};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -15,6 +16,7 @@ use hyper_util::{
 };
 use metrics::gauge;
 use rustls::ServerConfig;
+use rustls_pki_types::CertificateDer;
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -23,11 +25,12 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument;
 
+pub(crate) use self::guarded::Guarded;
 use self::{
     activity::{Activity, Expiry, Patience},
     tracked::Tracked,
 };
-use crate::{front::Front, measure, tls::ServerTls, upstream::Client};
+use crate::{measure, tls::ServerTls, upstream::Client};
 
 /// How long a connection may stay open between requests. Longer than clients usually keep one, so that
 /// it is they who close it.
@@ -36,6 +39,25 @@ const KEEP_ALIVE: Duration = Duration::from_secs(75);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// A client that is told that it was too slow may be too slow to read it.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// What answers the requests of a port. Cheap to clone; a clone answers one request.
+pub(crate) trait Answer: Clone + Send + Sync + 'static {
+    /// Whether its connections are what the metric of connections counts.
+    const IS_COUNTED: bool;
+
+    /// The reply to a request. `guard` is kept until the reply has been sent to its end.
+    fn answer<G: Send + 'static>(
+        self,
+        request: Request<Body>,
+        client: Client,
+        guard: G,
+    ) -> impl Future<Output = Response<Body>> + Send;
+}
+
+/// The certificate that the client of a connection has shown, and that was found good: an extension that the
+/// listener puts on each of its requests.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientCertificate(pub(crate) Arc<CertificateDer<'static>>);
 
 /// A bound port. Lives until the driver stops.
 #[derive(Debug)]
@@ -74,11 +96,11 @@ impl Listener {
 
     /// Accept connections until told to stop, and end when the last of them has. Nothing that a
     /// connection does ends or delays this loop.
-    pub(crate) async fn serve(self, front: Front, stop: Stop) {
+    pub(crate) async fn serve<A: Answer>(self, service: A, stop: Stop) {
         let connections = TaskTracker::new();
         let open = |stream, address| {
             let connection = Connection {
-                front: front.clone(),
+                service: service.clone(),
                 tls: self.tls.as_ref().map(ServerTls::current),
                 header_timeout: self.header_timeout,
                 address,
@@ -123,21 +145,25 @@ fn ended_before_accept(error: &io::Error) -> bool {
 }
 
 /// One client's connection, in a task of its own.
-struct Connection {
-    front: Front,
+struct Connection<A> {
+    service: A,
     tls: Option<Arc<ServerConfig>>,
     header_timeout: Duration,
     address: SocketAddr,
     stop: Stop,
 }
 
-impl Connection {
+impl<A: Answer> Connection<A> {
     async fn run(self, stream: TcpStream) {
-        gauge!(measure::CONNECTIONS).increment(1);
+        if A::IS_COUNTED {
+            gauge!(measure::CONNECTIONS).increment(1);
+        }
         let now = self.stop.now.clone();
         // Dropped at the first await after the signal; nothing in here is worth more than that.
         now.run_until_cancelled(self.open(stream)).await;
-        gauge!(measure::CONNECTIONS).decrement(1);
+        if A::IS_COUNTED {
+            gauge!(measure::CONNECTIONS).decrement(1);
+        }
     }
 
     async fn open(self, stream: TcpStream) {
@@ -145,16 +171,21 @@ impl Connection {
             tracing::debug!(%error, "TCP_NODELAY could not be set");
         }
         let Some(tls) = self.tls.clone() else {
-            return self.serve(stream, false).await;
+            return self.serve(stream, false, None).await;
         };
         match tokio::time::timeout(self.header_timeout, TlsAcceptor::from(tls).accept(stream)).await {
-            Ok(Ok(stream)) => self.serve(stream, true).await,
+            Ok(Ok(stream)) => {
+                let shown = stream.get_ref().1.peer_certificates();
+                let leaf = shown.and_then(|chain| chain.first());
+                let certificate = leaf.map(|leaf| ClientCertificate(Arc::new(leaf.clone().into_owned())));
+                self.serve(stream, true, certificate).await;
+            }
             Ok(Err(error)) => tracing::debug!(%error, "the TLS handshake failed"),
             Err(_) => tracing::debug!(timeout = ?self.header_timeout, "the TLS handshake took too long"),
         }
     }
 
-    async fn serve<S>(self, stream: S, is_tls: bool)
+    async fn serve<S>(self, stream: S, is_tls: bool, certificate: Option<ClientCertificate>)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
@@ -169,11 +200,14 @@ impl Connection {
         let (stream, remains) = Tracked::new(stream, activity.clone());
         let service = {
             let activity = activity.clone();
-            let front = self.front.clone();
-            service_fn(move |request: Request<Incoming>| {
+            let service = self.service.clone();
+            service_fn(move |mut request: Request<Incoming>| {
                 let busy = activity.request(request.version() == Version::HTTP_2);
-                let front = front.clone();
-                async move { Ok::<_, Infallible>(front.answer(request.map(Body::new), client, busy).await) }
+                let service = service.clone();
+                if let Some(certificate) = &certificate {
+                    request.extensions_mut().insert(certificate.clone());
+                }
+                async move { Ok::<_, Infallible>(service.answer(request.map(Body::new), client, busy).await) }
             })
         };
         let mut builder = auto::Builder::new(TokioExecutor::new());

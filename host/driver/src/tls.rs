@@ -75,7 +75,17 @@ impl Identity {
 ///
 /// When a file cannot be read, or key and certificate do not belong together.
 pub fn server(identity: &Identity, client_ca: Option<&Path>) -> Result<Arc<ServerConfig>, TlsError> {
-    load_server(identity, client_ca).map(|loaded| loaded.config)
+    let clients = client_ca.map(ClientAuthorities::Demanded);
+    load_server(identity, clients).map(|loaded| loaded.config)
+}
+
+/// PEM file with the authorities of clients, and what becomes of a client without a certificate.
+#[derive(Clone, Copy, Debug)]
+enum ClientAuthorities<'p> {
+    /// It is not let in.
+    Demanded(&'p Path),
+    /// It is let in.
+    Asked(&'p Path),
 }
 
 /// A configuration, and the certificate that it shows.
@@ -86,20 +96,29 @@ struct Loaded<C> {
 
 /// Each configuration remembers sessions of its own: who was let in by one is not let in by the next
 /// without showing a certificate again.
-fn load_server(identity: &Identity, client_ca: Option<&Path>) -> Result<Loaded<ServerConfig>, TlsError> {
+fn load_server(
+    identity: &Identity,
+    clients: Option<ClientAuthorities<'_>>,
+) -> Result<Loaded<ServerConfig>, TlsError> {
     let (chain, key) = identity.load()?;
     let leaf = leaf(&identity.certificate, &chain)?;
     let provider = provider();
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|error| rejected(&identity.certificate, &error))?;
-    let builder = match client_ca {
+    let verifier = |path| {
+        let roots = Arc::new(roots(path)?);
+        Ok(WebPkiClientVerifier::builder_with_provider(roots, provider))
+    };
+    let builder = match clients {
         None => builder.with_no_client_auth(),
-        Some(path) => {
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(path)?), provider)
-                .build()
-                .map_err(|error| rejected(path, &error))?;
+        Some(ClientAuthorities::Demanded(path)) => {
+            let verifier = verifier(path)?.build().map_err(|error| rejected(path, &error))?;
             builder.with_client_cert_verifier(verifier)
+        }
+        Some(ClientAuthorities::Asked(path)) => {
+            let verifier = verifier(path)?.allow_unauthenticated().build();
+            builder.with_client_cert_verifier(verifier.map_err(|error| rejected(path, &error))?)
         }
     };
     let mut config = builder

@@ -13,7 +13,7 @@ use std::{
 };
 
 use admittance::definitions::{Mistakes, document};
-use admittance_driver::{Config, FrontConfig, Limits};
+use admittance_driver::{AdminConfig, Config, FrontConfig, Limits};
 use serde_json::{Map, Value as Json, json};
 
 use super::{
@@ -83,7 +83,7 @@ impl Configuration {
         };
         let ports = [
             port(Some(config.listen.address), WEBHOOK_PORT),
-            port(config.admin, ADMIN_PORT),
+            port(config.admin.as_ref().map(AdminConfig::address), ADMIN_PORT),
         ];
         let mut limits = config.limits.clone();
         let says_delay = root
@@ -101,7 +101,7 @@ impl Configuration {
         limits: Limits,
         [webhook_port, admin_port]: [u16; 2],
     ) -> Self {
-        let own = ["listen", "admin", "dialect", "limits", "definitions", "cache"];
+        let own = ["listen", "admin", "dialect", "limits", "definitions", "store"];
         let given: Vec<_> = own.iter().map(|name| root.remove(*name)).collect();
         let given_limits = given.into_iter().nth(3).flatten();
         let mut tls = json!({
@@ -127,7 +127,7 @@ impl Configuration {
         pod.insert("admin".into(), json!({"address": everywhere(admin_port)}));
         pod.insert("dialect".into(), json!({"kubernetes": {}}));
         pod.insert("definitions".into(), json!([CHAINS_FROM_BESIDE]));
-        pod.insert("cache".into(), json!({"directory": format!("{CACHE}/compiled")}));
+        pod.insert("store".into(), json!({"directory": format!("{CACHE}/compiled")}));
         pod.insert("limits".into(), pod_limits.into());
         // Lists are for where there is no cluster to ask.
         root.remove("namespaces");

@@ -11,7 +11,7 @@ use metrics::{counter, gauge};
 use rustls::{ClientConfig, ServerConfig};
 use tokio::time::MissedTickBehavior;
 
-use super::{Identity, Loaded, TlsError, load_client, load_server};
+use super::{ClientAuthorities, Identity, Loaded, TlsError, load_client, load_server};
 use crate::measure;
 
 /// A certificate that ends soon is spoken of this often.
@@ -49,6 +49,7 @@ struct Source<C> {
 enum Role {
     Listen,
     Upstream,
+    Admin,
 }
 
 impl Role {
@@ -57,6 +58,7 @@ impl Role {
         match self {
             Self::Listen => "listen",
             Self::Upstream => "upstream",
+            Self::Admin => "admin",
         }
     }
 }
@@ -64,7 +66,7 @@ impl Role {
 /// How the material of files is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TlsStatus {
-    /// `listen` or `upstream`.
+    /// `listen`, `upstream` or `admin`.
     pub(crate) name: &'static str,
     /// Until when the certificate in use is valid, if there is one.
     pub(crate) not_after: Option<SystemTime>,
@@ -97,7 +99,22 @@ impl ServerTls {
     pub fn of_files(identity: Identity, client_ca: Option<PathBuf>) -> Result<Self, TlsError> {
         let files = files(Some(&identity), client_ca.as_deref());
         Self::load(Role::Listen, files, move || {
-            load_server(&identity, client_ca.as_deref())
+            let clients = client_ca.as_deref().map(ClientAuthorities::Demanded);
+            load_server(&identity, clients)
+        })
+    }
+
+    /// The operator's port, which shows this certificate. With `client_ca` clients are asked for a certificate of
+    /// one of these authorities, and let in without; a certificate of another authority is refused.
+    ///
+    /// # Errors
+    ///
+    /// When a file cannot be read, or key and certificate do not belong together.
+    pub fn asking_clients(identity: Identity, client_ca: Option<PathBuf>) -> Result<Self, TlsError> {
+        let files = files(Some(&identity), client_ca.as_deref());
+        Self::load(Role::Admin, files, move || {
+            let clients = client_ca.as_deref().map(ClientAuthorities::Asked);
+            load_server(&identity, clients)
         })
     }
 }

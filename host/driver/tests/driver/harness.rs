@@ -11,7 +11,8 @@ use admittance::{
     dialect::{Bcs, Cluster},
 };
 use admittance_driver::{
-    Config, Driver, FrontConfig, Limits, ListenConfig, LogConfig, Server, Shutdown, Stopped, UpstreamConfig,
+    AdminConfig, Config, Driver, FrontConfig, Limits, ListenConfig, LogConfig, Server, Shutdown, Stopped,
+    UpstreamConfig,
     tls::{self, ServerTls},
 };
 use axum::{Router, body::Body};
@@ -89,7 +90,7 @@ impl Setup {
                     address: loopback(),
                     tls: None,
                 },
-                admin: Some(loopback()),
+                admin: Some(AdminConfig::new(loopback())),
                 front: FrontConfig::Proxy {
                     dialect: Arc::new(Bcs::new(Cluster::new(CLUSTER).unwrap())),
                     upstream: UpstreamConfig {
@@ -102,7 +103,9 @@ impl Setup {
                 },
                 limits: Limits::default(),
                 definitions: Vec::new(),
-                cache: None,
+                store: Default::default(),
+                history: Default::default(),
+                modules: Default::default(),
                 sandbox: Default::default(),
                 namespaces: Default::default(),
                 cluster: None,

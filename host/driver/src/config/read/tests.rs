@@ -1,13 +1,21 @@
 use std::path::PathBuf;
 
 use admittance::{
-    admission::Outline,
-    dialect::{Class, Reading},
+    admission::{GroupVersionResource, Operation, Outline},
+    dialect::{Class, Dialect, Reading},
 };
+use admittance_cluster::{ClusterConfig, ClusterSource};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use tempfile::TempDir;
 
 use super::*;
+use crate::{
+    FrontConfig, HealthCheck, HistoryConfig, Limits, ModulesConfig, NamespacesConfig, StoreConfig,
+    UpstreamConfig,
+};
+
+mod admin;
+mod modules;
 
 fn read(text: &str) -> Result<Config, Vec<String>> {
     read_in(&tempfile::tempdir().unwrap(), text)
@@ -40,7 +48,7 @@ upstream: { servers: ["http://127.0.0.1:8081"] }
 fn the_least_that_is_needed() {
     let config = read(LEAST).unwrap();
     assert_eq!(config.listen.address, "127.0.0.1:8080".parse().unwrap());
-    assert_eq!(config.admin, None);
+    assert!(config.admin.is_none());
     assert_eq!(config.limits, Limits::default());
     assert_eq!(proxy(&config).1.connect_timeout, Duration::from_secs(2));
     assert_eq!(proxy(&config).1.response_timeout, Duration::from_secs(60));
@@ -133,7 +141,16 @@ limits:
   shutdownDelay: 500ms
   shutdownTimeout: 9s
 definitions: [chains/, /etc/one.yaml]
-cache: { directory: cache }
+store: { directory: store, sizeLimit: 2GiB }
+history: { directory: /var/lib/admittance, keep: 3 }
+modules:
+  ca: server.pem
+  proxy: http://proxy.example.com:3128
+  dockerConfig: docker
+  insecureRegistries: [registry.local:5000, registry.local]
+  sizeLimit: 8MiB
+  timeout: 5s
+  attempts: 2
 sandbox: { callsInFlight: 10, memory: 11MiB }
 namespaces: { prod: { team: a } }
 webhooks: { resolve: { "sidecar.ns": "127.0.0.1:9443" } }
@@ -142,7 +159,9 @@ log: { level: debug, format: json }
     )
     .unwrap();
     assert!(config.listen.tls.is_some());
-    assert_eq!(config.admin, Some("127.0.0.1:9090".parse().unwrap()));
+    let admin = config.admin.as_ref().unwrap();
+    assert_eq!(admin.address(), "127.0.0.1:9090".parse().unwrap());
+    assert!(admin.tls().is_none() && admin.tokens().is_empty());
     assert_eq!(proxy(&config).1.servers.len(), 2);
     assert_eq!(proxy(&config).1.connect_timeout, Duration::from_secs(1));
     assert_eq!(proxy(&config).1.response_timeout, Duration::from_secs(3));
@@ -170,7 +189,32 @@ log: { level: debug, format: json }
         config.definitions,
         [directory.path().join("chains/"), PathBuf::from("/etc/one.yaml")]
     );
-    assert_eq!(config.cache, Some(directory.path().join("cache")));
+    assert_eq!(
+        config.store,
+        StoreConfig {
+            directory: Some(directory.path().join("store")),
+            size_limit: 2 << 30,
+        }
+    );
+    assert_eq!(
+        config.history,
+        HistoryConfig {
+            directory: Some("/var/lib/admittance".into()),
+            keep: 3,
+        }
+    );
+    assert_eq!(
+        config.modules,
+        ModulesConfig {
+            ca: Some(directory.path().join("server.pem")),
+            proxy: Some("http://proxy.example.com:3128".parse().unwrap()),
+            docker_config: Some(directory.path().join("docker")),
+            insecure_registries: vec!["registry.local:5000".to_owned(), "registry.local".to_owned()],
+            size_limit: 8 << 20,
+            timeout: Duration::from_secs(5),
+            attempts: 2,
+        }
+    );
     assert_eq!(config.sandbox.calls_in_flight, 10);
     assert_eq!(config.sandbox.memory_limit_max, 11 << 20);
     assert!(matches!(config.namespaces, NamespacesConfig::Listed(_)));

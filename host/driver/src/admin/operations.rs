@@ -1,0 +1,108 @@
+//! What probes and scrapers ask: `/healthz`, `/readyz`, `/metrics`. Everybody may.
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
+use schemars::SchemaGenerator;
+
+use super::{
+    error::ApiError,
+    readiness::Readiness,
+    route::{About, Call, Content, Json, Method, Reply, ReplyForm, Route, Text},
+};
+
+pub(super) fn routes() -> Vec<Route> {
+    let about = |path, name, summary, description| About {
+        method: Method::Get,
+        path,
+        name,
+        summary,
+        description,
+        role: None,
+        refusals: &[],
+    };
+    vec![
+        Route::new(
+            about(
+                "/healthz",
+                "healthz",
+                "Whether the process lives",
+                "It says `ok`.",
+            ),
+            healthz,
+        ),
+        Route::new(
+            about(
+                "/readyz",
+                "readyz",
+                "Whether requests should be sent here",
+                "503 from the order to stop.",
+            ),
+            readyz,
+        ),
+        Route::new(
+            about(
+                "/metrics",
+                "metrics",
+                "Metrics for Prometheus",
+                "In its text format.",
+            ),
+            metrics,
+        ),
+    ]
+}
+
+async fn healthz(_: Call) -> Result<Text, ApiError> {
+    Ok(Text("ok\n".to_owned()))
+}
+
+impl IntoResponse for Readiness {
+    fn into_response(self) -> Response {
+        let status = if self.ready {
+            StatusCode::OK
+        } else {
+            StatusCode::SERVICE_UNAVAILABLE
+        };
+        (status, Json(self)).into_response()
+    }
+}
+
+impl Reply for Readiness {
+    fn forms(generator: &mut SchemaGenerator) -> Vec<ReplyForm> {
+        let mut form = |status, description| ReplyForm {
+            status,
+            description,
+            content: Content {
+                media_type: "application/json",
+                schema: generator.subschema_for::<Self>(),
+            },
+        };
+        vec![
+            form(200, "Requests should be sent here."),
+            form(503, "It was told to stop."),
+        ]
+    }
+}
+
+async fn readyz(call: Call) -> Result<Readiness, ApiError> {
+    Ok(Readiness::of(&call.api))
+}
+
+/// Metrics as Prometheus reads them.
+struct Exposition(String);
+
+impl IntoResponse for Exposition {
+    fn into_response(self) -> Response {
+        let content_type = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+        ([(CONTENT_TYPE, content_type)], self.0).into_response()
+    }
+}
+
+impl Reply for Exposition {
+    fn forms(generator: &mut SchemaGenerator) -> Vec<ReplyForm> {
+        Text::forms(generator)
+    }
+}
+
+async fn metrics(call: Call) -> Result<Exposition, ApiError> {
+    Ok(Exposition((call.api.metrics)()))
+}

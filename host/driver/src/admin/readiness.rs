@@ -1,0 +1,215 @@
+//! What `/readyz` tells.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::SystemTime,
+};
+
+use admittance::{Configured, PluginStatus, admission::Chain};
+use admittance_cluster::{Cluster, WatchStatus};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::Api;
+use crate::{
+    tls::{ServerTls, TlsStatus},
+    upstream::Upstream,
+};
+
+/// Whether requests should be sent here, and how everything is.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Readiness {
+    /// Whether requests should be sent here: until it is told to stop. The status is 503 when not.
+    pub(super) ready: bool,
+    /// Whether it was told to stop.
+    stopping: bool,
+    /// Of the live table.
+    revision: u64,
+    /// Why the newest definitions or modules are not live.
+    reload_error: Option<String>,
+    /// In the order in which a request passes them.
+    chains: Vec<ReadyChain>,
+    /// Every plugin of the live table.
+    plugins: Vec<ReadyPlugin>,
+    /// The servers of the control plane.
+    upstream: Vec<ReadyServer>,
+    /// The cluster that is asked; null without one.
+    cluster: Option<ReadyCluster>,
+    /// What is shown to others, and how it is with its files.
+    certificates: Vec<ReadyCertificate>,
+}
+
+/// A chain of the live table.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct ReadyChain {
+    /// Unique in its phase.
+    name: String,
+    /// `Mutating` or `Validating`.
+    phase: &'static str,
+    /// How many stages it has.
+    stages: usize,
+}
+
+/// A plugin of the live table.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct ReadyPlugin {
+    /// Of its stage.
+    chain: String,
+    /// `Mutating` or `Validating`.
+    phase: &'static str,
+    /// Whose plugin it is.
+    stage: String,
+    /// What it calls itself.
+    plugin: String,
+    /// Its own version.
+    version: String,
+    /// The sha256 digest of its module.
+    digest: String,
+    /// `once` or `in every call`.
+    configured: &'static str,
+    /// Why it is configured in every call.
+    reason: Option<String>,
+}
+
+/// A server of the control plane.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct ReadyServer {
+    /// Its URL.
+    server: String,
+    /// Whether it answered last.
+    up: bool,
+}
+
+/// A cluster that is asked.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct ReadyCluster {
+    /// Its URL.
+    server: String,
+    /// The watch on namespaces.
+    namespaces: ReadyWatch,
+    /// The watches on kinds that plugins may read.
+    kinds: Vec<ReadyWatch>,
+}
+
+/// A watch on objects of a cluster.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct ReadyWatch {
+    /// What is watched.
+    kind: String,
+    /// How it does.
+    state: &'static str,
+    /// Since when.
+    since: String,
+    /// How many objects are known.
+    objects: usize,
+    /// When something was heard last.
+    heard: Option<String>,
+    /// What went wrong last.
+    last_error: Option<String>,
+}
+
+/// A certificate that is shown to others.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct ReadyCertificate {
+    /// `listen`, `upstream` or `admin`.
+    certificate: &'static str,
+    /// Until when it is valid.
+    not_after: Option<String>,
+    /// Why what the files hold now is not in use.
+    reload_error: Option<String>,
+}
+
+impl Readiness {
+    /// Ready until it is told to stop. An upstream that is down does not make it unready: clients would get
+    /// a refused connection in place of a reply that says what is wrong. The detail shows it.
+    pub(super) fn of(api: &Api) -> Self {
+        let stopping = api.is_stopping.load(Ordering::Relaxed);
+        let table = api.host.table();
+        let reload = api.host.last_reload();
+        let chain = |chain: &Arc<Chain>| ReadyChain {
+            name: chain.name.to_string(),
+            phase: chain.phase.as_str(),
+            stages: chain.stages.len(),
+        };
+        let own = [&api.tls, &api.own_tls].into_iter().flatten();
+        Self {
+            ready: !stopping,
+            stopping,
+            revision: reload.revision,
+            reload_error: reload.error.as_ref().map(ToString::to_string),
+            chains: table.chains().iter().map(chain).collect(),
+            plugins: table.plugins().iter().map(plugin).collect(),
+            upstream: api
+                .upstream
+                .iter()
+                .flat_map(Upstream::health)
+                .map(|health| ReadyServer {
+                    server: health.server,
+                    up: health.is_up,
+                })
+                .collect(),
+            cluster: api.cluster.as_ref().map(cluster),
+            certificates: own
+                .filter_map(ServerTls::status)
+                .chain(api.upstream.iter().filter_map(Upstream::tls_status))
+                .map(certificate)
+                .collect(),
+        }
+    }
+}
+
+fn plugin(status: &PluginStatus) -> ReadyPlugin {
+    let (configured, reason) = match &status.configured {
+        Configured::Snapshot => ("once", None),
+        Configured::PerCall { reason } => ("in every call", Some(reason.to_string())),
+    };
+    ReadyPlugin {
+        chain: status.chain.to_string(),
+        phase: status.phase.as_str(),
+        stage: status.stage.to_string(),
+        plugin: status.plugin.to_string(),
+        version: status.version.to_string(),
+        digest: status.digest.to_string(),
+        configured,
+        reason,
+    }
+}
+
+fn certificate(status: TlsStatus) -> ReadyCertificate {
+    ReadyCertificate {
+        certificate: status.name,
+        not_after: status.not_after.map(time),
+        reload_error: status.problem,
+    }
+}
+
+fn cluster(cluster: &Cluster) -> ReadyCluster {
+    let status = cluster.status();
+    let kinds = status.kinds.iter();
+    ReadyCluster {
+        server: status.server.to_string(),
+        namespaces: watch("v1/Namespace", &status.namespaces),
+        kinds: kinds
+            .map(|(kind, status)| watch(&kind.to_string(), status))
+            .collect(),
+    }
+}
+
+fn watch(kind: &str, status: &WatchStatus) -> ReadyWatch {
+    ReadyWatch {
+        kind: kind.to_owned(),
+        state: status.state.as_str(),
+        since: time(status.since),
+        objects: status.objects,
+        heard: status.heard.map(time),
+        last_error: status.last_error.as_ref().map(ToString::to_string),
+    }
+}
+
+/// As logs write it.
+fn time(time: SystemTime) -> String {
+    humantime::format_rfc3339_seconds(time).to_string()
+}

@@ -1,0 +1,159 @@
+use std::collections::BTreeSet;
+
+use admittance_definitions::{
+    Mistakes,
+    document::{Fields, Node},
+};
+
+use super::{good, ports};
+use crate::{
+    admin::token::{Token, TokenDigest, TokenFile, TokenSource},
+    config::{AdminConfig, AdminTls, CertificateHolder, Role},
+    tls::ServerTls,
+};
+
+pub(super) fn admin(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<AdminConfig> {
+    let mut fields = node.object(mistakes)?;
+    let address = fields
+        .required("address", "write 127.0.0.1:9090", mistakes)
+        .and_then(|node| ports::address(&node, mistakes));
+    let (tls_node, clients_node) = (fields.optional("tls"), fields.optional("clients"));
+    let tokens_node = fields.optional("tokens");
+    fields.finish(mistakes);
+    let clients = match &clients_node {
+        Some(node) => named_list(
+            node,
+            "name who may use the API",
+            client,
+            |client| &client.name,
+            mistakes,
+        ),
+        None => Some(Vec::new()),
+    };
+    let tokens = match &tokens_node {
+        Some(node) => named_list(
+            node,
+            "name who may use the API",
+            token,
+            |token| &token.name,
+            mistakes,
+        ),
+        None => Some(Vec::new()),
+    };
+    let (tls, asks_clients) = match &tls_node {
+        Some(node) => (
+            ports::server_tls(node, ServerTls::asking_clients, mistakes).map(Some),
+            has_field(node, "clientCa"),
+        ),
+        None => (Some(None), false),
+    };
+    match (&clients_node, asks_clients) {
+        (Some(node), false) => node.wrong(
+            "nobody is asked for a certificate",
+            "name the authorities of clients in `admin.tls.clientCa`",
+            mistakes,
+        ),
+        (None, true) => tls_node.as_ref().into_iter().for_each(|node| {
+            node.wrong(
+                "clients are asked for certificates, and none of them is let in",
+                "list who may use the API in `admin.clients`, or remove `clientCa`",
+                mistakes,
+            );
+        }),
+        _ => {}
+    }
+    let (address, clients, tokens) = (address?, clients?, tokens?);
+    let mut config = AdminConfig::new(address);
+    if let Some(server) = tls? {
+        config = config.with_tls(AdminTls { server, clients });
+    }
+    match (config.with_tokens(tokens), tokens_node) {
+        (Ok(config), _) => Some(config),
+        (Err(error), tokens) => {
+            tokens.as_ref().unwrap_or(node).wrong(
+                error.to_string(),
+                "add `admin.tls`, or listen on 127.0.0.1",
+                mistakes,
+            );
+            None
+        }
+    }
+}
+
+fn has_field(node: &Node<'_>, name: &str) -> bool {
+    node.json().get(name).is_some_and(|value| !value.is_null())
+}
+
+/// A list of things of different names; none when one of them is wrong.
+fn named_list<T>(
+    node: &Node<'_>,
+    fix: &str,
+    read: impl Fn(&Node<'_>, &mut Mistakes) -> Option<T>,
+    name: impl Fn(&T) -> &str,
+    mistakes: &mut Mistakes,
+) -> Option<Vec<T>> {
+    let entries = node.filled_list(fix, mistakes)?;
+    let mut names = BTreeSet::new();
+    let mut read_one = |node: &Node<'_>| {
+        let entry = read(node, mistakes)?;
+        if names.insert(name(&entry).to_owned()) {
+            return Some(entry);
+        }
+        let message = format!("there are two of the name {:?}", name(&entry));
+        node.wrong(message, "give each a name of its own", mistakes);
+        None
+    };
+    let found: Vec<Option<T>> = entries.iter().map(&mut read_one).collect();
+    found.into_iter().collect()
+}
+
+fn role(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Role> {
+    let roles = Role::ALL.map(|role| (role.as_str(), role));
+    fields
+        .required("role", "write Read or Admin", mistakes)
+        .and_then(|node| node.one_of("role", &roles, mistakes))
+}
+
+fn token(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Token> {
+    let mut fields = node.object(mistakes)?;
+    let name = fields
+        .required("name", "say whose it is", mistakes)
+        .and_then(|node| node.text(mistakes).map(str::to_owned));
+    let role = role(&mut fields, mistakes);
+    let (file, digest) = (fields.optional("file"), fields.optional("sha256"));
+    fields.finish(mistakes);
+    let source = match (file, digest) {
+        (Some(node), None) => {
+            let path = node.file(mistakes)?;
+            good(TokenFile::read(&path), &node, mistakes).map(TokenSource::File)
+        }
+        (None, Some(node)) => node.parse::<TokenDigest>(mistakes).map(TokenSource::Digest),
+        _ => {
+            let message = "it is not said in one way what the token is";
+            node.wrong(message, "write one of `file` and `sha256`", mistakes);
+            None
+        }
+    };
+    Some(Token {
+        name: name?,
+        role: role?,
+        source: source?,
+    })
+}
+
+fn client(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<CertificateHolder> {
+    let mut fields = node.object(mistakes)?;
+    let name = fields
+        .required(
+            "name",
+            "write the certificate's common name, or a DNS name or URI of it",
+            mistakes,
+        )
+        .and_then(|node| node.text(mistakes).map(str::to_owned));
+    let role = role(&mut fields, mistakes);
+    fields.finish(mistakes);
+    Some(CertificateHolder {
+        name: name?,
+        role: role?,
+    })
+}

@@ -1,0 +1,54 @@
+use std::time::Duration;
+
+use admittance::SandboxConfig;
+use admittance_definitions::{Mistakes, document::Node};
+
+use super::{GIB, HOUR, KIB, duration};
+use crate::config::Limits;
+
+pub(super) fn limits(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Limits> {
+    let default = Limits::default();
+    let mut fields = node.object(mistakes)?;
+    let body = match fields.optional("body") {
+        Some(node) => node
+            .size(KIB..=GIB, mistakes)
+            .and_then(|size| usize::try_from(size).ok()),
+        None => Some(default.body),
+    };
+    let concurrency = match fields.optional("concurrency") {
+        Some(node) => node.integer(1..=1_000_000_usize, mistakes),
+        None => Some(default.concurrency),
+    };
+    let body_timeout = duration(&mut fields, "bodyTimeout", default.body_timeout, mistakes);
+    let header_timeout = duration(&mut fields, "headerTimeout", default.header_timeout, mistakes);
+    let request_timeout = duration(&mut fields, "requestTimeout", default.request_timeout, mistakes);
+    let shutdown_delay = match fields.optional("shutdownDelay") {
+        Some(node) => node.duration(Duration::ZERO..=HOUR, mistakes),
+        None => Some(default.shutdown_delay),
+    };
+    let shutdown_timeout = duration(&mut fields, "shutdownTimeout", default.shutdown_timeout, mistakes);
+    fields.finish(mistakes);
+    Some(Limits {
+        body: body?,
+        body_timeout: body_timeout?,
+        header_timeout: header_timeout?,
+        concurrency: concurrency?,
+        request_timeout: request_timeout?,
+        shutdown_delay: shutdown_delay?,
+        shutdown_timeout: shutdown_timeout?,
+    })
+}
+
+pub(super) fn sandbox(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<SandboxConfig> {
+    let mut config = SandboxConfig::default();
+    let mut fields = node.object(mistakes)?;
+    if let Some(node) = fields.optional("callsInFlight") {
+        config.calls_in_flight = node.integer(1..=10_000, mistakes)?;
+    }
+    if let Some(node) = fields.optional("memory") {
+        // The largest limit that a stage may set.
+        config.memory_limit_max = usize::try_from(node.size(1024 * KIB..=4 * GIB, mistakes)?).ok()?;
+    }
+    fields.finish(mistakes);
+    Some(config)
+}

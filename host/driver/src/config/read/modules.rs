@@ -1,0 +1,98 @@
+use admittance_definitions::{Mistakes, document::Node};
+use url::Url;
+
+use super::{GIB, KIB, MIB, duration, if_there, parsed_list, ports::pem_file};
+use crate::{
+    config::{HistoryConfig, ModulesConfig, StoreConfig},
+    tls,
+};
+
+pub(super) fn store(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<StoreConfig> {
+    let default = StoreConfig::default();
+    let mut fields = node.object(mistakes)?;
+    let directory = if_there(fields.optional("directory"), mistakes, Node::file);
+    let size_limit = match fields.optional("sizeLimit") {
+        Some(node) => node.size(MIB..=1024 * GIB, mistakes),
+        None => Some(default.size_limit),
+    };
+    fields.finish(mistakes);
+    Some(StoreConfig {
+        directory: directory?,
+        size_limit: size_limit?,
+    })
+}
+
+pub(super) fn history(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<HistoryConfig> {
+    let default = HistoryConfig::default();
+    let mut fields = node.object(mistakes)?;
+    let directory = if_there(fields.optional("directory"), mistakes, Node::file);
+    let keep = match fields.optional("keep") {
+        Some(node) => node.integer(1..=1000, mistakes),
+        None => Some(default.keep),
+    };
+    fields.finish(mistakes);
+    Some(HistoryConfig {
+        directory: directory?,
+        keep: keep?,
+    })
+}
+
+pub(super) fn modules(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ModulesConfig> {
+    let default = ModulesConfig::default();
+    let mut fields = node.object(mistakes)?;
+    let ca = if_there(fields.optional("ca"), mistakes, |node, mistakes| {
+        pem_file(node, tls::certificates, mistakes)
+    });
+    let proxy = if_there(fields.optional("proxy"), mistakes, |node, mistakes| {
+        node.parse_with(proxy, mistakes)
+    });
+    let docker_config = if_there(fields.optional("dockerConfig"), mistakes, Node::file);
+    let insecure_registries = match fields.optional("insecureRegistries") {
+        Some(node) => parsed_list::<Registry>(&node, mistakes),
+        None => Some(Vec::new()),
+    };
+    let size_limit = match fields.optional("sizeLimit") {
+        Some(node) => node.size(KIB..=GIB, mistakes),
+        None => Some(default.size_limit),
+    };
+    let timeout = duration(&mut fields, "timeout", default.timeout, mistakes);
+    let attempts = match fields.optional("attempts") {
+        Some(node) => node.integer(1..=100, mistakes),
+        None => Some(default.attempts),
+    };
+    fields.finish(mistakes);
+    Some(ModulesConfig {
+        ca: ca?,
+        proxy: proxy?,
+        docker_config: docker_config?,
+        insecure_registries: insecure_registries?
+            .into_iter()
+            .map(|registry| registry.0)
+            .collect(),
+        size_limit: size_limit?,
+        timeout: timeout?,
+        attempts: attempts?,
+    })
+}
+
+fn proxy(text: &str) -> Result<Url, String> {
+    text.parse::<Url>()
+        .ok()
+        .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+        .ok_or_else(|| format!("{text:?} is no proxy: write its URL, http://proxy.example.com:3128"))
+}
+
+/// Host and port, as references name a registry.
+struct Registry(String);
+
+impl std::str::FromStr for Registry {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let url = Url::parse(&format!("http://{text}/")).ok();
+        // Nothing but host and port: what else there may be in a URL would be in the text of it.
+        url.filter(|url| url.path() == "/" && !text.contains(['/', '?', '#', '@', '\\']))
+            .map(|_| Self(text.to_owned()))
+            .ok_or_else(|| format!("{text:?} is no registry: write host and port, registry.local:5000"))
+    }
+}

@@ -1,0 +1,191 @@
+use admittance::{
+    admission::{GroupVersionResource, Operation},
+    dialect::{KindSource, Pattern, Pointer, Rest, RestConfig, Route, ValueSource},
+};
+use admittance_definitions::{
+    Mistakes,
+    document::{Fields, Node},
+};
+use http::{HeaderName, Method};
+
+use super::{only, parsed_list, section};
+
+pub(super) fn dialect(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Rest> {
+    const FIX: &str = "list the routes that chains may be for";
+    let mut fields = node.object(mistakes)?;
+    // Those of every route, so that they need not be repeated.
+    let spellings: Option<Vec<Pattern>> = section(fields.optional("spellings"), mistakes, parsed_list);
+    let nodes = fields
+        .required("routes", FIX, mistakes)
+        .and_then(|list| list.filled_list(FIX, mistakes));
+    fields.finish(mistakes);
+    let nodes = nodes?;
+    let routes: Vec<Option<Route>> = nodes.iter().map(|node| route(node, mistakes)).collect();
+    let mut routes = routes.into_iter().collect::<Option<Vec<_>>>()?;
+    let spellings = spellings?;
+    for route in &mut routes {
+        route.spellings.extend(spellings.iter().cloned());
+    }
+    match Rest::new(RestConfig { routes }) {
+        Ok(rest) => Some(rest),
+        Err(errors) => {
+            for error in errors {
+                if let Some(node) = nodes.get(error.route) {
+                    node.wrong(format!("{}: {}", error.field, error.problem), "", mistakes);
+                }
+            }
+            None
+        }
+    }
+}
+
+fn route(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Route> {
+    let mut fields = node.object(mistakes)?;
+    let methods = fields
+        .required("method", "write [PUT, POST]", mistakes)
+        .and_then(|node| methods(&node, mistakes));
+    let path = fields
+        .required("path", "write /v1/jobs or /v1/job/{id}", mistakes)
+        .and_then(|node| node.text(mistakes).map(str::to_owned));
+    let operation = fields
+        .required("operation", "write CREATE, UPDATE, DELETE or CONNECT", mistakes)
+        .and_then(|node| node.parse::<Operation>(mistakes));
+    let resource = fields
+        .required("resource", "name the collection as rules do, `jobs`", mistakes)
+        .and_then(|node| resource(&node, mistakes));
+    let kind = fields
+        .required("kind", "write the kind, `Job`, or `{ pointer: /Type }`", mistakes)
+        .and_then(|node| kind(&node, mistakes));
+    let subresource = fields
+        .optional("subresource")
+        .and_then(|node| node.text(mistakes).map(str::to_owned));
+    let namespace = sources(fields.optional("namespace"), mistakes);
+    let name = sources(fields.optional("name"), mistakes);
+    let object = section(fields.optional("object"), mistakes, |node, mistakes| {
+        node.parse::<Pointer>(mistakes)
+    });
+    let optional = flag(&mut fields, "optional", mistakes);
+    let dry_run = flag(&mut fields, "dryRun", mistakes);
+    let identity = match fields.optional("identity") {
+        Some(node) => parsed_list(&node, mistakes).map(Some),
+        None => Some(None),
+    };
+    let spellings = section(fields.optional("spellings"), mistakes, parsed_list);
+    fields.finish(mistakes);
+    let mut route = Route::new(methods?, path?, operation?, resource?, kind?);
+    route.subresource = subresource;
+    route.namespace = namespace?;
+    route.name = name?;
+    route.object = object?;
+    route.optional = optional?;
+    route.dry_run = dry_run?;
+    route.identity = identity?;
+    route.spellings = spellings?;
+    Some(route)
+}
+
+fn flag(fields: &mut Fields<'_>, name: &'static str, mistakes: &mut Mistakes) -> Option<bool> {
+    match fields.optional(name) {
+        Some(node) => node.boolean(mistakes),
+        None => Some(false),
+    }
+}
+
+fn methods(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Method>> {
+    let entries = node.filled_list("write [PUT, POST]", mistakes)?;
+    let methods: Vec<_> = entries
+        .iter()
+        .map(|entry| {
+            // `put` would be another method, which nobody sends.
+            let read = |text: &str| {
+                let upper = text.bytes().all(|byte| byte.is_ascii_uppercase());
+                let method = upper.then(|| text.parse::<Method>().ok()).flatten();
+                method.ok_or_else(|| format!("{text:?} is no method: write it in capitals, PUT"))
+            };
+            entry.parse_with(read, mistakes)
+        })
+        .collect();
+    methods.into_iter().collect()
+}
+
+fn resource(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<GroupVersionResource> {
+    // `jobs` is short for `{ resource: jobs }`.
+    if node.json().is_string() {
+        return Some(GroupVersionResource {
+            resource: node.text(mistakes)?.to_owned(),
+            ..GroupVersionResource::default()
+        });
+    }
+    let mut fields = node.object(mistakes)?;
+    let mut part = |name: &'static str, mistakes: &mut Mistakes| match fields.optional(name) {
+        Some(node) => node.string(mistakes).map(str::to_owned),
+        None => Some(String::new()),
+    };
+    let (group, version) = (part("group", mistakes), part("version", mistakes));
+    let resource = fields
+        .required("resource", "name the collection, `jobs`", mistakes)
+        .and_then(|node| node.text(mistakes).map(str::to_owned));
+    fields.finish(mistakes);
+    Some(GroupVersionResource {
+        group: group?,
+        version: version?,
+        resource: resource?,
+    })
+}
+
+fn kind(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<KindSource> {
+    if node.json().is_string() {
+        return node.text(mistakes).map(|kind| KindSource::Fixed(kind.to_owned()));
+    }
+    let pointer = only(
+        node,
+        "pointer",
+        "write the kind, `Job`, or `{ pointer: /Type }`",
+        mistakes,
+    )?;
+    pointer.parse(mistakes).map(KindSource::Pointer)
+}
+
+/// One source, or a list of them.
+fn sources(node: Option<Node<'_>>, mistakes: &mut Mistakes) -> Option<Vec<ValueSource>> {
+    let Some(node) = node else {
+        return Some(Vec::new());
+    };
+    if node.json().is_array() {
+        let sources: Vec<_> = node
+            .list(mistakes)?
+            .iter()
+            .map(|entry| source(entry, mistakes))
+            .collect();
+        return sources.into_iter().collect();
+    }
+    source(&node, mistakes).map(|source| vec![source])
+}
+
+fn source(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ValueSource> {
+    let mut fields = node.object(mistakes)?;
+    let (value, path, query, header, pointer) = (
+        fields.optional("value"),
+        fields.optional("path"),
+        fields.optional("query"),
+        fields.optional("header"),
+        fields.optional("pointer"),
+    );
+    fields.finish(mistakes);
+    let text = |node: Node<'_>, mistakes: &mut Mistakes| node.text(mistakes).map(str::to_owned);
+    match (value, path, query, header, pointer) {
+        (Some(node), None, None, None, None) => text(node, mistakes).map(ValueSource::Fixed),
+        (None, Some(node), None, None, None) => text(node, mistakes).map(ValueSource::Path),
+        (None, None, Some(node), None, None) => text(node, mistakes).map(ValueSource::Query),
+        (None, None, None, Some(node), None) => node.parse::<HeaderName>(mistakes).map(ValueSource::Header),
+        (None, None, None, None, Some(node)) => node.parse(mistakes).map(ValueSource::Pointer),
+        _ => {
+            node.wrong(
+                "this is not one source",
+                "write one of `value`, `path`, `query`, `header` and `pointer`",
+                mistakes,
+            );
+            None
+        }
+    }
+}
