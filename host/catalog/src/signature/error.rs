@@ -22,7 +22,7 @@ pub enum SignatureError {
     )]
     NotCovered {
         /// The module.
-        reference: ModuleReference,
+        reference: Box<ModuleReference>,
         /// What there are rules for.
         patterns: Vec<SourcePattern>,
     },
@@ -30,7 +30,7 @@ pub enum SignatureError {
     #[error("module {reference} {problem}, so that no rule of `signatures` can be chosen: write it plainly")]
     Ambiguous {
         /// The module.
-        reference: ModuleReference,
+        reference: Box<ModuleReference>,
         /// What is wrong with it, as the rest of a sentence.
         problem: &'static str,
     },
@@ -38,7 +38,7 @@ pub enum SignatureError {
     #[error("module {reference} is not signed, and {required} is required: {fix}")]
     Unsigned {
         /// The module.
-        reference: ModuleReference,
+        reference: Box<ModuleReference>,
         /// What the rule asks.
         required: String,
         /// What to do.
@@ -51,7 +51,7 @@ pub enum SignatureError {
     )]
     Refused {
         /// The module.
-        reference: ModuleReference,
+        reference: Box<ModuleReference>,
         /// What the rule asks.
         required: String,
         /// Each signature, and why it does not count.
@@ -63,7 +63,7 @@ pub enum SignatureError {
     #[error("module {reference}: {problem}: pull it again")]
     Unrelated {
         /// The module.
-        reference: ModuleReference,
+        reference: Box<ModuleReference>,
         /// What does not fit, as a sentence.
         problem: String,
     },
@@ -89,7 +89,7 @@ pub enum SignatureError {
     #[error("module {reference} has more than {limit} signatures: remove those of no use")]
     TooMany {
         /// The module.
-        reference: ModuleReference,
+        reference: Box<ModuleReference>,
         /// How many are looked at.
         limit: usize,
     },

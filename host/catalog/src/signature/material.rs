@@ -86,7 +86,7 @@ impl Material {
     ) -> Result<(), SignatureError> {
         if self.signatures.len() >= SIGNATURE_COUNT_LIMIT {
             return Err(SignatureError::TooMany {
-                reference: reference.clone(),
+                reference: Box::new(reference.clone()),
                 limit: SIGNATURE_COUNT_LIMIT,
             });
         }

@@ -84,7 +84,7 @@ impl SignaturePolicy {
         let rule = self.0.iter().find(|rule| rule.source.matches(source));
         rule.map(|rule| Some(&rule.requirement))
             .ok_or_else(|| SignatureError::NotCovered {
-                reference: reference.clone(),
+                reference: Box::new(reference.clone()),
                 patterns: self.0.iter().map(|rule| rule.source.clone()).collect(),
             })
     }

@@ -46,7 +46,7 @@ impl Source {
     /// When the file is not there, or the reference can be understood in two ways.
     pub fn of(reference: &ModuleReference) -> Result<Self, SignatureError> {
         let ambiguous = |problem| SignatureError::Ambiguous {
-            reference: reference.clone(),
+            reference: Box::new(reference.clone()),
             problem,
         };
         let place = match reference {

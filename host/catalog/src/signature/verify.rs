@@ -77,7 +77,7 @@ pub fn verify(
             }),
         }
     }
-    let reference = subject.reference.clone();
+    let reference = Box::new(subject.reference.clone());
     let required = requirement.to_string();
     let fix = subject.how_to_sign(requirement, artifact);
     Err(if found.is_empty() {
@@ -103,7 +103,7 @@ impl<'a> Subject<'a> {
             return Ok(self.module);
         };
         let unrelated = |problem: String| SignatureError::Unrelated {
-            reference: self.reference.clone(),
+            reference: Box::new(self.reference.clone()),
             problem,
         };
         let manifest = material

@@ -1,0 +1,172 @@
+//! Signatures of artifacts of a registry, in the form in which `cosign sign --key` of cosign 2 makes them.
+
+use admittance_catalog::{
+    Digest, ModuleReference,
+    signature::{
+        Blob, FoundSignature, Material, PublicKey, PublicKeys, Requirement, SignatureError, SignatureKind,
+        Subject, describe, verify,
+    },
+};
+use ring::signature::{EcdsaKeyPair, KeyPair};
+use serde_json::json;
+
+use crate::{
+    authority::{ecdsa_key, public_pem, sign},
+    subject::{check, check_artifact, manifest, module, outcome},
+};
+
+fn requirement(key: &EcdsaKeyPair) -> Requirement {
+    let key = PublicKey::from_pem(&public_pem(key.public_key().as_ref())).unwrap();
+    Requirement::Keys(PublicKeys::new(vec![key]).unwrap())
+}
+
+pub(crate) fn payload(manifest: &str, kind: &str) -> String {
+    json!({
+        "critical": {
+            "identity": { "docker-reference": "registry.example.com/elsewhere" },
+            "image": { "docker-manifest-digest": manifest },
+            "type": kind,
+        },
+        "optional": null,
+    })
+    .to_string()
+}
+
+pub(crate) const COSIGN: &str = "cosign container image signature";
+
+fn found(payload: &str, signature: &str) -> FoundSignature {
+    FoundSignature::SimpleSigning {
+        name: "sha256-0.sig".to_owned(),
+        payload: Blob(payload.as_bytes().to_vec()),
+        signature: signature.to_owned(),
+        certificate: None,
+        chain: None,
+        log: None,
+    }
+}
+
+#[test]
+fn a_signature_is_of_the_manifest_that_lists_the_module() {
+    let key = ecdsa_key();
+    let digest = Digest::of(manifest());
+    let module_digest = Digest::of(module());
+    let good = payload(&digest.to_string(), COSIGN);
+    let of_module = payload(&module_digest.to_string(), COSIGN);
+    let other = payload(&Digest::of("other").to_string(), COSIGN);
+    let attestation = payload(&digest.to_string(), "https://example.com/scanned");
+    let signed = |payload: &str| found(payload, &sign(&key, payload.as_bytes()));
+    let by = "by the key";
+    let wrong = "was made by another key, or over other bytes";
+    for (name, signature, expected) in [
+        ("of the manifest", signed(&good), by.to_owned()),
+        (
+            "of another manifest",
+            signed(&other),
+            format!("is over {}, and this is {digest}", Digest::of("other")),
+        ),
+        (
+            "of the module",
+            signed(&of_module),
+            format!("is over {module_digest}, and this is {digest}"),
+        ),
+        (
+            "of another kind",
+            signed(&attestation),
+            "is a statement of the kind `https://example.com/scanned`".to_owned(),
+        ),
+        (
+            "no digest",
+            signed(&payload("latest", COSIGN)),
+            format!("is over latest, and this is {digest}"),
+        ),
+        (
+            "no payload of cosign",
+            signed("{}"),
+            "is damaged: its payload is not that of cosign".to_owned(),
+        ),
+        (
+            "another's signature",
+            found(&good, &sign(&key, other.as_bytes())),
+            wrong.to_owned(),
+        ),
+        (
+            "another's key",
+            found(&good, &sign(&ecdsa_key(), good.as_bytes())),
+            wrong.to_owned(),
+        ),
+        (
+            "no base64",
+            found(&good, "%"),
+            "is damaged: the signature is no base64".to_owned(),
+        ),
+        ("empty", found(&good, ""), wrong.to_owned()),
+    ] {
+        let found = outcome(check_artifact(&requirement(&key), vec![signature]));
+        assert!(found.starts_with(&expected), "{name}: {found}");
+    }
+}
+
+#[test]
+fn the_manifest_must_be_that_of_the_module_and_of_the_reference() {
+    let key = ecdsa_key();
+    let digest = Digest::of(manifest());
+    let text = payload(&digest.to_string(), COSIGN);
+    let signatures = vec![found(&text, &sign(&key, text.as_bytes()))];
+    let with = |manifest: Option<Vec<u8>>| Material {
+        manifest: manifest.map(Blob),
+        signatures: signatures.clone(),
+    };
+    let named = |digest: Digest| -> ModuleReference {
+        format!("oci://registry.example.com/a@{digest}").parse().unwrap()
+    };
+    let good = with(Some(manifest()));
+    let unrelated = |reference: &ModuleReference, module: &[u8], material: &Material| {
+        let error = check(&requirement(&key), reference, module, material).unwrap_err();
+        assert!(matches!(error, SignatureError::Unrelated { .. }), "{error}");
+    };
+    let reference = named(digest);
+    check(&requirement(&key), &reference, &module(), &good).unwrap();
+    // Another module under the manifest that is signed.
+    unrelated(&reference, b"another module", &good);
+    // Another manifest than the one that is pinned.
+    unrelated(&named(Digest::of("other")), &module(), &good);
+    unrelated(&reference, &module(), &with(None));
+    unrelated(&reference, &module(), &with(Some(b"{}".to_vec())));
+}
+
+#[test]
+fn what_is_not_signed_is_told_what_to_do() {
+    let key = ecdsa_key();
+    let error = check_artifact(&requirement(&key), Vec::new()).unwrap_err();
+    let fix = format!(
+        "sign it with `cosign sign --key <private key> registry.example.com/plugins/a@{}`",
+        Digest::of(manifest())
+    );
+    assert!(error.to_string().ends_with(&fix), "{error}");
+    let reference = "https://example.com/a.wasm".parse().unwrap();
+    let module = module();
+    let subject = Subject {
+        reference: &reference,
+        module: &module,
+    };
+    let error = verify(&requirement(&key), subject, &Material::default()).unwrap_err();
+    let fix = "and let https://example.com/a.wasm.sigstore.json answer the bundle";
+    assert!(error.to_string().ends_with(fix), "{error}");
+}
+
+#[test]
+fn signatures_are_described_whatever_is_required() {
+    let signatures = vec![found("{}", "MAA="), found("{}", "%")];
+    let material = Material {
+        manifest: None,
+        signatures,
+    };
+    let described = describe(&material);
+    assert_eq!(described[0].kind, SignatureKind::SimpleSigning);
+    assert_eq!(described[0].damage, None);
+    let damage = described[1].damage.as_deref().unwrap();
+    assert!(
+        damage.starts_with("is damaged: the signature is no base64"),
+        "{damage}"
+    );
+}

@@ -1,0 +1,97 @@
+//! Signatures beside a file.
+
+use std::os::unix::fs::symlink;
+
+use admittance_catalog::{
+    ModuleReference,
+    signature::{
+        FoundSignature, SIGNATURE_SIZE_LIMIT, SignatureError, SignatureKind, Source, bundle_url, describe,
+        gather_beside, signature_url,
+    },
+};
+
+use crate::subject::{check, fixture, keys, module, outcome};
+
+#[test]
+fn signatures_are_found_beside_a_file_and_where_it_leads() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().canonicalize().unwrap();
+    std::fs::create_dir(root.join("versions")).unwrap();
+    let file = root.join("versions/module-1.wasm");
+    std::fs::write(&file, module()).unwrap();
+    let link = root.join("module.wasm");
+    symlink(&file, &link).unwrap();
+    let reference = ModuleReference::File(link.clone());
+    let look = || {
+        let source = Source::of(&reference).unwrap();
+        gather_beside(&link, source.path().unwrap()).unwrap()
+    };
+    assert!(look().signatures.is_empty());
+    let required = keys(&["p256.pub"]);
+    let unsigned = check(&required, &reference, &module(), &look()).unwrap_err();
+    assert!(matches!(unsigned, SignatureError::Unsigned { .. }), "{unsigned}");
+
+    std::fs::write(root.join("versions/module-1.wasm.sig"), fixture("p256.sig")).unwrap();
+    assert!(outcome(check(&required, &reference, &module(), &look())).starts_with("by the key"));
+    // The same again, beside the link.
+    std::fs::write(root.join("module.wasm.sig"), fixture("p256.sig")).unwrap();
+    std::fs::write(root.join("module.wasm.sigstore.json"), "{}").unwrap();
+    let found = look();
+    let kinds: Vec<SignatureKind> = describe(&found).iter().map(|signature| signature.kind).collect();
+    assert_eq!(
+        kinds,
+        [
+            SignatureKind::Detached,
+            SignatureKind::Bundle,
+            SignatureKind::Detached
+        ]
+    );
+    assert!(outcome(check(&required, &reference, &module(), &found)).starts_with("by the key"));
+}
+
+#[test]
+fn what_cannot_be_a_signature_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let module = directory.path().join("module.wasm");
+    let signature = directory.path().join("module.wasm.sig");
+    let huge = std::fs::File::create(&signature).unwrap();
+    huge.set_len(SIGNATURE_SIZE_LIMIT + 1).unwrap();
+    let error = gather_beside(&module, &module).unwrap_err();
+    assert!(matches!(error, SignatureError::TooLarge { .. }), "{error}");
+    huge.set_len(SIGNATURE_SIZE_LIMIT).unwrap();
+    assert_eq!(gather_beside(&module, &module).unwrap().signatures.len(), 1);
+
+    std::fs::remove_file(&signature).unwrap();
+    std::fs::create_dir(&signature).unwrap();
+    let error = gather_beside(&module, &module).unwrap_err();
+    assert!(matches!(error, SignatureError::Unreadable { .. }), "{error}");
+}
+
+#[test]
+fn signatures_of_what_a_url_answers_are_at_its_path() {
+    let url = "https://example.com/plugins/a.wasm?version=2".parse().unwrap();
+    assert_eq!(
+        signature_url(&url).as_str(),
+        "https://example.com/plugins/a.wasm.sig?version=2"
+    );
+    assert_eq!(
+        bundle_url(&url).as_str(),
+        "https://example.com/plugins/a.wasm.sigstore.json?version=2"
+    );
+}
+
+#[test]
+fn no_more_are_looked_at_than_the_limit() {
+    let reference: ModuleReference = "oci://registry.example.com/a:1".parse().unwrap();
+    let mut material = admittance_catalog::signature::Material::default();
+    let signature = |index: usize| FoundSignature::Detached {
+        name: index.to_string(),
+        content: admittance_catalog::signature::Blob(Vec::new()),
+    };
+    let limit = admittance_catalog::signature::SIGNATURE_COUNT_LIMIT;
+    for index in 0..limit {
+        material.add(&reference, signature(index)).unwrap();
+    }
+    let error = material.add(&reference, signature(limit)).unwrap_err();
+    assert!(matches!(error, SignatureError::TooMany { .. }), "{error}");
+}

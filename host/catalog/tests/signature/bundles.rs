@@ -1,0 +1,151 @@
+//! Bundles that others made, and what is no trust root.
+
+use admittance_catalog::{
+    ModuleReference,
+    signature::{Material, SignatureKind, Subject, TrustRoot, Verified, describe, verify},
+};
+use sigstore_verify::trust_root::SIGSTORE_STAGING_TRUSTED_ROOT;
+
+use crate::{
+    authority::{Authority, IDENTITY, ISSUER},
+    keyless::requirement,
+    subject::{bundle, check_artifact, check_file, fixture, module, outcome, text},
+};
+
+#[test]
+fn bundles_of_sigstores_own_client() {
+    let root = || TrustRoot::from_json(&text("keyless-root.json")).unwrap();
+    let by = "by signer@example.com of https://accounts.example.com at 2025-06-01T12:00:00Z";
+    let other = || Authority::new().trust_root();
+    let changed = |name: &str, from: &str, to: &str| {
+        let text = text(name);
+        assert!(text.contains(from));
+        text.replacen(from, to, 1).into_bytes()
+    };
+    for (name, trust_root, content, expected) in [
+        ("a message", root(), fixture("keyless-message.sigstore.json"), by),
+        (
+            "with a timestamp beside the log's time",
+            root(),
+            fixture("keyless-timestamp.sigstore.json"),
+            by,
+        ),
+        (
+            "with a timestamp in place of the log's time",
+            root(),
+            changed("keyless-timestamp.sigstore.json", "inclusionPromise", "promise"),
+            by,
+        ),
+        (
+            "with another root",
+            other(),
+            fixture("keyless-message.sigstore.json"),
+            "is not shown to be in a log of the trust root",
+        ),
+        (
+            "at another time",
+            root(),
+            changed(
+                "keyless-message.sigstore.json",
+                "\"integratedTime\": \"17487792",
+                "\"integratedTime\": \"17487791",
+            ),
+            "is not shown to be in a log of the trust root",
+        ),
+        (
+            "without the log's promise",
+            root(),
+            changed("keyless-message.sigstore.json", "inclusionPromise", "promise"),
+            "is not shown to be in a log of the trust root",
+        ),
+        (
+            "with a statement on something else",
+            root(),
+            fixture("keyless-statement.sigstore.json"),
+            "is over sha256:",
+        ),
+    ] {
+        let required = requirement(trust_root, IDENTITY, ISSUER);
+        let found = outcome(check_file(&required, &module(), vec![bundle(content)]));
+        assert!(found.starts_with(expected), "{name}: {found}");
+    }
+    let required = requirement(root(), IDENTITY, ISSUER);
+    for (name, expected) in [
+        ("keyless-statement.sigstore.json", by),
+        (
+            "keyless-provenance.sigstore.json",
+            "is a statement of the kind `https://slsa.dev/provenance/v1`",
+        ),
+        ("keyless-message.sigstore.json", "is over sha256:"),
+    ] {
+        let found = outcome(check_artifact(&required, vec![bundle(fixture(name))]));
+        assert!(found.starts_with(expected), "{name}: {found}");
+    }
+}
+
+/// What no stand-in had a part in.
+#[test]
+fn a_bundle_of_sigstores_services() {
+    let root = TrustRoot::from_json(SIGSTORE_STAGING_TRUSTED_ROOT).unwrap();
+    let required = requirement(root, "*@yossarian.net", "https://github.com/login/oauth");
+    let reference: ModuleReference = "file:/opt/services.txt".parse().unwrap();
+    let content = fixture("services.txt");
+    let subject = Subject {
+        reference: &reference,
+        module: &content,
+    };
+    let material = Material {
+        manifest: None,
+        signatures: vec![bundle(fixture("services.sigstore.json"))],
+    };
+    let verified = verify(&required, subject, &material).unwrap();
+    let Verified::Identity {
+        identity, log_index, ..
+    } = verified
+    else {
+        panic!("{verified:?}");
+    };
+    let described = describe(&material);
+    assert_eq!(described[0].kind, SignatureKind::Bundle);
+    assert_eq!(described[0].identity.as_deref(), Some(identity.as_str()));
+    assert_eq!(described[0].log_index, log_index);
+    assert_eq!(
+        described[0].logged_at.unwrap().to_string(),
+        "2024-04-02T19:19:09Z"
+    );
+}
+
+#[test]
+fn what_is_no_trust_root_is_told() {
+    for (text, expected) in [
+        ("", "trust root: it is no trust root of sigstore"),
+        ("{}", "trust root: it is no trust root of sigstore"),
+        (
+            r#"{"mediaType":"application/vnd.dev.sigstore.trustedroot+json;version=0.1"}"#,
+            "trust root: it names no certificate authority",
+        ),
+    ] {
+        let error = TrustRoot::from_json(text).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
+    let authority = Authority::new();
+    let key = text("p256.pub");
+    for (certificates, log, expected) in [
+        (
+            "",
+            key.as_str(),
+            "trust root: it holds something that is no `CERTIFICATE`",
+        ),
+        (
+            key.as_str(),
+            key.as_str(),
+            "trust root: it holds something that is no `CERTIFICATE`",
+        ),
+        (authority.certificate(), "", "public key: it holds no PEM block"),
+    ] {
+        let error = TrustRoot::from_pem(certificates, log, None)
+            .unwrap_err()
+            .to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
+}

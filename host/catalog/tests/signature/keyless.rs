@@ -1,0 +1,295 @@
+//! Signatures by people and workloads whom an authority of the trust root vouches for.
+
+use admittance_catalog::{
+    Digest,
+    signature::{FoundSignature, Keyless, Requirement, TrustRoot},
+};
+use rcgen::{ExtendedKeyUsagePurpose, SanType};
+use serde_json::json;
+
+use crate::{
+    artifacts::{COSIGN, payload},
+    authority::{Authority, IDENTITY, ISSUER, Request, SIGNED_AT, Signed},
+    subject::{check_artifact, check_file, detached, fixture, manifest, module, outcome, text},
+};
+
+pub(crate) fn requirement(trust_root: TrustRoot, identity: &str, issuer: &str) -> Requirement {
+    Requirement::Keyless(Keyless {
+        trust_root,
+        identity: identity.parse().unwrap(),
+        issuer: issuer.to_owned(),
+    })
+}
+
+fn good_payload() -> String {
+    payload(&Digest::of(manifest()).to_string(), COSIGN)
+}
+
+#[test]
+fn who_signed_and_when() {
+    const WORKFLOW: &str = "https://github.com/o/r/.github/workflows/release.yml@refs/tags/v1.0";
+    let authority = Authority::new();
+    let default = Request::default;
+    let of_workflow = || Request {
+        identity: SanType::URI(WORKFLOW.try_into().unwrap()),
+        ..default()
+    };
+    let expired = |from: i64, to: i64| Request {
+        validity: (from, to),
+        ..default()
+    };
+    let good = "by signer@example.com of https://accounts.example.com at 2025-06-15T15:06:40Z";
+    for (name, request, identity, issuer, expected) in [
+        ("an e-mail address", default(), IDENTITY, ISSUER, good),
+        ("a pattern", default(), "*@example.com", ISSUER, good),
+        (
+            "a URI",
+            of_workflow(),
+            WORKFLOW,
+            ISSUER,
+            "by https://github.com/o/r/",
+        ),
+        (
+            "a pattern of URIs",
+            of_workflow(),
+            "https://github.com/o/r/.github/workflows/release.yml@refs/tags/*",
+            ISSUER,
+            "by https://github.com/o/r/",
+        ),
+        (
+            "another identity",
+            default(),
+            "other@example.com",
+            ISSUER,
+            "was made by `signer@example.com`, and not by `other@example.com`",
+        ),
+        (
+            "no match of the pattern",
+            of_workflow(),
+            "https://github.com/o/r/.github/workflows/release.yml@refs/heads/*",
+            ISSUER,
+            "was made by `https://github.com/o/r/",
+        ),
+        (
+            "another issuer",
+            default(),
+            IDENTITY,
+            "https://accounts.example.org",
+            "was made by an identity of `https://accounts.example.com`, and not of `https://accounts.example.org`",
+        ),
+        (
+            "as the certificate begins",
+            expired(0, 10),
+            IDENTITY,
+            ISSUER,
+            good,
+        ),
+        ("as the certificate ends", expired(-10, 0), IDENTITY, ISSUER, good),
+        (
+            "after the certificate",
+            expired(-600, -1),
+            IDENTITY,
+            ISSUER,
+            "was made at 2025-06-15T15:06:40Z, when its certificate was not valid, which is from \
+             2025-06-15T14:56:40Z to 2025-06-15T15:06:39Z",
+        ),
+        (
+            "before the certificate",
+            expired(1, 600),
+            IDENTITY,
+            ISSUER,
+            "was made at 2025-06-15T15:06:40Z, when its certificate was not valid",
+        ),
+        (
+            "a certificate for something else",
+            Request {
+                usage: ExtendedKeyUsagePurpose::ServerAuth,
+                ..default()
+            },
+            IDENTITY,
+            ISSUER,
+            "has a certificate that the trust root does not vouch for",
+        ),
+        (
+            "in the future",
+            Request {
+                validity: (0, 3_000_000_000),
+                logged_at: SIGNED_AT + 2_900_000_000,
+                ..default()
+            },
+            IDENTITY,
+            ISSUER,
+            "is not shown to be in a log of the trust root: integrated time",
+        ),
+    ] {
+        let required = requirement(authority.trust_root(), identity, issuer);
+        let signed = authority.sign(&good_payload(), request);
+        let found = outcome(check_artifact(&required, vec![signed.found()]));
+        assert!(found.starts_with(expected), "{name}: {found}");
+    }
+}
+
+#[test]
+fn certificate_log_and_signature_belong_together() {
+    let authority = Authority::new();
+    let other = Authority::new();
+    let good = || authority.sign(&good_payload(), Request::default());
+    let with = |change: &dyn Fn(&mut Signed)| {
+        let mut signed = good();
+        change(&mut signed);
+        signed.found()
+    };
+    let elsewhere = payload(&Digest::of("other").to_string(), COSIGN);
+    let unlogged = "is not shown to be in a log of the trust root";
+    let damaged = "is damaged";
+    for (name, found, expected) in [
+        ("good", good().found(), "by signer@example.com"),
+        (
+            "of another authority",
+            with(&|signed| {
+                let by_other = other.sign(&signed.payload, Request::default());
+                let (signature, certificate) = (&by_other.signature, &by_other.certificate);
+                signed.log = authority.promise(&signed.payload, signature, certificate, SIGNED_AT);
+                signed.signature = by_other.signature.clone();
+                signed.certificate = by_other.certificate.clone();
+            }),
+            "has a certificate that the trust root does not vouch for",
+        ),
+        (
+            "in another log",
+            with(&|signed| {
+                signed.log =
+                    other.promise(&signed.payload, &signed.signature, &signed.certificate, SIGNED_AT);
+            }),
+            unlogged,
+        ),
+        (
+            "in another log, under the name of this",
+            with(&|signed| {
+                let log = signed.log["Payload"]["logID"].clone();
+                signed.log =
+                    other.promise(&signed.payload, &signed.signature, &signed.certificate, SIGNED_AT);
+                signed.log["Payload"]["logID"] = log;
+            }),
+            unlogged,
+        ),
+        (
+            "at another time than the log said",
+            with(&|signed| signed.log["Payload"]["integratedTime"] = json!(SIGNED_AT + 1)),
+            unlogged,
+        ),
+        (
+            "at another place than the log said",
+            with(&|signed| signed.log["Payload"]["logIndex"] = json!(8)),
+            unlogged,
+        ),
+        (
+            "with the promise for another",
+            with(&|signed| signed.log = good().log),
+            unlogged,
+        ),
+        (
+            "with a promise for something else",
+            with(&|signed| {
+                let body = json!({ "apiVersion": "0.0.1", "kind": "helm" });
+                signed.log = authority.promise_of(&body, SIGNED_AT);
+            }),
+            "is of a kind that is not checked",
+        ),
+        (
+            "with the certificate of another",
+            with(&|signed| signed.certificate = good().certificate),
+            "was made by another key",
+        ),
+        (
+            "with the signature of another",
+            with(&|signed| signed.signature = good().signature),
+            "was made by another key",
+        ),
+        (
+            "for another artifact",
+            authority.sign(&elsewhere, Request::default()).found(),
+            "is over sha256:",
+        ),
+        (
+            "for another artifact, with this one's payload",
+            with(&|signed| {
+                *signed = authority.sign(&elsewhere, Request::default());
+                signed.payload = good_payload();
+            }),
+            "was made by another key",
+        ),
+        (
+            "no log's promise",
+            with(&|signed| signed.log = json!({})),
+            damaged,
+        ),
+        (
+            "no certificate",
+            with(&|signed| signed.certificate = "text".to_owned()),
+            damaged,
+        ),
+        (
+            "two certificates",
+            with(&|signed| signed.certificate = signed.certificate.repeat(2)),
+            damaged,
+        ),
+        (
+            "another key in its place",
+            with(&|signed| signed.certificate = text("p256.pub")),
+            damaged,
+        ),
+    ] {
+        let required = requirement(authority.trust_root(), IDENTITY, ISSUER);
+        let found = outcome(check_artifact(&required, vec![found]));
+        assert!(found.starts_with(expected), "{name}: {found}");
+    }
+}
+
+#[test]
+fn what_is_left_out_is_missed() {
+    let authority = Authority::new();
+    let signed = authority.sign(&good_payload(), Request::default()).found();
+    let FoundSignature::SimpleSigning {
+        name,
+        payload,
+        signature,
+        certificate,
+        log,
+        ..
+    } = signed
+    else {
+        panic!("it is that kind");
+    };
+    let found = |certificate, chain, log| FoundSignature::SimpleSigning {
+        name: name.clone(),
+        payload: payload.clone(),
+        signature: signature.clone(),
+        certificate,
+        chain,
+        log,
+    };
+    let chain = Some(authority.certificate().to_owned());
+    for (found, expected) in [
+        (
+            found(certificate.clone(), chain, log.clone()),
+            "by signer@example.com",
+        ),
+        (
+            found(certificate, None, None),
+            "is not shown to be in a log of the trust root",
+        ),
+        (found(None, None, log), "has no certificate"),
+    ] {
+        let required = requirement(authority.trust_root(), IDENTITY, ISSUER);
+        let found = outcome(check_artifact(&required, vec![found]));
+        assert!(found.starts_with(expected), "{found}");
+    }
+    let required = requirement(authority.trust_root(), IDENTITY, ISSUER);
+    let found = outcome(check_file(
+        &required,
+        &module(),
+        vec![detached(fixture("p256.sig"))],
+    ));
+    assert!(found.starts_with("has no certificate"), "{found}");
+}

@@ -1,0 +1,355 @@
+//! Signatures by keys, of files. The signatures are those of `openssl`, which are those of
+//! `cosign sign-blob --key`.
+
+use admittance_catalog::signature::{
+    FoundSignature, InvalidTrust, PublicKey, PublicKeys, Requirement, SignatureError,
+};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use ring::signature::{EcdsaKeyPair, KeyPair};
+use serde_json::json;
+
+use crate::authority::{ecdsa_key, public_pem, sign};
+use crate::subject::{bundle, check_file, detached, fixture, keys, module, outcome, text};
+
+const WRONG_KEY: &str = "was made by another key, or over other bytes";
+
+fn by(name: &str) -> String {
+    let key = PublicKey::from_pem(&text(name)).unwrap();
+    format!("by the key {}", key.fingerprint())
+}
+
+#[test]
+fn detached_signatures_of_every_kind_of_key() {
+    let p256 = fixture("p256.sig");
+    for (name, required, signature, expected) in [
+        ("P-256", vec!["p256.pub"], p256.clone(), by("p256.pub")),
+        (
+            "not in base64",
+            vec!["p256.pub"],
+            fixture("p256.raw.sig"),
+            by("p256.pub"),
+        ),
+        (
+            "with a line's end",
+            vec!["p256.pub"],
+            [p256.as_slice(), b"\n"].concat(),
+            by("p256.pub"),
+        ),
+        (
+            "P-384 with SHA-384",
+            vec!["p384.pub"],
+            fixture("p384.sig"),
+            by("p384.pub"),
+        ),
+        (
+            "P-384 with SHA-256",
+            vec!["p384.pub"],
+            fixture("p384-sha256.sig"),
+            by("p384.pub"),
+        ),
+        (
+            "Ed25519",
+            vec!["ed25519.pub"],
+            fixture("ed25519.sig"),
+            by("ed25519.pub"),
+        ),
+        ("RSA", vec!["rsa.pub"], fixture("rsa.sig"), by("rsa.pub")),
+        ("RSA-PSS", vec!["rsa.pub"], fixture("rsa-pss.sig"), by("rsa.pub")),
+        (
+            "the second key",
+            vec!["rsa.pub", "p256.pub"],
+            p256.clone(),
+            by("p256.pub"),
+        ),
+        (
+            "another key",
+            vec!["p384.pub"],
+            p256.clone(),
+            WRONG_KEY.to_owned(),
+        ),
+        (
+            "other keys",
+            vec!["p384.pub", "rsa.pub", "ed25519.pub"],
+            p256.clone(),
+            WRONG_KEY.to_owned(),
+        ),
+        (
+            "empty",
+            vec!["p256.pub"],
+            Vec::new(),
+            "is damaged: it is empty".to_owned(),
+        ),
+        (
+            "a line's end",
+            vec!["p256.pub"],
+            b"\n".to_vec(),
+            "is damaged: it is empty".to_owned(),
+        ),
+        (
+            "cut off within base64",
+            vec!["p256.pub"],
+            p256[..41].to_vec(),
+            "is damaged: it is no base64: Invalid input length: 41".to_owned(),
+        ),
+        (
+            "cut off",
+            vec!["p256.pub"],
+            p256[..40].to_vec(),
+            WRONG_KEY.to_owned(),
+        ),
+        (
+            "a text",
+            vec!["p256.pub"],
+            b"not a signature".to_vec(),
+            WRONG_KEY.to_owned(),
+        ),
+    ] {
+        let found = check_file(&keys(&required), &module(), vec![detached(signature)]);
+        assert_eq!(outcome(found), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_signature_is_of_its_module_alone() {
+    let signature = fixture("p256.sig");
+    let mut other = module();
+    other[8] ^= 1;
+    for changed in [
+        other,
+        module()[..10].to_vec(),
+        [module(), vec![0]].concat(),
+        Vec::new(),
+    ] {
+        let found = check_file(&keys(&["p256.pub"]), &changed, vec![detached(signature.clone())]);
+        assert_eq!(outcome(found), WRONG_KEY);
+    }
+}
+
+#[test]
+fn one_signature_that_is_right_is_enough() {
+    let good = detached(fixture("p256.sig"));
+    let bad = detached(fixture("rsa.sig"));
+    for signatures in [vec![good.clone(), bad.clone()], vec![bad.clone(), good]] {
+        let found = check_file(&keys(&["p256.pub"]), &module(), signatures);
+        assert_eq!(outcome(found), by("p256.pub"));
+    }
+    let found = check_file(&keys(&["p256.pub"]), &module(), vec![bad.clone(), bundle("{}")]);
+    let Err(SignatureError::Refused { found, .. }) = found else {
+        panic!("{found:?}");
+    };
+    assert_eq!(found.len(), 2);
+}
+
+/// A key of these tests, and bundles by it.
+struct Signer {
+    key: EcdsaKeyPair,
+}
+
+impl Signer {
+    fn new() -> Self {
+        Self { key: ecdsa_key() }
+    }
+
+    fn requirement(&self) -> Requirement {
+        let key = PublicKey::from_pem(&public_pem(self.key.public_key().as_ref())).unwrap();
+        Requirement::Keys(PublicKeys::new(vec![key]).unwrap())
+    }
+
+    fn sign(&self, message: &[u8]) -> String {
+        sign(&self.key, message)
+    }
+
+    fn message_bundle(&self, message: &[u8], digest: Option<&[u8]>) -> FoundSignature {
+        let mut signature = json!({ "signature": self.sign(message) });
+        if let Some(digest) = digest {
+            signature["messageDigest"] =
+                json!({ "algorithm": "SHA2_256", "digest": STANDARD.encode(digest) });
+        }
+        let content = json!({
+            "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
+            "verificationMaterial": { "publicKey": { "hint": "a hint" } },
+            "messageSignature": signature,
+        });
+        bundle(content.to_string())
+    }
+
+    fn statement_bundle(&self, payload_type: &str, payload: &str) -> FoundSignature {
+        let signed = format!(
+            "DSSEv1 {} {payload_type} {} {payload}",
+            payload_type.len(),
+            payload.len()
+        );
+        let content = json!({
+            "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
+            "verificationMaterial": { "publicKey": { "hint": "a hint" } },
+            "dsseEnvelope": {
+                "payloadType": payload_type,
+                "payload": STANDARD.encode(payload),
+                "signatures": [{ "sig": self.sign(signed.as_bytes()) }],
+            },
+        });
+        bundle(content.to_string())
+    }
+}
+
+#[test]
+fn bundles_by_a_key() {
+    const IN_TOTO: &str = "application/vnd.in-toto+json";
+    const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
+    let signer = Signer::new();
+    let module = module();
+    let digest = |bytes: &[u8]| ring::digest::digest(&ring::digest::SHA256, bytes);
+    let statement = |kind: &str, predicate: &str, bytes: &[u8]| {
+        json!({
+            "_type": kind,
+            "subject": [{ "digest": { "sha256": hex::encode(digest(bytes)) } }],
+            "predicateType": predicate,
+            "predicate": {},
+        })
+        .to_string()
+    };
+    let good = statement("https://in-toto.io/Statement/v1", SIGNED, &module);
+    let older = json!({ "base64Signature": signer.sign(&module), "cert": "" }).to_string();
+    let other_actual = format!("and this is sha256:{}", hex::encode(digest(&module)));
+    for (name, signature, expected) in [
+        ("a message", signer.message_bundle(&module, None), "by the key"),
+        (
+            "a message with its digest",
+            signer.message_bundle(&module, Some(digest(&module).as_ref())),
+            "by the key",
+        ),
+        ("of cosign 2", bundle(older), "by the key"),
+        (
+            "a statement",
+            signer.statement_bundle(IN_TOTO, &good),
+            "by the key",
+        ),
+        (
+            "another message",
+            signer.message_bundle(b"another", None),
+            WRONG_KEY,
+        ),
+        (
+            "with another's digest",
+            signer.message_bundle(&module, Some(digest(b"another").as_ref())),
+            other_actual.as_str(),
+        ),
+        (
+            "a statement on another",
+            signer.statement_bundle(
+                IN_TOTO,
+                &statement("https://in-toto.io/Statement/v1", SIGNED, b"another"),
+            ),
+            other_actual.as_str(),
+        ),
+        (
+            "a statement of another kind",
+            signer.statement_bundle(
+                IN_TOTO,
+                &statement(
+                    "https://in-toto.io/Statement/v1",
+                    "https://slsa.dev/provenance/v1",
+                    &module,
+                ),
+            ),
+            "is a statement of the kind `https://slsa.dev/provenance/v1`",
+        ),
+        (
+            "no statement of in-toto",
+            signer.statement_bundle(IN_TOTO, &statement("https://example.com/v1", SIGNED, &module)),
+            "is a statement of the kind `https://example.com/v1`",
+        ),
+        (
+            "of another type",
+            signer.statement_bundle("text/plain", &good),
+            "is a statement of the kind `text/plain`",
+        ),
+        (
+            "no JSON in it",
+            signer.statement_bundle(IN_TOTO, "text"),
+            "is damaged: its statement is none of in-toto",
+        ),
+        (
+            "by another",
+            Signer::new().statement_bundle(IN_TOTO, &good),
+            WRONG_KEY,
+        ),
+        (
+            "no JSON",
+            bundle("text"),
+            "is damaged: it is no bundle of sigstore",
+        ),
+        ("no text", bundle([0xff]), "is damaged: it is no text"),
+        ("empty", bundle(""), "is damaged: it is no bundle of sigstore"),
+        (
+            "an empty object",
+            bundle("{}"),
+            "is damaged: it is no bundle of sigstore",
+        ),
+        (
+            "far too deep",
+            bundle("[".repeat(100_000)),
+            "is damaged: it is no bundle of sigstore",
+        ),
+    ] {
+        let found = outcome(check_file(&signer.requirement(), &module, vec![signature]));
+        assert!(found.contains(expected), "{name}: {found}");
+    }
+}
+
+#[test]
+fn what_is_not_signed_is_told_what_to_do() {
+    let key = PublicKey::from_pem(&text("p256.pub")).unwrap().fingerprint();
+    let error = check_file(&keys(&["p256.pub"]), &module(), Vec::new()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "module file:/opt/module.wasm is not signed, and a signature by the key {key} is required: sign it \
+             with `cosign sign-blob --key <private key> --bundle /opt/module.wasm.sigstore.json /opt/module.wasm`"
+        )
+    );
+    let found = vec![detached(fixture("rsa.sig"))];
+    let error = check_file(&keys(&["p256.pub"]), &module(), found).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "module file:/opt/module.wasm is not signed as required, which is a signature by the key {key}; \
+             there is module.wasm.sig, which was made by another key, or over other bytes: sign it with \
+             `cosign sign-blob --key <private key> --bundle /opt/module.wasm.sigstore.json /opt/module.wasm`"
+        )
+    );
+}
+
+#[test]
+fn what_is_no_public_key_is_told() {
+    let private = "-----BEGIN PRIVATE KEY-----\nMAA=\n-----END PRIVATE KEY-----\n";
+    let certificate = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n";
+    let garbage = "-----BEGIN PUBLIC KEY-----\nMAA=\n-----END PUBLIC KEY-----\n";
+    let two = format!("{}{}", text("p256.pub"), text("rsa.pub"));
+    for (pem, expected) in [
+        ("", "public key: it holds no PEM block"),
+        ("text", "public key: it holds no PEM block"),
+        (private, "public key: it is a private key"),
+        (certificate, "public key: it is a `CERTIFICATE`"),
+        (garbage, "public key: it is no key of ECDSA on P-256"),
+        (two.as_str(), "public key: it holds 2 PEM blocks"),
+    ] {
+        let error = PublicKey::from_pem(pem).unwrap_err();
+        assert!(error.to_string().starts_with(expected), "{error}");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let error = PublicKey::read(directory.path()).unwrap_err();
+    assert!(matches!(error, InvalidTrust::Unreadable { .. }), "{error}");
+    let path = directory.path().join("key.pub");
+    std::fs::write(&path, private).unwrap();
+    let error = PublicKey::read(&path).unwrap_err().to_string();
+    assert!(
+        error.starts_with(&format!("public key {}: it is a private key", path.display())),
+        "{error}"
+    );
+    std::fs::write(&path, text("p256.pub")).unwrap();
+    assert_eq!(
+        PublicKey::read(&path).unwrap(),
+        PublicKey::from_pem(&text("p256.pub")).unwrap()
+    );
+}

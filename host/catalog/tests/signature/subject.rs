@@ -1,0 +1,106 @@
+//! What is signed in these tests, and how a check of it is asked.
+
+use std::path::PathBuf;
+
+use admittance_catalog::{
+    ModuleReference,
+    signature::{
+        Blob, FoundSignature, Material, PublicKey, PublicKeys, Requirement, SignatureError, Subject,
+        Verified, verify,
+    },
+};
+
+/// A file of `fixtures`; `fixtures/README.md` says how each was made.
+pub(crate) fn fixture(name: &str) -> Vec<u8> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/signature/fixtures")
+        .join(name);
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+pub(crate) fn text(name: &str) -> String {
+    String::from_utf8(fixture(name)).unwrap()
+}
+
+/// The bytes that the fixtures are signatures of.
+pub(crate) fn module() -> Vec<u8> {
+    fixture("module.wasm")
+}
+
+/// The manifest that lists them.
+pub(crate) fn manifest() -> Vec<u8> {
+    fixture("manifest.json")
+}
+
+pub(crate) fn keys(names: &[&str]) -> Requirement {
+    let keys = names
+        .iter()
+        .map(|name| PublicKey::from_pem(&text(name)).unwrap())
+        .collect();
+    Requirement::Keys(PublicKeys::new(keys).unwrap())
+}
+
+pub(crate) fn detached(content: impl Into<Vec<u8>>) -> FoundSignature {
+    FoundSignature::Detached {
+        name: "module.wasm.sig".to_owned(),
+        content: Blob(content.into()),
+    }
+}
+
+pub(crate) fn bundle(content: impl Into<Vec<u8>>) -> FoundSignature {
+    FoundSignature::Bundle {
+        name: "module.wasm.sigstore.json".to_owned(),
+        content: Blob(content.into()),
+    }
+}
+
+/// Check a file.
+pub(crate) fn check_file(
+    requirement: &Requirement,
+    module: &[u8],
+    signatures: Vec<FoundSignature>,
+) -> Result<Verified, SignatureError> {
+    let material = Material {
+        manifest: None,
+        signatures,
+    };
+    let reference: ModuleReference = "file:/opt/module.wasm".parse().unwrap();
+    check(requirement, &reference, module, &material)
+}
+
+/// Check an artifact of a registry.
+pub(crate) fn check_artifact(
+    requirement: &Requirement,
+    signatures: Vec<FoundSignature>,
+) -> Result<Verified, SignatureError> {
+    let material = Material {
+        manifest: Some(Blob(manifest())),
+        signatures,
+    };
+    let reference: ModuleReference = "oci://registry.example.com/plugins/a:1".parse().unwrap();
+    check(requirement, &reference, &module(), &material)
+}
+
+/// The material goes through the form in which it is kept, as in the product.
+pub(crate) fn check(
+    requirement: &Requirement,
+    reference: &ModuleReference,
+    module: &[u8],
+    material: &Material,
+) -> Result<Verified, SignatureError> {
+    let kept = serde_json::to_string(material).unwrap();
+    let material: Material = serde_json::from_str(&kept).unwrap();
+    verify(requirement, Subject { reference, module }, &material)
+}
+
+/// What was found out, or why each signature was refused.
+pub(crate) fn outcome(result: Result<Verified, SignatureError>) -> String {
+    match result {
+        Ok(verified) => verified.to_string(),
+        Err(SignatureError::Refused { found, .. }) => {
+            let refusals: Vec<String> = found.iter().map(|finding| finding.refusal.to_string()).collect();
+            refusals.join("; ")
+        }
+        Err(error) => error.to_string(),
+    }
+}
