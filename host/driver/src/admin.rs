@@ -22,9 +22,10 @@ use admittance::Host;
 use admittance_cluster::Cluster;
 use axum::{Router, body::Body};
 use http::{HeaderValue, Request, Response, header::CACHE_CONTROL};
+use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
-pub(crate) use self::access::Access;
+pub(crate) use self::{access::Access, v1::recording::RECORDINGS};
 use self::{error::ApiError, route::Route};
 use crate::{
     listener::{Answer, Guarded},
@@ -52,6 +53,8 @@ pub(crate) struct Parts {
     /// None: no cluster is asked.
     pub(crate) cluster: Option<Cluster>,
     pub(crate) is_stopping: Arc<AtomicBool>,
+    /// One for each recording that goes on.
+    pub(crate) recordings: Arc<Semaphore>,
     pub(crate) metrics: RenderMetrics,
 }
 

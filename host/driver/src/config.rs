@@ -14,9 +14,9 @@ use std::{
 pub(crate) use self::admin::is_loopback;
 pub use self::{
     admin::{AdminConfig, AdminTls, CertificateHolder, Role, TokensInTheClear},
-    modules::{HistoryConfig, ModulesConfig, StoreConfig},
+    modules::{HistoryConfig, StoreConfig},
 };
-use admittance::{AdmissionLayer, SandboxConfig, dialect::Dialect};
+use admittance::{AdmissionLayer, SandboxConfig, catalog::CatalogConfig, dialect::Dialect};
 use admittance_cluster::ClusterConfig;
 use http::uri::PathAndQuery;
 
@@ -43,8 +43,8 @@ pub struct Config {
     pub store: StoreConfig,
     /// Where the revisions that were live are kept.
     pub history: HistoryConfig,
-    /// How modules are fetched.
-    pub modules: ModulesConfig,
+    /// How modules are had from servers and registries, and which must be signed. Its store is `store`.
+    pub catalog: CatalogConfig,
     /// How plugins run.
     pub sandbox: SandboxConfig,
     /// The labels of namespaces, when there is no cluster to ask.

@@ -9,11 +9,12 @@ use std::{
 
 use admittance::Host;
 use admittance_cluster::Cluster;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower::Layer;
 
 use crate::{
-    admin::{self, Access, AdminService, RenderMetrics},
+    admin::{self, Access, AdminService, RECORDINGS, RenderMetrics},
     config::{AdminConfig, Config, FrontConfig, Limits},
     front::{Front, FrontService},
     listener::{Listener, Stop},
@@ -155,6 +156,7 @@ impl Driver {
                 upstream: upstream.clone(),
                 cluster: None,
                 is_stopping,
+                recordings: Arc::new(Semaphore::new(RECORDINGS)),
                 metrics,
             },
             listener,

@@ -8,6 +8,7 @@
 //! (`admittance::ReviewService`).
 
 mod admin;
+pub mod api;
 mod config;
 mod driver;
 mod front;
@@ -23,8 +24,7 @@ pub use admin::{
 };
 pub use config::{
     AdminConfig, AdminTls, CertificateHolder, Config, FrontConfig, HealthCheck, HistoryConfig, Limits,
-    ListenConfig, LogConfig, LogFormat, LogLevel, ModulesConfig, Role, StoreConfig, TokensInTheClear,
-    UpstreamConfig,
+    ListenConfig, LogConfig, LogFormat, LogLevel, Role, StoreConfig, TokensInTheClear, UpstreamConfig,
 };
 pub use driver::{Driver, Error, Shutdown, Stopped};
 pub use measure::describe_metrics;

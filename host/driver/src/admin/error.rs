@@ -1,14 +1,17 @@
 //! What the API says when it does not do what was asked.
 
+use admittance::{
+    ChangeError, Error, HistoryError,
+    definitions::{self, CommitError},
+};
 use axum::{
     Json,
     response::{IntoResponse, Response},
 };
 use http::{HeaderValue, StatusCode, header::WWW_AUTHENTICATE};
-use schemars::JsonSchema;
-use serde::Serialize;
 
 use super::access::Denied;
+use crate::api::{ErrorDetail, ErrorReply};
 
 /// Why a request to the API is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,26 +38,65 @@ pub(crate) enum ApiError {
     Unavailable(String),
 }
 
-/// The body of every refusal.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct ErrorReply {
-    /// What is wrong.
-    pub(crate) error: ErrorDetail,
-}
-
-/// What is wrong with a request to the API.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct ErrorDetail {
-    /// In a sentence, with what to do about it.
-    pub(crate) message: String,
-    /// Each mistake in what was sent, in a sentence: where, what, and what to do.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) mistakes: Vec<String>,
-}
-
 impl From<Denied> for ApiError {
     fn from(denied: Denied) -> Self {
         Self::Denied(denied)
+    }
+}
+
+impl From<ChangeError> for ApiError {
+    fn from(error: ChangeError) -> Self {
+        match error {
+            ChangeError::Definitions(error) => error.into(),
+            ChangeError::Table(error) => error.into(),
+            ChangeError::History(error) => error.into(),
+            ChangeError::Files(error @ CommitError::ChangedMeanwhile { .. }) => {
+                Self::Conflict(error.to_string())
+            }
+            error => Self::Unavailable(error.to_string()),
+        }
+    }
+}
+
+impl From<definitions::ChangeError> for ApiError {
+    fn from(error: definitions::ChangeError) -> Self {
+        use definitions::ChangeError as Change;
+        match &error {
+            Change::Mistakes(mistakes) => {
+                Self::CannotGoLive(mistakes.iter().map(ToString::to_string).collect())
+            }
+            Change::Nothing(_) | Change::List(_) | Change::AmbiguousStage { .. } => {
+                Self::Malformed(error.to_string())
+            }
+            Change::Unknown { .. } | Change::UnknownStage { .. } => Self::NotFound(error.to_string()),
+            Change::NoDirectory(_)
+            | Change::InList { .. }
+            | Change::Ambiguous { .. }
+            | Change::NoCandidate { .. }
+            | Change::ByHand(_) => Self::Conflict(error.to_string()),
+        }
+    }
+}
+
+impl From<Error> for ApiError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Definitions(mistakes) => {
+                Self::CannotGoLive(mistakes.iter().map(ToString::to_string).collect())
+            }
+            Error::Stages(errors) => Self::CannotGoLive(errors.iter().map(ToString::to_string).collect()),
+            Error::History(error) => error.into(),
+            error => Self::Unavailable(error.to_string()),
+        }
+    }
+}
+
+impl From<HistoryError> for ApiError {
+    fn from(error: HistoryError) -> Self {
+        match error {
+            HistoryError::Unknown { .. } => Self::NotFound(error.to_string()),
+            error => Self::Unavailable(error.to_string()),
+        }
     }
 }
 

@@ -5,11 +5,8 @@ use std::collections::BTreeMap;
 use schemars::{Schema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value as Json, json};
 
-use super::{
-    error::ErrorReply,
-    route::{Content, ReplyForm, Route},
-};
-use crate::config::Role;
+use super::route::{Content, ReplyForm, Route};
+use crate::{api::ErrorReply, config::Role};
 
 /// Refusals that every route with a role may give.
 const REFUSALS: [u16; 3] = [400, 401, 403];

@@ -1,11 +1,8 @@
 //! What `/readyz` tells.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::SystemTime,
-};
+use std::{sync::atomic::Ordering, time::SystemTime};
 
-use admittance::{Configured, PluginStatus, admission::Chain};
+use admittance::{HistoryStatus, Loaded, Moment, Origin, Problem, admission::Chain};
 use admittance_cluster::{Cluster, WatchStatus};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -26,8 +23,20 @@ pub(super) struct Readiness {
     stopping: bool,
     /// Of the live table.
     revision: u64,
-    /// Why the newest definitions or modules are not live.
+    /// When it went live.
+    live_since: Moment,
+    /// What made it: the definitions, or a rollback for instance.
+    origin: Origin,
+    /// Who asked for it; null when nobody did.
+    by: Option<String>,
+    /// Why the newest definitions or modules are not live, in one text.
     reload_error: Option<String>,
+    /// The same in detail, with what comes next. While it is there, what is live is the table of before.
+    problem: Option<Problem>,
+    /// Whether a new table is being made.
+    building: bool,
+    /// What is kept of earlier tables.
+    history: HistoryStatus,
     /// In the order in which a request passes them.
     chains: Vec<ReadyChain>,
     /// Every plugin of the live table.
@@ -128,8 +137,9 @@ impl Readiness {
     pub(super) fn of(api: &Api) -> Self {
         let stopping = api.is_stopping.load(Ordering::Relaxed);
         let table = api.host.table();
-        let reload = api.host.last_reload();
-        let chain = |chain: &Arc<Chain>| ReadyChain {
+        let status = api.host.status();
+        let reload_error = status.problem.as_ref();
+        let chain = |chain: &Chain| ReadyChain {
             name: chain.name.to_string(),
             phase: chain.phase.as_str(),
             stages: chain.stages.len(),
@@ -138,10 +148,16 @@ impl Readiness {
         Self {
             ready: !stopping,
             stopping,
-            revision: reload.revision,
-            reload_error: reload.error.as_ref().map(ToString::to_string),
-            chains: table.chains().iter().map(chain).collect(),
-            plugins: table.plugins().iter().map(plugin).collect(),
+            revision: status.revision,
+            live_since: status.live_since,
+            origin: status.origin,
+            by: status.by,
+            reload_error: reload_error.map(|problem| problem.mistakes.join("\n")),
+            problem: status.problem,
+            building: status.building,
+            history: status.history,
+            chains: table.chains().map(chain).collect(),
+            plugins: table.plugins().iter().map(|loaded| plugin(loaded)).collect(),
             upstream: api
                 .upstream
                 .iter()
@@ -161,19 +177,20 @@ impl Readiness {
     }
 }
 
-fn plugin(status: &PluginStatus) -> ReadyPlugin {
-    let (configured, reason) = match &status.configured {
-        Configured::Snapshot => ("once", None),
-        Configured::PerCall { reason } => ("in every call", Some(reason.to_string())),
-    };
+fn plugin(loaded: &Loaded) -> ReadyPlugin {
+    let status = &loaded.status;
+    let reason = status.configured_per_call.clone();
     ReadyPlugin {
-        chain: status.chain.to_string(),
-        phase: status.phase.as_str(),
-        stage: status.stage.to_string(),
-        plugin: status.plugin.to_string(),
-        version: status.version.to_string(),
-        digest: status.digest.to_string(),
-        configured,
+        chain: loaded.chain.to_string(),
+        phase: loaded.phase.as_str(),
+        stage: loaded.stage.to_string(),
+        plugin: status.name.clone(),
+        version: status.version.clone(),
+        digest: status.digest.clone(),
+        configured: match reason {
+            None => "once",
+            Some(_) => "in every call",
+        },
         reason,
     }
 }

@@ -1,6 +1,4 @@
-use std::{path::PathBuf, time::Duration};
-
-use url::Url;
+use std::path::PathBuf;
 
 /// Where modules are kept, with what was made of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,39 +32,6 @@ impl Default for HistoryConfig {
         Self {
             directory: None,
             keep: 20,
-        }
-    }
-}
-
-/// How modules are fetched.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ModulesConfig {
-    /// PEM file: authorities to trust beside the system's.
-    pub ca: Option<PathBuf>,
-    /// None: as the environment says.
-    pub proxy: Option<Url>,
-    /// Docker's `config.json`, or its directory, with the credentials of registries. None: as the environment says.
-    pub docker_config: Option<PathBuf>,
-    /// Registries that are spoken to without TLS.
-    pub insecure_registries: Vec<String>,
-    /// The largest module, in bytes. Default: 64 MiB.
-    pub size_limit: u64,
-    /// How long a server may be silent. Default: 30 s.
-    pub timeout: Duration,
-    /// How often something is tried. Default: 5 times.
-    pub attempts: usize,
-}
-
-impl Default for ModulesConfig {
-    fn default() -> Self {
-        Self {
-            ca: None,
-            proxy: None,
-            docker_config: None,
-            insecure_registries: Vec::new(),
-            size_limit: 64 << 20,
-            timeout: Duration::from_secs(30),
-            attempts: 5,
         }
     }
 }

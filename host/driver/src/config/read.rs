@@ -7,10 +7,12 @@ mod modules;
 mod namespaces;
 mod ports;
 mod rest;
+mod signatures;
 mod upstream;
 
 use std::{path::Path, time::Duration};
 
+use admittance::catalog::CatalogConfig;
 use admittance_definitions::{
     Mistakes,
     document::{self, Fields, Node},
@@ -23,6 +25,7 @@ use self::{
     modules::{history, modules, store},
     namespaces::{cluster, namespaces},
     ports::listen,
+    signatures::signatures,
 };
 use super::{Config, LogConfig, LogFormat, LogLevel};
 
@@ -71,6 +74,7 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
     let store = section(fields.optional("store"), mistakes, store);
     let history = section(fields.optional("history"), mistakes, history);
     let modules = section(fields.optional("modules"), mistakes, modules);
+    let signatures = section(fields.optional("signatures"), mistakes, signatures);
     let sandbox = section(fields.optional("sandbox"), mistakes, sandbox);
     let namespaces = namespaces(&mut fields, mistakes);
     let cluster = if_there(fields.optional("cluster"), mistakes, cluster);
@@ -85,7 +89,10 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
         definitions: definitions?,
         store: store?,
         history: history?,
-        modules: modules?,
+        catalog: CatalogConfig {
+            signatures: signatures?,
+            ..modules?
+        },
         sandbox: sandbox?,
         namespaces: namespaces?,
         cluster: cluster?,

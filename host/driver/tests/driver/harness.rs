@@ -105,7 +105,7 @@ impl Setup {
                 definitions: Vec::new(),
                 store: Default::default(),
                 history: Default::default(),
-                modules: Default::default(),
+                catalog: Default::default(),
                 sandbox: Default::default(),
                 namespaces: Default::default(),
                 cluster: None,

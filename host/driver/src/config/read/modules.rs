@@ -1,9 +1,10 @@
+use admittance::catalog::{CatalogConfig, NetworkConfig};
 use admittance_definitions::{Mistakes, document::Node};
 use url::Url;
 
 use super::{GIB, KIB, MIB, duration, if_there, parsed_list, ports::pem_file};
 use crate::{
-    config::{HistoryConfig, ModulesConfig, StoreConfig},
+    config::{HistoryConfig, StoreConfig},
     tls,
 };
 
@@ -37,8 +38,8 @@ pub(super) fn history(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Histor
     })
 }
 
-pub(super) fn modules(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ModulesConfig> {
-    let default = ModulesConfig::default();
+pub(super) fn modules(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<CatalogConfig> {
+    let default = CatalogConfig::default();
     let mut fields = node.object(mistakes)?;
     let ca = if_there(fields.optional("ca"), mistakes, |node, mistakes| {
         pem_file(node, tls::certificates, mistakes)
@@ -55,23 +56,26 @@ pub(super) fn modules(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Module
         Some(node) => node.size(KIB..=GIB, mistakes),
         None => Some(default.size_limit),
     };
-    let timeout = duration(&mut fields, "timeout", default.timeout, mistakes);
+    let timeout = duration(&mut fields, "timeout", default.network.read_timeout, mistakes);
     let attempts = match fields.optional("attempts") {
         Some(node) => node.integer(1..=100, mistakes),
-        None => Some(default.attempts),
+        None => Some(default.network.attempts),
     };
     fields.finish(mistakes);
-    Some(ModulesConfig {
-        ca: ca?,
-        proxy: proxy?,
-        docker_config: docker_config?,
-        insecure_registries: insecure_registries?
-            .into_iter()
-            .map(|registry| registry.0)
-            .collect(),
+    let mut network = NetworkConfig::default();
+    network.ca = ca?;
+    network.proxy = proxy?;
+    network.docker_config = docker_config?;
+    network.insecure_registries = insecure_registries?
+        .into_iter()
+        .map(|registry| registry.0)
+        .collect();
+    network.read_timeout = timeout?;
+    network.attempts = attempts?;
+    Some(CatalogConfig {
+        network,
         size_limit: size_limit?,
-        timeout: timeout?,
-        attempts: attempts?,
+        ..default
     })
 }
 

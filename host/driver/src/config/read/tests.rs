@@ -9,13 +9,11 @@ use rcgen::{CertifiedKey, generate_simple_self_signed};
 use tempfile::TempDir;
 
 use super::*;
-use crate::{
-    FrontConfig, HealthCheck, HistoryConfig, Limits, ModulesConfig, NamespacesConfig, StoreConfig,
-    UpstreamConfig,
-};
+use crate::{FrontConfig, HealthCheck, HistoryConfig, Limits, NamespacesConfig, StoreConfig, UpstreamConfig};
 
 mod admin;
 mod modules;
+mod signatures;
 
 fn read(text: &str) -> Result<Config, Vec<String>> {
     read_in(&tempfile::tempdir().unwrap(), text)
@@ -151,6 +149,7 @@ modules:
   sizeLimit: 8MiB
   timeout: 5s
   attempts: 2
+signatures: [{ source: "**", accept: Unsigned }]
 sandbox: { callsInFlight: 10, memory: 11MiB }
 namespaces: { prod: { team: a } }
 webhooks: { resolve: { "sidecar.ns": "127.0.0.1:9443" } }
@@ -203,18 +202,21 @@ log: { level: debug, format: json }
             keep: 3,
         }
     );
+    let network = &config.catalog.network;
+    assert_eq!(network.ca, Some(directory.path().join("server.pem")));
     assert_eq!(
-        config.modules,
-        ModulesConfig {
-            ca: Some(directory.path().join("server.pem")),
-            proxy: Some("http://proxy.example.com:3128".parse().unwrap()),
-            docker_config: Some(directory.path().join("docker")),
-            insecure_registries: vec!["registry.local:5000".to_owned(), "registry.local".to_owned()],
-            size_limit: 8 << 20,
-            timeout: Duration::from_secs(5),
-            attempts: 2,
-        }
+        network.proxy,
+        Some("http://proxy.example.com:3128".parse().unwrap())
     );
+    assert_eq!(network.docker_config, Some(directory.path().join("docker")));
+    assert_eq!(
+        network.insecure_registries,
+        ["registry.local:5000", "registry.local"]
+    );
+    assert_eq!(network.read_timeout, Duration::from_secs(5));
+    assert_eq!(network.attempts, 2);
+    assert_eq!(config.catalog.size_limit, 8 << 20);
+    assert_eq!(config.catalog.signatures.rules().len(), 1);
     assert_eq!(config.sandbox.calls_in_flight, 10);
     assert_eq!(config.sandbox.memory_limit_max, 11 << 20);
     assert!(matches!(config.namespaces, NamespacesConfig::Listed(_)));

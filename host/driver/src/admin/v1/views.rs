@@ -1,0 +1,148 @@
+//! What is live, and what was.
+
+use admittance::{Comparison, RevisionDetail, Status};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{
+    super::{
+        error::ApiError,
+        route::{About, Call, Json, Nothing, Route},
+    },
+    reading,
+};
+use crate::api::{CandidateList, DefinitionList, RevisionList};
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::new(
+            About {
+                description: "The live table with every chain and stage, and why the newest definitions are not live \
+                              if they are not.",
+                ..reading("/v1/status", "getStatus", "What is live", &[])
+            },
+            status,
+        ),
+        Route::new(
+            reading("/v1/history", "listRevisions", "The tables that were live", &[]),
+            history,
+        ),
+        Route::new(
+            reading(
+                "/v1/history/{revision}",
+                "getRevision",
+                "A table that was live, with its definitions",
+                &[404],
+            ),
+            revision,
+        ),
+        Route::new(
+            reading(
+                "/v1/diff",
+                "compareRevisions",
+                "What is different between two revisions",
+                &[404],
+            ),
+            diff,
+        ),
+        Route::new(
+            About {
+                description: "As the files hold them now, which are not live when something in them is wrong, or after a \
+                              rollback.",
+                ..reading("/v1/definitions", "listDefinitions", "The definitions", &[422])
+            },
+            definitions,
+        ),
+        Route::new(
+            About {
+                description: "Of a native chain there may be two of a name, one in each phase. A `/` in a name is \
+                              written as it is.",
+                ..reading(
+                    "/v1/definitions/{kind}/{*name}",
+                    "getDefinition",
+                    "The definitions of one name",
+                    &[404, 422],
+                )
+            },
+            definition,
+        ),
+        Route::new(
+            reading(
+                "/v1/candidates",
+                "listCandidates",
+                "What came of the candidates so far, with samples of where they differ",
+                &[],
+            ),
+            candidates,
+        ),
+    ]
+}
+
+async fn status(call: Call) -> Result<Json<Status>, ApiError> {
+    Ok(Json(call.api.host.status()))
+}
+
+async fn history(call: Call) -> Result<Json<RevisionList>, ApiError> {
+    let revisions = call.api.host.history().await;
+    Ok(Json(RevisionList { revisions }))
+}
+
+/// A revision in a path.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct RevisionPath {
+    /// Its number.
+    revision: u64,
+}
+
+async fn revision(call: Call<RevisionPath>) -> Result<Json<RevisionDetail>, ApiError> {
+    Ok(Json(call.api.host.revision(call.path.revision).await?))
+}
+
+/// Two revisions.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct DiffQuery {
+    /// The older one, usually.
+    from: u64,
+    /// The newer one.
+    to: u64,
+}
+
+async fn diff(call: Call<Nothing, DiffQuery>) -> Result<Json<Comparison>, ApiError> {
+    let DiffQuery { from, to } = call.query;
+    Ok(Json(call.api.host.compare(from, to).await?))
+}
+
+async fn definitions(call: Call) -> Result<Json<DefinitionList>, ApiError> {
+    let stored = call.api.host.definitions().await?;
+    Ok(Json(DefinitionList {
+        definitions: stored.into_iter().map(Into::into).collect(),
+    }))
+}
+
+/// A definition in a path.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct DefinitionPath {
+    /// `AdmissionChain`, `admissionwebhook` and so on.
+    pub(super) kind: String,
+    /// `metadata.name`; of BCS definitions `{namespace}/{name}`.
+    pub(super) name: String,
+}
+
+async fn definition(call: Call<DefinitionPath>) -> Result<Json<DefinitionList>, ApiError> {
+    let DefinitionPath { kind, name } = call.path;
+    let stored = call.api.host.definitions().await?;
+    let meant = stored
+        .into_iter()
+        .filter(|stored| stored.id.name == name && stored.id.kind.eq_ignore_ascii_case(&kind));
+    let definitions: Vec<_> = meant.map(Into::into).collect();
+    if definitions.is_empty() {
+        return Err(ApiError::NotFound(format!("there is no {kind}/{name}")));
+    }
+    Ok(Json(DefinitionList { definitions }))
+}
+
+async fn candidates(call: Call) -> Result<Json<CandidateList>, ApiError> {
+    let candidates = call.api.host.candidates();
+    Ok(Json(CandidateList { candidates }))
+}

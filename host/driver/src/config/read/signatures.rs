@@ -1,0 +1,132 @@
+use admittance::catalog::signature::{
+    IdentityPattern, Keyless, PublicKey, PublicKeys, Requirement, SignaturePolicy, SignatureRule,
+    SourcePattern, TrustRoot,
+};
+use admittance_definitions::{Mistakes, document::Node};
+use url::Url;
+
+use super::{good, if_there};
+
+/// The list of rules. An empty one would refuse everything, and is a mistake.
+pub(super) fn signatures(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<SignaturePolicy> {
+    let entries = node.filled_list(
+        "write [ { source: \"oci://registry/**\", keys: [ cosign.pub ] } ]",
+        mistakes,
+    )?;
+    let rules: Vec<Option<SignatureRule>> = entries.iter().map(|entry| rule(entry, mistakes)).collect();
+    rules
+        .into_iter()
+        .collect::<Option<Vec<_>>>()
+        .map(SignaturePolicy::new)
+}
+
+fn rule(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<SignatureRule> {
+    let mut fields = node.object(mistakes)?;
+    let source = fields
+        .required(
+            "source",
+            "write `oci://registry/repository`, or `**` for all",
+            mistakes,
+        )
+        .and_then(|node| node.parse::<SourcePattern>(mistakes));
+    let (keys, keyless_node, accept) = (
+        fields.optional("keys"),
+        fields.optional("keyless"),
+        fields.optional("accept"),
+    );
+    fields.finish(mistakes);
+    let requirement = match (keys, keyless_node, accept) {
+        (Some(node), None, None) => public_keys(&node, mistakes).map(Requirement::Keys),
+        (None, Some(node), None) => keyless(&node, mistakes).map(Requirement::Keyless),
+        (None, None, Some(node)) => node
+            .one_of("thing to accept", &[("Unsigned", ())], mistakes)
+            .map(|()| Requirement::Unsigned),
+        _ => {
+            node.wrong(
+                "it is not said in one way what is required",
+                "write one of `keys`, `keyless` and `accept`",
+                mistakes,
+            );
+            None
+        }
+    };
+    Some(SignatureRule {
+        source: source?,
+        requirement: requirement?,
+    })
+}
+
+fn public_keys(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<PublicKeys> {
+    let entries = node.filled_list("name PEM files with public keys", mistakes)?;
+    let keys: Vec<Option<PublicKey>> = entries
+        .iter()
+        .map(|entry| good(PublicKey::read(&entry.file(mistakes)?), entry, mistakes))
+        .collect();
+    good(
+        PublicKeys::new(keys.into_iter().collect::<Option<_>>()?),
+        node,
+        mistakes,
+    )
+}
+
+fn keyless(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Keyless> {
+    let mut fields = node.object(mistakes)?;
+    let identity = fields
+        .required(
+            "identity",
+            "write the e-mail address or the URI of who signs",
+            mistakes,
+        )
+        .and_then(|node| node.parse::<IdentityPattern>(mistakes));
+    let issuer = fields
+        .required(
+            "issuer",
+            "write the URL of who vouches for the identity, https://token.actions.githubusercontent.com",
+            mistakes,
+        )
+        .and_then(|node| {
+            let read = |text: &str| match text.parse::<Url>() {
+                Ok(_) => Ok(text.to_owned()),
+                Err(error) => Err(format!("{text:?} is no URL: {error}")),
+            };
+            node.parse_with(read, mistakes)
+        });
+    let trust_root = fields
+        .required(
+            "trustRoot",
+            "name a trusted_root.json, or write `{ authorities: ..., signatureLog: ... }`",
+            mistakes,
+        )
+        .and_then(|node| trust_root(&node, mistakes));
+    fields.finish(mistakes);
+    Some(Keyless {
+        trust_root: trust_root?,
+        identity: identity?,
+        issuer: issuer?,
+    })
+}
+
+/// A file of sigstore, or the PEM files that it would be made of.
+fn trust_root(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<TrustRoot> {
+    if node.json().is_string() {
+        let path = node.file(mistakes)?;
+        return good(TrustRoot::read(&path), node, mistakes);
+    }
+    let mut fields = node.object(mistakes)?;
+    let authorities = fields
+        .required("authorities", "name a PEM file", mistakes)
+        .and_then(|node| text_of(&node, mistakes));
+    let signature_log = fields
+        .required("signatureLog", "name a PEM file", mistakes)
+        .and_then(|node| text_of(&node, mistakes));
+    let certificate_log = if_there(fields.optional("certificateLog"), mistakes, text_of);
+    fields.finish(mistakes);
+    let root = TrustRoot::from_pem(&authorities?, &signature_log?, certificate_log?.as_deref());
+    good(root, node, mistakes)
+}
+
+fn text_of(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
+    let path = node.file(mistakes)?;
+    let read = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()));
+    good(read, node, mistakes)
+}

@@ -1,0 +1,98 @@
+use admittance::catalog::signature::Requirement;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
+use tempfile::TempDir;
+
+use super::{LEAST, read_in};
+
+/// A directory with a public key, and the certificate of an authority.
+fn directory() -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let certificate = params.self_signed(&key).unwrap();
+    std::fs::write(directory.path().join("cosign.pub"), key.public_key_pem()).unwrap();
+    std::fs::write(directory.path().join("fulcio.pem"), certificate.pem()).unwrap();
+    directory
+}
+
+const IDENTITY: &str = "identity: \"ci@example.com\", issuer: \"https://login.example.com\"";
+
+#[test]
+fn rules_in_their_order() {
+    let text = format!(
+        "{LEAST}
+signatures:
+  - {{ source: \"oci://registry.example.com/**\", keys: [cosign.pub] }}
+  - source: \"https://**\"
+    keyless: {{ {IDENTITY}, trustRoot: {{ authorities: fulcio.pem, signatureLog: cosign.pub }} }}
+  - {{ source: \"**\", accept: Unsigned }}
+"
+    );
+    let config = read_in(&directory(), &text).unwrap();
+    let required: Vec<_> = config
+        .catalog
+        .signatures
+        .rules()
+        .iter()
+        .map(|rule| match &rule.requirement {
+            Requirement::Keys(keys) => format!("{} keys", keys.iter().count()),
+            Requirement::Keyless(keyless) => keyless.issuer.clone(),
+            Requirement::Unsigned => "nothing".to_owned(),
+        })
+        .collect();
+    assert_eq!(required, ["1 keys", "https://login.example.com", "nothing"]);
+}
+
+#[test]
+fn mistakes() {
+    let directory = directory();
+    // (a rule, the mistake)
+    for (rule, expected) in [
+        ("keys: [cosign.pub]", "source: missing"),
+        (
+            "source: \"ftp://registry\", accept: Unsigned",
+            "source: `ftp://registry`",
+        ),
+        ("source: \"**\"", " it is not said in one way what is required"),
+        (
+            "source: \"**\", keys: [cosign.pub], accept: Unsigned",
+            " it is not said in one way what is required",
+        ),
+        ("source: \"**\", keys: []", "keys: the list is empty"),
+        ("source: \"**\", keys: [missing.pub]", "keys[0]: "),
+        ("source: \"**\", keys: [fulcio.pem]", "keys[0]: public key"),
+        (
+            "source: \"**\", accept: unsigned",
+            "accept: \"unsigned\" is no thing to accept",
+        ),
+        (
+            "source: \"**\", keyless: { identity: \"ci@example.com\", issuer: login, trustRoot: { authorities: fulcio.pem, signatureLog: cosign.pub } }",
+            "keyless.issuer: \"login\" is no URL",
+        ),
+        (
+            &format!("source: \"**\", keyless: {{ {IDENTITY} }}"),
+            "keyless.trustRoot: missing",
+        ),
+        (
+            &format!("source: \"**\", keyless: {{ {IDENTITY}, trustRoot: cosign.pub }}"),
+            "keyless.trustRoot: trust root",
+        ),
+        (
+            &format!("source: \"**\", keyless: {{ {IDENTITY}, trustRoot: {{ authorities: fulcio.pem }} }}"),
+            "keyless.trustRoot.signatureLog: missing",
+        ),
+    ] {
+        let mistakes = read_in(&directory, &format!("{LEAST}signatures: [{{ {rule} }}]")).unwrap_err();
+        let expected = match expected.strip_prefix(' ') {
+            Some(message) => format!("signatures[0]: {message}"),
+            None => format!("signatures[0].{expected}"),
+        };
+        assert!(
+            matches!(mistakes.as_slice(), [mistake] if mistake.starts_with(&expected)),
+            "{rule}: {mistakes:?}"
+        );
+    }
+    let mistakes = read_in(&directory, &format!("{LEAST}signatures: []")).unwrap_err();
+    assert_eq!(mistakes, ["signatures: the list is empty"]);
+}
