@@ -44,6 +44,13 @@ fn line_at(text: &str, offset: usize) -> Option<Range<usize>> {
     Some(start..end)
 }
 
+/// Where the line that holds this offset ends, without what ends it.
+fn end_of_line(text: &str, offset: usize) -> Option<usize> {
+    let line = line_at(text, offset)?;
+    let start = line.start;
+    Some(start + text.get(line)?.trim_end_matches(['\r', '\n']).len())
+}
+
 /// The text without this field of a map. None if it must be done by hand.
 pub(super) fn without(text: &str, map: &Node<'_>, key: &str) -> Option<String> {
     let parts = map.parts();
@@ -87,7 +94,14 @@ pub(super) fn with(text: &str, map: &Node<'_>, from: &Node<'_>, field: &Part<'_>
         for_flow(text, from, field)?
     };
     let (place, new) = match parts.iter().find(|part| part.key == field.key) {
-        Some(old) => (old.span(text), new),
+        Some(old) => {
+            let mut place = old.span(text);
+            if map.place().is_block && new.contains('\n') {
+                // A comment after it would be after the last of several lines.
+                place.end = end_of_line(text, place.end)?;
+            }
+            (place, new)
+        }
         None => after_last(text, map, &parts, &new)?,
     };
     let mut text = text.to_owned();
@@ -99,8 +113,7 @@ pub(super) fn with(text: &str, map: &Node<'_>, from: &Node<'_>, field: &Part<'_>
 fn after_last(text: &str, map: &Node<'_>, parts: &[Part<'_>], new: &str) -> Option<(Range<usize>, String)> {
     let last = parts.last()?.span(text);
     if map.place().is_block {
-        let line = text.get(line_at(text, last.end)?)?;
-        let end = line_at(text, last.end)?.start + line.trim_end_matches(['\r', '\n']).len();
+        let end = end_of_line(text, last.end)?;
         let indentation = " ".repeat(column(text, parts.first()?.key_span.start)?);
         return Some((end..end, format!("{}{indentation}{new}", line_end_of(text))));
     }

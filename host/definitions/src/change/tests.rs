@@ -1,1 +1,69 @@
+mod applying;
+mod committing;
+mod deleting;
+mod generated;
+mod promoting;
 
+use std::path::Path;
+
+use crate::{Change, DefinitionFile, DefinitionSet};
+
+/// A native chain in block style.
+fn chain(name: &str) -> String {
+    format!(
+        "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata:\n  name: {name}\nspec:\n  rules:\n    - \
+         operations: [CREATE]\n      kinds: [pod]\n  stages:\n    - name: s\n      plugin:\n        source: file:s.wasm\n"
+    )
+}
+
+/// The same in one line.
+fn line(name: &str) -> String {
+    format!(
+        "{{ apiVersion: admittance.dev/v1alpha1, kind: AdmissionChain, metadata: {{ name: {name} }}, spec: {{ rules: \
+         [ {{ operations: [CREATE], kinds: [pod] }} ], stages: [ {{ name: s, plugin: {{ source: file:s.wasm }} }} ] }} }}"
+    )
+}
+
+fn json(name: &str) -> String {
+    format!(
+        r#"{{"apiVersion": "admittance.dev/v1alpha1", "kind": "AdmissionChain", "metadata": {{"name": "{name}"}}, "spec": {{"rules": [{{"operations": ["CREATE"], "kinds": ["pod"]}}], "stages": [{{"name": "s", "plugin": {{"source": "file:s.wasm"}}}}]}}}}"#
+    )
+}
+
+fn set(files: &[(&str, &str)]) -> DefinitionSet {
+    let file = |(path, text): &(&str, &str)| DefinitionFile {
+        path: path.into(),
+        text: (*text).to_owned(),
+    };
+    DefinitionSet::of_files(files.iter().map(file).collect())
+}
+
+fn text(set: &DefinitionSet, path: &str) -> Option<String> {
+    let mut files = set.files().iter();
+    let file = files.find(|file| file.path == Path::new(path));
+    file.map(|file| file.text.clone())
+}
+
+/// What a change does, one line each, and the files it writes.
+fn told(change: &Change) -> String {
+    let effects: Vec<String> = change
+        .effects
+        .iter()
+        .map(|(id, effect)| format!("{id} {effect:?}"))
+        .collect();
+    let files: Vec<String> = change
+        .files()
+        .iter()
+        .map(|file| {
+            let sign = match (&file.before, &file.after) {
+                (None, _) => '+',
+                (_, None) => '-',
+                _ => '~',
+            };
+            format!("{sign}{}", file.path.display())
+        })
+        .collect();
+    format!("{}; {}", effects.join(", "), files.join(" "))
+        .trim_end()
+        .to_owned()
+}

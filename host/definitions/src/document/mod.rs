@@ -21,7 +21,7 @@ mod yaml;
 mod tests;
 
 use std::{
-    fs::File,
+    fs::{File, Metadata},
     io::Read,
     path::{Path, PathBuf},
 };
@@ -96,7 +96,7 @@ impl Document {
 /// What is wrong is pushed to `mistakes`; the documents before a syntax error are still there.
 pub fn read_file(path: &Path, mistakes: &mut Mistakes) -> Vec<Document> {
     match text_of(path) {
-        Ok(text) => read(path.display().to_string(), path, &text, mistakes),
+        Ok((text, _)) => read(path.display().to_string(), path, &text, mistakes),
         Err(mistake) => {
             mistakes.push(mistake);
             Vec::new()
@@ -104,15 +104,15 @@ pub fn read_file(path: &Path, mistakes: &mut Mistakes) -> Vec<Document> {
     }
 }
 
-/// The text of a file.
-pub(crate) fn text_of(path: &Path) -> Result<String, Mistake> {
+/// The text of a file, and what the system says of the file that it was read from.
+pub(crate) fn text_of(path: &Path) -> Result<(String, Metadata), Mistake> {
     let name = path.display().to_string();
-    let bytes = read_bytes(path).map_err(|message| of_file(&name, message, ""))?;
+    let (bytes, metadata) = read_bytes(path).map_err(|message| of_file(&name, message, ""))?;
     if bytes.len() > LARGEST_FILE {
         let message = format!("the file has more than {LARGEST_FILE} bytes");
         return Err(of_file(&name, message, "split it"));
     }
-    String::from_utf8(bytes).map_err(|error| {
+    let text = String::from_utf8(bytes).map_err(|error| {
         let end = error.utf8_error().valid_up_to();
         let before = error.as_bytes().get(..end).unwrap_or_default();
         let before = String::from_utf8_lossy(before);
@@ -127,7 +127,8 @@ pub(crate) fn text_of(path: &Path) -> Result<String, Mistake> {
             message: "the file is not UTF-8 from here on".to_owned(),
             fix: "save it as UTF-8".to_owned(),
         }
-    })
+    })?;
+    Ok((text, metadata))
 }
 
 /// As [`read_file`], from a text. `name` stands for the file in mistakes and decides, as a path, what
@@ -245,17 +246,19 @@ pub(crate) fn is_named_json(path: &Path) -> bool {
         .is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
 }
 
-fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
+fn read_bytes(path: &Path) -> Result<(Vec<u8>, Metadata), String> {
     let unreadable = |error: std::io::Error| format!("the file cannot be read: {error}");
     // Opening a pipe would wait for a writer.
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
         return Err("this is no regular file".to_owned());
     }
+    let file = File::open(path).map_err(unreadable)?;
+    let metadata = file.metadata().map_err(unreadable)?;
     let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(LARGEST_FILE as u64 + 1).read_to_end(&mut bytes))
+    file.take(LARGEST_FILE as u64 + 1)
+        .read_to_end(&mut bytes)
         .map_err(unreadable)?;
-    Ok(bytes)
+    Ok((bytes, metadata))
 }
 
 fn of_file(name: &str, message: String, fix: &str) -> Mistake {

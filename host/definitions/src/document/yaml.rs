@@ -193,8 +193,8 @@ impl<'t> Builder<'t> {
             return Err(key_not_text(position));
         }
         let [start, end] = [span.start, span.end].map(|mark| self.offset(mark));
-        // The span holds the tag, if there is one, and the bracket.
-        let written = self.text.get(start..end).unwrap_or_default();
+        // The span holds the tag, if there is one, and the bracket, with the space after it.
+        let written = self.text.get(start..end).unwrap_or_default().trim_end();
         let is_block = !written.ends_with(['{', '[']);
         self.open.push(Open {
             position,

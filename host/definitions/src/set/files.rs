@@ -21,9 +21,11 @@ const ATTEMPTS: usize = 10;
 pub(super) fn read(paths: &[PathBuf], mistakes: &mut Mistakes) -> Vec<DefinitionFile> {
     let mut before = Listing::of(paths);
     for _ in 0..ATTEMPTS {
-        let (files, wrong) = before.read();
+        let read = before.read();
         let after = Listing::of(paths);
-        if before == after {
+        if let Some((files, wrong)) = read
+            && before == after
+        {
             mistakes.extend(wrong);
             return files;
         }
@@ -108,19 +110,26 @@ impl Listing {
         listing
     }
 
-    fn read(&self) -> (Vec<DefinitionFile>, Vec<Mistake>) {
+    /// The texts of the files; none when one of them is another file by now.
+    fn read(&self) -> Option<(Vec<DefinitionFile>, Vec<Mistake>)> {
         let mut files = Vec::new();
         let mut mistakes = self.mistakes.clone();
-        for (path, _) in &self.files {
+        for (path, found) in &self.files {
             match document::text_of(path) {
-                Ok(text) => files.push(DefinitionFile {
-                    path: path.clone(),
-                    text,
-                }),
+                Ok((text, metadata)) => {
+                    // Links may lead elsewhere for a moment, and back.
+                    if *found != Found(Some(Signature::of(&metadata))) {
+                        return None;
+                    }
+                    files.push(DefinitionFile {
+                        path: path.clone(),
+                        text,
+                    });
+                }
                 Err(mistake) => mistakes.push(mistake),
             }
         }
-        (files, mistakes)
+        Some((files, mistakes))
     }
 }
 
