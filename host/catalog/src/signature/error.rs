@@ -1,9 +1,4 @@
-use std::{
-    fmt::{self, Write},
-    io,
-    path::PathBuf,
-    sync::Arc,
-};
+use std::{fmt, io, path::PathBuf, sync::Arc};
 
 use jiff::Timestamp;
 
@@ -206,14 +201,15 @@ impl fmt::Display for Finding {
     }
 }
 
+/// As many are told of in one message.
+const LISTED: usize = 8;
+
 fn list(items: &[impl fmt::Display]) -> String {
-    let mut text = String::new();
-    for (index, item) in items.iter().enumerate() {
-        let separator = if index == 0 { "" } else { "; " };
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{separator}{item}");
+    let mut texts: Vec<String> = items.iter().take(LISTED).map(ToString::to_string).collect();
+    if items.len() > LISTED {
+        texts.push(format!("and {} more", items.len() - LISTED));
     }
-    text
+    texts.join("; ")
 }
 
 fn of(origin: Option<&PathBuf>) -> String {

@@ -3,6 +3,7 @@ use std::{fmt, path::Path, str::FromStr, sync::Arc};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use sigstore_verify::{VerificationPolicy, Verifier, trust_root::TrustedRoot};
+use url::Url;
 
 use super::{InvalidTrust, PublicKey, glob::Glob, key::read_text, provider};
 
@@ -15,10 +16,13 @@ pub struct Keyless {
     pub trust_root: TrustRoot,
     /// Who must have signed: the certificate's e-mail address or URI.
     pub identity: IdentityPattern,
-    /// Who must have vouched for the identity: the URL of the OpenID provider,
-    /// `https://token.actions.githubusercontent.com`.
-    pub issuer: String,
+    /// Who must have vouched for the identity.
+    pub issuer: IssuerUrl,
 }
+
+/// The URL of an OpenID provider, as its certificates have it: `https://token.actions.githubusercontent.com`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IssuerUrl(String);
 
 /// Whose certificates and logs are believed. Lives as long as the policy; a clone is cheap.
 #[derive(Clone)]
@@ -51,6 +55,13 @@ pub struct InvalidIdentity {
     /// What is wrong with it, as the rest of a sentence.
     pub problem: &'static str,
 }
+
+/// A text that is no issuer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is no issuer of identities: write the URL of the OpenID provider, `https://token.actions.githubusercontent.com`"
+)]
+pub struct InvalidIssuer(pub String);
 
 impl TrustRoot {
     /// What a `trusted_root.json` says: a file of sigstore, that `cosign trusted-root create` writes, and that
@@ -182,6 +193,31 @@ impl IdentityPattern {
     }
 }
 
+impl IssuerUrl {
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for IssuerUrl {
+    type Err = InvalidIssuer;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        // What is written is compared letter for letter: `url` would add a `/`.
+        match Url::parse(text) {
+            Ok(url) if matches!(url.scheme(), "https" | "http") => Ok(Self(text.to_owned())),
+            _ => Err(InvalidIssuer(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for IssuerUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 impl FromStr for IdentityPattern {
     type Err = InvalidIdentity;
 
@@ -242,6 +278,17 @@ mod tests {
         }
         for wrong in ["", " ", "*", "**", "*/**", "https://a**"] {
             assert!(wrong.parse::<IdentityPattern>().is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn issuers_are_urls() {
+        for right in ["https://accounts.google.com", "https://gitlab.example.com/oidc"] {
+            assert_eq!(right.parse::<IssuerUrl>().unwrap().as_str(), right);
+        }
+        for wrong in ["", "accounts.google.com", "file:/a", "*"] {
+            let error = wrong.parse::<IssuerUrl>().unwrap_err();
+            assert_eq!(error, InvalidIssuer(wrong.to_owned()));
         }
     }
 }

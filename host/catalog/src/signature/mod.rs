@@ -28,7 +28,7 @@ pub use self::{
     error::{Finding, InvalidTrust, Refusal, SignatureError},
     gather::{SIGNATURE_SUFFIXES, bundle_url, gather_beside, signature_url},
     key::PublicKey,
-    keyless::{IdentityPattern, InvalidIdentity, Keyless, TrustRoot},
+    keyless::{IdentityPattern, InvalidIdentity, InvalidIssuer, IssuerUrl, Keyless, TrustRoot},
     material::{Blob, FoundSignature, Material, SIGNATURE_COUNT_LIMIT, SIGNATURE_SIZE_LIMIT},
     pattern::{InvalidPattern, SourcePattern},
     policy::{PublicKeys, Requirement, SignaturePolicy, SignatureRule},

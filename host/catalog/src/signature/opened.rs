@@ -1,3 +1,5 @@
+use std::borrow::Cow;
+
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 use sigstore_verify::types::{
@@ -94,11 +96,11 @@ impl<'a> Opened<'a> {
 
 impl Signed<'_> {
     /// What the signature is made of.
-    pub(super) fn message(&self, artifact: &[u8]) -> Vec<u8> {
+    pub(super) fn message<'b>(&'b self, artifact: &'b [u8]) -> Cow<'b, [u8]> {
         match self {
-            Self::Artifact(_) => artifact.to_vec(),
-            Self::Payload(payload) => payload.to_vec(),
-            Self::Envelope(envelope) => envelope.pae(),
+            Self::Artifact(_) => Cow::Borrowed(artifact),
+            Self::Payload(payload) => Cow::Borrowed(payload),
+            Self::Envelope(envelope) => Cow::Owned(envelope.pae()),
         }
     }
 

@@ -100,3 +100,88 @@ impl CryptoProvider for Ring {
         valid.map_err(|_| invalid(scheme))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sigstore_verify::{
+        crypto::{VerificationKey, sha256, sha384, sha512},
+        types::{DerPublicKey, SignatureBytes},
+    };
+
+    use super::*;
+
+    const MODULE: &[u8] = include_bytes!("../../tests/signature/fixtures/module.wasm");
+    const P256: &str = include_str!("../../tests/signature/fixtures/p256.pub");
+    const P384: &str = include_str!("../../tests/signature/fixtures/p384.pub");
+    const RSA: &str = include_str!("../../tests/signature/fixtures/rsa.pub");
+
+    #[test]
+    fn signatures_of_digests() {
+        install();
+        let sha256 = sha256(MODULE).as_bytes().to_vec();
+        let sha384 = sha384(MODULE).as_bytes().to_vec();
+        for (key, signature, scheme, digest, expected) in [
+            (
+                P256,
+                include_str!("../../tests/signature/fixtures/p256.sig"),
+                SigningScheme::EcdsaP256Sha256,
+                &sha256,
+                true,
+            ),
+            (
+                P384,
+                include_str!("../../tests/signature/fixtures/p384.sig"),
+                SigningScheme::EcdsaP384Sha384,
+                &sha384,
+                true,
+            ),
+            (
+                P384,
+                include_str!("../../tests/signature/fixtures/p384-sha256.sig"),
+                SigningScheme::EcdsaP384Sha256,
+                &sha256,
+                true,
+            ),
+            (
+                P384,
+                include_str!("../../tests/signature/fixtures/p384.sig"),
+                SigningScheme::EcdsaP384Sha256,
+                &sha256,
+                false,
+            ),
+            (
+                P256,
+                include_str!("../../tests/signature/fixtures/p256.sig"),
+                SigningScheme::EcdsaP256Sha384,
+                &sha384,
+                false,
+            ),
+            (
+                RSA,
+                include_str!("../../tests/signature/fixtures/rsa.sig"),
+                SigningScheme::RsaPkcs1Sha256,
+                &sha256,
+                false,
+            ),
+        ] {
+            let key = DerPublicKey::from_pem(key).unwrap();
+            let key = VerificationKey::from_spki_with_scheme(&key, scheme).unwrap();
+            let signature = SignatureBytes::from_base64(signature).unwrap();
+            assert_eq!(
+                key.verify_prehashed(digest, &signature).is_ok(),
+                expected,
+                "{}",
+                scheme.name()
+            );
+        }
+    }
+
+    /// FIPS 180-4's vectors for "abc".
+    #[test]
+    fn digests() {
+        install();
+        assert!(sha256(b"abc").to_hex().starts_with("ba7816bf8f01cfea"));
+        assert!(sha384(b"abc").to_hex().starts_with("cb00753f45a35e8b"));
+        assert!(sha512(b"abc").to_hex().starts_with("ddaf35a193617aba"));
+    }
+}

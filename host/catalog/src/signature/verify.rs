@@ -34,7 +34,8 @@ pub enum Verified {
     /// A required key made it.
     Key {
         /// The [fingerprint](super::PublicKey::fingerprint) of the key.
-        fingerprint: String,
+        #[serde(with = "digest_text")]
+        fingerprint: Digest,
     },
     /// A required identity made it.
     Identity {
@@ -163,7 +164,7 @@ fn by_key(keys: &PublicKeys, found: &FoundSignature, artifact: &[u8]) -> Result<
         .ok_or(Refusal::WrongKey)?;
     opened.signed.is_over(artifact)?;
     Ok(Verified::Key {
-        fingerprint: key.fingerprint().to_string(),
+        fingerprint: key.fingerprint(),
     })
 }
 
@@ -183,10 +184,10 @@ fn by_identity(keyless: &Keyless, found: &FoundSignature, artifact: &[u8]) -> Re
         .verify(message, bundle, &root.policy())
         .map_err(|error| refusal(error, bundle, certificate))?;
     let issuer = result.issuer().unwrap_or_default();
-    if issuer != keyless.issuer {
+    if issuer != keyless.issuer.as_str() {
         return Err(Refusal::WrongIssuer {
             found: issuer.to_owned(),
-            required: keyless.issuer.clone(),
+            required: keyless.issuer.to_string(),
         });
     }
     let identity = result.identity().map(ToString::to_string).unwrap_or_default();
@@ -266,5 +267,21 @@ impl fmt::Display for Verified {
                 ..
             } => write!(f, "by {identity} of {issuer} at {signed_at}"),
         }
+    }
+}
+
+/// A digest as its text.
+mod digest_text {
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    use crate::Digest;
+
+    pub(super) fn serialize<S: Serializer>(digest: &Digest, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(digest)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Digest, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
     }
 }

@@ -17,7 +17,7 @@ pub(crate) fn requirement(trust_root: TrustRoot, identity: &str, issuer: &str) -
     Requirement::Keyless(Keyless {
         trust_root,
         identity: identity.parse().unwrap(),
-        issuer: issuer.to_owned(),
+        issuer: issuer.parse().unwrap(),
     })
 }
 

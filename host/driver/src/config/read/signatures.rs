@@ -1,9 +1,8 @@
 use admittance::catalog::signature::{
-    IdentityPattern, Keyless, PublicKey, PublicKeys, Requirement, SignaturePolicy, SignatureRule,
+    IdentityPattern, IssuerUrl, Keyless, PublicKey, PublicKeys, Requirement, SignaturePolicy, SignatureRule,
     SourcePattern, TrustRoot,
 };
 use admittance_definitions::{Mistakes, document::Node};
-use url::Url;
 
 use super::{good, if_there};
 
@@ -84,13 +83,7 @@ fn keyless(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Keyless> {
             "write the URL of who vouches for the identity, https://token.actions.githubusercontent.com",
             mistakes,
         )
-        .and_then(|node| {
-            let read = |text: &str| match text.parse::<Url>() {
-                Ok(_) => Ok(text.to_owned()),
-                Err(error) => Err(format!("{text:?} is no URL: {error}")),
-            };
-            node.parse_with(read, mistakes)
-        });
+        .and_then(|node| node.parse::<IssuerUrl>(mistakes));
     let trust_root = fields
         .required(
             "trustRoot",

@@ -37,7 +37,7 @@ signatures:
         .iter()
         .map(|rule| match &rule.requirement {
             Requirement::Keys(keys) => format!("{} keys", keys.iter().count()),
-            Requirement::Keyless(keyless) => keyless.issuer.clone(),
+            Requirement::Keyless(keyless) => keyless.issuer.to_string(),
             Requirement::Unsigned => "nothing".to_owned(),
         })
         .collect();
@@ -68,7 +68,7 @@ fn mistakes() {
         ),
         (
             "source: \"**\", keyless: { identity: \"ci@example.com\", issuer: login, trustRoot: { authorities: fulcio.pem, signatureLog: cosign.pub } }",
-            "keyless.issuer: \"login\" is no URL",
+            "keyless.issuer: `login` is no issuer of identities",
         ),
         (
             &format!("source: \"**\", keyless: {{ {IDENTITY} }}"),
