@@ -98,7 +98,7 @@ impl Scene {
         let program = Serve::new(self.path("admittance.yaml"))
             .unwrap()
             .listen(self.address)
-            .cache(compiled())
+            .store(compiled())
             .start()
             .await
             .unwrap();

@@ -55,7 +55,7 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let mut driver = Serve::new(repository().join("docs/examples/demo/admittance.yaml"))?
         .listen(listen)
         .upstream(&upstream.url())
-        .cache(repository().join("target/demo-cache"))
+        .store(repository().join("target/demo-store"))
         .start()
         .await?;
     println!(

@@ -1,132 +1,23 @@
 use std::{
-    ffi::{OsStr, OsString},
+    ffi::OsString,
     net::SocketAddr,
-    path::Path,
     process::{ExitStatus, Output, Stdio},
-    time::Duration,
 };
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use tempfile::TempDir;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     process::{Child, Command},
     sync::watch,
 };
 
-use crate::{Artifacts, Client, Error};
-
-/// Longer than anything takes on a busy machine: it ends a test that would hang.
-const NEVER: Duration = Duration::from_secs(120);
-
-/// `admittance serve`, about to be started.
-#[derive(Debug)]
-pub struct Serve {
-    command: Command,
-    listen: Option<SocketAddr>,
-}
-
-impl Serve {
-    /// Serve with this configuration, on ports that the kernel chooses.
-    ///
-    /// # Errors
-    ///
-    /// When the program was not built.
-    pub fn new(config: impl AsRef<Path>) -> Result<Self, Error> {
-        let mut command = Admittance::command()?;
-        command
-            .args(["serve", "--log-format", "json", "--config"])
-            .arg(config.as_ref());
-        command.args(["--admin", "127.0.0.1:0"]);
-        let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
-        Ok(Self {
-            command,
-            listen: Some(any_port),
-        })
-    }
-
-    /// Listen here.
-    pub fn listen(mut self, address: SocketAddr) -> Self {
-        self.listen = Some(address);
-        self
-    }
-
-    /// Listen where the configuration says.
-    pub fn listen_as_configured(mut self) -> Self {
-        self.listen = None;
-        self
-    }
-
-    /// Forward to this upstream.
-    pub fn upstream(self, url: &str) -> Self {
-        self.arguments(["--upstream", url])
-    }
-
-    /// Keep compiled plugins here.
-    pub fn cache(self, directory: impl AsRef<Path>) -> Self {
-        self.arguments([OsStr::new("--cache"), directory.as_ref().as_os_str()])
-    }
-
-    /// More arguments.
-    pub fn arguments<A: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
-        self.command.args(arguments);
-        self
-    }
-
-    /// Start it, and return when it serves.
-    ///
-    /// # Errors
-    ///
-    /// When it ends instead.
-    pub async fn start(self) -> Result<Admittance, Error> {
-        let mut command = self.command();
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
-        let mut child = command.spawn().map_err(Error::io("starting admittance"))?;
-        let (sender, log) = watch::channel(Log::default());
-        if let Some(stderr) = child.stderr.take() {
-            let mut lines = BufReader::new(stderr).lines();
-            tokio::spawn(async move {
-                while let Ok(Some(line)) = lines.next_line().await {
-                    sender.send_modify(|log| log.lines.push(LogLine::new(line)));
-                }
-                sender.send_modify(|log| log.ended = true);
-            });
-        }
-        let mut program = Admittance {
-            child,
-            log,
-            listen: None,
-            admin: None,
-        };
-        let serving = program
-            .until_logged("the line that it serves", |line| line.message() == "serving")
-            .await?;
-        program.listen = serving.address("address");
-        program.admin = serving.address("admin");
-        Ok(program)
-    }
-
-    fn command(self) -> Command {
-        let Self { mut command, listen } = self;
-        if let Some(address) = listen {
-            command.args(["--listen", &address.to_string()]);
-        }
-        command
-    }
-
-    /// Run it to its end.
-    ///
-    /// # Errors
-    ///
-    /// When it does not start, or does not end.
-    pub async fn finish(self) -> Result<Finished, Error> {
-        finish(self.command()).await
-    }
-}
+use crate::{
+    Artifacts, Client, Error,
+    log::{Log, LogLine, NEVER, until_logged},
+    metrics::Metrics,
+};
 
 /// The running program. It is killed when it is dropped.
 #[derive(Debug)]
@@ -135,56 +26,8 @@ pub struct Admittance {
     log: watch::Receiver<Log>,
     listen: Option<SocketAddr>,
     admin: Option<SocketAddr>,
-}
-
-#[derive(Debug, Default)]
-struct Log {
-    lines: Vec<LogLine>,
-    ended: bool,
-}
-
-impl Log {
-    fn text(&self) -> String {
-        self.lines
-            .iter()
-            .map(|line| line.text.as_str())
-            .collect::<Vec<_>>()
-            .join("\n")
-    }
-}
-
-/// One line of the program's log.
-#[derive(Clone, Debug)]
-pub struct LogLine {
-    /// As it was written.
-    pub text: String,
-    fields: Value,
-}
-
-impl LogLine {
-    fn new(text: String) -> Self {
-        let fields = serde_json::from_str(&text).unwrap_or_default();
-        Self { text, fields }
-    }
-
-    /// The line's own sentence.
-    pub fn message(&self) -> &str {
-        self.field("message")
-    }
-
-    /// A text among its fields; empty when there is none.
-    pub fn field(&self, name: &str) -> &str {
-        self.fields.get(name).and_then(Value::as_str).unwrap_or_default()
-    }
-
-    /// All of its fields.
-    pub fn fields(&self) -> &Value {
-        &self.fields
-    }
-
-    fn address(&self, field: &str) -> Option<SocketAddr> {
-        self.field(field).parse().ok()
-    }
+    /// Removed with it.
+    _history: Option<TempDir>,
 }
 
 /// A program that ran to its end.
@@ -197,6 +40,10 @@ pub struct Finished {
     /// What it wrote to standard error.
     pub stderr: String,
 }
+
+/// A place in the log of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark(usize);
 
 impl Admittance {
     /// The program, without arguments and without the environment that would change what it does.
@@ -225,6 +72,46 @@ impl Admittance {
         finish(command).await
     }
 
+    pub(crate) fn spawn(mut command: Command, history: Option<TempDir>) -> Result<Self, Error> {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        let mut child = command.spawn().map_err(Error::io("starting admittance"))?;
+        let (sender, log) = watch::channel(Log::default());
+        if let Some(stderr) = child.stderr.take() {
+            let mut lines = BufReader::new(stderr).lines();
+            tokio::spawn(async move {
+                while let Ok(Some(line)) = lines.next_line().await {
+                    sender.send_modify(|log| log.lines.push(LogLine::new(line)));
+                }
+                sender.send_modify(|log| log.ended = true);
+            });
+        }
+        Ok(Self {
+            child,
+            log,
+            listen: None,
+            admin: None,
+            _history: history,
+        })
+    }
+
+    /// Wait until it serves.
+    ///
+    /// # Errors
+    ///
+    /// When it ends instead.
+    pub async fn until_serving(&mut self) -> Result<(), Error> {
+        let serving = self
+            .until_logged("the line that it serves", |line| line.message() == "serving")
+            .await?;
+        self.listen = serving.address("address");
+        self.admin = serving.address("admin");
+        Ok(())
+    }
+
     /// A path of the front door, over plain HTTP.
     pub fn url(&self, path: &str) -> String {
         Self::at("http", self.listen, path)
@@ -248,20 +135,64 @@ impl Admittance {
         }
     }
 
+    /// The id of its process.
+    ///
+    /// # Errors
+    ///
+    /// When it has ended already.
+    pub fn id(&self) -> Result<u32, Error> {
+        self.child
+            .id()
+            .ok_or_else(|| Error::Invalid("admittance has ended already".to_owned()))
+    }
+
     /// Tell it to stop, with SIGTERM.
     ///
     /// # Errors
     ///
     /// When it has ended already.
     pub fn terminate(&self) -> Result<(), Error> {
-        let id = self.child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        let id = id.ok_or_else(|| Error::Invalid("admittance has ended already".to_owned()))?;
+        let id = Pid::from_raw(self.id()?.cast_signed());
+        let id = id.ok_or_else(|| Error::Invalid("admittance has no process".to_owned()))?;
         kill_process(id, Signal::TERM).map_err(|error| Error::io("stopping admittance")(error.into()))
+    }
+
+    /// End it at once, with SIGKILL.
+    ///
+    /// # Errors
+    ///
+    /// When it has ended already.
+    pub async fn kill(&mut self) -> Result<(), Error> {
+        self.child.kill().await.map_err(Error::io("killing admittance"))
+    }
+
+    /// How much of its memory is in the machine's, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// When the system does not tell.
+    pub fn resident_memory(&self) -> Result<u64, Error> {
+        let path = format!("/proc/{}/status", self.id()?);
+        let status = std::fs::read_to_string(&path).map_err(Error::io(path.clone()))?;
+        let kilobytes = status.lines().find_map(|line| {
+            line.strip_prefix("VmRSS:")?
+                .trim()
+                .strip_suffix(" kB")?
+                .parse::<u64>()
+                .ok()
+        });
+        let kilobytes = kilobytes.ok_or_else(|| Error::Invalid(format!("{path} tells no VmRSS")))?;
+        Ok(kilobytes * 1024)
     }
 
     /// The log so far.
     pub fn log(&self) -> Vec<LogLine> {
         self.log.borrow().lines.clone()
+    }
+
+    /// The end of the log as it is now.
+    pub fn mark(&self) -> Mark {
+        Mark(self.log.borrow().lines.len())
     }
 
     /// The first line of the log, past or to come, that is the wanted one.
@@ -274,7 +205,21 @@ impl Admittance {
         what: &str,
         wanted: impl Fn(&LogLine) -> bool,
     ) -> Result<LogLine, Error> {
-        until_logged(self.log.clone(), what, wanted).await
+        until_logged(self.log.clone(), 0, what, wanted).await
+    }
+
+    /// As [`until_logged`](Self::until_logged), from this place on.
+    ///
+    /// # Errors
+    ///
+    /// When the program ends without writing it.
+    pub async fn until_logged_after(
+        &self,
+        mark: Mark,
+        what: &str,
+        wanted: impl Fn(&LogLine) -> bool,
+    ) -> Result<LogLine, Error> {
+        until_logged(self.log.clone(), mark.0, what, wanted).await
     }
 
     /// As [`until_logged`](Self::until_logged), detached from the borrow of the program.
@@ -287,7 +232,7 @@ impl Admittance {
         F: Fn(&LogLine) -> bool + Send + Sync + 'static,
     {
         let log = self.log.clone();
-        async move { until_logged(log, what, wanted).await }
+        async move { until_logged(log, 0, what, wanted).await }
     }
 
     /// The metrics of now.
@@ -298,6 +243,48 @@ impl Admittance {
     pub async fn metrics(&self) -> Result<Metrics, Error> {
         let reply = Client::new()?.get(&self.admin_url("/metrics")).await?;
         Ok(Metrics(reply.text()))
+    }
+
+    /// What `/v1/status` tells now.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read.
+    pub async fn status(&self) -> Result<Value, Error> {
+        Client::new()?.get(&self.admin_url("/v1/status")).await?.json()
+    }
+
+    /// Ask `/v1/status` until it tells what is wanted.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read, or never tells it.
+    pub async fn until_status(
+        &self,
+        what: &str,
+        mut wanted: impl FnMut(&Value) -> bool,
+    ) -> Result<Value, Error> {
+        let client = Client::new()?;
+        let url = self.admin_url("/v1/status");
+        let mut last = Value::Null;
+        let asking = async {
+            loop {
+                last = client.get(&url).await?.json()?;
+                if wanted(&last) {
+                    return Ok(());
+                }
+            }
+        };
+        let asked = tokio::time::timeout(NEVER, asking).await;
+        match asked {
+            Ok(Ok(())) => Ok(last),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(Error::Never {
+                what: format!("{what} in {last}"),
+                limit: NEVER,
+                log: self.log.borrow().text(),
+            }),
+        }
     }
 
     /// Wait for its end.
@@ -317,37 +304,7 @@ impl Admittance {
     }
 }
 
-async fn until_logged(
-    mut log: watch::Receiver<Log>,
-    what: &str,
-    wanted: impl Fn(&LogLine) -> bool,
-) -> Result<LogLine, Error> {
-    let mut read = 0;
-    let mut found = None;
-    let wait = log.wait_for(|log| {
-        found = log.lines.iter().skip(read).find(|line| wanted(line)).cloned();
-        read = log.lines.len();
-        found.is_some() || log.ended
-    });
-    let waited = tokio::time::timeout(NEVER, wait)
-        .await
-        .map(|ended| ended.map(|_| ()));
-    let text = || log.borrow().text();
-    match (found, waited) {
-        (Some(line), _) => Ok(line),
-        (None, Ok(_)) => Err(Error::Ended {
-            what: what.into(),
-            log: text(),
-        }),
-        (None, Err(_)) => Err(Error::Never {
-            what: what.into(),
-            limit: NEVER,
-            log: text(),
-        }),
-    }
-}
-
-async fn finish(mut command: Command) -> Result<Finished, Error> {
+pub(crate) async fn finish(mut command: Command) -> Result<Finished, Error> {
     command.stdin(Stdio::null()).kill_on_drop(true);
     let output = match tokio::time::timeout(NEVER, command.output()).await {
         Ok(output) => output.map_err(Error::io("running admittance"))?,
@@ -370,49 +327,4 @@ async fn finish(mut command: Command) -> Result<Finished, Error> {
         stdout: text(stdout),
         stderr: text(stderr),
     })
-}
-
-/// Metrics in the text form of Prometheus.
-#[derive(Clone, Debug)]
-pub struct Metrics(String);
-
-impl Metrics {
-    /// The sum of the series of this name that have all of these labels; `None` when there is none.
-    pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
-        let mut values = self.0.lines().filter_map(|line| {
-            let (series, value) = line.rsplit_once(' ')?;
-            let (series_name, series_labels) = series.split_once('{').unwrap_or((series, ""));
-            let has = |(key, value): &(&str, &str)| series_labels.contains(&format!("{key}=\"{value}\""));
-            (series_name == name && labels.iter().all(has)).then(|| value.parse::<f64>().ok())?
-        });
-        let first = values.next()?;
-        Some(values.fold(first, |sum, value| sum + value))
-    }
-
-    /// All of them.
-    pub fn text(&self) -> &str {
-        &self.0
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn metrics_are_summed_over_matching_series() {
-        let text =
-            "# HELP a_total x\na_total{x=\"1\",y=\"2\"} 3\na_total{x=\"1\",y=\"3\"} 4\na_total 1\nb 5\n";
-        let metrics = Metrics(text.to_owned());
-        let table: [(&str, &[(&str, &str)], Option<f64>); 5] = [
-            ("a_total", &[], Some(8.0)),
-            ("a_total", &[("x", "1")], Some(7.0)),
-            ("a_total", &[("x", "1"), ("y", "3")], Some(4.0)),
-            ("a_total", &[("x", "2")], None),
-            ("b", &[], Some(5.0)),
-        ];
-        for (name, labels, expected) in table {
-            assert_eq!(metrics.sum(name, labels), expected, "{name} {labels:?}");
-        }
-    }
 }

@@ -66,6 +66,7 @@ struct Shared {
     received: watch::Sender<Vec<Received>>,
     open: watch::Receiver<bool>,
     watcher: Arc<Mutex<Option<Watcher>>>,
+    keeps: bool,
 }
 
 type Watcher = Box<dyn Fn(&Received) + Send>;
@@ -77,7 +78,16 @@ impl Upstream {
     ///
     /// When there is none.
     pub async fn start() -> Result<Self, Error> {
-        Self::start_with(SocketAddr::from(([127, 0, 0, 1], 0)), None).await
+        Self::start_with(SocketAddr::from(([127, 0, 0, 1], 0)), None, true).await
+    }
+
+    /// As [`start`](Self::start), and keep nothing of what comes: for more requests than fit into memory.
+    ///
+    /// # Errors
+    ///
+    /// When there is no port.
+    pub async fn forgetful() -> Result<Self, Error> {
+        Self::start_with(SocketAddr::from(([127, 0, 0, 1], 0)), None, false).await
     }
 
     /// Listen on this address, and call `watcher` with each request.
@@ -89,10 +99,10 @@ impl Upstream {
         address: SocketAddr,
         watcher: impl Fn(&Received) + Send + 'static,
     ) -> Result<Self, Error> {
-        Self::start_with(address, Some(Box::new(watcher))).await
+        Self::start_with(address, Some(Box::new(watcher)), true).await
     }
 
-    async fn start_with(address: SocketAddr, watcher: Option<Watcher>) -> Result<Self, Error> {
+    async fn start_with(address: SocketAddr, watcher: Option<Watcher>, keeps: bool) -> Result<Self, Error> {
         let listener = TcpListener::bind(address)
             .await
             .map_err(Error::io(format!("listening on {address}")))?;
@@ -105,6 +115,7 @@ impl Upstream {
             received: received.clone(),
             open,
             watcher: Arc::new(Mutex::new(watcher)),
+            keeps,
         };
         let router = Router::new().fallback(answer).with_state(shared);
         let task = tokio::spawn(async move {
@@ -191,7 +202,9 @@ async fn answer(State(mut shared): State<Shared>, request: Request) -> Response 
         false => serde_json::from_slice(&received.body)
             .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&received.body).into_owned())),
     };
-    shared.received.send_modify(|all| all.push(received));
+    if shared.keeps {
+        shared.received.send_modify(|all| all.push(received));
+    }
     // The gate's other end lives as long as the upstream.
     let _ = shared.open.wait_for(|open| *open).await;
     let envelope = json!({"result": true, "code": 0, "message": "success", "data": data});

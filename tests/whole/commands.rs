@@ -6,7 +6,7 @@ use admittance_tests::{Admittance, Finished};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::scene::{application, cache, source, write};
+use crate::scene::{application, store, source, write};
 
 async fn admittance(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Finished {
     Admittance::run(arguments.into_iter().map(|argument| argument.as_ref().to_owned()))
@@ -150,8 +150,8 @@ spec:
         let arguments = [
             OsStr::new("check"),
             file.as_os_str(),
-            OsStr::new("--cache"),
-            cache().as_os_str(),
+            OsStr::new("--store"),
+            store().as_os_str(),
         ];
         let check = admittance(arguments).await;
         assert_eq!(
@@ -175,8 +175,8 @@ async fn check_finds_nothing_wrong_with_the_examples() {
             let arguments = [
                 OsStr::new("check"),
                 chains.as_os_str(),
-                OsStr::new("--cache"),
-                cache().as_os_str(),
+                OsStr::new("--store"),
+                store().as_os_str(),
             ];
             let check = admittance(arguments).await;
             assert_eq!(
@@ -224,7 +224,7 @@ fn requests(directory: &TempDir, object: &Value) -> Vec<(&'static str, std::path
 
 async fn run(hooks: &Path, request: &Path, more: &[&str]) -> Finished {
     let mut arguments = vec![OsStr::new("run"), hooks.as_os_str(), request.as_os_str()];
-    arguments.extend([OsStr::new("--cache"), cache().as_os_str()]);
+    arguments.extend([OsStr::new("--store"), store().as_os_str()]);
     arguments.extend(more.iter().map(OsStr::new));
     admittance(arguments).await
 }

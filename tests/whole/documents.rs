@@ -515,6 +515,15 @@ fn fields_of_definitions_are_listed() {
             ],
         ),
         (
+            "Candidate",
+            &[(
+                "",
+                NATIVE,
+                "spec: { stages: [ { plugin: {}, candidate: { ? } } ] } }",
+                &[],
+            )],
+        ),
+        (
             "Webhook",
             &[
                 (

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use crate::scene::{Scene, application, bcs_message, cache, source, write};
+use crate::scene::{Scene, application, bcs_message, store, source, write};
 
 /// What comes of a guest.
 #[derive(Clone, Copy)]
@@ -333,7 +333,7 @@ async fn a_guest_that_does_not_load_is_told_before_anything_is_served() {
 
     let serve = admittance_tests::Serve::new(config)
         .unwrap()
-        .cache(cache())
+        .store(store())
         .finish()
         .await
         .unwrap();
@@ -343,8 +343,8 @@ async fn a_guest_that_does_not_load_is_told_before_anything_is_served() {
     let arguments = [
         "check".as_ref(),
         chains.as_os_str(),
-        "--cache".as_ref(),
-        cache().as_os_str(),
+        "--store".as_ref(),
+        store().as_os_str(),
     ];
     let check = Admittance::run(arguments).await.unwrap();
     assert_eq!(check.code, Some(1), "{}", check.stdout);

@@ -1,4 +1,4 @@
-//! The program from its start to its end: configuration, ports, the compiled cache, metrics, shutdown.
+//! The program from its start to its end: configuration, ports, the store, metrics, shutdown.
 
 use std::{
     fs,
@@ -247,13 +247,13 @@ spec:
     }
 }
 
-/// Whether each plugin came from the cache, in one start of the program.
-async fn from_cache(config: &Path, cache: &Path) -> Vec<bool> {
+/// Whether each plugin came from the store, in one start of the program.
+async fn from_store(config: &Path, store: &Path) -> Vec<bool> {
     let upstream = Upstream::start().await.unwrap();
     let program = Serve::new(config)
         .unwrap()
         .upstream(&upstream.url())
-        .cache(cache)
+        .store(store)
         .start()
         .await
         .unwrap();
@@ -273,7 +273,7 @@ async fn from_cache(config: &Path, cache: &Path) -> Vec<bool> {
         .into_iter()
         .filter(|line| line.message() == "plugin loaded");
     loaded
-        .map(|line| line.fields()["from_cache"].as_bool().unwrap())
+        .map(|line| line.fields()["from_store"].as_bool().unwrap())
         .collect()
 }
 
@@ -295,9 +295,9 @@ async fn a_plugin_is_compiled_once_and_again_when_its_entry_is_damaged() {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "chains.yaml", chain());
     let config = write(&directory, "admittance.yaml", BCS);
-    let cache = directory.path().join("cache");
-    assert_eq!(from_cache(&config, &cache).await, [false]);
-    assert_eq!(from_cache(&config, &cache).await, [true]);
+    let store = directory.path().join("store");
+    assert_eq!(from_store(&config, &store).await, [false]);
+    assert_eq!(from_store(&config, &store).await, [true]);
 
     let flip_last: fn(&mut Vec<u8>) = |bytes| *bytes.last_mut().unwrap() ^= 1;
     let flip_middle: fn(&mut Vec<u8>) = |bytes| {
@@ -312,16 +312,16 @@ async fn a_plugin_is_compiled_once_and_again_when_its_entry_is_damaged() {
         ("cut", cut),
         ("empty", empty),
     ] {
-        let files = files(&cache);
+        let files = files(&store);
         assert!(!files.is_empty());
         for file in files {
             let mut bytes = fs::read(&file).unwrap();
             damage(&mut bytes);
             fs::write(&file, bytes).unwrap();
         }
-        assert_eq!(from_cache(&config, &cache).await, [false], "{name}");
+        assert_eq!(from_store(&config, &store).await, [false], "{name}");
         assert_eq!(
-            from_cache(&config, &cache).await,
+            from_store(&config, &store).await,
             [true],
             "{name}: it was put right"
         );
@@ -387,7 +387,7 @@ async fn a_port_that_is_taken_is_told() {
     );
     let serve = Serve::new(&config)
         .unwrap()
-        .cache(crate::scene::cache())
+        .store(crate::scene::store())
         .listen_as_configured();
     let ended = serve.finish().await.unwrap();
     assert_eq!(ended.code, Some(2), "{}", ended.stderr);

@@ -14,7 +14,7 @@ use http::Request;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::scene::{cache, source, write};
+use crate::scene::{store, source, write};
 
 /// Two chains, of a phase each.
 fn chains() -> String {
@@ -198,7 +198,7 @@ async fn a_pod_of_the_manifests_answers_the_api_server() {
         &json!(["serve", "--config", "/etc/admittance/config/admittance.yaml"])
     );
     let config = root.join("etc/admittance/config/admittance.yaml");
-    let program = Serve::new(&config).unwrap().cache(cache()).start().await.unwrap();
+    let program = Serve::new(&config).unwrap().store(store()).start().await.unwrap();
 
     for (kind, path, image, expected) in [
         (
@@ -249,7 +249,7 @@ async fn a_pod_of_the_manifests_answers_the_api_server() {
 
     // `check` takes it as `serve` does.
     let config = config.to_str().unwrap();
-    let checked = Admittance::run(["check", "--config", config, "--cache", cache().to_str().unwrap()])
+    let checked = Admittance::run(["check", "--config", config, "--store", store().to_str().unwrap()])
         .await
         .unwrap();
     assert_eq!(checked.code, Some(0), "{}{}", checked.stdout, checked.stderr);
@@ -850,7 +850,7 @@ async fn nobody_else_trusts_the_certificate() {
     let root = printed.directory.path().join("pod");
     printed.mount(&root);
     let config = root.join("etc/admittance/config/admittance.yaml");
-    let program = Serve::new(&config).unwrap().cache(cache()).start().await.unwrap();
+    let program = Serve::new(&config).unwrap().store(store()).start().await.unwrap();
     let authority = String::from_utf8(fs::read(root.join("etc/admittance/tls/ca.crt")).unwrap()).unwrap();
     for authorities in ["", &authority] {
         let client = Client::trusting(Trust {

@@ -41,7 +41,7 @@ impl Scene {
         let program = Serve::new(config)
             .unwrap()
             .upstream(&upstream.url())
-            .cache(cache())
+            .store(store())
             .start()
             .await
             .unwrap();
@@ -91,8 +91,8 @@ pub(crate) fn write(directory: &TempDir, name: &str, text: impl AsRef<[u8]>) -> 
     path
 }
 
-/// Where compiled plugins are kept between runs of the tests.
-pub(crate) fn cache() -> &'static Path {
+/// Where modules and compiled plugins are kept between runs of the tests.
+pub(crate) fn store() -> &'static Path {
     Path::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/compiled"))
 }
 

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinSet};
 use tokio_rustls::TlsAcceptor;
 
-use crate::scene::{Scene, application, bcs_message, cache, write};
+use crate::scene::{Scene, application, bcs_message, store, write};
 
 /// Make a CA and a server certificate for a service or host; give back the `caBundle`.
 pub(crate) async fn certificate(directory: &Path, what: &str, name: &str) -> String {
@@ -504,7 +504,7 @@ async fn a_bcs_admissionwebhook_is_a_chain_as_it_is() {
     let program = Serve::new(config)
         .unwrap()
         .upstream(&upstream.url())
-        .cache(cache())
+        .store(store())
         .start()
         .await
         .unwrap();

@@ -149,7 +149,7 @@ async fn start(spec: &Value, root: &Path) -> Admittance {
     assert_eq!(arguments[1], "--config");
     assert_eq!(arguments.as_array().unwrap().len(), 3, "{arguments}");
     let config = arguments[2].as_str().unwrap().trim_start_matches('/');
-    let serve = Serve::new(root.join(config)).unwrap().cache(compiled());
+    let serve = Serve::new(root.join(config)).unwrap().store(compiled());
     serve.start().await.unwrap()
 }
 

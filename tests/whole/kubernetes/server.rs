@@ -8,7 +8,7 @@ use http::Request;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::scene::{cache, write};
+use crate::scene::{store, write};
 
 /// Configuration of a webhook server over TLS, to which a test may add.
 const CONFIG: &str = "
@@ -36,7 +36,7 @@ impl Server {
     pub(crate) async fn start_in(directory: TempDir, config: &str, definitions: &str) -> Self {
         let config = write(&directory, "admittance.yaml", config);
         write(&directory, "chains.yaml", definitions);
-        let program = Serve::new(config).unwrap().cache(cache()).start().await.unwrap();
+        let program = Serve::new(config).unwrap().store(store()).start().await.unwrap();
         let authorities = fs::read_to_string(directory.path().join("ca.pem")).unwrap();
         let client = Client::trusting(trust(&authorities)).unwrap();
         Self {

@@ -1,0 +1,337 @@
+//! The program, killed at moments that nobody chose while definitions are applied to it.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use fastrand::Rng;
+use http::{Method, Request};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{Admittance, Client, Error, ModuleServer, Serve, Upstream, Versions, files::write};
+
+/// So many kills. Each set of definitions that is applied has a generation, which its stages write into
+/// every object, so that an answer tells of which set each chain is.
+#[derive(Clone, Copy, Debug)]
+pub struct Kills {
+    /// How many.
+    pub rounds: u32,
+    /// Of the random moments.
+    pub seed: u64,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub struct Killed {
+    /// How many kills there were while a set was applied of which nothing was known: its modules had to be
+    /// fetched and compiled.
+    pub new: u32,
+    /// How many there were while a set was applied of which everything was in the store.
+    pub known: u32,
+    /// How many there were while the program started.
+    pub starting: u32,
+    /// How often the set was live after the restart although nobody had been told so before the kill.
+    pub finished: u32,
+    /// How often the answer that the set is live had come before the kill.
+    pub acknowledged: u32,
+    /// From the start to the first moment it served again, the longest.
+    pub longest_start: Duration,
+    /// What was not as it must be, in words.
+    pub mistakes: Vec<String>,
+}
+
+/// What is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Moment {
+    /// Applying what has to be fetched and compiled.
+    New,
+    /// Applying what is in the store.
+    Known,
+    /// Starting.
+    Start,
+}
+
+/// The chains of a set; each is in a file of its own, with a stage whose module is fetched and one whose
+/// module is a file.
+const CHAINS: [&str; 3] = ["first", "second", "third"];
+
+const CONFIG: &str = "
+dialect: { bcs: { cluster: BCS-MESOS-10001 } }
+upstream: { servers: [\"http://127.0.0.1:1\"] }
+definitions: [definitions]
+modules: { ca: ca.pem }
+";
+
+/// Between the pieces of a download: a module takes some 80 ms.
+const PAUSE: Duration = Duration::from_millis(2);
+
+impl Kills {
+    /// Do it, and call `progress` after each kill with its number and a sentence.
+    ///
+    /// # Errors
+    ///
+    /// When the program does not start again, which tells all. What it serves then is no error.
+    pub async fn run(self, mut progress: impl FnMut(u32, &str)) -> Result<Killed, Error> {
+        let scene = Scene::new().await?;
+        let mut rng = Rng::with_seed(self.seed);
+        let mut program = scene.start().await?;
+        let mut killed = Killed::default();
+        // How long each takes when nobody interferes.
+        let mut usual = Duration::ZERO;
+        for generation in [1, 2] {
+            let started = Instant::now();
+            scene.apply(&program, generation).await?.map_err(Error::Invalid)?;
+            usual = started.elapsed();
+        }
+        let started = Instant::now();
+        scene.apply(&program, 1).await?.map_err(Error::Invalid)?;
+        let usual_known = started.elapsed();
+        let (mut live, mut newest) = (1, 2);
+        for round in 1..=self.rounds {
+            let moment = match rng.u32(0..5) {
+                0 | 1 => Moment::New,
+                2 | 3 => Moment::Known,
+                _ => Moment::Start,
+            };
+            let wanted = match moment {
+                Moment::New => newest + 1,
+                // Any other than the live one.
+                Moment::Known => {
+                    let other = rng.u32(1..newest);
+                    other + u32::from(other >= live)
+                }
+                Moment::Start => live,
+            };
+            let limit = match moment {
+                Moment::New => usual,
+                Moment::Known => usual_known,
+                Moment::Start => killed.longest_start.max(Duration::from_millis(100)),
+            };
+            let delay = limit.mul_f64(rng.f64() * 1.2);
+            let answer = scene.interrupt(&mut program, moment, wanted, delay).await?;
+            let started = Instant::now();
+            program = scene.start().await?;
+            killed.longest_start = killed.longest_start.max(started.elapsed());
+            let found = scene.generation(&program).await?;
+            let was = live;
+            match found {
+                Ok(found) if found == wanted || (found == live && !answer) => live = found,
+                Ok(found) => killed.mistakes.push(format!(
+                    "generation {found} after {live}, while {wanted} was applied{}",
+                    if answer { " and said to be live" } else { "" }
+                )),
+                Err(mistake) => killed.mistakes.push(mistake),
+            }
+            let status = program.status().await?;
+            if let Some(problem) = status.get("problem") {
+                killed
+                    .mistakes
+                    .push(format!("a problem after the restart: {problem}"));
+            }
+            match moment {
+                Moment::New => killed.new += 1,
+                Moment::Known => killed.known += 1,
+                Moment::Start => killed.starting += 1,
+            }
+            killed.acknowledged += u32::from(answer);
+            killed.finished += u32::from(!answer && live != was);
+            newest = newest.max(live);
+            progress(
+                round,
+                &format!("{moment:?}, after {delay:.1?}: {was} -> {wanted}, live is {live}"),
+            );
+        }
+        Ok(killed)
+    }
+}
+
+/// A program with its surroundings, which outlive it.
+struct Scene {
+    directory: TempDir,
+    upstream: Upstream,
+    modules: ModuleServer,
+    versions: Versions,
+}
+
+impl Scene {
+    async fn new() -> Result<Self, Error> {
+        let directory = tempfile::tempdir().map_err(Error::io("a directory"))?;
+        let modules = ModuleServer::start().await?;
+        modules.slow_down(PAUSE);
+        for name in ["definitions", "modules"] {
+            std::fs::create_dir(directory.path().join(name)).map_err(Error::io(name))?;
+        }
+        write(&directory.path().join("admittance.yaml"), CONFIG)?;
+        write(&directory.path().join("ca.pem"), modules.authority())?;
+        Ok(Self {
+            directory,
+            upstream: Upstream::forgetful().await?,
+            modules,
+            versions: Versions::find()?,
+        })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn serve(&self) -> Result<Serve, Error> {
+        Ok(Serve::new(self.path("admittance.yaml"))?
+            .upstream(&self.upstream.url())
+            .store(self.path("store"))
+            .history(self.path("history")))
+    }
+
+    async fn start(&self) -> Result<Admittance, Error> {
+        self.serve()?.start().await
+    }
+
+    /// Apply a set and wait for the answer; why it was refused, if it was.
+    async fn apply(&self, program: &Admittance, generation: u32) -> Result<Result<(), String>, Error> {
+        let request = self.application(program, generation)?;
+        let reply = Client::new()?.send(request).await?;
+        Ok(match reply.status.is_success() {
+            true => Ok(()),
+            false => Err(format!("generation {generation} is refused: {}", reply.text())),
+        })
+    }
+
+    fn application(&self, program: &Admittance, generation: u32) -> Result<Request<String>, Error> {
+        let fetched = format!("{generation}.wasm");
+        self.modules.put(&fetched, self.versions.module(generation));
+        let file = self.path("modules").join(&fetched);
+        if !file.exists() {
+            // Another module than the one that is fetched.
+            write(&file, self.versions.module(generation + 500_000))?;
+        }
+        let text: String = CHAINS
+            .iter()
+            .map(|chain| self::chain(chain, generation, &self.modules.url(&fetched), &file))
+            .collect();
+        Request::post(program.admin_url("/v1/definitions"))
+            .body(text)
+            .map_err(|error| Error::Invalid(error.to_string()))
+    }
+
+    /// Kill the program so long after it began; whether it had said before that it was done.
+    async fn interrupt(
+        &self,
+        program: &mut Admittance,
+        moment: Moment,
+        generation: u32,
+        delay: Duration,
+    ) -> Result<bool, Error> {
+        if moment == Moment::Start {
+            program.kill().await?;
+            let mut starting = self.serve()?.spawn()?;
+            tokio::time::sleep(delay).await;
+            starting.kill().await?;
+            return Ok(false);
+        }
+        let (request, client) = (self.application(program, generation)?, Client::new()?);
+        let applying = tokio::spawn(async move { client.send(request).await });
+        // The moment is the test.
+        tokio::time::sleep(delay).await;
+        program.kill().await?;
+        match applying.await {
+            Ok(Ok(reply)) if reply.status.is_success() => Ok(true),
+            Ok(Ok(reply)) => Err(Error::Invalid(format!(
+                "generation {generation} is refused: {}",
+                reply.text()
+            ))),
+            // There was no time for an answer.
+            Ok(Err(_)) | Err(_) => Ok(false),
+        }
+    }
+
+    /// The one generation of all chains, or what is wrong with what is served.
+    async fn generation(&self, program: &Admittance) -> Result<Result<u32, String>, Error> {
+        let object = json!({
+            "apiVersion": "v4",
+            "kind": "application",
+            "metadata": {"name": "web", "namespace": "shop"},
+        });
+        let url = program.url("/mesosdriver/v4/namespaces/shop/applications");
+        let reply = Client::new()?.bcs(Method::POST, &url, object.to_string()).await?;
+        if reply.status != 200 {
+            return Ok(Err(format!("the status {}: {}", reply.status, reply.text())));
+        }
+        Ok(generation(&reply.json()?))
+    }
+}
+
+/// A chain whose stages tell the generation.
+fn chain(name: &str, generation: u32, url: &str, file: &Path) -> String {
+    format!(
+        "---
+apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: {{ name: {name} }}
+spec:
+  rules: [{{ operations: [CREATE], kinds: [application] }}]
+  stages:
+    - name: fetched
+      plugin: {{ source: \"{url}\", settings: {{ name: {name}-fetched, generation: {generation} }} }}
+    - name: filed
+      plugin: {{ source: \"file:{}\", settings: {{ name: {name}-filed, generation: {generation} }} }}
+",
+        file.display()
+    )
+}
+
+/// The generation that every stage of every chain tells, each with the module that belongs to it.
+fn generation(answer: &Value) -> Result<u32, String> {
+    let annotations = answer.pointer("/data/metadata/annotations");
+    let annotations: BTreeMap<String, String> = annotations
+        .and_then(|annotations| serde_json::from_value(annotations.clone()).ok())
+        .ok_or_else(|| format!("no annotations in {answer}"))?;
+    let mut found = None;
+    for chain in CHAINS {
+        for (stage, beyond) in [("fetched", 0), ("filed", 500_000)] {
+            let told = |of| annotations.get(&format!("{of}/{chain}-{stage}"));
+            let generation = told(guest_versioned::GENERATION_OF).and_then(|text| text.parse::<u32>().ok());
+            let version = told(guest_versioned::VERSION_OF).and_then(|name| Versions::number(name));
+            let (Some(generation), Some(version)) = (generation, version) else {
+                return Err(format!("{stage} of {chain} was not called: {annotations:?}"));
+            };
+            if version != generation + beyond || *found.get_or_insert(generation) != generation {
+                return Err(format!("a mix of generations: {annotations:?}"));
+            }
+        }
+    }
+    found.ok_or_else(|| format!("no generation in {answer}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_chains_are_of_one_generation() {
+        let answer = |of: fn(usize) -> (u32, u32)| {
+            let mut annotations = serde_json::Map::new();
+            for (index, chain) in CHAINS.iter().enumerate() {
+                let (generation, version) = of(index);
+                for (stage, beyond) in [("fetched", 0), ("filed", 500_000)] {
+                    let version = Versions::name(version + beyond);
+                    annotations.insert(
+                        format!("generation.admittance.dev/{chain}-{stage}"),
+                        generation.to_string().into(),
+                    );
+                    annotations.insert(format!("version.admittance.dev/{chain}-{stage}"), version.into());
+                }
+            }
+            json!({"data": {"metadata": {"annotations": annotations}}})
+        };
+        assert_eq!(generation(&answer(|_| (7, 7))), Ok(7));
+        for mixed in
+            [|index| (index as u32, index as u32), |_| (7_u32, 8_u32)] as [fn(usize) -> (u32, u32); 2]
+        {
+            assert!(generation(&answer(mixed)).is_err_and(|mistake| mistake.contains("a mix")));
+        }
+        assert!(generation(&json!({"data": {"metadata": {"annotations": {}}}})).is_err());
+    }
+}

@@ -1,0 +1,227 @@
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use http::Method;
+use serde_json::{Value, json};
+use tokio::{sync::watch, task::JoinSet};
+
+use crate::{Client, Error, Versions, log::NEVER};
+
+/// Clients that create objects one after another without a pause, each on a connection of its own, and
+/// hold every answer against what it must be: the stages that it passed are of one version, which is none
+/// that is gone, and none before the one that the same connection saw last.
+#[derive(Debug)]
+pub struct Load {
+    shared: Arc<Shared>,
+    told: watch::Receiver<Told>,
+    connections: JoinSet<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    url: String,
+    /// How many stages write their version.
+    stages: usize,
+    /// Versions before this one are gone.
+    oldest: AtomicU32,
+    is_over: AtomicBool,
+}
+
+/// What came of it so far.
+#[derive(Clone, Debug, Default)]
+pub struct Told {
+    /// How many requests were sent.
+    pub requests: u64,
+    /// How many were not answered as they should be.
+    pub failures: u64,
+    /// The first of those, in words.
+    pub mistakes: Vec<String>,
+    /// The newest version that each connection saw.
+    newest: Vec<u32>,
+}
+
+/// How many mistakes are told.
+const MISTAKES: usize = 10;
+
+impl Load {
+    /// Begin. `url` takes applications of BCS; each of its chains' stages, so many, writes its version.
+    ///
+    /// # Errors
+    ///
+    /// When there are no clients.
+    pub fn start(url: String, stages: usize, connections: usize) -> Result<Self, Error> {
+        let shared = Arc::new(Shared {
+            url,
+            stages,
+            oldest: AtomicU32::new(0),
+            is_over: AtomicBool::new(false),
+        });
+        let (sender, told) = watch::channel(Told {
+            newest: vec![0; connections],
+            ..Told::default()
+        });
+        let mut tasks = JoinSet::new();
+        for number in 0..connections {
+            tasks.spawn(send(Client::new()?, number, shared.clone(), sender.clone()));
+        }
+        Ok(Self {
+            shared,
+            told,
+            connections: tasks,
+        })
+    }
+
+    /// Versions before this one are gone: no request that is sent from now on may be answered by them.
+    pub fn oldest(&self, version: u32) {
+        self.shared.oldest.store(version, Ordering::SeqCst);
+    }
+
+    /// Wait until some connection sees this version.
+    ///
+    /// # Errors
+    ///
+    /// When none does.
+    pub async fn until_seen(&mut self, version: u32) -> Result<(), Error> {
+        self.until(version, |newest| newest.iter().any(|seen| *seen >= version))
+            .await
+    }
+
+    /// Wait until every connection sees this version.
+    ///
+    /// # Errors
+    ///
+    /// When one does not.
+    pub async fn until_seen_by_all(&mut self, version: u32) -> Result<(), Error> {
+        self.until(version, |newest| newest.iter().all(|seen| *seen >= version))
+            .await
+    }
+
+    async fn until(&mut self, version: u32, wanted: impl Fn(&[u32]) -> bool) -> Result<(), Error> {
+        let wait = self.told.wait_for(|told| wanted(&told.newest));
+        let waited = tokio::time::timeout(NEVER, wait)
+            .await
+            .is_ok_and(|seen| seen.is_ok());
+        match waited {
+            true => Ok(()),
+            false => Err(Error::Never {
+                what: format!("an answer of {}", Versions::name(version)),
+                limit: NEVER,
+                log: format!("{:?}", *self.told.borrow()),
+            }),
+        }
+    }
+
+    /// What came of it so far.
+    pub fn told(&self) -> Told {
+        self.told.borrow().clone()
+    }
+
+    /// Let the requests that were sent be answered, and end.
+    pub async fn end(mut self) -> Told {
+        self.shared.is_over.store(true, Ordering::SeqCst);
+        while self.connections.join_next().await.is_some() {}
+        self.told()
+    }
+}
+
+async fn send(client: Client, connection: usize, shared: Arc<Shared>, told: watch::Sender<Told>) {
+    let mut last = 0;
+    let body = json!({
+        "apiVersion": "v4",
+        "kind": "application",
+        "metadata": {"name": format!("load-{connection}"), "namespace": "load", "labels": {"app": "load"}},
+        "spec": {"instance": 1},
+    });
+    let body = body.to_string();
+    while !shared.is_over.load(Ordering::SeqCst) {
+        let oldest = shared.oldest.load(Ordering::SeqCst).max(last);
+        let answer = client.bcs(Method::POST, &shared.url, body.clone()).await;
+        let version = answer.map_err(|error| error.to_string()).and_then(|reply| {
+            let version = match reply.status.as_u16() {
+                200 => version(&reply.json().map_err(|error| error.to_string())?, shared.stages),
+                status => Err(format!("the status {status}: {}", reply.text())),
+            };
+            match version? {
+                version if version < oldest => Err(format!(
+                    "{} after {}",
+                    Versions::name(version),
+                    Versions::name(oldest)
+                )),
+                version => Ok(version),
+            }
+        });
+        told.send_modify(|told| {
+            told.requests += 1;
+            match version {
+                Ok(version) => {
+                    last = version;
+                    if let Some(newest) = told.newest.get_mut(connection) {
+                        *newest = version;
+                    }
+                }
+                Err(mistake) => {
+                    told.failures += 1;
+                    if told.mistakes.len() < MISTAKES {
+                        told.mistakes.push(mistake);
+                    }
+                }
+            }
+        });
+        if told.borrow().failures > 0 {
+            // A server that is gone would be asked without end.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+/// The one version of all stages that an answer passed.
+fn version(answer: &Value, stages: usize) -> Result<u32, String> {
+    let annotations = answer.pointer("/data/metadata/annotations");
+    let mut versions = annotations
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .filter(|(name, _)| name.starts_with(guest_versioned::VERSION_OF))
+        .filter_map(|(_, version)| Versions::number(version.as_str()?));
+    let first = versions.next().ok_or_else(|| format!("no version in {answer}"))?;
+    match versions.try_fold(1, |count, version| (version == first).then_some(count + 1)) {
+        Some(count) if count == stages => Ok(first),
+        Some(count) => Err(format!("{count} of {stages} stages in {answer}")),
+        None => Err(format!("a mix of versions in {answer}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_of_one_version() {
+        let answer = |versions: &[u32]| {
+            let annotation = |(stage, version): (usize, &u32)| {
+                let name = format!("{}/{stage}", guest_versioned::VERSION_OF);
+                (name, Value::from(Versions::name(*version)))
+            };
+            let annotations: serde_json::Map<_, _> = versions.iter().enumerate().map(annotation).collect();
+            json!({"data": {"metadata": {"annotations": annotations}}})
+        };
+        let table: [(&[u32], Result<u32, &str>); 4] = [
+            (&[7, 7], Ok(7)),
+            (&[7, 8], Err("a mix")),
+            (&[7], Err("1 of 2")),
+            (&[], Err("no version")),
+        ];
+        for (versions, expected) in table {
+            match (version(&answer(versions), 2), expected) {
+                (Ok(version), Ok(expected)) => assert_eq!(version, expected),
+                (Err(mistake), Err(words)) => assert!(mistake.contains(words), "{mistake}"),
+                (found, _) => panic!("{versions:?}: {found:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,92 @@
+use std::{net::SocketAddr, time::Duration};
+
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::Error;
+
+/// Longer than anything takes on a busy machine: it ends a test that would hang.
+pub(crate) const NEVER: Duration = Duration::from_secs(120);
+
+/// What a program wrote to standard error so far.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    pub(crate) lines: Vec<LogLine>,
+    pub(crate) ended: bool,
+}
+
+impl Log {
+    pub(crate) fn text(&self) -> String {
+        self.lines
+            .iter()
+            .map(|line| line.text.as_str())
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+}
+
+/// One line of the program's log.
+#[derive(Clone, Debug)]
+pub struct LogLine {
+    /// As it was written.
+    pub text: String,
+    fields: Value,
+}
+
+impl LogLine {
+    pub(crate) fn new(text: String) -> Self {
+        let fields = serde_json::from_str(&text).unwrap_or_default();
+        Self { text, fields }
+    }
+
+    /// The line's own sentence.
+    pub fn message(&self) -> &str {
+        self.field("message")
+    }
+
+    /// A text among its fields; empty when there is none.
+    pub fn field(&self, name: &str) -> &str {
+        self.fields.get(name).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// All of its fields.
+    pub fn fields(&self) -> &Value {
+        &self.fields
+    }
+
+    pub(crate) fn address(&self, field: &str) -> Option<SocketAddr> {
+        self.field(field).parse().ok()
+    }
+}
+
+/// The first line from this one on, past or to come, that is the wanted one.
+pub(crate) async fn until_logged(
+    mut log: watch::Receiver<Log>,
+    from: usize,
+    what: &str,
+    wanted: impl Fn(&LogLine) -> bool,
+) -> Result<LogLine, Error> {
+    let mut read = from;
+    let mut found = None;
+    let wait = log.wait_for(|log| {
+        found = log.lines.iter().skip(read).find(|line| wanted(line)).cloned();
+        read = log.lines.len();
+        found.is_some() || log.ended
+    });
+    let waited = tokio::time::timeout(NEVER, wait)
+        .await
+        .map(|ended| ended.map(|_| ()));
+    let text = || log.borrow().text();
+    match (found, waited) {
+        (Some(line), _) => Ok(line),
+        (None, Ok(_)) => Err(Error::Ended {
+            what: what.into(),
+            log: text(),
+        }),
+        (None, Err(_)) => Err(Error::Never {
+            what: what.into(),
+            limit: NEVER,
+            log: text(),
+        }),
+    }
+}

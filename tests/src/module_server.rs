@@ -1,0 +1,219 @@
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{Request, State},
+    http::{StatusCode, header::CONTENT_LENGTH},
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use futures_util::stream;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto,
+    service::TowerToHyperService,
+};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::{ServerConfig, crypto::ring};
+use tokio::{
+    net::TcpListener,
+    sync::watch,
+    task::{AbortHandle, JoinSet},
+};
+use tokio_rustls::TlsAcceptor;
+
+use crate::Error;
+
+/// A server from which modules are fetched, over TLS, with an authority of its own. It stops when it is
+/// dropped.
+#[derive(Debug)]
+pub struct ModuleServer {
+    address: SocketAddr,
+    authority: String,
+    shared: Arc<Shared>,
+    task: AbortHandle,
+}
+
+#[derive(Debug)]
+struct Shared {
+    modules: Mutex<HashMap<String, Bytes>>,
+    /// Between two pieces of a module, in microseconds.
+    pause: AtomicU64,
+    /// How many downloads were begun.
+    begun: watch::Sender<u64>,
+}
+
+/// How much is sent at a time.
+const PIECE: usize = 4096;
+
+impl ModuleServer {
+    /// Listen on a port that the kernel chooses.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or no certificate can be made.
+    pub async fn start() -> Result<Self, Error> {
+        Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), Identity::new()?).await
+    }
+
+    /// Listen here, as this server.
+    ///
+    /// # Errors
+    ///
+    /// When the address is taken.
+    pub async fn start_at(address: SocketAddr, identity: Identity) -> Result<Self, Error> {
+        let listener = TcpListener::bind(address)
+            .await
+            .map_err(Error::io(format!("listening on {address}")))?;
+        let address = listener
+            .local_addr()
+            .map_err(Error::io("the module server's address"))?;
+        let shared = Arc::new(Shared {
+            modules: Mutex::default(),
+            pause: AtomicU64::new(0),
+            begun: watch::Sender::new(0),
+        });
+        let Identity { authority, config } = identity;
+        let router = Router::new().fallback(answer).with_state(shared.clone());
+        let task = tokio::spawn(accept(listener, TlsAcceptor::from(config), router)).abort_handle();
+        Ok(Self {
+            address,
+            authority,
+            shared,
+            task,
+        })
+    }
+
+    /// The certificate of its authority, as PEM.
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    /// Where this module is fetched.
+    pub fn url(&self, name: &str) -> String {
+        format!("https://localhost:{}/{name}", self.address.port())
+    }
+
+    /// Serve this module.
+    pub fn put(&self, name: &str, module: impl Into<Bytes>) {
+        let mut modules = self.shared.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        modules.insert(format!("/{name}"), module.into());
+    }
+
+    /// From now on send 4 KiB at a time, with this pause between them.
+    pub fn slow_down(&self, pause: Duration) {
+        let microseconds = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
+        self.shared.pause.store(microseconds, Ordering::Relaxed);
+    }
+
+    /// How many downloads were begun.
+    pub fn begun(&self) -> u64 {
+        *self.shared.begun.borrow()
+    }
+}
+
+impl Drop for ModuleServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Who a server is: its certificate, and the authority behind it.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    authority: String,
+    config: Arc<ServerConfig>,
+}
+
+impl Identity {
+    /// A new authority, and a certificate for `localhost`.
+    ///
+    /// # Errors
+    ///
+    /// When there is no cryptography.
+    pub fn new() -> Result<Self, Error> {
+        let wrong = |error: &dyn std::fmt::Display| Error::Invalid(format!("a certificate: {error}"));
+        let made = || -> Result<_, rcgen::Error> {
+            let authority_key = KeyPair::generate()?;
+            let mut authority = CertificateParams::default();
+            authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            let pem = authority.self_signed(&authority_key)?.pem();
+            let key = KeyPair::generate()?;
+            let certificate = CertificateParams::new(["localhost".to_owned()])?
+                .signed_by(&key, &Issuer::new(authority, authority_key))?;
+            Ok((pem, certificate, key))
+        };
+        let (authority, certificate, key) = made().map_err(|error| wrong(&error))?;
+        let key = key
+            .serialize_der()
+            .try_into()
+            .map_err(|error: &str| wrong(&error))?;
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| wrong(&error))?
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], key)
+            .map_err(|error| wrong(&error))?;
+        Ok(Self {
+            authority,
+            config: Arc::new(config),
+        })
+    }
+
+    /// The certificate of its authority, as PEM.
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
+}
+
+async fn accept(listener: TcpListener, acceptor: TlsAcceptor, router: Router) {
+    // They end with this task.
+    let mut connections = JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        while connections.try_join_next().is_some() {}
+        let (acceptor, service) = (acceptor.clone(), TowerToHyperService::new(router.clone()));
+        connections.spawn(async move {
+            // Who does not trust the authority breaks the handshake off, and who is killed the connection.
+            let Ok(stream) = acceptor.accept(stream).await else {
+                return;
+            };
+            let _ = auto::Builder::new(TokioExecutor::new())
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
+        });
+    }
+}
+
+async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    let found = {
+        let modules = shared.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        modules.get(request.uri().path()).cloned()
+    };
+    let Some(module) = found else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    shared.begun.send_modify(|begun| *begun += 1);
+    let length = module.len();
+    let pause = Duration::from_micros(shared.pause.load(Ordering::Relaxed));
+    let pieces = stream::unfold(module, move |mut rest| async move {
+        if rest.is_empty() {
+            return None;
+        }
+        if !pause.is_zero() {
+            tokio::time::sleep(pause).await;
+        }
+        let piece = rest.split_to(PIECE.min(rest.len()));
+        Some((Ok::<_, Infallible>(piece), rest))
+    });
+    ([(CONTENT_LENGTH, length)], Body::from_stream(pieces)).into_response()
+}

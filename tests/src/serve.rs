@@ -1,0 +1,161 @@
+use std::{
+    ffi::{OsStr, OsString},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use tempfile::TempDir;
+use tokio::process::Command;
+
+use crate::{
+    Admittance, Error,
+    program::{Finished, finish},
+};
+
+/// `admittance serve`, about to be started. Unless it is told otherwise it has a history of its own, which
+/// ends with it.
+#[derive(Debug)]
+pub struct Serve {
+    command: Command,
+    listen: Option<SocketAddr>,
+    history: Option<PathBuf>,
+    around: Vec<OsString>,
+}
+
+impl Serve {
+    /// Serve with this configuration, on ports that the kernel chooses.
+    ///
+    /// # Errors
+    ///
+    /// When the program was not built.
+    pub fn new(config: impl AsRef<Path>) -> Result<Self, Error> {
+        let mut command = Admittance::command()?;
+        command
+            .args(["serve", "--log-format", "json", "--config"])
+            .arg(config.as_ref());
+        command.args(["--admin", "127.0.0.1:0"]);
+        let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
+        Ok(Self {
+            command,
+            listen: Some(any_port),
+            history: None,
+            around: Vec::new(),
+        })
+    }
+
+    /// Listen here.
+    pub fn listen(mut self, address: SocketAddr) -> Self {
+        self.listen = Some(address);
+        self
+    }
+
+    /// Listen where the configuration says.
+    pub fn listen_as_configured(mut self) -> Self {
+        self.listen = None;
+        self
+    }
+
+    /// Forward to this upstream.
+    pub fn upstream(self, url: &str) -> Self {
+        self.arguments(["--upstream", url])
+    }
+
+    /// Keep modules and compiled plugins here.
+    pub fn store(self, directory: impl AsRef<Path>) -> Self {
+        self.arguments([OsStr::new("--store"), directory.as_ref().as_os_str()])
+    }
+
+    /// Keep revisions here, also when the program ends.
+    pub fn history(mut self, directory: impl AsRef<Path>) -> Self {
+        self.history = Some(directory.as_ref().to_owned());
+        self
+    }
+
+    /// More arguments.
+    pub fn arguments<A: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
+        self.command.args(arguments);
+        self
+    }
+
+    /// A variable of its environment.
+    pub fn variable(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// Let another program start it: the whole command stands behind these arguments. It must take the
+    /// other's place.
+    pub fn around<A: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
+        self.around = arguments.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Start it, and return when it serves.
+    ///
+    /// # Errors
+    ///
+    /// When it ends instead.
+    pub async fn start(self) -> Result<Admittance, Error> {
+        let mut program = self.spawn()?;
+        program.until_serving().await?;
+        Ok(program)
+    }
+
+    /// Start it, and return at once.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be started.
+    pub fn spawn(self) -> Result<Admittance, Error> {
+        let (command, history) = self.command()?;
+        Admittance::spawn(command, history)
+    }
+
+    /// Run it to its end.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start, or does not end.
+    pub async fn finish(self) -> Result<Finished, Error> {
+        let (command, _history) = self.command()?;
+        finish(command).await
+    }
+
+    /// The command, and the history that ends with it.
+    fn command(self) -> Result<(Command, Option<TempDir>), Error> {
+        let Self {
+            mut command,
+            listen,
+            history,
+            around,
+        } = self;
+        if let Some(address) = listen {
+            command.args(["--listen", &address.to_string()]);
+        }
+        let own = match &history {
+            Some(_) => None,
+            None => Some(tempfile::tempdir().map_err(Error::io("a directory for the history"))?),
+        };
+        let directory = history.as_deref().or(own.as_ref().map(TempDir::path));
+        command.arg("--history").args(directory);
+        Ok((within(command, around), own))
+    }
+}
+
+/// The same command behind these arguments.
+fn within(command: Command, around: Vec<OsString>) -> Command {
+    let mut around = around.into_iter();
+    let Some(first) = around.next() else {
+        return command;
+    };
+    let inner = command.as_std();
+    let mut outer = Command::new(first);
+    outer.args(around).arg(inner.get_program()).args(inner.get_args());
+    for (name, value) in inner.get_envs() {
+        match value {
+            Some(value) => outer.env(name, value),
+            None => outer.env_remove(name),
+        };
+    }
+    outer
+}

@@ -1,0 +1,128 @@
+//! One plugin, or a chain of them, in version after version while requests flow.
+
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+use crate::{Error, Load, Serve, Told, Upstream, Versions, files::write, replace};
+
+/// So many changes of a module that a chain has in each of its stages.
+#[derive(Clone, Copy, Debug)]
+pub struct Swaps {
+    /// How many versions follow the first one.
+    pub rounds: u32,
+    /// Of the chain.
+    pub stages: usize,
+    /// Of the load.
+    pub connections: usize,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Swapped {
+    /// By the clients.
+    pub told: Told,
+    /// From the rename to the first answer of the new version, the shortest first.
+    pub latencies: Vec<Duration>,
+    /// Of the program, in bytes: under load before the first change.
+    pub memory_before: u64,
+    /// The most that was seen, after any change.
+    pub memory_most: u64,
+    /// Under load after the last change.
+    pub memory_after: u64,
+    /// What `/v1/status` told at the end, when no request was on its way.
+    pub status: Value,
+}
+
+impl Swapped {
+    /// The latency that so many of a hundred did not exceed.
+    pub fn latency(&self, percent: usize) -> Duration {
+        let last = self.latencies.len().saturating_sub(1);
+        let at = (self.latencies.len() * percent / 100).min(last);
+        self.latencies.get(at).copied().unwrap_or_default()
+    }
+}
+
+/// The configuration of a BCS driver with a directory of definitions.
+const CONFIG: &str = "
+dialect: { bcs: { cluster: BCS-MESOS-10001 } }
+upstream: { servers: [\"http://127.0.0.1:1\"] }
+definitions: [definitions]
+store: { directory: store, sizeLimit: 64MiB }
+";
+
+impl Swaps {
+    /// Do it, and call `progress` after each change with its number and with what the clients tell.
+    ///
+    /// # Errors
+    ///
+    /// When the program does not start, or a version never comes. What the clients saw is no error.
+    pub async fn run(self, mut progress: impl FnMut(u32, &Told)) -> Result<Swapped, Error> {
+        let versions = Versions::find()?;
+        let directory = tempfile::tempdir().map_err(Error::io("a directory"))?;
+        let definitions = directory.path().join("definitions");
+        std::fs::create_dir(&definitions).map_err(Error::io("a directory for definitions"))?;
+        let module = definitions.join("versioned.wasm");
+        let config = directory.path().join("admittance.yaml");
+        write(&config, CONFIG)?;
+        write(&definitions.join("chain.yaml"), chain(self.stages, &module))?;
+        write(&module, versions.module(1))?;
+        let upstream = Upstream::forgetful().await?;
+        let program = Serve::new(&config)?.upstream(&upstream.url()).start().await?;
+        let url = program.url("/mesosdriver/v4/namespaces/load/applications");
+        let mut load = Load::start(url, self.stages, self.connections)?;
+        load.until_seen_by_all(1).await?;
+        let memory_before = program.resident_memory()?;
+        let mut memory_most = memory_before;
+        let mut latencies = Vec::new();
+        for version in 2..=self.rounds + 1 {
+            let bytes = versions.module(version);
+            let started = Instant::now();
+            replace(&module, bytes)?;
+            load.until_seen(version).await?;
+            latencies.push(started.elapsed());
+            // The table is one for all connections.
+            load.oldest(version);
+            memory_most = memory_most.max(program.resident_memory()?);
+            progress(version - 1, &load.told());
+        }
+        load.until_seen_by_all(self.rounds + 1).await?;
+        let memory_after = program.resident_memory()?;
+        let told = load.end().await;
+        let status = program
+            .until_status("one table", |status| status["tables"] == 1)
+            .await?;
+        latencies.sort_unstable();
+        Ok(Swapped {
+            told,
+            latencies,
+            memory_before,
+            memory_most,
+            memory_after,
+            status,
+        })
+    }
+}
+
+/// A chain of so many stages with this module.
+fn chain(stages: usize, module: &Path) -> String {
+    let stages = (0..stages).map(|stage| {
+        format!(
+            "    - name: stage-{stage}\n      plugin: {{ source: \"file:{}\", settings: {{ name: stage-{stage} }} }}\n",
+            module.display()
+        )
+    });
+    format!(
+        "apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: {{ name: versioned }}
+spec:
+  rules: [{{ operations: [CREATE], kinds: [application] }}]
+  stages:
+{}",
+        stages.collect::<String>()
+    )
+}

@@ -1,0 +1,81 @@
+use std::fs;
+
+use guest_versioned::VERSION;
+
+use crate::{Artifacts, Error};
+
+/// The guest `versioned`, in any version: about 170 kB each, which differ in six digits.
+#[derive(Clone, Debug)]
+pub struct Versions {
+    component: Vec<u8>,
+    /// Where the version stands.
+    at: usize,
+}
+
+/// Before the number.
+const PREFIX: &str = "version-";
+
+impl Versions {
+    /// Read the component.
+    ///
+    /// # Errors
+    ///
+    /// When it was not built, or is not what it should be.
+    pub fn find() -> Result<Self, Error> {
+        let path = Artifacts::find()?.component("guest-versioned")?;
+        let component = fs::read(&path).map_err(Error::io(path.display().to_string()))?;
+        let mut places = component
+            .windows(VERSION.len())
+            .enumerate()
+            .filter(|(_, text)| *text == VERSION.as_bytes())
+            .map(|(at, _)| at);
+        match (places.next(), places.next()) {
+            (Some(at), None) => Ok(Self { component, at }),
+            _ => Err(Error::Invalid(format!(
+                "{}: the text `{VERSION}` does not stand in it once",
+                path.display()
+            ))),
+        }
+    }
+
+    /// What the plugin of this number calls its version. Numbers have at most six digits.
+    pub fn name(number: u32) -> String {
+        format!("{PREFIX}{number:06}")
+    }
+
+    /// The number of the version that is called so.
+    pub fn number(name: &str) -> Option<u32> {
+        name.strip_prefix(PREFIX)?.parse().ok()
+    }
+
+    /// The bytes of the version with this number.
+    pub fn module(&self, number: u32) -> Vec<u8> {
+        let mut module = self.component.clone();
+        for (byte, new) in module.iter_mut().skip(self.at).zip(Self::name(number).bytes()) {
+            *byte = new;
+        }
+        module
+    }
+
+    /// How many bytes each has.
+    pub fn size(&self) -> usize {
+        self.component.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_version_is_a_module_of_its_own() {
+        let versions = Versions::find().unwrap();
+        let (zero, one) = (versions.module(0), versions.module(123_456));
+        assert_eq!((zero.len(), one.len()), (versions.size(), versions.size()));
+        assert_eq!(zero, versions.component);
+        let different = zero.iter().zip(&one).filter(|(zero, one)| zero != one).count();
+        assert_eq!(different, 6);
+        assert_eq!(Versions::number(&Versions::name(123_456)), Some(123_456));
+        assert_eq!(Versions::number("1.0"), None);
+    }
+}
