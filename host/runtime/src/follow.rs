@@ -122,7 +122,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn each_module_has_its_turn() {
         let [a, b] = ["oci://r.example/a:1", "oci://r.example/b:1"].map(reference);
-        let minutes = |count| Duration::from_secs(60 * count);
+        let minutes = |count: u64| Duration::from_secs(60 * count);
         let mut schedule = Schedule::default();
         let start = Instant::now();
         let modules = [(a.clone(), minutes(2)), (b.clone(), minutes(3))];

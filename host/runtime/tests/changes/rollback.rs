@@ -1,0 +1,80 @@
+//! Going back, and how long it holds.
+
+use admittance::Origin;
+
+use crate::scene::{Scene, by, chain, live};
+
+#[tokio::test]
+async fn a_rollback_holds_until_the_files_change() {
+    let scene = Scene::new();
+    scene.write("a.yaml", &chain("a", "1"));
+    let host = scene.start().await.unwrap();
+    scene.write("a.yaml", &chain("a", "2"));
+    host.reload().await.unwrap();
+    assert_eq!(live(&host), "2 a=2");
+
+    let revision = host.rollback(1, Some("ops".to_owned())).await.unwrap();
+    assert_eq!(
+        (revision.number, &revision.origin),
+        (3, &Origin::RolledBack { to: 1 })
+    );
+    assert_eq!(live(&host), "3 a=1");
+    // No file was touched, and reading them again is no change.
+    assert_eq!(scene.read("a.yaml"), chain("a", "2"));
+    host.reload().await.unwrap();
+    assert_eq!(live(&host), "3 a=1");
+
+    // Nor is a restart.
+    drop(host);
+    let host = scene.start().await.unwrap();
+    assert_eq!(live(&host), "3 a=1");
+    assert_eq!(host.status().by.as_deref(), Some("ops"));
+
+    scene.write("a.yaml", &chain("a", "3"));
+    host.reload().await.unwrap();
+    assert_eq!(live(&host), "4 a=3");
+    drop(host);
+    assert_eq!(live(&scene.start().await.unwrap()), "4 a=3");
+}
+
+#[tokio::test]
+async fn a_rollback_ends_a_broken_change() {
+    let scene = Scene::new();
+    scene.write("a.yaml", &chain("a", "1"));
+    let host = scene.start().await.unwrap();
+    scene.write("a.yaml", &chain("a", "2"));
+    host.reload().await.unwrap();
+    scene.write("a.yaml", "nonsense");
+    host.reload().await.unwrap_err();
+    assert_eq!(live(&host), "2 a=2 !");
+    host.rollback(1, None).await.unwrap();
+    assert_eq!(live(&host), "3 a=1");
+    host.reload().await.unwrap();
+    assert_eq!(live(&host), "3 a=1");
+}
+
+#[tokio::test]
+async fn what_was_rolled_back_to_can_be_changed() {
+    let scene = Scene::new();
+    scene.write("a.yaml", &chain("a", "1"));
+    let host = scene.start().await.unwrap();
+    host.apply(&chain("a", "2"), "new", &by("ci")).await.unwrap();
+    host.rollback(1, None).await.unwrap();
+    // The files still say 2: it is they that a change is made to.
+    host.apply(&chain("b", "1"), "new", &by("ci")).await.unwrap();
+    assert_eq!(live(&host), "4 a=2 b=1");
+}
+
+#[tokio::test]
+async fn going_back_to_what_is_gone_is_refused() {
+    let scene = Scene::new();
+    scene.write("a.yaml", &chain("a", "1"));
+    let host = scene.start_without_history().await.unwrap();
+    let error = host.rollback(7, None).await.unwrap_err();
+    assert_eq!(error.to_string(), "there is no revision 7: 1 to 1 are kept");
+    scene.write("a.yaml", &chain("a", "2"));
+    host.reload().await.unwrap();
+    // In memory too one can go back.
+    host.rollback(1, None).await.unwrap();
+    assert_eq!(live(&host), "3 a=1");
+}

@@ -1,0 +1,103 @@
+use std::{fs, path::PathBuf};
+
+use admittance::{Application, Error, Host, admission::Phase};
+use tempfile::TempDir;
+
+/// A folder with definitions and a history. Lives as long as a test.
+pub(crate) struct Scene {
+    pub(crate) folder: TempDir,
+}
+
+impl Scene {
+    pub(crate) fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        fs::create_dir(folder.path().join("chains")).unwrap();
+        Self { folder }
+    }
+
+    pub(crate) fn chains(&self) -> PathBuf {
+        self.folder.path().join("chains")
+    }
+
+    /// Write a definition file.
+    pub(crate) fn write(&self, file: &str, text: &str) {
+        fs::write(self.chains().join(file), text).unwrap();
+    }
+
+    pub(crate) fn remove(&self, file: &str) {
+        fs::remove_file(self.chains().join(file)).unwrap();
+    }
+
+    pub(crate) fn read(&self, file: &str) -> String {
+        fs::read_to_string(self.chains().join(file)).unwrap()
+    }
+
+    /// A host over them, as after a start of the program.
+    pub(crate) async fn start(&self) -> Result<Host, Error> {
+        Host::builder()
+            .definitions(self.chains())
+            .history(self.folder.path().join("history"))
+            .build()
+            .await
+    }
+
+    /// The same without a history.
+    pub(crate) async fn start_without_history(&self) -> Result<Host, Error> {
+        Host::builder().definitions(self.chains()).build().await
+    }
+}
+
+/// A chain of one stage, which calls this path.
+pub(crate) fn chain(name: &str, path: &str) -> String {
+    format!(
+        "apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata:
+  name: {name}
+spec:
+  rules:
+    - operations: [CREATE]
+      kinds: [Pod]
+  stages:
+    - name: hook
+      webhook:
+        protocol: AdmissionReview
+        url: https://127.0.0.1:1/{path}
+"
+    )
+}
+
+/// What is live: revision, and each chain with what its first stage calls.
+pub(crate) fn live(host: &Host) -> String {
+    let status = host.status();
+    let chains = status.chains.iter().map(|chain| {
+        let url = match &chain.stages[0].hook {
+            admittance::HookStatus::Webhook { url } => url.rsplit('/').next().unwrap_or_default().to_owned(),
+            other => format!("{other:?}"),
+        };
+        format!(" {}={url}", chain.name)
+    });
+    let problem = if status.problem.is_some() { " !" } else { "" };
+    let text = format!("{}{}{problem}", status.revision, chains.collect::<String>());
+    // The table that serves is the one that is told of.
+    let table = host.table();
+    assert_eq!(table.revision(), status.revision);
+    for chain in &status.chains {
+        assert!(table.chain(Phase::Mutating, &chain.name).is_some());
+    }
+    text
+}
+
+pub(crate) fn by(name: &str) -> Application {
+    Application {
+        dry_run: false,
+        by: Some(name.to_owned()),
+    }
+}
+
+pub(crate) fn dry_run() -> Application {
+    Application {
+        dry_run: true,
+        by: None,
+    }
+}

@@ -1,0 +1,136 @@
+//! What somebody asks for while the host runs.
+
+use admittance::{AppliedEffect, ChangeError, Comparison, Origin, definitions::DefinitionId};
+
+use crate::scene::{Scene, by, chain, dry_run, live};
+
+fn id(text: &str) -> DefinitionId {
+    text.parse().unwrap()
+}
+
+#[tokio::test]
+async fn definitions_are_applied_and_deleted() {
+    let scene = Scene::new();
+    scene.write("a.yaml", &chain("a", "1"));
+    let host = scene.start().await.unwrap();
+    assert_eq!(live(&host), "1 a=1");
+
+    let text = format!("{}---\n{}", chain("a", "2"), chain("b", "1"));
+    let tried = host.apply(&text, "new.yaml", &dry_run()).await.unwrap();
+    assert!(tried.dry_run);
+    assert_eq!((live(&host).as_str(), tried.revision), ("1 a=1", 2));
+    assert_eq!(scene.read("a.yaml"), chain("a", "1"));
+
+    let applied = host.apply(&text, "new.yaml", &by("ci")).await.unwrap();
+    assert_eq!(live(&host), "2 a=2 b=1");
+    let effects: Vec<_> = applied
+        .definitions
+        .iter()
+        .map(|definition| (definition.id.as_str(), definition.effect))
+        .collect();
+    assert_eq!(
+        effects,
+        [
+            ("AdmissionChain/a", AppliedEffect::Changed),
+            ("AdmissionChain/b", AppliedEffect::Created),
+        ]
+    );
+    assert_eq!(applied.comparison, tried.comparison);
+    assert_eq!(scene.read("a.yaml"), chain("a", "2"));
+    assert_eq!(scene.read("b.yaml").trim_end(), chain("b", "1").trim_end());
+
+    // What is there already changes nothing.
+    let again = host.apply(&text, "new.yaml", &by("ci")).await.unwrap();
+    assert_eq!((live(&host).as_str(), again.revision), ("2 a=2 b=1", 2));
+    assert!(
+        again
+            .definitions
+            .iter()
+            .all(|one| one.effect == AppliedEffect::Unchanged)
+    );
+
+    let stored: Vec<_> = host.definitions().await.unwrap();
+    let names: Vec<_> = stored
+        .iter()
+        .map(|definition| definition.id.to_string())
+        .collect();
+    assert_eq!(names, ["AdmissionChain/a", "AdmissionChain/b"]);
+
+    host.delete(&id("AdmissionChain/a"), &by("ops")).await.unwrap();
+    assert_eq!(live(&host), "3 b=1");
+    assert!(!scene.chains().join("a.yaml").exists());
+
+    let history = host.history().await;
+    let rows: Vec<_> = history
+        .iter()
+        .map(|revision| (revision.number, &revision.origin, revision.by.as_deref()))
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            (3, &Origin::Deleted, Some("ops")),
+            (2, &Origin::Applied, Some("ci")),
+            (1, &Origin::Start, None),
+        ]
+    );
+    // The files that were written are what is live already.
+    host.reload().await.unwrap();
+    assert_eq!(live(&host), "3 b=1");
+}
+
+#[tokio::test]
+async fn what_cannot_be_changes_nothing() {
+    let scene = Scene::new();
+    scene.write("a.yaml", &chain("a", "1"));
+    let host = scene.start().await.unwrap();
+    let unknown = chain("b", "1").replace("stages:", "stagse:");
+    let table = [
+        (unknown, "new.yaml:6:3: spec.stages: missing"),
+        ("{".to_owned(), "new.yaml:"),
+        (String::new(), "new.yaml"),
+    ];
+    for (text, expected) in table {
+        let error = host.apply(&text, "new.yaml", &by("ci")).await.unwrap_err();
+        assert!(error.to_string().starts_with(expected), "{error}");
+    }
+    let error = host.delete(&id("AdmissionChain/b"), &by("ci")).await.unwrap_err();
+    assert!(matches!(error, ChangeError::Definitions(_)), "{error}");
+    let error = host
+        .promote(&"a/hook".parse().unwrap(), &by("ci"))
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("candidate"), "{error}");
+    assert_eq!(live(&host), "1 a=1");
+    assert_eq!(host.history().await.len(), 1);
+    assert_eq!(scene.read("a.yaml"), chain("a", "1"));
+    assert_eq!(std::fs::read_dir(scene.chains()).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn revisions_are_compared() {
+    let scene = Scene::new();
+    scene.write("a.yaml", &chain("a", "1"));
+    let host = scene.start().await.unwrap();
+    scene.write("a.yaml", &chain("a", "2"));
+    host.reload().await.unwrap();
+    let Comparison { text, .. } = host.compare(1, 2).await.unwrap();
+    assert!(
+        text.contains("-        url: https://127.0.0.1:1/1\n+        url: https://127.0.0.1:1/2\n"),
+        "{text}"
+    );
+    let back = host.compare(2, 1).await.unwrap();
+    assert!(
+        back.text.contains("+        url: https://127.0.0.1:1/1\n"),
+        "{}",
+        back.text
+    );
+    assert!(
+        host.compare(1, 3)
+            .await
+            .unwrap_err()
+            .to_string()
+            .contains("1 to 2 are kept")
+    );
+    let detail = host.revision(1).await.unwrap();
+    assert_eq!(detail.files[0].text, chain("a", "1"));
+}
