@@ -10,6 +10,10 @@
 //! - `bkbcs.tencent.com/v2` `AdmissionWebhookConfiguration`, the same under `spec`, as BCS keeps it in
 //!   Kubernetes.
 //!
+//! [`DefinitionSet`] holds the texts of all files as they were at one moment, and makes a [`Change`] of them
+//! that leaves every byte alone that it does not mean. A change is checked whole, then written whole or not
+//! at all.
+//!
 //! Nothing is fetched, compiled or connected here: a definition says what to load, and is checked as
 //! far as its text goes. [`document`] is the reader beneath; it reads any other configuration too.
 

@@ -38,7 +38,7 @@ pub(crate) fn apply(
     }
     for (applied, target) in applied.iter().zip(&targets) {
         let beside = match target {
-            Some(target) => target.path.parent(),
+            Some(target) => set.files().get(target.file).and_then(|file| file.path.parent()),
             None => directory,
         };
         let beside = beside.ok_or_else(|| ChangeError::NoDirectory(applied.id.clone()))?;
@@ -54,7 +54,11 @@ pub(crate) fn apply(
             (None, None) => return Err(ChangeError::NoDirectory(applied.id.clone())),
         }
     }
-    writer.finish(expected, &applied)
+    let changed = targets.iter().flatten().map(|target| target.location.clone());
+    let place = changed
+        .chain(applied.iter().map(|applied| applied.document.location()))
+        .next();
+    writer.finish(&expected, place.unwrap_or_else(|| Location::of_file(name)))
 }
 
 /// A document of the applied text.
@@ -106,7 +110,6 @@ impl<'a> Applied<'a> {
 
 /// A document that is replaced.
 struct Target {
-    path: PathBuf,
     file: usize,
     document: usize,
     location: Location,
@@ -140,7 +143,6 @@ fn targets(there: &[Definition<'_>], applied: &[Applied<'_>]) -> Result<Vec<Opti
             return Err(ChangeError::InList { id, location });
         }
         Ok(Some(Target {
-            path: PathBuf::from(&location.file),
             file: found.file,
             document: found.document,
             location,
@@ -180,8 +182,13 @@ impl<'a> Writer<'a> {
         let old = text.get(extent.own.clone()).ok_or_else(by_hand)?;
 
         let mut new = applied.own.to_owned();
-        if document::is_named_json(&file.path) && applied.document.syntax() == Syntax::Yaml {
+        let fits = match applied.document.syntax() {
             // What such a file holds is read as JSON alone.
+            Syntax::Yaml => !document::is_named_json(&file.path),
+            // YAML does not have JSON's escapes of characters in two halves.
+            Syntax::Json => document::is_named_json(&file.path) || !new.contains("\\u"),
+        };
+        if !fits {
             new = rewrite::pretty_json(&applied.document.root().json());
         }
         let new = rewrite::with_lines_of(&file.text, &new);
@@ -236,7 +243,8 @@ impl<'a> Writer<'a> {
         path
     }
 
-    fn finish(self, expected: Vec<ChainDefinition>, applied: &[Applied<'_>]) -> Result<Change, ChangeError> {
+    /// The change, if it means what is expected; `place` is told if it does not.
+    fn finish(self, expected: &[ChainDefinition], place: Location) -> Result<Change, ChangeError> {
         let mut files: Vec<DefinitionFile> = self.set.files().to_vec();
         for (index, mut replaced) in self.replaced {
             let Some(file) = files.get_mut(index) else {
@@ -252,19 +260,15 @@ impl<'a> Writer<'a> {
             file.text = format!("{mark}{text}");
         }
         for file in self.created {
-            let place = place_among(&files, &file.path);
-            files.insert(place, file);
+            let index = place_among(&files, &file.path);
+            files.insert(index, file);
         }
         let set = DefinitionSet::of_files(files);
-        let by_hand = || {
-            let location = applied.first().map(|applied| applied.document.location());
-            ChangeError::ByHand(location.unwrap_or_else(|| Location::of_file("")))
-        };
         match set.chains() {
-            Ok(chains) if mean_the_same(&chains, &expected) => {
+            Ok(chains) if mean_the_same(&chains, expected) => {
                 Ok(Change::between(self.set, set, self.effects))
             }
-            Ok(_) | Err(_) => Err(by_hand()),
+            Ok(_) | Err(_) => Err(ChangeError::ByHand(place)),
         }
     }
 }

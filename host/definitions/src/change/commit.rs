@@ -159,7 +159,7 @@ fn stage(places: &[Place], observe: Observer<'_>) -> Result<(), CommitError> {
             path: path.clone(),
             source,
         };
-        if place.now().map_err(nothing)? != place.entry.before {
+        if !place.holds(place.entry.before.as_ref()).map_err(nothing)? {
             return Err(CommitError::ChangedMeanwhile { path: path.clone() });
         }
         place
@@ -218,15 +218,14 @@ impl Place {
         }
     }
 
-    /// The text of the file; none when there is no file.
-    fn now(&self) -> io::Result<Option<String>> {
-        match fs::read_to_string(&self.entry.path) {
-            Ok(text) => Ok(Some(text)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            // Whatever it is, it is not the text that was there.
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(Some(String::new())),
-            Err(error) => Err(error),
-        }
+    /// Whether the file has this text, or is not there as there is none.
+    fn holds(&self, text: Option<&String>) -> io::Result<bool> {
+        let bytes = match fs::read(&self.entry.path) {
+            Ok(bytes) => Some(bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        Ok(bytes.as_deref() == text.map(String::as_bytes))
     }
 
     /// Write the new text beside the file, with its mode and owner. What goes is not written, but that
@@ -283,12 +282,12 @@ impl Place {
                 }
             }
             (None, _) => {
-                if self.now()? == self.entry.after {
+                if self.holds(self.entry.after.as_ref())? {
                     fs::remove_file(path)?;
                 }
             }
             (Some(before), Some(_)) => {
-                if self.now()? == self.entry.after {
+                if self.holds(self.entry.after.as_ref())? {
                     self.write(before)?;
                     fs::rename(&self.new, path)?;
                 }
@@ -300,16 +299,16 @@ impl Place {
     /// Do what is left of it, in a program that was started again. False if somebody else changed the
     /// file since; it is left alone then.
     pub(super) fn finish(&self) -> io::Result<bool> {
-        let now = self.now()?;
-        let is_ours = now == self.entry.before || now == self.entry.after;
-        if is_ours && now != self.entry.after {
+        let is_done = self.holds(self.entry.after.as_ref())?;
+        let is_to_do = !is_done && self.holds(self.entry.before.as_ref())?;
+        if is_to_do {
             self.stage()?;
             self.put()?;
         }
         self.clean();
         // What was put before may not be on the disk yet.
         sync_directory(&self.entry.path)?;
-        Ok(is_ours)
+        Ok(is_done || is_to_do)
     }
 
     /// Remove what is under the hidden names. What stays of it harms nobody.

@@ -53,7 +53,7 @@ pub enum Recovery {
 pub fn recover(journal: &Path) -> io::Result<Option<Recovery>> {
     let told = |path: &Path, error: io::Error| {
         let message = format!(
-            "the change of definitions that {journal} holds cannot be finished: {path}: {error}",
+            "the change of definitions that {journal} holds cannot be finished: {path}: {error}; to give the change up, remove {journal}",
             journal = journal.display(),
             path = path.display()
         );

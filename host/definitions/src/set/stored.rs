@@ -11,6 +11,7 @@ use crate::{
 
 /// A definition as it is written in its file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct StoredDefinition {
     /// What it is called.
     pub id: DefinitionId,

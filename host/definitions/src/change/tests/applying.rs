@@ -96,6 +96,15 @@ fn what_a_document_is_replaced_by() {
             json("b").replace("CREATE", "UPDATE"),
             format!("{a}---\n{}\n", json("b").replace("CREATE", "UPDATE")),
         ),
+        (
+            "f.yaml",
+            format!("{a}---\n{b}"),
+            json("b").replace("file:s.wasm", "file:\\ud83d\\ude00.wasm"),
+            format!(
+                "{a}---\n{:#}\n",
+                serde_json::from_str::<serde_json::Value>(&json("b").replace("file:s.wasm", "file:😀.wasm")).unwrap()
+            ),
+        ),
         // A JSON file stays one.
         (
             "f.json",
