@@ -77,10 +77,10 @@ pub(crate) fn target_directory() -> PathBuf {
     }
 }
 
-/// A program of this workspace in the development profile.
-pub(crate) fn built(name: &str) -> Result<PathBuf, Error> {
+/// A program of this workspace in the folder of a profile: `debug` or `release`.
+pub(crate) fn built(profile: &str, name: &str) -> Result<PathBuf, Error> {
     let path = target_directory()
-        .join("debug")
+        .join(profile)
         .join(format!("{name}{}", env::consts::EXE_SUFFIX));
     match path.metadata() {
         Ok(_) => Ok(path),

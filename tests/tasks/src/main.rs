@@ -52,6 +52,12 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<OsString>,
     },
+    /// Change modules under load and kill the program, as often as takes a quarter of an hour.
+    Soak {
+        /// Passed on to the program that does it; see `cargo task soak -- --help`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        rest: Vec<OsString>,
+    },
     /// Compile the plugins and run the benchmarks.
     Bench {
         /// Passed on to `cargo bench`.
@@ -79,7 +85,7 @@ fn run(task: Task) -> Result<(), Error> {
         Task::Demo { rest } => {
             plugins::build(Guests::Without)?;
             build_programs()?;
-            command::become_program(&command::built("admittance-demo")?, &rest)
+            command::become_program(&command::built("debug", "admittance-demo")?, &rest)
         }
         Task::Test { rest } => {
             plugins::build(Guests::With)?;
@@ -90,12 +96,18 @@ fn run(task: Task) -> Result<(), Error> {
             cluster::install()?;
             plugins::build(Guests::With)?;
             build_programs()?;
-            command::become_program(&command::built("admittance-cluster")?, &rest)
+            command::become_program(&command::built("debug", "admittance-cluster")?, &rest)
+        }
+        Task::Soak { rest } => {
+            plugins::build(Guests::With)?;
+            build_optimised()?;
+            command::become_program(&command::built("release", "admittance-soak")?, &rest)
         }
         Task::Bench { rest } => {
-            plugins::build(Guests::Without)?;
+            plugins::build(Guests::With)?;
+            build_optimised()?;
             say("Compiling and running the benchmarks");
-            cargo(with("bench --package admittance-tests", rest))
+            cargo(with("bench --workspace --bench admission", rest))
         }
         Task::Target => target::install(),
     }
@@ -110,6 +122,17 @@ fn build_programs() -> Result<(), Error> {
     say("Compiling the driver (some minutes the first time)");
     cargo(with(
         "build --workspace --bin admittance --bin admittance-demo --bin admittance-cluster --test whole",
+        [],
+    ))
+}
+
+/// Compile what is measured: the driver, and what changes its modules and kills it.
+///
+/// With the benchmarks, for the same reason as above.
+fn build_optimised() -> Result<(), Error> {
+    say("Compiling the driver as it is released (some minutes the first time)");
+    cargo(with(
+        "build --release --workspace --bin admittance --bin admittance-soak --bench admission",
         [],
     ))
 }

@@ -1,0 +1,138 @@
+//! Hot loading at full length, with figures: `cargo task soak`. The tests do the same with fewer rounds.
+
+use std::{
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use admittance_tests::{Error, Killed, Kills, Swapped, Swaps, Versions};
+use clap::Parser;
+
+/// Change modules under load, and kill the program while definitions are applied to it, many times.
+#[derive(Debug, Parser)]
+#[command(name = "cargo task soak --", version)]
+struct Arguments {
+    /// How often the module of a chain of one stage is changed.
+    #[arg(long, default_value_t = 1000)]
+    swaps: u32,
+    /// How often the module of a chain of ten stages is changed.
+    #[arg(long, default_value_t = 100)]
+    chain_swaps: u32,
+    /// How often the program is killed.
+    #[arg(long, default_value_t = 100)]
+    kills: u32,
+    /// Connections of the load.
+    #[arg(long, default_value_t = 4)]
+    connections: usize,
+    /// Of the random moments; by default another each time.
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(&Arguments::parse()).await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether all was as it must be.
+async fn run(arguments: &Arguments) -> Result<bool, Error> {
+    println!("modules of {} kB", Versions::find()?.size() / 1000);
+    let mut is_good = true;
+    for (rounds, stages) in [(arguments.swaps, 1), (arguments.chain_swaps, 10)] {
+        is_good &= swap(Swaps {
+            rounds,
+            stages,
+            connections: arguments.connections,
+        })
+        .await?;
+    }
+    let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..));
+    is_good &= kill(Kills {
+        rounds: arguments.kills,
+        seed,
+    })
+    .await?;
+    Ok(is_good)
+}
+
+/// How often it is told how far it is.
+const PROGRESS: Duration = Duration::from_secs(10);
+
+async fn swap(swaps: Swaps) -> Result<bool, Error> {
+    let Swaps {
+        rounds,
+        stages,
+        connections,
+    } = swaps;
+    if rounds == 0 {
+        return Ok(true);
+    }
+    println!("\n{rounds} swaps of a chain of {stages}, under the load of {connections} connections");
+    let mut last = Instant::now();
+    let swapped = swaps
+        .run(|round, told| {
+            if last.elapsed() >= PROGRESS {
+                last = Instant::now();
+                println!(
+                    "  {round} swaps, {} requests, {} failed",
+                    told.requests, told.failures
+                );
+            }
+        })
+        .await?;
+    let megabytes = |bytes: u64| format!("{:.1} MB", bytes as f64 / 1e6);
+    row("requests", swapped.told.requests);
+    row("failed, mixed or old", swapped.told.failures);
+    for (name, percent) in [("p50", 50), ("p99", 99), ("most", 100)] {
+        let name = format!("from the rename to the first answer, {name}");
+        row(&name, format!("{:.1?}", swapped.latency(percent)));
+    }
+    row("memory before", megabytes(swapped.memory_before));
+    row("memory, most after a swap", megabytes(swapped.memory_most));
+    row("memory after", megabytes(swapped.memory_after));
+    row("tables in memory", &swapped.status["tables"]);
+    row("revision", &swapped.status["revision"]);
+    let Swapped { told, .. } = swapped;
+    for mistake in &told.mistakes {
+        println!("  ! {mistake}");
+    }
+    Ok(told.failures == 0)
+}
+
+async fn kill(kills: Kills) -> Result<bool, Error> {
+    if kills.rounds == 0 {
+        return Ok(true);
+    }
+    println!("\n{} kills, of the seed {}", kills.rounds, kills.seed);
+    let Killed {
+        new,
+        known,
+        starting,
+        finished,
+        acknowledged,
+        longest_start,
+        mistakes,
+    } = kills.run(|round, what| println!("  {round}: {what}")).await?;
+    row("while new modules were fetched and compiled", new);
+    row("while known modules were applied", known);
+    row("while it started", starting);
+    row("after it had said that it is done", acknowledged);
+    row("done, and not said yet", finished);
+    row("longest start", format!("{longest_start:.1?}"));
+    row("not whole, or not applied by anybody", mistakes.len());
+    for mistake in &mistakes {
+        println!("  ! {mistake}");
+    }
+    Ok(mistakes.is_empty())
+}
+
+fn row(name: &str, value: impl std::fmt::Display) {
+    println!("  {name:<48} {:>12}", value.to_string());
+}
