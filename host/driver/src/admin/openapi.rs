@@ -79,6 +79,7 @@ fn operation(route: &Route, error: &Schema, generator: &mut SchemaGenerator) -> 
         "summary": route.summary,
         "description": description(route),
         "security": security(route.role),
+        "x-admittance-role": route.role.map(Role::as_str),
         "responses": responses,
     });
     if let Json::Object(fields) = &mut operation {

@@ -1,6 +1,6 @@
 //! A driver between a client and an upstream, all on the loopback interface.
 
-use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
+use std::{future::Future, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use admittance::{
     Host,
@@ -127,6 +127,19 @@ impl Setup {
         self
     }
 
+    pub(crate) fn admin(mut self, admin: AdminConfig) -> Self {
+        self.config.admin = Some(admin);
+        self
+    }
+
+    /// With the definitions in `chains` below this directory, and a history in `history`.
+    pub(crate) fn steered(mut self, directory: &Path) -> Self {
+        std::fs::create_dir_all(directory.join("chains")).unwrap();
+        self.config.definitions = vec![directory.join("chains")];
+        self.config.history.directory = Some(directory.join("history"));
+        self
+    }
+
     pub(crate) fn tls(mut self, tls: ServerTls) -> Self {
         self.config.listen.tls = Some(tls);
         self
@@ -139,13 +152,21 @@ impl Setup {
             vec![Rule::for_operations([Operation::Create])],
             vec![Stage::new("judge", Judge)],
         );
-        let host = Host::builder().chain(chain).build().await.unwrap();
+        let mut builder = Host::builder().chain(chain);
+        for path in &self.config.definitions {
+            builder = builder.definitions(path);
+        }
+        if let Some(directory) = &self.config.history.directory {
+            builder = builder.history(directory);
+        }
+        let host = builder.build().await.unwrap();
         let metrics = Arc::new(|| "a_metric 1\n".to_owned());
         let driver = Driver::bind(self.config, host, metrics).await.unwrap();
         let shutdown = Shutdown::default();
         Running {
             address: driver.address(),
-            admin: driver.admin_address().unwrap(),
+            // Who listens everywhere is reached here.
+            admin: ([127, 0, 0, 1], driver.admin_address().unwrap().port()).into(),
             run: tokio::spawn(driver.run(shutdown.clone())),
             shutdown,
         }
@@ -171,6 +192,11 @@ impl Running {
     /// Post an application, and have status and body of the reply.
     pub(crate) async fn post(&self, body: impl Into<Body>) -> (u16, String) {
         text(self.send(post(body)).await).await
+    }
+
+    /// Send this to the operator's port.
+    pub(crate) async fn send_to_admin(&self, request: Request<Body>) -> Response<hyper::body::Incoming> {
+        send(self.admin, request).await
     }
 
     /// Ask the operator's port.

@@ -7,6 +7,7 @@
     reason = "helpers of tests are tests, which clippy knows only of functions marked as such"
 )]
 
+mod admin;
 mod harness;
 mod limits;
 mod proxy;

@@ -21,13 +21,13 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use crate::harness::{APPLICATIONS, Running, Setup, application, echo, post, rest, soon, text, write};
 
 /// A certificate authority, and what it has signed, in files.
-struct Authority {
+pub(crate) struct Authority {
     directory: TempDir,
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
 impl Authority {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
@@ -36,15 +36,15 @@ impl Authority {
         Self { directory, issuer }
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    fn sign(&self, name: &str) -> Identity {
+    pub(crate) fn sign(&self, name: &str) -> Identity {
         self.sign_with(name, CertificateParams::new(vec![name.to_owned()]).unwrap())
     }
 
-    fn sign_with(&self, name: &str, params: CertificateParams) -> Identity {
+    pub(crate) fn sign_with(&self, name: &str, params: CertificateParams) -> Identity {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         let identity = Identity {
@@ -56,7 +56,7 @@ impl Authority {
         identity
     }
 
-    fn client(&self, identity: Option<&Identity>, protocol: &[u8]) -> ClientConfig {
+    pub(crate) fn client(&self, identity: Option<&Identity>, protocol: &[u8]) -> ClientConfig {
         let mut config = tls::client(Some(&self.file("ca.pem")), identity).unwrap();
         config.alpn_protocols = vec![protocol.to_vec()];
         config
@@ -238,7 +238,7 @@ fn material_that_is_no_good() {
 const INTERVAL: Duration = Duration::from_millis(10);
 
 /// Wait until this is so.
-async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let wait = async {
         while !is_so().await {
             tokio::time::sleep(INTERVAL).await;
@@ -502,15 +502,15 @@ async fn the_operator_is_told() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let metrics = recorder.handle();
     let _recorder = metrics::set_default_local_recorder(&recorder);
-    let log = Arc::new(Mutex::new(Vec::new()));
+    let log = Log::default();
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer({
         let log = log.clone();
-        move || Log(log.clone())
+        move || log.clone()
     });
     let _subscriber = tracing::subscriber::set_default(subscriber.finish());
     let warned = |part: &str| {
-        let log = String::from_utf8(log.lock().unwrap().clone()).unwrap();
-        log.lines()
+        log.text()
+            .lines()
             .any(|line| line.contains(" WARN ") && line.contains(part))
     };
     let counted = |name: &str, value: &str| {
@@ -558,7 +558,14 @@ async fn the_operator_is_told() {
 }
 
 /// Keeps the lines of the log.
-struct Log(Arc<Mutex<Vec<u8>>>);
+#[derive(Clone, Default)]
+pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
 
 impl std::io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

@@ -214,3 +214,37 @@ fn note(by: &str, action: &str, subject: &dyn Display, dry_run: bool, revision: 
         ),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_change_goes_on_when_nobody_waits_for_it() {
+        let (begun, go_on, done) = (
+            Arc::new(Notify::new()),
+            Arc::new(Notify::new()),
+            Arc::new(Notify::new()),
+        );
+        let work = {
+            let (begun, go_on, done) = (begun.clone(), go_on.clone(), done.clone());
+            async move {
+                begun.notify_one();
+                go_on.notified().await;
+                done.notify_one();
+                Ok(())
+            }
+        };
+        tokio::select! {
+            _ = to_its_end(work) => unreachable!("nobody lets it go on"),
+            // Whoever asked for it hangs up.
+            () = begun.notified() => {}
+        }
+        go_on.notify_one();
+        done.notified().await;
+    }
+}

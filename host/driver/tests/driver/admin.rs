@@ -1,0 +1,25 @@
+//! The operator's port: who may use it, and what it does.
+
+mod access;
+mod document;
+mod recording;
+mod steering;
+
+use axum::body::Body;
+use http::Request;
+use serde_json::Value;
+
+use crate::harness::{Running, text};
+
+impl Running {
+    /// Status and body of what the operator's port answers to this.
+    pub(crate) async fn call(&self, method: &str, path: &str, body: impl Into<Body>) -> (u16, Value) {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .body(body.into())
+            .unwrap();
+        let (status, body) = text(self.send_to_admin(request).await).await;
+        (status, serde_json::from_str(&body).unwrap_or(Value::String(body)))
+    }
+}

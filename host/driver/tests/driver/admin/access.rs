@@ -1,0 +1,399 @@
+use std::{fs, net::SocketAddr, os::unix::fs::PermissionsExt, path::Path, sync::Arc};
+
+use admittance_driver::{
+    AdminConfig, AdminTls, CertificateHolder, Role, Token, TokenDigest, TokenFile, TokenSource,
+    tls::{Identity, ServerTls},
+};
+use axum::body::Body;
+use http::Request;
+use hyper_util::rt::TokioIo;
+use rcgen::{CertificateParams, DnType};
+use rustls::ClientConfig;
+use rustls_pki_types::ServerName;
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::{
+    harness::{Running, Setup, echo, loopback, soon, text},
+    tls::{Authority, until},
+};
+
+const READER: &str = "the-token-of-who-reads";
+const STEERER: &str = "the-token-of-who-steers";
+
+fn token(name: &str, role: Role, text: &str) -> Token {
+    Token {
+        name: name.to_owned(),
+        role,
+        source: TokenSource::Digest(TokenDigest::of(text)),
+    }
+}
+
+fn tokens() -> Vec<Token> {
+    vec![
+        token("board", Role::Read, READER),
+        token("ci", Role::Admin, STEERER),
+    ]
+}
+
+fn everywhere() -> SocketAddr {
+    ([0, 0, 0, 0], 0).into()
+}
+
+/// What is answered to a request with these headers.
+async fn asked(driver: &Running, method: &str, path: &str, headers: &[(&str, &str)]) -> (u16, String) {
+    let mut request = Request::builder().method(method).uri(path);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    text(driver.send_to_admin(request.body(Body::empty()).unwrap()).await).await
+}
+
+/// A configuration for the operator's port, and its name in messages.
+enum Door {
+    /// On loopback, nobody is known.
+    Open,
+    /// Everywhere, nobody is known.
+    Closed,
+    /// On loopback, with tokens.
+    Guarded,
+}
+
+impl Door {
+    async fn open(&self) -> Running {
+        let config = match self {
+            Self::Open => AdminConfig::new(loopback()),
+            Self::Closed => AdminConfig::new(everywhere()),
+            Self::Guarded => AdminConfig::new(loopback()).with_tokens(tokens()).unwrap(),
+        };
+        Setup::new(&[echo().await]).admin(config).start().await
+    }
+}
+
+#[tokio::test]
+async fn who_may_do_what() {
+    let reader = format!("Bearer {READER}");
+    let steerer = format!("Bearer {STEERER}");
+    let (reader, steerer) = (("authorization", &*reader), ("authorization", &*steerer));
+    let status = ("GET", "/v1/status");
+    let requests = ("GET", "/v1/requests?seconds=0");
+    let rollback = ("POST", "/v1/rollback");
+    type Row<'r> = ((&'r str, &'r str), &'r [(&'r str, &'r str)], u16, &'r str);
+    // (door, rows of (method and path, headers, status, part of the reply))
+    let table: [(Door, &[Row<'_>]); 3] = [
+        (
+            Door::Open,
+            &[
+                (status, &[], 200, "\"revision\":1"),
+                // Let in, and then refused for what it asks.
+                (requests, &[], 400, "seconds"),
+                (rollback, &[], 400, "body"),
+                (status, &[("origin", "https://example.com")], 403, "web pages"),
+                (status, &[("origin", "null")], 403, "web pages"),
+                (status, &[("sec-fetch-site", "cross-site")], 403, "web pages"),
+                (status, &[("sec-fetch-site", "none")], 200, ""),
+                (status, &[("host", "admittance.example.com")], 403, "127.0.0.1"),
+                (status, &[("host", "localhost:1")], 200, ""),
+                (status, &[("host", "[::1]")], 200, ""),
+                // A token that nobody has does not shut out who needs none.
+                (status, &[("authorization", "Bearer x")], 200, ""),
+                // What everybody may see is not of the API.
+                (("GET", "/healthz"), &[("origin", "null")], 200, "ok"),
+                (("GET", "/readyz"), &[("host", "example.com")], 200, "ready"),
+                (("GET", "/v1"), &[], 404, "/v1/openapi.json"),
+                (("PUT", "/v1/status"), &[], 405, "/v1/openapi.json"),
+            ],
+        ),
+        (
+            Door::Closed,
+            &[
+                (status, &[], 403, "admin.tokens"),
+                (status, &[steerer], 403, "admin.tokens"),
+                (rollback, &[], 403, "admin.tokens"),
+                (("GET", "/healthz"), &[], 200, "ok"),
+                (("GET", "/readyz"), &[], 200, "ready"),
+                (("GET", "/metrics"), &[], 200, "a_metric"),
+            ],
+        ),
+        (
+            Door::Guarded,
+            &[
+                (status, &[], 401, "Bearer"),
+                (status, &[("authorization", "Basic YTpi")], 401, "Bearer"),
+                (
+                    status,
+                    &[("authorization", "Bearer ")],
+                    401,
+                    "is not `Bearer` and a token",
+                ),
+                (
+                    status,
+                    &[("authorization", "Bearer another-token")],
+                    401,
+                    "nobody",
+                ),
+                (status, &[reader], 200, ""),
+                (status, &[steerer], 200, ""),
+                (("GET", "/v1/openapi.json"), &[reader], 200, "openapi"),
+                (requests, &[reader], 403, "token board has the role Read"),
+                (requests, &[steerer], 400, "seconds"),
+                (rollback, &[reader], 403, "token board has the role Read"),
+                (rollback, &[steerer], 400, "body"),
+                // No page can send a token that it does not know.
+                (status, &[reader, ("origin", "https://example.com")], 200, ""),
+                (status, &[reader, ("host", "admittance.example.com")], 200, ""),
+                (("GET", "/healthz"), &[], 200, "ok"),
+                (("GET", "/metrics"), &[], 200, "a_metric"),
+            ],
+        ),
+    ];
+    for (door, rows) in table {
+        let driver = door.open().await;
+        for ((method, path), headers, expected, part) in rows {
+            let (status, reply) = asked(&driver, method, path, headers).await;
+            assert_eq!(status, *expected, "{method} {path} {headers:?}: {reply}");
+            assert!(reply.contains(part), "{method} {path} {headers:?}: {reply}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_says_how_to_come_in() {
+    let driver = Door::Guarded.open().await;
+    for (value, expected) in [
+        (None, "Bearer realm=\"admittance\""),
+        (
+            Some("Bearer x"),
+            "Bearer realm=\"admittance\", error=\"invalid_token\"",
+        ),
+    ] {
+        let mut request = Request::builder().uri("/v1/status");
+        if let Some(value) = value {
+            request = request.header("authorization", value);
+        }
+        let response = driver.send_to_admin(request.body(Body::empty()).unwrap()).await;
+        assert_eq!(response.headers()["www-authenticate"], expected);
+        assert_eq!(response.headers()["cache-control"], "no-store");
+        let reply: Value = serde_json::from_str(&text(response).await.1).unwrap();
+        assert!(reply["error"]["message"].is_string(), "{reply}");
+    }
+}
+
+/// Every route of the document, with what its role says.
+#[tokio::test]
+async fn no_route_is_forgotten() {
+    let driver = Door::Guarded.open().await;
+    let reader = format!("Bearer {READER}");
+    let reader = [("authorization", &*reader)];
+    let (_, document) = asked(&driver, "GET", "/v1/openapi.json", &reader).await;
+    let document: Value = serde_json::from_str(&document).unwrap();
+    let mut routes = 0;
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let method = method.to_uppercase();
+            let path = path.replace('{', "").replace('}', "");
+            let of_nobody = asked(&driver, &method, &path, &[]).await.0;
+            let of_reader = asked(&driver, &method, &path, &reader).await.0;
+            match operation["x-admittance-role"].as_str() {
+                None => assert_eq!((of_nobody, of_reader), (200, 200), "{method} {path}"),
+                Some("Admin") => assert_eq!((of_nobody, of_reader), (401, 403), "{method} {path}"),
+                Some(_) => {
+                    assert_eq!(of_nobody, 401, "{method} {path}");
+                    assert!(
+                        of_reader != 401 && of_reader != 403,
+                        "{method} {path}: {of_reader}"
+                    );
+                }
+            }
+            assert!(path.starts_with("/v1/") == operation["x-admittance-role"].is_string());
+            routes += 1;
+        }
+    }
+    assert!(routes > 10, "{routes}");
+}
+
+fn write_token(path: &Path, text: &str) {
+    let new = path.with_extension("new");
+    fs::write(&new, text).unwrap();
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::rename(new, path).unwrap();
+}
+
+#[tokio::test]
+async fn a_token_is_changed_and_taken_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("token");
+    let (first, second) = ("the first of two tokens", "the second of two tokens");
+    let (first, second) = (first.replace(' ', "-"), second.replace(' ', "-"));
+    write_token(&path, &first);
+    let tokens = vec![Token {
+        name: "ci".to_owned(),
+        role: Role::Read,
+        source: TokenSource::File(TokenFile::read(&path).unwrap()),
+    }];
+    let config = AdminConfig::new(loopback()).with_tokens(tokens).unwrap();
+    let driver = Setup::new(&[echo().await]).admin(config).start().await;
+    let statuses = async || {
+        let mut found = [0; 2];
+        for (token, found) in [&first, &second].into_iter().zip(&mut found) {
+            let value = format!("Bearer {token}");
+            let headers = [("authorization", &*value)];
+            *found = asked(&driver, "GET", "/v1/status", &headers).await.0;
+        }
+        found
+    };
+    assert_eq!(statuses().await, [200, 401]);
+    write_token(&path, &second);
+    until("the second token", async || statuses().await == [401, 200]).await;
+    write_token(&path, "short");
+    until("a file that is no good", async || statuses().await == [401, 401]).await;
+    write_token(&path, &format!("{first}\n"));
+    until("the first token again", async || statuses().await == [200, 401]).await;
+    fs::remove_file(&path).unwrap();
+    until("no file", async || statuses().await == [401, 401]).await;
+}
+
+/// What is answered over TLS; none when the connection is refused.
+async fn asked_over_tls(
+    driver: &Running,
+    config: ClientConfig,
+    path: &str,
+    headers: &[(&str, &str)],
+) -> Option<(u16, String)> {
+    let name = ServerName::try_from("localhost").unwrap();
+    let stream = soon(TcpStream::connect(driver.admin)).await.unwrap();
+    let stream = soon(TlsConnector::from(Arc::new(config)).connect(name, stream))
+        .await
+        .ok()?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .ok()?;
+    tokio::spawn(connection);
+    let mut request = Request::builder().uri(path).header("host", "localhost");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Body::empty()).unwrap();
+    Some(text(soon(sender.send_request(request)).await.ok()?).await)
+}
+
+#[tokio::test]
+async fn certificates() {
+    let authority = Authority::new();
+    let strangers = Authority::new();
+    let named = |authority: &Authority, common_name: &str, alternative: &str| -> Identity {
+        let mut params = CertificateParams::new(vec![alternative.to_owned()]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, common_name);
+        authority.sign_with(common_name, params)
+    };
+    let ops = named(&authority, "ops", "ops.example.com");
+    let board = named(&authority, "board", "board.example.com");
+    let other = named(&authority, "other", "other.example.com");
+    let stranger = named(&strangers, "ops", "ops.example.com");
+    let server =
+        ServerTls::asking_clients(authority.sign("localhost"), Some(authority.file("ca.pem"))).unwrap();
+    let clients = vec![
+        CertificateHolder {
+            name: "ops".to_owned(),
+            role: Role::Admin,
+        },
+        CertificateHolder {
+            name: "board.example.com".to_owned(),
+            role: Role::Read,
+        },
+    ];
+    let by_certificate = AdminConfig::new(everywhere()).with_tls(AdminTls {
+        server: server.clone(),
+        clients: clients.clone(),
+    });
+    let by_either = by_certificate.clone().with_tokens(tokens()).unwrap();
+    let mut drivers = Vec::new();
+    for config in [by_certificate, by_either] {
+        drivers.push(Setup::new(&[echo().await]).admin(config).start().await);
+    }
+    let [by_certificate, by_either] = &drivers[..] else {
+        unreachable!("there are two");
+    };
+    let reader = format!("Bearer {READER}");
+    let reader = ("authorization", &*reader);
+    type Row<'r> = (
+        &'r Running,
+        Option<&'r Identity>,
+        &'r str,
+        &'r [(&'r str, &'r str)],
+        Option<u16>,
+        &'r str,
+    );
+    // (driver, certificate, path, headers, status or that the connection is refused, part of the reply)
+    let table: [Row<'_>; 13] = [
+        (by_certificate, Some(&ops), "/v1/status", &[], Some(200), ""),
+        (
+            by_certificate,
+            Some(&ops),
+            "/v1/requests?seconds=0",
+            &[],
+            Some(400),
+            "seconds",
+        ),
+        (by_certificate, Some(&board), "/v1/status", &[], Some(200), ""),
+        (
+            by_certificate,
+            Some(&board),
+            "/v1/requests?seconds=0",
+            &[],
+            Some(403),
+            "certificate board.example.com has the role Read",
+        ),
+        (
+            by_certificate,
+            Some(&other),
+            "/v1/status",
+            &[],
+            Some(403),
+            "other.example.com",
+        ),
+        (by_certificate, None, "/v1/status", &[], Some(403), "certificate"),
+        (by_certificate, None, "/healthz", &[], Some(200), "ok"),
+        (by_certificate, Some(&stranger), "/healthz", &[], None, ""),
+        // A browser would show the certificate for any page.
+        (
+            by_certificate,
+            Some(&ops),
+            "/v1/status",
+            &[("origin", "https://example.com")],
+            Some(403),
+            "web pages",
+        ),
+        (by_either, None, "/v1/status", &[], Some(401), "Bearer"),
+        (by_either, Some(&board), "/v1/status", &[], Some(200), ""),
+        (by_either, Some(&other), "/v1/status", &[reader], Some(200), ""),
+        // The token was sent on purpose, and counts.
+        (
+            by_either,
+            Some(&ops),
+            "/v1/requests?seconds=0",
+            &[reader],
+            Some(403),
+            "token board",
+        ),
+    ];
+    for (index, (driver, identity, path, headers, expected, part)) in table.into_iter().enumerate() {
+        let config = Authority::client(&authority, identity, b"http/1.1");
+        let answer = asked_over_tls(driver, config, path, headers).await;
+        let (status, reply) = answer.unzip();
+        assert_eq!(status, expected, "row {index}: {reply:?}");
+        assert!(reply.unwrap_or_default().contains(part), "row {index}");
+    }
+    let detail = asked_over_tls(
+        by_certificate,
+        authority.client(None, b"http/1.1"),
+        "/readyz",
+        &[],
+    )
+    .await
+    .unwrap()
+    .1;
+    let detail: Value = serde_json::from_str(&detail).unwrap();
+    assert_eq!(detail["certificates"][0]["certificate"], "admin");
+}

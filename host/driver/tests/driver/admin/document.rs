@@ -1,0 +1,57 @@
+use std::path::Path;
+
+use crate::harness::{Setup, echo};
+
+/// Renew the file with `RENEW=1 cargo test -p admittance-driver --test driver admin::document`.
+#[tokio::test]
+async fn the_committed_document_is_what_is_served() {
+    let driver = Setup::new(&[echo().await]).start().await;
+    let (status, served) = driver.call("GET", "/v1/openapi.json", "").await;
+    assert_eq!(status, 200);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/admin-api.json");
+    let text = format!("{}\n", serde_json::to_string_pretty(&served).unwrap());
+    if std::env::var_os("RENEW").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        committed == text,
+        "docs/admin-api.json is not what is served; renew it: \
+         RENEW=1 cargo test -p admittance-driver --test driver admin::document"
+    );
+}
+
+/// Every reference leads somewhere, and every operation has a name of its own.
+#[tokio::test]
+async fn the_document_is_whole() {
+    let driver = Setup::new(&[echo().await]).start().await;
+    let (_, document) = driver.call("GET", "/v1/openapi.json", "").await;
+    let mut references = Vec::new();
+    let mut names = Vec::new();
+    walk(&document, &mut references, &mut names);
+    assert!(references.len() > 20, "{references:?}");
+    for reference in references {
+        let pointer = reference.strip_prefix('#').unwrap();
+        assert!(document.pointer(pointer).is_some(), "{reference}");
+    }
+    let count = names.len();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), count, "{names:?}");
+}
+
+fn walk(value: &serde_json::Value, references: &mut Vec<String>, names: &mut Vec<String>) {
+    match value {
+        serde_json::Value::Object(fields) => {
+            for (name, value) in fields {
+                match (name.as_str(), value.as_str()) {
+                    ("$ref", Some(reference)) => references.push(reference.to_owned()),
+                    ("operationId", Some(name)) => names.push(name.to_owned()),
+                    _ => walk(value, references, names),
+                }
+            }
+        }
+        serde_json::Value::Array(items) => items.iter().for_each(|item| walk(item, references, names)),
+        _ => {}
+    }
+}

@@ -1,0 +1,93 @@
+use admittance_driver::api::ErrorReply;
+use axum::body::Body;
+use http::Request;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use serde_json::Value;
+
+use crate::harness::{Running, Setup, application, echo, soon};
+
+/// The lines of a recording that ends.
+async fn lines(body: Incoming) -> Vec<Value> {
+    let bytes = soon(body.collect()).await.unwrap().to_bytes();
+    let text = String::from_utf8(bytes.to_vec()).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+async fn begin(driver: &Running, query: &str) -> http::Response<Incoming> {
+    let request = Request::builder().uri(format!("/v1/requests{query}"));
+    driver.send_to_admin(request.body(Body::empty()).unwrap()).await
+}
+
+#[tokio::test]
+async fn requests_come_as_they_are_answered() {
+    let driver = Setup::new(&[echo().await]).start().await;
+    let response = begin(&driver, "?count=2&redact=/metadata/namespace&redact=/kind").await;
+    assert_eq!(response.status(), 200);
+    assert_eq!(response.headers()["content-type"], "application/x-ndjson");
+    for name in ["good", "bad", "plain"] {
+        driver.post(application(name)).await;
+    }
+    let lines = lines(response.into_body()).await;
+    let of = |line: &Value| {
+        let object = &line["request"]["object"];
+        (
+            object["metadata"]["name"].clone(),
+            object["metadata"]["namespace"].clone(),
+            line["response"]["allowed"].clone(),
+        )
+    };
+    let redacted = Value::from("[redacted]");
+    let expected = [
+        (Value::from("good"), redacted.clone(), Value::from(true)),
+        (Value::from("bad"), redacted, Value::from(false)),
+    ];
+    assert_eq!(lines.iter().map(of).collect::<Vec<_>>(), expected);
+}
+
+#[tokio::test]
+async fn the_time_ends_it() {
+    let driver = Setup::new(&[echo().await]).start().await;
+    let response = begin(&driver, "?seconds=1").await;
+    assert!(lines(response.into_body()).await.is_empty());
+}
+
+#[tokio::test]
+async fn only_so_many_at_once() {
+    let driver = Setup::new(&[echo().await]).start().await;
+    let mut open = Vec::new();
+    for _ in 0..8 {
+        let response = begin(&driver, "").await;
+        assert_eq!(response.status(), 200);
+        open.push(response);
+    }
+    let (status, reply) = driver.call("GET", "/v1/requests", "").await;
+    assert_eq!(status, 503, "{reply}");
+    // Who hangs up makes room.
+    open.pop();
+    crate::tls::until("room for one more", async || {
+        begin(&driver, "").await.status() == 200
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_recorded() {
+    let driver = Setup::new(&[echo().await]).start().await;
+    for (query, expected) in [
+        ("?count=0", "count: write 1 to 1000000"),
+        ("?count=1000001", "count: write 1 to 1000000"),
+        ("?count=many", "the query is not what is asked for"),
+        ("?seconds=3601", "seconds: write 1 to 3600"),
+        ("?share=half", "share: `half` is no share"),
+        ("?redact=spec", "redact: `spec` names no field"),
+        ("?shares=10%25", "the query is not what is asked for"),
+    ] {
+        let (status, reply) = driver.call("GET", &format!("/v1/requests{query}"), "").await;
+        assert_eq!(status, 400, "{query}: {reply}");
+        let reply: ErrorReply = serde_json::from_value(reply).unwrap();
+        assert!(reply.error.message.starts_with(expected), "{query}: {reply:?}");
+    }
+}

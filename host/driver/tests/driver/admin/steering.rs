@@ -1,0 +1,367 @@
+use std::{fs, path::Path};
+
+use admittance::{Applied, AppliedEffect, Comparison, Origin, Revision, RevisionDetail, Status};
+use admittance_driver::api::{CandidateList, DefinitionList, ErrorReply, RevisionList};
+use axum::body::Body;
+use http::Request;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{
+    harness::{Running, Setup, echo, text},
+    tls::until,
+};
+
+/// A chain of one stage, which would call this path. Nobody is there, and nobody is called.
+fn chain(name: &str, path: &str) -> String {
+    format!(
+        "apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata:
+  name: {name}
+spec:
+  rules:
+    - operations: [DELETE]
+      kinds: [Pod]
+  stages:
+    - name: hook
+      webhook:
+        protocol: AdmissionReview
+        url: https://127.0.0.1:1/{path}
+"
+    )
+}
+
+async fn driver(directory: &Path) -> Running {
+    Setup::new(&[echo().await]).steered(directory).start().await
+}
+
+/// What is answered when all is well.
+async fn good<T: serde::de::DeserializeOwned>(
+    driver: &Running,
+    method: &str,
+    path: &str,
+    body: impl Into<Body>,
+) -> T {
+    let (status, reply) = driver.call(method, path, body).await;
+    assert_eq!(status, 200, "{method} {path}: {reply}");
+    serde_json::from_value(reply).unwrap()
+}
+
+#[tokio::test]
+async fn from_the_first_definition_to_its_end() {
+    let directory = TempDir::new().unwrap();
+    let driver = driver(directory.path()).await;
+    let files = || fs::read_dir(directory.path().join("chains")).unwrap().count();
+    let status = async || good::<Status>(&driver, "GET", "/v1/status", "").await;
+
+    // Said, and not done.
+    let applied: Applied = good(&driver, "POST", "/v1/definitions?dryRun=true", chain("pods", "a")).await;
+    assert!(applied.dry_run);
+    assert_eq!(applied.definitions[0].id, "AdmissionChain/pods");
+    assert_eq!(applied.definitions[0].effect, AppliedEffect::Created);
+    assert_eq!((status().await.revision, files()), (1, 0));
+
+    // Done, two at once.
+    let both = [chain("pods", "a"), chain("jobs", "a")].join("---\n");
+    let applied: Applied = good(&driver, "POST", "/v1/definitions", both).await;
+    assert_eq!((applied.revision, applied.dry_run), (2, false));
+    let live = status().await;
+    assert_eq!((live.revision, live.origin), (2, Origin::Applied));
+    assert_eq!(live.by.as_deref(), Some("loopback"));
+    assert!(files() > 0);
+
+    // As JSON, and another than before.
+    let json = json!({
+        "apiVersion": "admittance.dev/v1alpha1",
+        "kind": "AdmissionChain",
+        "metadata": {"name": "jobs"},
+        "spec": {
+            "rules": [{"operations": ["DELETE"], "kinds": ["Job"]}],
+            "stages": [{
+                "name": "hook",
+                "webhook": {"protocol": "AdmissionReview", "url": "https://127.0.0.1:1/b"},
+            }],
+        },
+    });
+    let applied: Applied = good(&driver, "POST", "/v1/definitions", json.to_string()).await;
+    assert_eq!(applied.definitions[0].effect, AppliedEffect::Changed);
+    assert_eq!(applied.revision, 3);
+    assert!(
+        applied.comparison.text.contains("https://127.0.0.1:1/b"),
+        "{applied:?}"
+    );
+
+    // What is there.
+    let all: DefinitionList = good(&driver, "GET", "/v1/definitions", "").await;
+    let mut names: Vec<_> = all.definitions.iter().map(|found| &*found.name).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["jobs", "pods"]);
+    let one: DefinitionList = good(&driver, "GET", "/v1/definitions/AdmissionChain/pods", "").await;
+    assert_eq!(one.definitions.len(), 1);
+    assert_eq!(one.definitions[0].text.trim(), chain("pods", "a").trim());
+    assert_eq!(one.definitions[0].chain.as_deref(), Some("Mutating:pods"));
+    let candidates: CandidateList = good(&driver, "GET", "/v1/candidates", "").await;
+    assert!(candidates.candidates.is_empty());
+
+    // What was.
+    let history: RevisionList = good(&driver, "GET", "/v1/history", "").await;
+    let numbers: Vec<_> = history.revisions.iter().map(|revision| revision.number).collect();
+    assert_eq!(numbers, [3, 2, 1]);
+    let detail: RevisionDetail = good(&driver, "GET", "/v1/history/2", "").await;
+    assert!(detail.files.iter().any(|file| file.text.contains("name: jobs")));
+    let diff: Comparison = good(&driver, "GET", "/v1/diff?from=2&to=3", "").await;
+    assert!(diff.text.contains("https://127.0.0.1:1/b"), "{diff:?}");
+
+    // Back, and on from there.
+    let back: Revision = good(&driver, "POST", "/v1/rollback", r#"{"revision":2}"#).await;
+    assert_eq!((back.number, &back.origin), (4, &Origin::RolledBack { to: 2 }));
+    let (_, ready) = driver.call("GET", "/readyz", "").await;
+    assert_eq!(ready["origin"], json!({"type": "rolledBack", "to": 2}));
+    assert_eq!(
+        (&ready["revision"], &ready["by"]),
+        (&json!(4), &json!("loopback"))
+    );
+    let deleted: Applied = good(&driver, "DELETE", "/v1/definitions/AdmissionChain/jobs", "").await;
+    assert_eq!(deleted.definitions[0].effect, AppliedEffect::Deleted);
+    let live = status().await;
+    let chains: Vec<_> = live.chains.iter().map(|chain| &*chain.name).collect();
+    assert_eq!(chains, ["c", "pods"]);
+}
+
+#[tokio::test]
+async fn what_is_refused() {
+    let directory = TempDir::new().unwrap();
+    let driver = driver(directory.path()).await;
+    let _: Applied = good(&driver, "POST", "/v1/definitions", chain("pods", "a")).await;
+    let wrong = chain("jobs", "a").replace("protocol", "protokoll");
+    let missing = "apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: { name: jobs }
+spec:
+  rules: [ { operations: [CREATE], kinds: [Job] } ]
+  stages: [ { name: hook, plugin: { source: \"file:missing.wasm\" } } ]
+";
+    let large = "#".repeat(8 * 1024 * 1024 + 1);
+    // (method, path, content type, body, status, part of the reply)
+    for (method, path, media_type, body, expected, part) in [
+        (
+            "POST",
+            "/v1/definitions?name=jobs.yaml",
+            "",
+            &*wrong,
+            422,
+            "jobs.yaml:",
+        ),
+        ("POST", "/v1/definitions", "", missing, 422, "missing.wasm"),
+        (
+            "POST",
+            "/v1/definitions?dryRun=true",
+            "",
+            missing,
+            422,
+            "missing.wasm",
+        ),
+        ("POST", "/v1/definitions", "", "", 400, "no definition"),
+        (
+            "POST",
+            "/v1/definitions?dryrun=true",
+            "",
+            &chain("x", "a"),
+            400,
+            "dryrun",
+        ),
+        (
+            "POST",
+            "/v1/definitions?dryRun=yes",
+            "",
+            &chain("x", "a"),
+            400,
+            "query",
+        ),
+        ("POST", "/v1/definitions", "text/html", "<p>", 415, "text/html"),
+        ("POST", "/v1/definitions", "", &large, 413, "8388608"),
+        (
+            "GET",
+            "/v1/definitions/AdmissionChain/jobs",
+            "",
+            "",
+            404,
+            "AdmissionChain/jobs",
+        ),
+        (
+            "DELETE",
+            "/v1/definitions/AdmissionChain/jobs",
+            "",
+            "",
+            404,
+            "AdmissionChain/jobs",
+        ),
+        (
+            "DELETE",
+            "/v1/definitions/AdmissionChain",
+            "",
+            "",
+            404,
+            "/v1/openapi.json",
+        ),
+        ("DELETE", "/v1/status", "", "", 405, "method"),
+        ("GET", "/v1/history/7", "", "", 404, "there is no revision 7"),
+        ("GET", "/v1/history/last", "", "", 400, "last"),
+        ("GET", "/v1/diff?from=1", "", "", 400, "to"),
+        (
+            "GET",
+            "/v1/diff?from=1&to=7",
+            "",
+            "",
+            404,
+            "there is no revision 7",
+        ),
+        (
+            "POST",
+            "/v1/rollback",
+            "",
+            r#"{"revision":7}"#,
+            404,
+            "there is no revision 7",
+        ),
+        ("POST", "/v1/rollback", "", r#"{"to":1}"#, 400, "to"),
+        (
+            "POST",
+            "/v1/rollback",
+            "application/yaml",
+            "revision: 1",
+            415,
+            "yaml",
+        ),
+        (
+            "POST",
+            "/v1/promote",
+            "",
+            r#"{"stage":"pods/hook"}"#,
+            409,
+            "no `candidate`",
+        ),
+        (
+            "POST",
+            "/v1/promote",
+            "",
+            r#"{"stage":"pods/other"}"#,
+            404,
+            "pods/other",
+        ),
+        (
+            "POST",
+            "/v1/promote",
+            "",
+            r#"{"stage":"pods"}"#,
+            400,
+            "names no stage",
+        ),
+    ] {
+        let mut request = Request::builder().method(method).uri(path);
+        if !media_type.is_empty() {
+            request = request.header("content-type", media_type);
+        }
+        let request = request.body(Body::from(body.to_owned())).unwrap();
+        let (status, reply) = text(driver.send_to_admin(request).await).await;
+        assert_eq!(status, expected, "{method} {path}: {reply}");
+        assert!(reply.contains(part), "{method} {path}: {reply}");
+        let reply: ErrorReply = serde_json::from_str(&reply).unwrap();
+        assert_eq!(
+            reply.error.mistakes.is_empty(),
+            expected != 422,
+            "{method} {path}: {reply:?}"
+        );
+    }
+    let status: Status = good(&driver, "GET", "/v1/status", "").await;
+    assert_eq!(status.revision, 2, "nothing of it had an effect");
+}
+
+/// Files that somebody breaks leave what is live, and everything tells of it.
+#[tokio::test]
+async fn why_the_newest_is_not_live() {
+    let directory = TempDir::new().unwrap();
+    let driver = driver(directory.path()).await;
+    let _: Applied = good(&driver, "POST", "/v1/definitions", chain("pods", "a")).await;
+    let (_, ready) = driver.call("GET", "/readyz", "").await;
+    assert_eq!(
+        (&ready["reloadError"], &ready["problem"]),
+        (&Value::Null, &Value::Null)
+    );
+    let file = directory.path().join("chains/broken.yaml");
+    fs::write(&file, chain("jobs", "a").replace("stages", "stagees")).unwrap();
+    until("the problem", async || {
+        let (status, ready) = driver.call("GET", "/readyz", "").await;
+        let error = ready["reloadError"].as_str().unwrap_or_default();
+        assert_eq!((status, &ready["revision"]), (200, &json!(2)));
+        error.contains("broken.yaml") && ready["problem"]["mistakes"][0] == *error.lines().next().unwrap()
+    })
+    .await;
+    // Neither does anything else go live beside them.
+    let (status, reply) = driver.call("POST", "/v1/definitions", chain("more", "a")).await;
+    assert_eq!(status, 422, "{reply}");
+    assert!(reply.to_string().contains("broken.yaml"), "{reply}");
+    fs::remove_file(&file).unwrap();
+    until("its end", async || {
+        let (_, ready) = driver.call("GET", "/readyz", "").await;
+        ready["reloadError"].is_null()
+    })
+    .await;
+}
+
+/// The history cannot be written, say because the disk is full: a rollback that would not last is refused.
+#[tokio::test]
+async fn a_history_that_is_gone() {
+    let directory = TempDir::new().unwrap();
+    let driver = driver(directory.path()).await;
+    let _: Applied = good(&driver, "POST", "/v1/definitions", chain("pods", "a")).await;
+    fs::remove_dir_all(directory.path().join("history")).unwrap();
+    fs::write(directory.path().join("history"), "").unwrap();
+    let (status, reply) = driver.call("POST", "/v1/rollback", r#"{"revision":1}"#).await;
+    assert_eq!(status, 503, "{reply}");
+    let live: Status = good(&driver, "GET", "/v1/status", "").await;
+    assert_eq!(live.revision, 2);
+}
+
+/// On the thread of this test, so that the log is its own.
+#[tokio::test]
+async fn the_log_tells_who_changed_what() {
+    let log = crate::tls::Log::default();
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer({
+            let log = log.clone();
+            move || log.clone()
+        })
+        .finish();
+    let _subscriber = tracing::subscriber::set_default(subscriber);
+    let directory = TempDir::new().unwrap();
+    let driver = driver(directory.path()).await;
+    let _: Applied = good(
+        &driver,
+        "POST",
+        "/v1/definitions?name=pods.yaml",
+        chain("pods", "a"),
+    )
+    .await;
+    assert_eq!(
+        driver.call("POST", "/v1/rollback", r#"{"revision":7}"#).await.0,
+        404
+    );
+    let _: Status = good(&driver, "GET", "/v1/status", "").await;
+    let audit: Vec<_> = log
+        .text()
+        .lines()
+        .filter_map(|line| Some(line.split_once("INFO admittance::audit: ")?.1.to_owned()))
+        .collect();
+    let [applied, refused] = &audit[..] else {
+        panic!("there are two changes: {audit:?}");
+    };
+    assert!(applied.starts_with("loopback: apply pods.yaml "), "{applied}");
+    assert!(applied.contains("revision=2"), "{applied}");
+    assert!(
+        refused.starts_with("loopback: rollback 7 was refused: there is no revision 7"),
+        "{refused}"
+    );
+}
