@@ -6,7 +6,9 @@ use super::{Found, Inner};
 use crate::{
     Digest, Error, ModuleReference, OciReference, OnProgress,
     fetch::Version,
-    signature::{Blob, FoundSignature, Material, SIGNATURE_COUNT_LIMIT, SIGNATURE_SIZE_LIMIT},
+    signature::{
+        Blob, FoundSignature, Material, SIGNATURE_COUNT_LIMIT, SIGNATURE_SIZE_LIMIT, SIGNATURE_STATEMENT,
+    },
 };
 
 /// The type of what `cosign sign` signs, and of the artifacts that newer ones put it into.
@@ -19,6 +21,8 @@ const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
 const CERTIFICATE: &str = "dev.sigstore.cosign/certificate";
 const CHAIN: &str = "dev.sigstore.cosign/chain";
 const LOG: &str = "dev.sigstore.cosign/bundle";
+/// Of what refers to a manifest.
+const STATEMENT: &str = "dev.sigstore.bundle.predicateType";
 
 #[derive(Deserialize)]
 struct Index {
@@ -31,6 +35,7 @@ struct Index {
 struct Referrer {
     digest: String,
     artifact_type: Option<String>,
+    annotations: Option<BTreeMap<String, String>>,
 }
 
 #[derive(Deserialize)]
@@ -49,11 +54,17 @@ struct Layer {
 }
 
 impl Referrer {
-    /// Whether signatures may be in it; what has no type may have anything.
+    /// Whether signatures may be in it; what has no type may have anything. Of a bundle with a statement
+    /// cosign says which: where the module was built, for one.
     fn may_sign(&self) -> bool {
+        let statement = self
+            .annotations
+            .as_ref()
+            .and_then(|annotations| annotations.get(STATEMENT));
         self.artifact_type
             .as_deref()
             .is_none_or(|kind| kind == SIGNATURE_ARTIFACT_TYPE || kind.starts_with(BUNDLE_TYPE))
+            && statement.is_none_or(|statement| statement == SIGNATURE_STATEMENT)
     }
 }
 

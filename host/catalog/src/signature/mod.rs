@@ -23,6 +23,7 @@ mod provider;
 mod source;
 mod verify;
 
+pub(crate) use self::opened::SIGNATURE_STATEMENT;
 pub use self::{
     describe::{SignatureDescription, SignatureKind, describe},
     error::{Finding, InvalidTrust, Refusal, SignatureError},

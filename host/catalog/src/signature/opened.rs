@@ -194,7 +194,7 @@ fn simple_signing(payload: &[u8], actual: Digest) -> Result<(), Refusal> {
 
 /// The statement that `cosign sign` makes. Other statements (where it was built, what was found in it) are
 /// made by the same keys, and need not be in favour of what they are about.
-pub(super) const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
+pub(crate) const SIGNATURE_STATEMENT: &str = "https://sigstore.dev/cosign/sign/v1";
 
 const IN_TOTO: &str = "application/vnd.in-toto+json";
 
@@ -213,7 +213,7 @@ fn statement(envelope: &DsseEnvelope, actual: Digest) -> Result<(), Refusal> {
     if !STATEMENTS.contains(&statement.type_.as_str()) {
         return Err(Refusal::Statement(statement.type_));
     }
-    if statement.predicate_type != SIGNED {
+    if statement.predicate_type != SIGNATURE_STATEMENT {
         return Err(Refusal::Statement(statement.predicate_type));
     }
     if statement.matches_sha256(&Sha256Hash::from(*actual.as_bytes())) {

@@ -1,5 +1,6 @@
 use std::{
-    path::{Path, PathBuf},
+    io,
+    path::{Component, Path, PathBuf, absolute},
     sync::Arc,
 };
 
@@ -38,12 +39,12 @@ pub(super) enum Place {
 const DEFAULT_PORT: u16 = 443;
 
 impl Source {
-    /// What the reference names. Of a file: where it is now; read it [there](Self::path), so that what is
-    /// checked and what is read are the same.
+    /// What the reference names. Of a file: where it is now, or would be; read it [there](Self::path), so that
+    /// what is checked and what is read are the same.
     ///
     /// # Errors
     ///
-    /// When the file is not there, or the reference can be understood in two ways.
+    /// When the file cannot be looked for, or the reference can be understood in two ways.
     pub fn of(reference: &ModuleReference) -> Result<Self, SignatureError> {
         let ambiguous = |problem| SignatureError::Ambiguous {
             reference: Box::new(reference.clone()),
@@ -51,7 +52,7 @@ impl Source {
         };
         let place = match reference {
             ModuleReference::File(path) => {
-                let path = path.canonicalize().map_err(|source| SignatureError::Unreadable {
+                let path = resolved(path).map_err(|source| SignatureError::Unreadable {
                     path: path.clone(),
                     source: Arc::new(source),
                 })?;
@@ -82,6 +83,30 @@ impl Source {
             Place::Https { .. } | Place::Oci { .. } => None,
         }
     }
+}
+
+/// The path without links. What is not there has none: a module that is gone from its place may still be
+/// taken from the store, by the rules for that place.
+fn resolved(path: &Path) -> io::Result<PathBuf> {
+    let path = absolute(path)?;
+    for ancestor in path.ancestors() {
+        match ancestor.canonicalize() {
+            Ok(base) => {
+                let rest = path.strip_prefix(ancestor).unwrap_or(Path::new(""));
+                if !rest.components().all(|part| matches!(part, Component::Normal(_))) {
+                    return Err(io::ErrorKind::NotFound.into());
+                }
+                // Part by part, as joining nothing would add a `/`.
+                return Ok(rest.components().fold(base, |path, part| path.join(part)));
+            }
+            // A link that leads nowhere is there itself.
+            Err(error) if error.kind() != io::ErrorKind::NotFound || ancestor.is_symlink() => {
+                return Err(error);
+            }
+            Err(_) => {}
+        }
+    }
+    Err(io::ErrorKind::NotFound.into())
 }
 
 fn https_host(url: &Url) -> Option<String> {
@@ -199,7 +224,26 @@ mod tests {
             let source = Source::of(&reference).unwrap();
             assert_eq!(source.path(), Some(root.join("b/module").as_path()), "{written}");
         }
-        let error = Source::of(&ModuleReference::File(root.join("c"))).unwrap_err();
-        assert!(matches!(error, SignatureError::Unreadable { .. }), "{error}");
+        for (written, place) in [
+            ("a/gone", "a/gone"),
+            ("gone/module", "gone/module"),
+            ("b/../gone", "gone"),
+        ] {
+            let source = Source::of(&ModuleReference::File(root.join(written))).unwrap();
+            assert_eq!(source.path(), Some(root.join(place).as_path()), "{written}");
+        }
+        std::os::unix::fs::symlink(root.join("gone"), root.join("dangling")).unwrap();
+        for written in [
+            "dangling",
+            "dangling/module",
+            "gone/../b/module",
+            "b/module/inside",
+        ] {
+            let error = Source::of(&ModuleReference::File(root.join(written))).unwrap_err();
+            assert!(
+                matches!(error, SignatureError::Unreadable { .. }),
+                "{written}: {error}"
+            );
+        }
     }
 }
