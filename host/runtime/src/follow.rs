@@ -6,6 +6,7 @@ use std::{
 };
 
 use admittance_catalog::ModuleReference;
+use admittance_definitions::DefinitionSet;
 use admittance_watch::{Watch, WatchConfig};
 use tokio::time::{Instant, sleep_until};
 
@@ -39,7 +40,10 @@ impl Host {
                 .as_ref()
                 .and_then(|trouble| trouble.next);
             let due = tokio::select! {
-                _ = watch.changed() => HashSet::new(),
+                _ = watch.changed() => {
+                    self.let_return().await;
+                    HashSet::new()
+                }
                 due = schedule.due() => due,
                 () = at(retry.map(|(instant, _)| instant)) => schedule.take_failed(),
             };
@@ -56,6 +60,26 @@ impl Host {
                     tracing::error!("the changed definitions are not used, those before them stay: {error}");
                 }
             }
+        }
+    }
+}
+
+/// How long definitions may be gone before that is believed.
+const RETURN: Duration = Duration::from_millis(500);
+
+impl Host {
+    /// A directory that is being replaced is empty for a moment, and without definitions everything passes.
+    async fn let_return(&self) {
+        let mut workshop = self.0.workshop.lock().await;
+        let had_some = workshop
+            .history
+            .last()
+            .is_some_and(|last| !last.detail.files.is_empty());
+        let has_none = |set: DefinitionSet| set.files().is_empty();
+        if had_some && workshop.source.read().await.is_ok_and(has_none) {
+            drop(workshop);
+            tracing::warn!("there are no definitions any more; they may be about to return");
+            tokio::time::sleep(RETURN).await;
         }
     }
 }
