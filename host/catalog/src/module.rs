@@ -1,4 +1,5 @@
 use std::{
+    fmt,
     fs::File,
     io::{self, Read},
     path::Path,
@@ -18,7 +19,7 @@ pub const MODULE_SIZE_LIMIT: u64 = 32 << 20;
 
 /// A module that may be used: its digest is the one that the definition names, and its signature is as
 /// required. Only a [`Catalog`](crate::Catalog) makes one. Lives while a table is built.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Module {
     pub(crate) reference: ModuleReference,
     pub(crate) bytes: Bytes,
@@ -49,6 +50,17 @@ impl Module {
     /// What was found out about its signature.
     pub fn verified(&self) -> &Verified {
         &self.verified
+    }
+}
+
+impl fmt::Debug for Module {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Module")
+            .field("reference", &self.reference)
+            .field("digest", &self.digest)
+            .field("size", &self.bytes.len())
+            .field("verified", &self.verified)
+            .finish_non_exhaustive()
     }
 }
 

@@ -2,7 +2,7 @@ use url::Url;
 
 use super::{
     Found, Inner,
-    remote::{Recorded, discard},
+    remote::{Recorded, begun, discard},
 };
 use crate::{
     Digest, Error, FetchProgress, ModuleReference, OnProgress,
@@ -48,10 +48,13 @@ impl Inner {
             let downloaded = self
                 .network
                 .download(url, &download, &mut landing, progress)
-                .await?;
+                .await;
+            let (landed, downloaded) = begun(landing, downloaded).await?;
+            landing = landed;
             let validator = match (downloaded, &recorded) {
                 (Downloaded::Whole(validator), _) => validator,
                 (Downloaded::Unchanged, Some((found, resolution))) => {
+                    discard(landing).await?;
                     self.record_again(reference, resolution).await;
                     return Ok(found.clone());
                 }

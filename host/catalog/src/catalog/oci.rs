@@ -2,7 +2,7 @@ use bytes::Bytes;
 
 use super::{
     Found, Inner,
-    remote::{Recorded, discard},
+    remote::{Recorded, begun, discard},
 };
 use crate::{
     Digest, Error, FetchProgress, ModuleReference, OciReference, OnProgress,
@@ -69,9 +69,11 @@ impl Inner {
         let mut landing = self.landing(&digest.to_string()).await?;
         loop {
             let has_begun = !landing.bytes().is_empty();
-            self.network
+            let downloaded = self
+                .network
                 .download_blob(artifact, digest, &download, &mut landing, progress)
-                .await?;
+                .await;
+            (landing, _) = begun(landing, downloaded).await?;
             let actual = Digest::of(landing.bytes());
             if actual == digest {
                 break;

@@ -143,6 +143,20 @@ impl Inner {
     }
 }
 
+/// What a download came to. Where nothing came of it, and where all that came is of no use, nothing is left
+/// to go on with.
+pub(super) async fn begun<T>(landing: Landing, downloaded: Result<T, Error>) -> Result<(Landing, T), Error> {
+    match downloaded {
+        Ok(downloaded) => Ok((landing, downloaded)),
+        Err(error) => {
+            if landing.bytes().is_empty() || matches!(error, Error::ModuleTooLarge { .. }) {
+                discard(landing).await?;
+            }
+            Err(error)
+        }
+    }
+}
+
 /// Remove a download that is of no use.
 pub(super) async fn discard(landing: Landing) -> Result<(), Error> {
     let (_, partial) = landing.into_parts();

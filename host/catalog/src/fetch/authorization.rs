@@ -227,13 +227,12 @@ impl Challenge {
                 "the registry wants credentials sent without TLS, to {realm}"
             ));
         }
-        let scope = parameter("scope").unwrap_or_else(|| {
-            let actions = match access {
-                Access::Pull => "pull",
-                Access::Push => "pull,push",
-            };
-            format!("repository:{}:{actions}", artifact.repository())
-        });
+        // A push begins with a question, for which the registry wants less than for the rest.
+        let wanted = match access {
+            Access::Pull => parameter("scope"),
+            Access::Push => Some(format!("repository:{}:pull,push", artifact.repository())),
+        };
+        let scope = wanted.unwrap_or_else(|| format!("repository:{}:pull", artifact.repository()));
         Ok(Self {
             realm,
             service: parameter("service").unwrap_or_default(),

@@ -1,0 +1,54 @@
+//! A CA, and the certificates that servers show.
+
+use std::{path::Path, sync::Arc};
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose};
+use rustls::ServerConfig;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+/// A CA that lives as long as one test.
+pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    pub(crate) fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        params.distinguished_name.push(DnType::CommonName, "test CA");
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    pub(crate) fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    /// A certificate for this machine, and its key.
+    pub(crate) fn sign(&self) -> (CertificateDer<'static>, KeyPair) {
+        let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new(names)
+            .unwrap()
+            .signed_by(&key, &self.0)
+            .unwrap();
+        (certificate.der().clone(), key)
+    }
+
+    pub(crate) fn server(&self) -> ServerConfig {
+        let (certificate, key) = self.sign();
+        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key)
+            .unwrap()
+    }
+
+    /// Write a certificate and its key as files for another program.
+    pub(crate) fn write(&self, certificate: &Path, key: &Path) {
+        let (der, pair) = self.sign();
+        let pem = pem::encode(&pem::Pem::new("CERTIFICATE", der.to_vec()));
+        std::fs::write(certificate, pem).unwrap();
+        std::fs::write(key, pair.serialize_pem()).unwrap();
+    }
+}

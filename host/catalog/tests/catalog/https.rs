@@ -1,0 +1,370 @@
+//! Modules behind URLs.
+
+use std::{sync::Arc, time::Duration};
+
+use admittance_catalog::{Digest, Error, FetchProgress, Freshness, ModuleReference};
+
+use crate::{
+    scene::{Scene, component},
+    site::{Fault, Site},
+};
+
+const MEGABYTE: usize = 1 << 20;
+
+#[tokio::test]
+async fn a_url_is_asked_once_and_again_when_wanted() {
+    let scene = Scene::new();
+    let site = Site::start(&scene.authority).await;
+    let (first, second) = (component(1000, 1), component(1000, 2));
+    site.put("/a.wasm", &first, Some("\"1\""));
+    let (catalog, url) = (scene.catalog(), site.url("/a.wasm"));
+
+    let module = scene.obtain(&catalog, &url).await.unwrap();
+    assert_eq!(
+        (module.bytes().as_ref(), module.digest()),
+        (first.as_slice(), Digest::of(&first))
+    );
+    assert!(matches!(scene.told().last(), Some(FetchProgress::Finished)));
+
+    // From the store, also by another program.
+    site.put("/a.wasm", &second, Some("\"2\""));
+    let module = scene.obtain(&scene.catalog(), &url).await.unwrap();
+    assert_eq!(module.digest(), Digest::of(&first));
+    assert_eq!(site.asked().len(), 1);
+    assert!(scene.told().is_empty());
+
+    let again = async || {
+        let module = scene.obtain_as(&catalog, &url, None, Freshness::Again).await;
+        module.unwrap().digest()
+    };
+    assert_eq!(again().await, Digest::of(&second));
+    assert_eq!(again().await, Digest::of(&second));
+    let known: Vec<_> = site
+        .asked()
+        .iter()
+        .map(|asked| asked.headers.get("if-none-match").cloned())
+        .collect();
+    assert_eq!(known, [None, Some("\"1\"".to_owned()), Some("\"2\"".to_owned())]);
+
+    // The one from before is still there for a rollback.
+    let reference: ModuleReference = url.parse().unwrap();
+    let module = catalog.recall(&reference, Digest::of(&first)).await.unwrap();
+    assert_eq!(module.bytes(), first.as_slice());
+    let error = catalog.recall(&reference, Digest::of("other")).await.unwrap_err();
+    assert!(matches!(error, Error::NotKept { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_pin_is_held_and_asks_nobody_when_the_module_is_there() {
+    let scene = Scene::new();
+    let site = Site::start(&scene.authority).await;
+    let bytes = component(1000, 1);
+    site.put("/a.wasm", &bytes, None);
+    site.put("/b.wasm", &bytes, None);
+    let catalog = scene.catalog();
+    let wrong = Some(Digest::of("other"));
+    let error = scene
+        .obtain_as(&catalog, &site.url("/a.wasm"), wrong, Freshness::Recorded)
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::DigestMismatch { .. }), "{error}");
+    assert_eq!(scene.kept("partial"), [""; 0]);
+
+    let right = Some(Digest::of(&bytes));
+    for (path, freshness, asked) in [
+        ("/a.wasm", Freshness::Recorded, 2),
+        ("/a.wasm", Freshness::Again, 2),
+        // The same module by another name.
+        ("/b.wasm", Freshness::Recorded, 2),
+    ] {
+        let module = scene.obtain_as(&catalog, &site.url(path), right, freshness).await;
+        assert_eq!(module.unwrap().bytes(), bytes.as_slice());
+        assert_eq!(site.asked().len(), asked, "{path} {freshness:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_broken_download_goes_on_where_it_broke() {
+    let bytes = component(3 * MEGABYTE, 1);
+    let tag = Some("\"1\"");
+    for (tag, pinned, faults, ranges) in [
+        (tag, false, vec![Fault::Cut(MEGABYTE)], vec![None, Some(MEGABYTE)]),
+        // A connection that breaks again and again, and gets on: more often than there are attempts.
+        (
+            tag,
+            false,
+            vec![Fault::Cut(MEGABYTE / 4); 8],
+            (0..9)
+                .map(|index| Some(index * MEGABYTE / 4).filter(|start| *start > 0))
+                .collect(),
+        ),
+        // Without a name for the version nobody knows whether it is still the same, except by the pin.
+        (None, false, vec![Fault::Cut(MEGABYTE)], vec![None, None]),
+        (None, true, vec![Fault::Cut(MEGABYTE)], vec![None, Some(MEGABYTE)]),
+        (
+            Some("W/\"1\""),
+            false,
+            vec![Fault::Cut(MEGABYTE)],
+            vec![None, None],
+        ),
+        // Servers that know no parts, or send another.
+        (
+            tag,
+            false,
+            vec![Fault::Cut(MEGABYTE), Fault::Whole],
+            vec![None, Some(MEGABYTE)],
+        ),
+        (
+            tag,
+            false,
+            vec![Fault::Cut(MEGABYTE), Fault::WrongPart],
+            vec![None, Some(MEGABYTE), None],
+        ),
+    ] {
+        for has_store in [true, false] {
+            let mut scene = Scene::new();
+            if !has_store {
+                scene.config.store = None;
+            }
+            let site = Site::start(&scene.authority).await;
+            site.put("/a.wasm", &bytes, tag);
+            site.fail(faults.clone());
+            let pin = pinned.then(|| Digest::of(&bytes));
+            let module = scene
+                .obtain_as(&scene.catalog(), &site.url("/a.wasm"), pin, Freshness::Recorded)
+                .await
+                .unwrap();
+            assert!(module.bytes() == bytes.as_slice(), "{faults:?}");
+            let ranges: Vec<_> = ranges
+                .iter()
+                .map(|start| start.map(|start: usize| format!("bytes={start}-")))
+                .collect();
+            assert_eq!(site.ranges(), ranges, "{tag:?} {faults:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_download_that_was_given_up_goes_on_in_the_next_program() {
+    let bytes = component(2 * MEGABYTE, 1);
+    for changed in [false, true] {
+        let scene = Scene::new();
+        let site = Site::start(&scene.authority).await;
+        site.put("/a.wasm", &bytes, Some("\"1\""));
+        site.fail([Fault::Stall(MEGABYTE + 1000)]);
+        let (catalog, reference) = (scene.catalog(), site.url("/a.wasm"));
+        let (stalled, wait) = tokio::sync::oneshot::channel();
+        let stalled = std::sync::Mutex::new(Some(stalled));
+        let task = tokio::spawn(async move {
+            let reference: ModuleReference = reference.parse().unwrap();
+            let tell = move |progress| {
+                if let FetchProgress::Received { bytes } = progress
+                    && bytes >= MEGABYTE as u64 + 1000
+                    && let Some(stalled) = stalled.lock().unwrap().take()
+                {
+                    stalled.send(()).unwrap();
+                }
+            };
+            let _ = catalog.obtain(&reference, None, Freshness::Recorded, &tell).await;
+        });
+        wait.await.unwrap();
+        // While it lasts, another has a download of its own, and both end well.
+        let other = scene
+            .obtain(&scene.catalog(), &site.url("/a.wasm"))
+            .await
+            .unwrap();
+        assert!(other.bytes() == bytes.as_slice());
+        task.abort();
+        assert!(task.await.unwrap_err().is_cancelled());
+
+        // The next start, with what it was not whole of.
+        std::fs::remove_dir_all(scene.path("store/resolved")).unwrap();
+        let store = admittance_catalog::Store::open(scene.path("store")).unwrap();
+        let mut config = scene.config.clone();
+        config.store = Some(store);
+        let next = component(2 * MEGABYTE, 2);
+        if changed {
+            site.put("/a.wasm", &next, Some("\"2\""));
+        }
+        let catalog = admittance_catalog::Catalog::new(config).unwrap();
+        let module = scene.obtain(&catalog, &site.url("/a.wasm")).await.unwrap();
+        assert!(module.bytes() == if changed { &next } else { &bytes }.as_slice());
+        let asked = site.asked();
+        let last = &asked.last().unwrap().headers;
+        // What was gathered in memory, less than a quarter of a megabyte, is lost.
+        let start: usize = last["range"]
+            .trim_matches(|c: char| !c.is_ascii_digit())
+            .parse()
+            .unwrap();
+        assert!((MEGABYTE * 3 / 4..=MEGABYTE + 1000).contains(&start), "{start}");
+        assert_eq!(last["if-range"], "\"1\"");
+        assert_eq!(scene.kept("partial"), [""; 0]);
+        assert_eq!(scene.kept("temporary"), [""; 0]);
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_does_wrong_is_told_or_tried_again() {
+    let bytes = component(100_000, 1);
+    // The faults, how often the server is asked, and the error in the end.
+    for (faults, asked, expected) in [
+        (vec![Fault::Status(503, None)], 2, None),
+        (vec![Fault::Status(500, None), Fault::Cut(10)], 3, None),
+        (vec![Fault::Status(429, Some("1"))], 2, None),
+        (vec![Fault::Stall(10)], 2, None),
+        // Longer than is waited.
+        (
+            vec![Fault::Status(429, Some("3600"))],
+            1,
+            Some("was answered with 429: Too Many Requests; it wants to be asked again in 1h"),
+        ),
+        (
+            vec![Fault::Status(503, Some("Tue, 31 Dec 2999 23:59:59 GMT"))],
+            1,
+            Some("was answered with 503: Service Unavailable; it wants to be asked again in "),
+        ),
+        (
+            vec![Fault::Status(502, None); 5],
+            5,
+            Some("was answered with 502: Bad Gateway"),
+        ),
+        (vec![Fault::Cut(0); 5], 5, Some("cannot be reached: ")),
+        (
+            vec![Fault::Status(403, None)],
+            1,
+            Some("is not allowed without credentials: Forbidden; "),
+        ),
+        (vec![Fault::Status(410, None)], 1, Some("is not there: Gone; ")),
+        (
+            vec![Fault::Status(418, None)],
+            1,
+            Some("was answered with 418: I'm a teapot"),
+        ),
+        (
+            vec![Fault::Length(1 << 40)],
+            1,
+            Some("has 1099511627776 bytes, and at most 200000 are taken"),
+        ),
+        (
+            vec![Fault::Endless],
+            1,
+            Some("bytes, and at most 200000 are taken"),
+        ),
+        (vec![Fault::Length(500)], 1, Some("has the digest")),
+        (vec![Fault::Length(100_001); 5], 5, Some("cannot be reached: ")),
+        (
+            vec![Fault::Redirect("http://localhost/a.wasm")],
+            1,
+            Some("was answered wrongly: the server redirects to a place without TLS"),
+        ),
+        (
+            vec![Fault::Redirect("/a.wasm"); 20],
+            11,
+            Some("was answered wrongly: too many redirections"),
+        ),
+        (vec![Fault::Redirect("/b.wasm")], 2, None),
+    ] {
+        let mut scene = Scene::new();
+        scene.config.size_limit = 200_000;
+        scene.config.network.read_timeout = Duration::from_millis(300);
+        let site = Site::start(&scene.authority).await;
+        site.put("/a.wasm", &bytes, None);
+        site.put("/b.wasm", &bytes, None);
+        site.fail(faults.clone());
+        let pin = Some(Digest::of(&bytes));
+        let result = scene
+            .obtain_as(&scene.catalog(), &site.url("/a.wasm"), pin, Freshness::Recorded)
+            .await;
+        match (result, expected) {
+            (Ok(module), None) => assert_eq!(module.bytes(), bytes.as_slice()),
+            (Err(error), Some(expected)) => {
+                assert!(error.to_string().contains(expected), "{faults:?}: {error}");
+                assert!(error.to_string().contains(&site.url("/a.wasm")), "{error}");
+            }
+            (result, _) => panic!("{faults:?}: {result:?}"),
+        }
+        assert_eq!(site.asked().len(), asked, "{faults:?}");
+        if let [Fault::Status(429, Some("1"))] = faults.as_slice() {
+            let retries = scene.retries();
+            assert!(retries[0].0 >= Duration::from_secs(1), "{retries:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_a_module_is_told() {
+    let scene = Scene::new();
+    let site = Site::start(&scene.authority).await;
+    site.put("/a.wasm", b"<!doctype html>", None);
+    let catalog = scene.catalog();
+    let error = scene.obtain(&catalog, &site.url("/a.wasm")).await.unwrap_err();
+    assert!(matches!(error, Error::NotWebAssembly { .. }), "{error}");
+    let error = scene.obtain(&catalog, &site.url("/b.wasm")).await.unwrap_err();
+    assert!(matches!(error, Error::NotFound { .. }), "{error}");
+    assert_eq!(scene.kept("partial"), [""; 0]);
+    assert_eq!(scene.kept("modules"), [""; 0]);
+}
+
+#[tokio::test]
+async fn servers_that_are_not_who_they_should_be() {
+    let mut scene = Scene::new();
+    scene.config.network.attempts = 2;
+    let site = Site::start(&scene.authority).await;
+    site.put("/a.wasm", &component(1000, 1), None);
+    let plain = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let plain_url = format!("https://{}/a.wasm", plain.local_addr().unwrap());
+    tokio::spawn(async move {
+        use tokio::io::AsyncWriteExt as _;
+        while let Ok((mut stream, _)) = plain.accept().await {
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        }
+    });
+    let error = scene.obtain(&scene.catalog(), &plain_url).await.unwrap_err();
+    assert!(
+        error.to_string().contains("does not speak TLS on this port"),
+        "{error}"
+    );
+
+    let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let closed_url = format!("https://{}/a.wasm", closed.local_addr().unwrap());
+    drop(closed);
+    let error = scene.obtain(&scene.catalog(), &closed_url).await.unwrap_err();
+    assert!(
+        matches!(error, Error::Unreachable { .. }) && error.is_transient(),
+        "{error}"
+    );
+    assert_eq!(scene.retries().len(), 1);
+
+    scene.config.network.ca = None;
+    let error = scene
+        .obtain(&scene.catalog(), &site.url("/a.wasm"))
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("name the CA's file"), "{error}");
+    assert!(!error.is_transient());
+}
+
+#[tokio::test]
+async fn tasks_that_want_the_same_share_one_fetch() {
+    let scene = Arc::new(Scene::new());
+    let site = Site::start(&scene.authority).await;
+    let bytes = component(MEGABYTE, 1);
+    site.put("/a.wasm", &bytes, None);
+    // The first fetch ends badly, and its error is that of all who waited for it.
+    for (faults, asked) in [(vec![Fault::Status(410, None)], 1), (Vec::new(), 2)] {
+        let catalog = scene.catalog();
+        let failing = !faults.is_empty();
+        site.fail(faults);
+        let tasks: Vec<_> = (0..8)
+            .map(|_| {
+                let (scene, catalog, url) = (scene.clone(), catalog.clone(), site.url("/a.wasm"));
+                tokio::spawn(async move { scene.obtain_as(&catalog, &url, None, Freshness::Again).await })
+            })
+            .collect();
+        for task in tasks {
+            let result = task.await.unwrap();
+            assert_eq!(result.is_err(), failing, "{result:?}");
+        }
+        assert_eq!(site.asked().len(), asked);
+    }
+}

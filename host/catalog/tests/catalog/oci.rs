@@ -1,0 +1,293 @@
+//! Modules in registries.
+
+use std::{env, fs, os::unix::fs::PermissionsExt as _};
+
+use admittance_catalog::{Digest, Error, Freshness};
+use serde_json::json;
+
+use crate::{
+    pushing::push,
+    registry::{Access, Registry, USER},
+    scene::{Scene, component},
+    tokens::{IDENTITY_TOKEN, Tokens},
+};
+
+#[tokio::test]
+async fn a_tag_is_resolved_once_and_again_when_wanted() {
+    let scene = Scene::new();
+    let registry = Registry::start(Access::Open, None).await;
+    let (first, second) = (component(300_000, 1), component(300_000, 2));
+    let catalog = scene.catalog();
+    let name = format!("{}/plugins/a:1", registry.name);
+    let tag = format!("oci://{name}");
+    let pushed = push(&catalog, &name, &first).await.unwrap();
+    let module = scene.obtain(&catalog, &tag).await.unwrap();
+    assert_eq!(
+        (module.bytes().as_ref(), module.digest()),
+        (first.as_slice(), pushed.module)
+    );
+
+    let moved = push(&catalog, &name, &second).await.unwrap();
+    let get = async |reference: &str, pinned, freshness| {
+        let module = scene
+            .obtain_as(&scene.catalog(), reference, pinned, freshness)
+            .await;
+        module.map(|module| module.digest())
+    };
+    let old = format!("oci://{}", pushed.reference);
+    let by_digest = format!("oci://{}/plugins/a@{}", registry.name, pushed.manifest);
+    for (reference, pinned, freshness, expected) in [
+        (&tag, None, Freshness::Recorded, pushed.module),
+        (&tag, None, Freshness::Again, moved.module),
+        (&tag, None, Freshness::Recorded, moved.module),
+        // What the tag meant before is still recorded.
+        (&tag, Some(pushed.module), Freshness::Again, pushed.module),
+        (&old, None, Freshness::Again, pushed.module),
+        (
+            &by_digest,
+            Some(pushed.module),
+            Freshness::Recorded,
+            pushed.module,
+        ),
+    ] {
+        let digest = get(reference, pinned, freshness).await.unwrap();
+        assert_eq!(digest, expected, "{reference} {pinned:?} {freshness:?}");
+    }
+    let error = get(&tag, Some(Digest::of("other")), Freshness::Recorded)
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::DigestMismatch { .. }), "{error}");
+
+    // All of it is in the store, so nobody is asked.
+    drop(registry);
+    for reference in [&tag, &old, &by_digest] {
+        get(reference, None, Freshness::Recorded).await.unwrap();
+    }
+    let error = get(&tag, None, Freshness::Again).await.unwrap_err();
+    assert!(
+        matches!(error, Error::Unreachable { .. }) && error.is_transient(),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn registries_with_tls_and_passwords() {
+    let scene = Scene::new();
+    let (certificate, key) = (scene.path("registry.pem"), scene.path("registry.key"));
+    scene.authority.write(&certificate, &key);
+    let registry = Registry::start(Access::Basic, Some((&certificate, &key))).await;
+    let name = format!("{}/a:1", registry.name);
+    let reference = format!("oci://{name}");
+    let bytes = component(1000, 1);
+    let catalog = scene.catalog();
+    let error = scene.obtain(&catalog, &reference).await.unwrap_err().to_string();
+    assert!(
+        error.contains(&format!("log in with `docker login {}`", registry.name)),
+        "{error}"
+    );
+    assert!(
+        error.contains("without credentials: authentication required (UNAUTHORIZED)"),
+        "{error}"
+    );
+
+    scene.docker_config(&json!({"auths": {&registry.name: {"username": "ada", "password": "wrong"}}}));
+    let error = scene.obtain(&catalog, &reference).await.unwrap_err().to_string();
+    assert!(error.contains("is not allowed as the user `ada`"), "{error}");
+    assert!(!error.contains("wrong"), "{error}");
+
+    scene.log_in(&registry.name);
+    push(&catalog, &name, &bytes).await.unwrap();
+    assert_eq!(
+        scene.obtain(&catalog, &reference).await.unwrap().bytes(),
+        bytes.as_slice()
+    );
+
+    // A registry of this machine may be without TLS, but not with a wrong certificate.
+    let mut config = scene.config.clone();
+    config.network.ca = None;
+    config.store = None;
+    let stranger = admittance_catalog::Catalog::new(config).unwrap();
+    let error = scene.obtain(&stranger, &reference).await.unwrap_err();
+    assert!(matches!(error, Error::Tls { .. }), "{error}");
+}
+
+/// Set in the program that this one starts with helpers in its PATH.
+const HELPED: &str = "ADMITTANCE_TEST_HELPED";
+
+/// Helpers are looked for in PATH, so a second run of this test has one of its own.
+#[tokio::test]
+async fn credentials_come_from_helpers_too() {
+    if env::var_os(HELPED).is_some() {
+        return with_helpers().await;
+    }
+    let directory = tempfile::TempDir::new().unwrap();
+    let (user, password) = USER;
+    for (name, script) in [
+        (
+            "good",
+            format!(r#"echo '{{"Username":"{user}","Secret":"{password}"}}'"#),
+        ),
+        (
+            "none",
+            "echo 'credentials not found in native keychain'; exit 1".to_owned(),
+        ),
+        (
+            "bad",
+            "echo 'a secret'; echo 'the keychain is locked' >&2; exit 1".to_owned(),
+        ),
+    ] {
+        let path = directory.path().join(format!("docker-credential-{name}"));
+        fs::write(&path, format!("#!/bin/sh\nread -r server\n{script}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let rest = env::var_os("PATH").unwrap_or_default();
+    let path = env::join_paths(
+        [directory.path().to_owned()]
+            .into_iter()
+            .chain(env::split_paths(&rest)),
+    );
+    let output = tokio::process::Command::new(env::current_exe().unwrap())
+        .args(["--exact", "oci::credentials_come_from_helpers_too"])
+        .env("PATH", path.unwrap())
+        .env(HELPED, "1")
+        .output()
+        .await
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
+async fn with_helpers() {
+    let scene = Scene::new();
+    let registry = Registry::start(Access::Basic, None).await;
+    let name = format!("{}/a:1", registry.name);
+    for (key, value, expected) in [
+        ("credHelpers", json!({&registry.name: "good"}), None),
+        ("credsStore", json!("good"), None),
+        (
+            "credsStore",
+            json!("none"),
+            Some("is not allowed without credentials"),
+        ),
+        ("credsStore", json!("bad"), Some("the keychain is locked")),
+        ("credsStore", json!("absent"), Some("cannot be started")),
+    ] {
+        scene.docker_config(&json!({key: value}));
+        let pushed = push(&scene.catalog(), &name, &component(1000, 1)).await;
+        match (pushed, expected) {
+            (Ok(_), None) => {}
+            (Err(error), Some(expected)) => {
+                assert!(error.to_string().contains(expected), "{error}");
+                assert!(!error.to_string().contains("a secret"), "{error}");
+            }
+            (pushed, _) => panic!("{key} {value}: {pushed:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn registries_with_tokens() {
+    let scene = Scene::new();
+    let tokens = Tokens::start(&scene.authority).await;
+    let (realm, signed_by) = (tokens.realm(), scene.authority.pem());
+    let access = Access::Token {
+        realm: &realm,
+        signed_by: &signed_by,
+    };
+    let (certificate, key) = (scene.path("registry.pem"), scene.path("registry.key"));
+    scene.authority.write(&certificate, &key);
+    let registry = Registry::start(access, Some((&certificate, &key))).await;
+    let name = format!("{}/plugins/a:1", registry.name);
+    let reference = format!("oci://{name}");
+    let catalog = scene.catalog();
+    let error = scene.obtain(&catalog, &reference).await.unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("without credentials: who are you (UNAUTHORIZED)"),
+        "{error}"
+    );
+
+    scene.log_in(&registry.name);
+    push(&catalog, &name, &component(1000, 1)).await.unwrap();
+    scene.obtain(&catalog, &reference).await.unwrap();
+    let asked = std::mem::take(&mut *tokens.asked.lock().unwrap());
+    assert_eq!(
+        asked,
+        [
+            // Without credentials; one token for the push, and one for the pull.
+            "repository:plugins/a:pull",
+            "repository:plugins/a:pull,push",
+            "repository:plugins/a:pull",
+        ]
+    );
+
+    // A token that has expired is replaced.
+    *tokens.life.lock().unwrap() = -300;
+    let late = scene.catalog();
+    let error = scene
+        .obtain_as(&late, &reference, None, Freshness::Again)
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::Unauthorized { .. }), "{error}");
+    *tokens.life.lock().unwrap() = 300;
+    scene
+        .obtain_as(&late, &reference, None, Freshness::Again)
+        .await
+        .unwrap();
+
+    // What newer logins leave.
+    scene.docker_config(&json!({"auths": {&registry.name: {"identitytoken": IDENTITY_TOKEN}}}));
+    scene
+        .obtain_as(&scene.catalog(), &reference, None, Freshness::Again)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn what_is_not_a_module_is_told() {
+    let scene = Scene::new();
+    let registry = Registry::start(Access::Open, None).await;
+    let catalog = scene.catalog();
+    let error = scene
+        .obtain(&catalog, &format!("oci://{}/a:1", registry.name))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::NotFound { .. }), "{error}");
+
+    let name = format!("{}/a:1", registry.name);
+    let pushed = push(&catalog, &name, &component(100_000, 1)).await.unwrap();
+    let mut small = scene.config.clone();
+    small.size_limit = 99_999;
+    let small = admittance_catalog::Catalog::new(small).unwrap();
+    let error = scene.obtain(&small, &format!("oci://{name}")).await.unwrap_err();
+    assert!(
+        matches!(error, Error::ModuleTooLarge { size: 100_000, .. }),
+        "{error}"
+    );
+
+    // A registry that sends something else than it was asked for.
+    let blob = registry.blob(&pushed.module.to_string());
+    let mut bytes = fs::read(&blob).unwrap();
+    bytes[50_000] ^= 1;
+    fs::write(&blob, &bytes).unwrap();
+    let error = scene
+        .obtain(&catalog, &format!("oci://{name}"))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::ContentMismatch { .. }), "{error}");
+    fs::write(registry.blob(&pushed.manifest.to_string()), "{}").unwrap();
+    let error = scene
+        .obtain(&catalog, &format!("oci://{}", pushed.reference))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::ContentMismatch { .. } | Error::Status { .. } | Error::NotFound { .. }
+        ),
+        "{error}"
+    );
+    assert_eq!(scene.kept("modules"), [""; 0]);
+    assert_eq!(scene.kept("partial"), [""; 0]);
+}

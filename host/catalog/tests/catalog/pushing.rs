@@ -1,0 +1,134 @@
+//! Modules that are put into a registry.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    time::{Duration, UNIX_EPOCH},
+};
+
+use admittance_catalog::{Catalog, Error, FetchProgress, OciReference, Pushed};
+use serde_json::{Value, json};
+
+use crate::{
+    registry::{Access, Registry},
+    scene::{Scene, component},
+};
+
+/// Push at a time that is always the same.
+pub(crate) async fn push(catalog: &Catalog, reference: &str, bytes: &[u8]) -> Result<Pushed, Error> {
+    push_with(catalog, reference, bytes, &BTreeMap::new(), &|_| {}).await
+}
+
+async fn push_with(
+    catalog: &Catalog,
+    reference: &str,
+    bytes: &[u8],
+    annotations: &BTreeMap<String, String>,
+    progress: &(dyn Fn(FetchProgress) + Send + Sync),
+) -> Result<Pushed, Error> {
+    let reference: OciReference = reference.parse().unwrap();
+    let created = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    catalog
+        .push(&reference, bytes.to_vec().into(), annotations, created, progress)
+        .await
+}
+
+#[tokio::test]
+async fn an_artifact_is_the_standard_one() {
+    let scene = Scene::new();
+    let registry = Registry::start(Access::Open, None).await;
+    let catalog = scene.catalog();
+    let bytes = wat::parse_str(
+        r#"(component (import "admittance:plugin/cluster@1.0.0" (instance))
+            (component (import "inner" (func))) (instance $i) (export "admittance:plugin/hook@1.0.0" (instance $i)))"#,
+    )
+    .unwrap();
+    let name = format!("{}/plugins/a:1.0", registry.name);
+    let annotations = BTreeMap::from([("org.opencontainers.image.version".to_owned(), "1.0".to_owned())]);
+    let told = std::sync::Mutex::new(Vec::new());
+    let pushed = push_with(&catalog, &name, &bytes, &annotations, &|progress| {
+        told.lock().unwrap().push(progress);
+    })
+    .await
+    .unwrap();
+    let told = told.into_inner().unwrap();
+    assert!(
+        matches!(
+            told.as_slice(),
+            [FetchProgress::Started { .. }, .., FetchProgress::Received { bytes: sent }, FetchProgress::Finished]
+                if *sent == bytes.len() as u64
+        ),
+        "{told:?}"
+    );
+    assert_eq!(
+        pushed.reference.to_string(),
+        format!("{name}@{}", pushed.manifest)
+    );
+
+    let json = |digest: &str| -> Value {
+        serde_json::from_slice(&fs::read(registry.blob(digest)).unwrap()).unwrap()
+    };
+    let manifest = json(&pushed.manifest.to_string());
+    let config = manifest["config"]["digest"].as_str().unwrap();
+    let config_size = fs::metadata(registry.blob(config)).unwrap().len();
+    assert_eq!(
+        manifest,
+        json!({
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "config": {
+                "mediaType": "application/vnd.wasm.config.v0+json", "digest": config, "size": config_size,
+            },
+            "layers": [{
+                "mediaType": "application/wasm", "digest": pushed.module.to_string(), "size": bytes.len(),
+            }],
+            "annotations": {"org.opencontainers.image.version": "1.0"},
+        })
+    );
+    assert_eq!(
+        json(config),
+        json!({
+            "created": "2001-09-09T01:46:40Z",
+            "architecture": "wasm",
+            "os": "wasip2",
+            "layerDigests": [pushed.module.to_string()],
+            "component": {
+                "exports": ["admittance:plugin/hook@1.0.0"],
+                "imports": ["admittance:plugin/cluster@1.0.0"],
+            },
+        })
+    );
+    assert_eq!(
+        fs::read(registry.blob(&pushed.module.to_string())).unwrap(),
+        bytes
+    );
+    // The same again is the same artifact.
+    let again = push_with(&catalog, &name, &bytes, &annotations, &|_| {})
+        .await
+        .unwrap();
+    assert_eq!(again, pushed);
+    let module = scene.obtain(&catalog, &format!("oci://{name}")).await.unwrap();
+    assert_eq!(module.digest(), pushed.module);
+}
+
+#[tokio::test]
+async fn what_cannot_be_pushed_is_told() {
+    let scene = Scene::new();
+    let registry = Registry::start(Access::Basic, None).await;
+    let catalog = scene.catalog();
+    let name = format!("{}/a:1", registry.name);
+    let pinned = format!("{}/a@{}", registry.name, admittance_catalog::Digest::of("a"));
+    let good = component(100, 1);
+    for (name, bytes, expected) in [
+        (&name, b"\0asm\x01\0\0\0".as_slice(), "it is a core module"),
+        (&name, b"<html>", "it is no WebAssembly"),
+        (&pinned, &good, "write a tag in place of the digest"),
+        (&name, &good, "is not allowed without credentials"),
+    ] {
+        let error = push(&catalog, name, bytes).await.unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+        assert!(!error.is_transient());
+    }
+    scene.log_in(&registry.name);
+    push(&catalog, &name, &good).await.unwrap();
+}

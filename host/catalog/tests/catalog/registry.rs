@@ -1,0 +1,147 @@
+//! Debian's `docker-registry`, started for one test, on a port that the kernel chooses.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, Command},
+};
+
+/// Names the program; otherwise it is looked for in PATH.
+const PROGRAM: &str = "ADMITTANCE_TEST_REGISTRY";
+
+/// Longer than a start takes on a busy machine: it ends a test that would hang.
+const NEVER: Duration = Duration::from_secs(60);
+
+/// Who may do what in a registry.
+#[derive(Debug)]
+pub(crate) enum Access<'a> {
+    /// Everyone everything.
+    Open,
+    /// The user `ada` with the password `open sesame`, who shows them to the registry.
+    Basic,
+    /// Whoever has a token of this server.
+    Token {
+        /// Where tokens are to be had.
+        realm: &'a str,
+        /// Whose signature they have, as PEM.
+        signed_by: &'a str,
+    },
+}
+
+/// The user that [`Access::Basic`] knows.
+pub(crate) const USER: (&str, &str) = ("ada", "open sesame");
+
+/// `htpasswd -nbB -C 5 ada "open sesame"`
+const HTPASSWD: &str = "ada:$2b$05$abcdefghijklmnopqrstuupx2xBUC4954936wVIjyyPHmUBFu0wCW\n";
+
+/// A registry that runs. Ends, with all that it holds, when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    /// Host and port.
+    pub(crate) name: String,
+    directory: TempDir,
+    _program: Child,
+}
+
+impl Registry {
+    /// Start one. `tls` has the files of its certificate and key, if it is to speak TLS.
+    pub(crate) async fn start(access: Access<'_>, tls: Option<(&Path, &Path)>) -> Self {
+        let directory = TempDir::new().unwrap();
+        let config = directory.path().join("config.yml");
+        let text = configuration(directory.path(), access, tls);
+        // JSON is YAML.
+        fs::write(&config, text.to_string()).unwrap();
+        let mut program = Command::new(program())
+            .arg("serve")
+            .arg(&config)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(program.stderr.take().unwrap()).lines();
+        let listening = async {
+            let mut before = String::new();
+            while let Some(line) = lines.next_line().await.unwrap() {
+                let said: Value = serde_json::from_str(&line).unwrap_or_default();
+                let said = said["msg"].as_str().unwrap_or_default();
+                if let Some(rest) = said.strip_prefix("listening on ") {
+                    return rest.trim_end_matches(", tls").to_owned();
+                }
+                before.push_str(&line);
+                before.push('\n');
+            }
+            panic!("docker-registry ended:\n{before}");
+        };
+        let name = tokio::time::timeout(NEVER, listening).await.unwrap();
+        // A pipe that nobody reads would hold it up, or end it when closed.
+        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+        Self {
+            name,
+            directory,
+            _program: program,
+        }
+    }
+
+    /// The files of all blobs, by their digests.
+    pub(crate) fn blob(&self, digest: &str) -> PathBuf {
+        let hex = digest.trim_start_matches("sha256:");
+        self.directory
+            .path()
+            .join("data/docker/registry/v2/blobs/sha256")
+            .join(&hex[..2])
+            .join(hex)
+            .join("data")
+    }
+}
+
+fn configuration(directory: &Path, access: Access<'_>, tls: Option<(&Path, &Path)>) -> Value {
+    let mut config = json!({
+        "version": 0.1,
+        "log": {"level": "info", "formatter": "json", "accesslog": {"disabled": true}},
+        "storage": {"filesystem": {"rootdirectory": directory.join("data")}, "delete": {"enabled": true}},
+        "http": {"addr": "127.0.0.1:0", "secret": "of one test"},
+    });
+    if let Some((certificate, key)) = tls {
+        config["http"]["tls"] = json!({"certificate": certificate, "key": key});
+    }
+    match access {
+        Access::Open => {}
+        Access::Basic => {
+            let path = directory.join("htpasswd");
+            fs::write(&path, HTPASSWD).unwrap();
+            config["auth"] = json!({"htpasswd": {"realm": "test", "path": path}});
+        }
+        Access::Token { realm, signed_by } => {
+            let path = directory.join("signers.pem");
+            fs::write(&path, signed_by).unwrap();
+            config["auth"] = json!({"token": {
+                "realm": realm, "service": "test", "issuer": "test", "rootcertbundle": path,
+            }});
+        }
+    }
+    config
+}
+
+fn program() -> PathBuf {
+    if let Some(path) = env::var_os(PROGRAM) {
+        return path.into();
+    }
+    let directories = env::var_os("PATH").unwrap_or_default();
+    let places = env::split_paths(&directories).map(|directory| directory.join("docker-registry"));
+    places.into_iter().find(|path| path.is_file()).unwrap_or_else(|| {
+        panic!(
+            "there is no `docker-registry`: run the tests with `cargo task test`, install Debian's package of \
+             that name, or name the program in {PROGRAM}"
+        )
+    })
+}

@@ -1,0 +1,133 @@
+//! What the tests of this program have in common: modules, catalogs, and what was told of progress.
+
+use std::{
+    fs,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use admittance_catalog::{
+    Catalog, CatalogConfig, Digest, Error, FetchProgress, Freshness, Module, ModuleReference, NetworkConfig,
+    Store,
+};
+use tempfile::TempDir;
+
+use crate::{authority::Authority, registry::USER};
+
+/// A CA, a directory for a store, and a configuration that has them and waits for nobody.
+pub(crate) struct Scene {
+    pub(crate) authority: Authority,
+    pub(crate) directory: TempDir,
+    pub(crate) config: CatalogConfig,
+    told: Arc<Mutex<Vec<FetchProgress>>>,
+}
+
+impl Scene {
+    pub(crate) fn new() -> Self {
+        let authority = Authority::new();
+        let directory = TempDir::new().unwrap();
+        let ca = directory.path().join("ca.pem");
+        fs::write(&ca, authority.pem()).unwrap();
+        let mut network = NetworkConfig::default();
+        network.ca = Some(ca);
+        network.first_pause = Duration::from_millis(1);
+        network.longest_pause = Duration::from_secs(5);
+        network.docker_config = Some(directory.path().join("docker/config.json"));
+        let config = CatalogConfig {
+            store: Some(Store::open(directory.path().join("store")).unwrap()),
+            network,
+            ..CatalogConfig::default()
+        };
+        Self {
+            authority,
+            directory,
+            config,
+            told: Arc::default(),
+        }
+    }
+
+    pub(crate) fn catalog(&self) -> Catalog {
+        Catalog::new(self.config.clone()).unwrap()
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        self.config.store.as_ref().unwrap()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Log in to a registry, as `docker login` does.
+    pub(crate) fn log_in(&self, registry: &str) {
+        use base64::{Engine as _, engine::general_purpose::STANDARD};
+        let (user, password) = USER;
+        let auth = STANDARD.encode(format!("{user}:{password}"));
+        self.docker_config(&serde_json::json!({"auths": {registry: {"auth": auth}}}));
+    }
+
+    pub(crate) fn docker_config(&self, config: &serde_json::Value) {
+        let path = self.path("docker/config.json");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, config.to_string()).unwrap();
+    }
+
+    pub(crate) async fn obtain(&self, catalog: &Catalog, reference: &str) -> Result<Module, Error> {
+        self.obtain_as(catalog, reference, None, Freshness::Recorded)
+            .await
+    }
+
+    pub(crate) async fn obtain_as(
+        &self,
+        catalog: &Catalog,
+        reference: &str,
+        pinned: Option<Digest>,
+        freshness: Freshness,
+    ) -> Result<Module, Error> {
+        let reference: ModuleReference = reference.parse().unwrap();
+        let told = self.told.clone();
+        let tell = move |progress| told.lock().unwrap().push(progress);
+        catalog.obtain(&reference, pinned, freshness, &tell).await
+    }
+
+    /// What was told of progress since this was last asked.
+    pub(crate) fn told(&self) -> Vec<FetchProgress> {
+        std::mem::take(&mut *self.told.lock().unwrap())
+    }
+
+    /// The errors of the attempts that others followed, since this was last asked.
+    pub(crate) fn retries(&self) -> Vec<(Duration, Error)> {
+        let retries = self.told().into_iter().filter_map(|progress| match progress {
+            FetchProgress::Retrying { after, error } => Some((after, error)),
+            _ => None,
+        });
+        retries.collect()
+    }
+
+    /// The names of the files in a directory of the store.
+    pub(crate) fn kept(&self, kind: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.store().directory().join(kind)).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        names
+    }
+}
+
+/// A component of this many bytes, which holds nothing but them. `seed` tells one from another.
+pub(crate) fn component(size: usize, seed: u8) -> Vec<u8> {
+    let mut bytes = b"\0asm\x0d\0\x01\0".to_vec();
+    // A custom section with an empty name and a length of five bytes.
+    let content = size - bytes.len() - 1 - 5;
+    bytes.push(0);
+    for shift in [0, 7, 14, 21, 28] {
+        let more = if shift < 28 { 0x80 } else { 0 };
+        bytes.push((content >> shift) as u8 & 0x7f | more);
+    }
+    bytes.push(0);
+    // Not the same everywhere, so that bytes in the wrong place are found.
+    bytes.extend((1..content).map(|index| (index / 251) as u8 ^ seed));
+    assert_eq!(bytes.len(), size);
+    bytes
+}

@@ -1,0 +1,223 @@
+//! Modules that must be signed: where signatures are looked for, and that they are kept.
+
+use admittance_catalog::{
+    Digest, Error, Freshness, ModuleReference,
+    signature::{PublicKey, PublicKeys, Requirement, SignaturePolicy, SignatureRule},
+};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use http::{Method, StatusCode, header::LOCATION};
+use http_body_util::Full;
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use ring::{
+    rand::SystemRandom,
+    signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    pushing::push,
+    registry::{Access, Registry},
+    scene::{Scene, component},
+    site::Site,
+};
+
+/// A key that signs as cosign does.
+struct Signer(rcgen::KeyPair);
+
+impl Signer {
+    fn new() -> Self {
+        Self(rcgen::KeyPair::generate().unwrap())
+    }
+
+    fn sign(&self, bytes: &[u8]) -> String {
+        let (random, key) = (SystemRandom::new(), self.0.serialize_der());
+        let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &key, &random).unwrap();
+        STANDARD.encode(key.sign(&random, bytes).unwrap())
+    }
+
+    /// The rule that wants this key of these sources.
+    fn required_of(&self, source: &str) -> SignatureRule {
+        let key = PublicKey::from_pem(&self.0.public_key_pem()).unwrap();
+        SignatureRule {
+            source: source.parse().unwrap(),
+            requirement: Requirement::Keys(PublicKeys::new(vec![key]).unwrap()),
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_no_rule_is_for_is_not_even_fetched() {
+    let mut scene = Scene::new();
+    let site = Site::start(&scene.authority).await;
+    site.put("/a.wasm", &component(1000, 1), None);
+    scene.config.signatures = SignaturePolicy::new(vec![Signer::new().required_of("https://example.com/**")]);
+    let error = scene
+        .obtain(&scene.catalog(), &site.url("/a.wasm"))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::Signature(_)), "{error}");
+    assert!(site.asked().is_empty());
+}
+
+#[tokio::test]
+async fn signatures_beside_a_url() {
+    let mut scene = Scene::new();
+    let site = Site::start(&scene.authority).await;
+    let (signer, bytes) = (Signer::new(), component(1000, 1));
+    let (url, paths) = (
+        site.url("/a.wasm"),
+        ["/a.wasm", "/a.wasm.sig", "/a.wasm.sigstore.json"],
+    );
+    site.put("/a.wasm", &bytes, None);
+    scene.config.signatures = SignaturePolicy::new(vec![signer.required_of("https://**")]);
+    let catalog = scene.catalog();
+    let asked = || {
+        site.asked()
+            .into_iter()
+            .map(|asked| asked.path)
+            .collect::<Vec<_>>()
+    };
+    let error = scene.obtain(&catalog, &url).await.unwrap_err().to_string();
+    assert!(error.contains("is not signed"), "{error}");
+    assert_eq!(asked(), paths);
+
+    // By another key, then by the right one; what was downloaded is not downloaded again.
+    let reference: ModuleReference = url.parse().unwrap();
+    site.put("/a.wasm.sig", Signer::new().sign(&bytes).as_bytes(), None);
+    let error = scene.obtain(&catalog, &url).await.unwrap_err();
+    assert!(matches!(error, Error::Signature(_)), "{error}");
+    let error = catalog.recall(&reference, Digest::of(&bytes)).await.unwrap_err();
+    assert!(matches!(error, Error::Signature(_)), "{error}");
+    site.put("/a.wasm.sig", signer.sign(&bytes).as_bytes(), None);
+    let module = scene.obtain(&catalog, &url).await.unwrap();
+    assert_eq!(
+        asked().iter().filter(|path| path.as_str() == "/a.wasm").count(),
+        1
+    );
+    let described = catalog.signatures(&module, &|_| {}).await.unwrap();
+    assert_eq!(described.len(), 1);
+
+    // Kept with the module, and checked again by every start.
+    let before = asked().len();
+    let again = scene.obtain(&scene.catalog(), &url).await.unwrap();
+    assert_eq!(again.verified(), module.verified());
+    scene
+        .catalog()
+        .recall(&reference, Digest::of(&bytes))
+        .await
+        .unwrap();
+    assert_eq!(asked().len(), before);
+    scene.config.signatures = SignaturePolicy::new(vec![Signer::new().required_of("https://**")]);
+    let error = scene
+        .catalog()
+        .recall(&reference, Digest::of(&bytes))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::Signature(_)), "{error}");
+    let error = scene.obtain(&scene.catalog(), &url).await.unwrap_err();
+    assert!(matches!(error, Error::Signature(_)), "{error}");
+}
+
+#[tokio::test]
+async fn signatures_in_a_registry() {
+    // Under cosign's tag, and as a referrer in the index that stands in for the referrers API.
+    for is_referrer in [false, true] {
+        let mut scene = Scene::new();
+        let registry = Registry::start(Access::Open, None).await;
+        let (signer, name) = (Signer::new(), format!("{}/plugins/a:1", registry.name));
+        let reference = format!("oci://{name}");
+        let pushed = push(&scene.catalog(), &name, &component(1000, 1)).await.unwrap();
+        let pattern = format!("oci://{}/plugins/**", registry.name);
+        scene.config.signatures = SignaturePolicy::new(vec![signer.required_of(&pattern)]);
+        let error = scene
+            .obtain(&scene.catalog(), &reference)
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("is not signed"), "{error}");
+
+        let payload = json!({
+            "critical": {
+                "identity": {"docker-reference": format!("{}/plugins/a", registry.name)},
+                "image": {"docker-manifest-digest": pushed.manifest.to_string()},
+                "type": "cosign container image signature",
+            },
+            "optional": null,
+        });
+        let payload = payload.to_string();
+        let hex = pushed.manifest.to_hex();
+        let config = put_blob(&registry, "{}").await;
+        let mut layer = put_blob(&registry, &payload).await;
+        layer["mediaType"] = json!("application/vnd.dev.cosign.simplesigning.v1+json");
+        layer["annotations"] = json!({
+            "dev.cosignproject.cosign/signature": signer.sign(payload.as_bytes()),
+        });
+        let manifest = json!({
+            "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "config": config, "layers": [layer],
+        });
+        if is_referrer {
+            let mut entry = put_manifest(&registry, "signature", &manifest).await;
+            entry["artifactType"] = json!("application/vnd.dev.cosign.artifact.sig.v1+json");
+            let other = json!({
+                "mediaType": "application/vnd.oci.image.manifest.v1+json", "size": 2,
+                "digest": entry["digest"], "artifactType": "application/spdx+json",
+            });
+            let index = json!({
+                "schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json",
+                "manifests": [other, entry],
+            });
+            put_manifest(&registry, &format!("sha256-{hex}"), &index).await;
+        } else {
+            put_manifest(&registry, &format!("sha256-{hex}.sig"), &manifest).await;
+        }
+        let module = scene.obtain(&scene.catalog(), &reference).await.unwrap();
+        // Offline, at the next start, and for a rollback.
+        drop(registry);
+        for pinned in [None, Some(module.digest())] {
+            let again = scene
+                .obtain_as(&scene.catalog(), &reference, pinned, Freshness::Recorded)
+                .await
+                .unwrap();
+            assert_eq!(again.verified(), module.verified());
+        }
+        let recalled = scene.catalog().recall(module.reference(), module.digest()).await;
+        assert_eq!(recalled.unwrap().verified(), module.verified());
+    }
+}
+
+/// Put a blob into the registry, and describe it.
+async fn put_blob(registry: &Registry, text: &str) -> Value {
+    let digest = Digest::of(text);
+    let uploads = format!("http://{}/v2/plugins/a/blobs/uploads/", registry.name);
+    let location = request(Method::POST, &uploads, "", "").await;
+    let url = format!("{location}&digest={digest}");
+    request(Method::PUT, &url, "application/octet-stream", text).await;
+    json!({"mediaType": "application/json", "digest": digest.to_string(), "size": text.len()})
+}
+
+/// Put a manifest into the registry, and describe it.
+async fn put_manifest(registry: &Registry, tag: &str, manifest: &Value) -> Value {
+    let (text, kind) = (manifest.to_string(), manifest["mediaType"].as_str().unwrap());
+    let url = format!("http://{}/v2/plugins/a/manifests/{tag}", registry.name);
+    request(Method::PUT, &url, kind, &text).await;
+    json!({"mediaType": kind, "digest": Digest::of(&text).to_string(), "size": text.len()})
+}
+
+/// Where the answer says that something is.
+async fn request(method: Method, url: &str, kind: &str, body: &str) -> String {
+    let client = Client::builder(TokioExecutor::new()).build_http();
+    let request = http::Request::builder()
+        .method(method)
+        .uri(url)
+        .header("content-type", kind)
+        .body(Full::new(Bytes::copy_from_slice(body.as_bytes())))
+        .unwrap();
+    let response = client.request(request).await.unwrap();
+    assert!(
+        matches!(response.status(), StatusCode::ACCEPTED | StatusCode::CREATED),
+        "{response:?}"
+    );
+    response.headers()[LOCATION].to_str().unwrap().to_owned()
+}

@@ -1,0 +1,250 @@
+//! A real HTTPS server with one file, which misbehaves as it is told.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+
+use crate::authority::Authority;
+
+/// What goes wrong with one request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    /// The connection ends after so many bytes of the body.
+    Cut(usize),
+    /// After so many bytes of the body nothing more comes.
+    Stall(usize),
+    /// A status, and when to come again.
+    Status(u16, Option<&'static str>),
+    /// All of it, whatever part was asked for.
+    Whole,
+    /// A part that begins elsewhere.
+    WrongPart,
+    /// A length that is not that of the body.
+    Length(u64),
+    /// No length, and no end.
+    Endless,
+    /// It is elsewhere.
+    Redirect(&'static str),
+}
+
+/// A request as it came.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) path: String,
+    pub(crate) headers: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    files: BTreeMap<String, (Vec<u8>, Option<String>)>,
+    faults: VecDeque<Fault>,
+    asked: Vec<Asked>,
+}
+
+/// The server. Ends with the test's runtime.
+#[derive(Clone, Debug)]
+pub(crate) struct Site {
+    pub(crate) address: SocketAddr,
+    state: Arc<Mutex<State>>,
+}
+
+impl Site {
+    pub(crate) async fn start(authority: &Authority) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let site = Self {
+            address: listener.local_addr().unwrap(),
+            state: Arc::default(),
+        };
+        let acceptor = TlsAcceptor::from(Arc::new(authority.server()));
+        let serving = site.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (site, acceptor) = (serving.clone(), acceptor.clone());
+                tokio::spawn(async move {
+                    if let Ok(stream) = acceptor.accept(stream).await {
+                        // A client that goes away is what some tests want.
+                        let _ = site.serve(stream).await;
+                    }
+                });
+            }
+        });
+        site
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("https://localhost:{}{path}", self.address.port())
+    }
+
+    /// Have this file, and call this version of it so.
+    pub(crate) fn put(&self, path: &str, bytes: &[u8], tag: Option<&str>) {
+        let file = (bytes.to_vec(), tag.map(str::to_owned));
+        self.state.lock().unwrap().files.insert(path.to_owned(), file);
+    }
+
+    /// Misbehave so with the next requests, one after another.
+    pub(crate) fn fail(&self, faults: impl IntoIterator<Item = Fault>) {
+        self.state.lock().unwrap().faults.extend(faults);
+    }
+
+    /// The requests until now.
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        self.state.lock().unwrap().asked.clone()
+    }
+
+    /// The parts that were asked for until now.
+    pub(crate) fn ranges(&self) -> Vec<Option<String>> {
+        let asked = self.asked();
+        asked
+            .iter()
+            .map(|asked| asked.headers.get("range").cloned())
+            .collect()
+    }
+
+    async fn serve(&self, mut stream: TlsStream<TcpStream>) -> std::io::Result<()> {
+        let Some(asked) = read_head(&mut stream).await? else {
+            return Ok(());
+        };
+        let (file, fault) = {
+            let mut state = self.state.lock().unwrap();
+            state.asked.push(asked.clone());
+            (state.files.get(&asked.path).cloned(), state.faults.pop_front())
+        };
+        let Some((bytes, tag)) = file else {
+            return finish(stream, "404 Not Found", &[], b"").await;
+        };
+        let mut headers = Vec::new();
+        if let Some(tag) = &tag {
+            headers.push(format!("etag: {tag}"));
+        }
+        let same = |name: &str| {
+            asked
+                .headers
+                .get(name)
+                .is_none_or(|asked| Some(asked) == tag.as_ref())
+        };
+        if tag.is_some() && asked.headers.get("if-none-match") == tag.as_ref() && fault.is_none() {
+            return finish(stream, "304 Not Modified", &headers, b"").await;
+        }
+        let start: Option<usize> = asked
+            .headers
+            .get("range")
+            .filter(|_| same("if-range"))
+            .and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok());
+        let part = start.filter(|start| *start < bytes.len() && !matches!(fault, Some(Fault::Whole)));
+        let (status, body) = match part {
+            Some(start) => {
+                let told = if matches!(fault, Some(Fault::WrongPart)) {
+                    start + 1
+                } else {
+                    start
+                };
+                let (end, all) = (bytes.len() - 1, bytes.len());
+                headers.push(format!("content-range: bytes {told}-{end}/{all}"));
+                ("206 Partial Content", &bytes[start..])
+            }
+            None => ("200 OK", bytes.as_slice()),
+        };
+        match fault {
+            None | Some(Fault::Whole | Fault::WrongPart) => finish(stream, status, &headers, body).await,
+            Some(Fault::Cut(sent)) => {
+                send(
+                    &mut stream,
+                    status,
+                    &headers,
+                    Some(body.len() as u64),
+                    &body[..sent],
+                )
+                .await
+            }
+            Some(Fault::Stall(sent)) => {
+                send(
+                    &mut stream,
+                    status,
+                    &headers,
+                    Some(body.len() as u64),
+                    &body[..sent],
+                )
+                .await?;
+                std::future::pending().await
+            }
+            Some(Fault::Status(status, again)) => {
+                headers.extend(again.map(|again| format!("retry-after: {again}")));
+                finish(stream, &format!("{status} Trouble"), &headers, b"").await
+            }
+            Some(Fault::Length(length)) => {
+                send(&mut stream, status, &headers, Some(length), body).await?;
+                stream.shutdown().await
+            }
+            Some(Fault::Endless) => {
+                send(&mut stream, status, &headers, None, body).await?;
+                loop {
+                    stream.write_all(&[0; 4096]).await?;
+                }
+            }
+            Some(Fault::Redirect(to)) => {
+                headers.push(format!("location: {to}"));
+                finish(stream, "302 Found", &headers, b"").await
+            }
+        }
+    }
+}
+
+/// The head of a request; nothing when the client went away.
+pub(crate) async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<Option<Asked>> {
+    let mut head = Vec::new();
+    // Byte by byte, so that the body stays where it is.
+    while !head.ends_with(b"\r\n\r\n") {
+        if stream.take(1).read_buf(&mut head).await? == 0 {
+            return Ok(None);
+        }
+    }
+    let mut headers = [httparse::EMPTY_HEADER; 64];
+    let mut request = httparse::Request::new(&mut headers);
+    request.parse(&head).map_err(std::io::Error::other)?;
+    let headers = request.headers.iter().map(|header| {
+        let value = String::from_utf8_lossy(header.value).into_owned();
+        (header.name.to_ascii_lowercase(), value)
+    });
+    Ok(Some(Asked {
+        headers: headers.collect(),
+        path: request.path.unwrap_or_default().to_owned(),
+    }))
+}
+
+async fn finish(
+    mut stream: TlsStream<TcpStream>,
+    status: &str,
+    headers: &[String],
+    body: &[u8],
+) -> std::io::Result<()> {
+    send(&mut stream, status, headers, Some(body.len() as u64), body).await?;
+    stream.shutdown().await
+}
+
+pub(crate) async fn send(
+    stream: &mut (impl AsyncWrite + Unpin),
+    status: &str,
+    headers: &[String],
+    length: Option<u64>,
+    body: &[u8],
+) -> std::io::Result<()> {
+    let mut head = format!("HTTP/1.1 {status}\r\nconnection: close\r\n");
+    for header in headers {
+        head.push_str(&format!("{header}\r\n"));
+    }
+    if let Some(length) = length {
+        head.push_str(&format!("content-length: {length}\r\n"));
+    }
+    head.push_str("\r\n");
+    stream.write_all(head.as_bytes()).await?;
+    stream.write_all(body).await?;
+    stream.flush().await
+}

@@ -1,0 +1,194 @@
+//! What is kept on disk, and what happens to it.
+
+use std::{
+    collections::HashSet,
+    fs::{self, File},
+    os::unix::fs::PermissionsExt as _,
+    time::{Duration, SystemTime},
+};
+
+use admittance_catalog::{CompiledKey, Digest, Error, InUse, Module, Store};
+use tempfile::TempDir;
+
+use crate::scene::{Scene, component};
+
+fn key(settings: &str) -> CompiledKey {
+    CompiledKey::new(Digest::of("module"), settings, "engine")
+}
+
+/// Of a file with these bytes.
+async fn module(scene: &Scene, bytes: &[u8]) -> Module {
+    let path = scene.path("module.wasm");
+    fs::write(&path, bytes).unwrap();
+    let reference = format!("file:{}", path.display());
+    scene.obtain(&scene.catalog(), &reference).await.unwrap()
+}
+
+/// The only file of a kind.
+fn only(scene: &Scene, kind: &str) -> std::path::PathBuf {
+    let names = scene.kept(kind);
+    assert_eq!(names.len(), 1, "{names:?}");
+    scene.store().directory().join(kind).join(&names[0])
+}
+
+#[tokio::test]
+async fn what_is_kept_is_there_under_its_name_only() {
+    let scene = Scene::new();
+    let store = scene.store();
+    assert_eq!(store.compiled(key("{}")), None);
+    store.keep_compiled(key("{}"), b"code").unwrap();
+    store.keep_compiled(key("{}"), b"code2").unwrap();
+    assert_eq!(store.compiled(key("{}")), Some(b"code2".to_vec()));
+    assert_eq!(store.compiled(key("{} ")), None);
+    assert_ne!(
+        key("{}"),
+        CompiledKey::new(Digest::of("module"), "{}", "other engine")
+    );
+
+    let kept = module(&scene, b"bytes").await;
+    assert_eq!(store.module(kept.digest()), None);
+    store.keep(&kept).unwrap();
+    store.keep(&kept).unwrap();
+    assert_eq!(store.module(kept.digest()).unwrap(), "bytes");
+    assert_eq!(store.module(Digest::of("other")), None);
+    // A rollback wants it although the file has other bytes by now.
+    let changed = module(&scene, b"changed").await;
+    let recalled = scene
+        .catalog()
+        .recall(changed.reference(), kept.digest())
+        .await
+        .unwrap();
+    assert_eq!(recalled.bytes(), "bytes");
+    fs::remove_file(scene.path("module.wasm")).unwrap();
+    scene
+        .catalog()
+        .recall(changed.reference(), kept.digest())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn damage_is_found_and_removed() {
+    for damage in ["cut", "bit", "empty"] {
+        let scene = Scene::new();
+        let store = scene.store();
+        store.keep_compiled(key("{}"), b"some code").unwrap();
+        let kept = module(&scene, b"some bytes").await;
+        store.keep(&kept).unwrap();
+        for kind in ["compiled", "modules"] {
+            let path = only(&scene, kind);
+            let mut bytes = fs::read(&path).unwrap();
+            match damage {
+                "cut" => bytes.truncate(bytes.len() - 1),
+                "bit" => *bytes.last_mut().unwrap() ^= 1,
+                _ => bytes.clear(),
+            }
+            fs::write(&path, bytes).unwrap();
+        }
+        assert_eq!(store.compiled(key("{}")), None, "{damage}");
+        assert_eq!(store.module(kept.digest()), None, "{damage}");
+        assert_eq!(scene.kept("compiled"), [""; 0], "{damage}");
+        assert_eq!(scene.kept("modules"), [""; 0], "{damage}");
+    }
+}
+
+#[test]
+fn a_directory_that_others_write_is_refused() {
+    for inner in ["", "compiled"] {
+        let directory = TempDir::new().unwrap();
+        Store::open(directory.path()).unwrap();
+        fs::set_permissions(directory.path().join(inner), fs::Permissions::from_mode(0o777)).unwrap();
+        let error = Store::open(directory.path()).unwrap_err();
+        assert!(matches!(error, Error::StoreNotPrivate { .. }), "{error}");
+        assert!(error.to_string().contains("chmod 700"), "{error}");
+    }
+    let directory = TempDir::new().unwrap();
+    fs::write(directory.path().join("file"), "").unwrap();
+    let error = Store::open(directory.path().join("file/store")).unwrap_err();
+    assert!(matches!(error, Error::Store { .. }), "{error}");
+}
+
+#[test]
+fn what_a_killed_program_left_is_removed_and_what_is_being_written_stays() {
+    let directory = TempDir::new().unwrap();
+    Store::open(directory.path()).unwrap();
+    let file = |name: &str| directory.path().join(name);
+    let (left, written) = (file("temporary/left"), file("temporary/written"));
+    let (old, new, used) = (file("partial/old"), file("partial/new"), file("partial/used"));
+    for path in [&left, &written, &old, &new, &used] {
+        fs::write(path, "half").unwrap();
+    }
+    let long_ago = SystemTime::now() - Duration::from_secs(8 * 24 * 3600);
+    for path in [&old, &used] {
+        File::open(path).unwrap().set_modified(long_ago).unwrap();
+    }
+    // Whoever is at work has a lock.
+    let (writer, user) = (File::open(&written).unwrap(), File::open(&used).unwrap());
+    writer.lock().unwrap();
+    user.lock().unwrap();
+    Store::open(directory.path()).unwrap();
+    let there = |paths: [&std::path::PathBuf; 5]| paths.map(|path| path.exists());
+    assert_eq!(
+        there([&left, &written, &old, &new, &used]),
+        [false, true, false, true, true]
+    );
+}
+
+#[tokio::test]
+async fn what_was_not_used_for_longest_goes_first() {
+    let scene = Scene::new();
+    let store = scene.store();
+    for name in ["a", "b", "c", "d"] {
+        store.keep_compiled(key(name), &[0; 1000]).unwrap();
+    }
+    let old = module(&scene, &component(1000, 1)).await;
+    store.keep(&old).unwrap();
+    // The time of the last use is that of the last reading.
+    let now = SystemTime::now();
+    for (age, kind) in [(50, "compiled"), (100, "modules")] {
+        for name in scene.kept(kind) {
+            let path = store.directory().join(kind).join(name);
+            let time = now - Duration::from_secs(age);
+            File::open(path).unwrap().set_modified(time).unwrap();
+        }
+    }
+    store.compiled(key("b")).unwrap();
+    let in_use = InUse {
+        modules: HashSet::from([old.digest()]),
+        compiled: HashSet::from([key("c")]),
+    };
+    let size = store.prune(u64::MAX, &in_use).left;
+    assert_eq!(store.prune(size, &in_use).entries, 0);
+    let pruned = store.prune(size - 1, &in_use);
+    assert_eq!((pruned.entries, pruned.left + pruned.bytes), (1, size));
+    let pruned = store.prune(3500, &in_use);
+    assert_eq!(pruned.entries, 1);
+    let there = ["a", "b", "c", "d"].map(|name| store.compiled(key(name)).is_some());
+    assert_eq!(there, [false, true, true, false]);
+    assert_eq!(store.prune(0, &in_use).entries, 1);
+    assert!(store.module(old.digest()).is_some() && store.compiled(key("c")).is_some());
+}
+
+#[tokio::test]
+async fn programs_share_a_store() {
+    let scene = Scene::new();
+    let digests: Vec<_> = (0..8)
+        .map(|seed| {
+            let directory = scene.path("store");
+            std::thread::spawn(move || {
+                for round in 0..50_u8 {
+                    let store = Store::open(&directory).unwrap();
+                    store
+                        .keep_compiled(key("shared"), &[seed ^ round; 10_000])
+                        .unwrap();
+                    let read = store.compiled(key("shared")).unwrap();
+                    assert!(read.iter().all(|byte| *byte == read[0]) && read.len() == 10_000);
+                }
+            })
+        })
+        .collect();
+    for thread in digests {
+        thread.join().unwrap();
+    }
+    assert_eq!(scene.kept("temporary"), [""; 0]);
+}

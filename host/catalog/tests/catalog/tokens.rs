@@ -1,0 +1,148 @@
+//! A server of tokens for a registry, as Docker's registries have it: it knows one user and, by the token
+//! of a login, another.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use base64::{
+    Engine as _,
+    engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
+};
+use ring::{
+    rand::SystemRandom,
+    signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair},
+};
+use serde_json::{Value, json};
+use tokio::{io::AsyncReadExt as _, net::TcpListener};
+use tokio_rustls::TlsAcceptor;
+use url::Url;
+
+use crate::{
+    authority::Authority,
+    registry::USER,
+    site::{read_head, send},
+};
+
+/// What a login left in place of a password.
+pub(crate) const IDENTITY_TOKEN: &str = "of-a-login";
+
+/// The server. Ends with the test's runtime.
+pub(crate) struct Tokens {
+    pub(crate) address: SocketAddr,
+    signer: Arc<Signer>,
+    /// How long the tokens are good, in seconds; less than none are expired.
+    pub(crate) life: Arc<Mutex<i64>>,
+    /// What was asked for.
+    pub(crate) asked: Arc<Mutex<Vec<String>>>,
+}
+
+struct Signer {
+    key: EcdsaKeyPair,
+    certificate: Vec<u8>,
+}
+
+impl Tokens {
+    pub(crate) async fn start(authority: &Authority) -> Self {
+        let (certificate, key) = authority.sign();
+        let key = EcdsaKeyPair::from_pkcs8(
+            &ECDSA_P256_SHA256_FIXED_SIGNING,
+            &key.serialize_der(),
+            &SystemRandom::new(),
+        );
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let tokens = Self {
+            address: listener.local_addr().unwrap(),
+            signer: Arc::new(Signer {
+                key: key.unwrap(),
+                certificate: certificate.to_vec(),
+            }),
+            life: Arc::new(Mutex::new(300)),
+            asked: Arc::default(),
+        };
+        let acceptor = TlsAcceptor::from(Arc::new(authority.server()));
+        let (signer, life, asked) = (tokens.signer.clone(), tokens.life.clone(), tokens.asked.clone());
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let Ok(mut stream) = acceptor.accept(stream).await else {
+                    continue;
+                };
+                let Ok(Some(head)) = read_head(&mut stream).await else {
+                    continue;
+                };
+                let length = head.headers.get("content-length");
+                let mut body = vec![0; length.and_then(|length| length.parse().ok()).unwrap_or(0)];
+                stream.read_exact(&mut body).await.unwrap();
+                let form = String::from_utf8(body).unwrap();
+                let (query, may) = match head.path.split_once('?') {
+                    Some((_, query)) => (query.to_owned(), is_user(head.headers.get("authorization"))),
+                    None => (
+                        form.clone(),
+                        form.contains(&format!("refresh_token={IDENTITY_TOKEN}")),
+                    ),
+                };
+                let scope = parameter(&query, "scope");
+                asked.lock().unwrap().push(scope.clone());
+                let life = *life.lock().unwrap();
+                let (status, answer) = if may {
+                    ("200 OK", json!({"token": signer.token(&scope, life)}))
+                } else {
+                    (
+                        "401 Unauthorized",
+                        json!({"errors": [{"code": "UNAUTHORIZED", "message": "who are you"}]}),
+                    )
+                };
+                let body = answer.to_string();
+                let length = Some(body.len() as u64);
+                let _ = send(&mut stream, status, &[], length, body.as_bytes()).await;
+            }
+        });
+        tokens
+    }
+
+    pub(crate) fn realm(&self) -> String {
+        format!("https://localhost:{}/token", self.address.port())
+    }
+}
+
+fn is_user(authorization: Option<&String>) -> bool {
+    let (user, password) = USER;
+    let expected = format!("Basic {}", STANDARD.encode(format!("{user}:{password}")));
+    authorization == Some(&expected)
+}
+
+fn parameter(query: &str, name: &str) -> String {
+    let url = Url::parse(&format!("https://localhost/?{query}")).unwrap();
+    let mut pairs = url.query_pairs();
+    pairs
+        .find(|(key, _)| key == name)
+        .map(|(_, value)| value.into_owned())
+        .unwrap_or_default()
+}
+
+impl Signer {
+    /// `repository:name:actions` as a token that the registry believes.
+    fn token(&self, scope: &str, life: i64) -> String {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let now = i64::try_from(now).unwrap();
+        let parts: Vec<&str> = scope.split(':').collect();
+        let access = match parts.as_slice() {
+            [kind, name, actions] => json!([{
+                "type": kind, "name": name, "actions": actions.split(',').collect::<Vec<_>>(),
+            }]),
+            _ => json!([]),
+        };
+        let header = json!({"typ": "JWT", "alg": "ES256", "x5c": [STANDARD.encode(&self.certificate)]});
+        // The registry allows for clocks that are a minute apart.
+        let claims = json!({
+            "iss": "test", "sub": "ada", "aud": "test", "jti": "1", "access": access,
+            "iat": now - 600, "nbf": now - 600, "exp": now + life,
+        });
+        let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let text = format!("{}.{}", part(header), part(claims));
+        let signature = self.key.sign(&SystemRandom::new(), text.as_bytes()).unwrap();
+        format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature))
+    }
+}
