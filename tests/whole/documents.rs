@@ -431,11 +431,22 @@ fn keys_of_the_configuration_are_listed() {
         ("listen.", "listen: { ? }"),
         ("listen.tls.", "listen: { tls: { ? } }"),
         ("admin.", "admin: { ? }"),
+        ("admin.tls.", "admin: { tls: { ? } }"),
+        ("admin.tokens[].", "admin: { tokens: [ { ? } ] }"),
+        ("admin.clients[].", "admin: { clients: [ { ? } ] }"),
         ("upstream.", "upstream: { ? }"),
         ("upstream.tls.", "upstream: { tls: { ? } }"),
         ("upstream.health.", "upstream: { health: { ? } }"),
         ("limits.", "limits: { ? }"),
-        ("cache.", "cache: { ? }"),
+        ("store.", "store: { ? }"),
+        ("history.", "history: { ? }"),
+        ("modules.", "modules: { ? }"),
+        ("signatures[].", "signatures: [ { ? } ]"),
+        ("signatures[].keyless.", "signatures: [ { keyless: { ? } } ]"),
+        (
+            "signatures[].keyless.trustRoot.",
+            "signatures: [ { keyless: { trustRoot: { ? } } } ]",
+        ),
         ("sandbox.", "sandbox: { ? }"),
         ("cluster.", "cluster: { ? }"),
         ("webhooks.", "webhooks: { ? }"),
@@ -445,8 +456,10 @@ fn keys_of_the_configuration_are_listed() {
         keys.extend(known(text).iter().map(|key| format!("{prefix}{key}")));
     }
     for (section, _) in sections {
-        keys.remove(section.trim_end_matches('.'));
+        keys.remove(section.trim_end_matches('.').trim_end_matches("[]"));
     }
+    // It may be a file, too.
+    keys.insert("signatures[].keyless.trustRoot".to_owned());
     // Its keys are free.
     keys.remove("namespaces");
     keys.insert("namespaces.<name>".to_owned());

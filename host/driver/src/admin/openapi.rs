@@ -11,6 +11,14 @@ use crate::{api::ErrorReply, config::Role};
 /// Refusals that every route with a role may give.
 const REFUSALS: [u16; 3] = [400, 401, 403];
 
+/// For what is read: a field with a default need not be there.
+fn reader() -> SchemaGenerator {
+    let settings = SchemaSettings::draft2020_12().for_deserialize();
+    settings
+        .with(|settings| settings.inline_subschemas = true)
+        .into_generator()
+}
+
 /// The document, as OpenAPI 3.1.
 pub(crate) fn document(routes: &[Route]) -> Json {
     let settings = SchemaSettings::draft2020_12()
@@ -47,8 +55,9 @@ pub(crate) fn document(routes: &[Route]) -> Json {
 }
 
 fn operation(route: &Route, error: &Schema, generator: &mut SchemaGenerator) -> Json {
-    let mut parameters = parameters("path", &(route.path_schema)(generator));
-    parameters.extend(self::parameters("query", &(route.query_schema)(generator)));
+    let mut read = reader();
+    let mut parameters = parameters("path", &(route.path_schema)(&mut read));
+    parameters.extend(self::parameters("query", &(route.query_schema)(&mut read)));
     let body = (route.body_schemas)(generator);
     let mut responses: BTreeMap<String, Json> = BTreeMap::new();
     for ReplyForm {
@@ -122,9 +131,10 @@ fn parameters(place: &str, schema: &Schema) -> Vec<Json> {
     let properties = schema.get("properties").and_then(Json::as_object);
     let parameter = |(name, schema): (&String, &Json)| {
         let mut schema = schema.clone();
-        let description = schema
-            .as_object_mut()
-            .and_then(|schema| schema.remove("description"));
+        let description = schema.as_object_mut().and_then(|schema| {
+            without_null(schema);
+            schema.remove("description")
+        });
         json!({
             "name": name,
             "in": place,
@@ -135,6 +145,20 @@ fn parameters(place: &str, schema: &Schema) -> Vec<Json> {
         })
     };
     properties.into_iter().flatten().map(parameter).collect()
+}
+
+/// A parameter that is not there is absent, and not null.
+fn without_null(schema: &mut Map<String, Json>) {
+    if schema.get("default").is_some_and(Json::is_null) {
+        schema.remove("default");
+    }
+    let of_one = schema.get("type").and_then(Json::as_array).and_then(|types| {
+        let mut types = types.iter().filter(|name| *name != "null");
+        types.next().cloned().filter(|_| types.next().is_none())
+    });
+    if let Some(of_one) = of_one {
+        schema.insert("type".to_owned(), of_one);
+    }
 }
 
 fn contents(contents: Vec<Content>) -> Json {

@@ -65,12 +65,15 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
             .map(|entries| entries.iter().filter_map(|entry| entry.file(mistakes)).collect()),
         None => Some(Vec::new()),
     };
-    fields.refuse(
-        "cache",
-        "compiled plugins are kept in the store, with the modules they are of",
-        "write `store: { directory: ... }`",
-        mistakes,
-    );
+    // Only then, so that it is not among the fields that are known here.
+    if fields.has("cache") {
+        fields.refuse(
+            "cache",
+            "compiled plugins are kept in the store, with the modules they are of",
+            "write `store: { directory: ... }`",
+            mistakes,
+        );
+    }
     let store = section(fields.optional("store"), mistakes, store);
     let history = section(fields.optional("history"), mistakes, history);
     let modules = section(fields.optional("modules"), mistakes, modules);

@@ -55,3 +55,27 @@ fn walk(value: &serde_json::Value, references: &mut Vec<String>, names: &mut Vec
         _ => {}
     }
 }
+
+/// The page lists the routes of the document, and no others.
+#[tokio::test]
+async fn the_page_lists_every_route() {
+    let driver = Setup::new(&[echo().await]).start().await;
+    let (_, document) = driver.call("GET", "/v1/openapi.json", "").await;
+    let mut served = Vec::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys() {
+            served.push(format!("{} {path}", method.to_uppercase()));
+        }
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/admin-api.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
+    let mut listed: Vec<_> = rows
+        .filter_map(|row| row.split_once('`'))
+        .map(|(route, _)| route.to_owned())
+        .filter(|route| route.contains(" /"))
+        .collect();
+    served.sort();
+    listed.sort();
+    assert_eq!(listed, served);
+}
