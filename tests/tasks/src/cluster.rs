@@ -5,16 +5,16 @@
 //! package with the Go of the same distribution. Each part is made once; the programs are used as long
 //! as the recipe is the one that made them.
 
-mod apt;
 mod source;
 
-use std::{
-    fs::{self, File, TryLockError},
-    path::{Path, PathBuf},
-};
+use std::{fs, path::PathBuf};
 
-use self::{apt::Apt, source::Source};
-use crate::command::{Error, root, say};
+use self::source::Source;
+use crate::{
+    apt::Apt,
+    command::{Error, root, say},
+    folders::{at, copy_into, create_directory, lock, remove_directory},
+};
 
 /// What is unpacked: programs, and what compiles one.
 const PACKAGES: [&str; 5] = [
@@ -92,7 +92,7 @@ impl Layout {
 pub(crate) fn install() -> Result<(), Error> {
     let layout = Layout::new();
     create_directory(&layout.top)?;
-    let _one_at_a_time = lock(&layout.top.join("lock"))?;
+    let _one_at_a_time = lock(&layout.top.join("lock"), "make the API server")?;
     let recipe = layout.programs().join("recipe");
     if fs::read_to_string(&recipe).is_ok_and(|made| made == recipe_text()) {
         return layout.tidy();
@@ -101,7 +101,7 @@ pub(crate) fn install() -> Result<(), Error> {
     remove_directory(&layout.programs())?;
     create_directory(&layout.programs())?;
 
-    let apt = Apt::new(&layout.apt(), layout.log("apt"))?;
+    let apt = Apt::new(&layout.apt(), layout.log("apt"), "the API server is compiled")?;
     apt.require_programs(&[("make", "make"), ("rsync", "rsync")])?;
     say("Downloading etcd, kubectl, Go and the source of Kubernetes (150 MB)");
     apt.unpack(&PACKAGES, &layout.unpacked())?;
@@ -136,40 +136,4 @@ pub(crate) fn install() -> Result<(), Error> {
 
 fn recipe_text() -> String {
     format!("{RECIPE} {SOURCE} {}\n", PACKAGES.join(" "))
-}
-
-/// Hold back a second run of this program, until the file is dropped.
-fn lock(path: &Path) -> Result<File, Error> {
-    let file = File::create(path).map_err(at(path))?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            say("Waiting for another `cargo task cluster` to make the API server");
-            file.lock().map_err(at(path))?;
-        }
-        Err(TryLockError::Error(source)) => return Err(at(path)(source)),
-    }
-    Ok(file)
-}
-
-fn copy_into(from: &Path, directory: &Path) -> Result<(), Error> {
-    let to = directory.join(from.file_name().unwrap_or_default());
-    fs::copy(from, &to).map(|_| ()).map_err(at(from))
-}
-
-fn create_directory(path: &Path) -> Result<(), Error> {
-    fs::create_dir_all(path).map_err(at(path))
-}
-
-/// Remove a folder, if there is one.
-fn remove_directory(path: &Path) -> Result<(), Error> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(at(path)(error)),
-        _ => Ok(()),
-    }
-}
-
-fn at(path: &Path) -> impl FnOnce(std::io::Error) -> Error {
-    let path = path.to_owned();
-    move |source| Error::File { path, source }
 }

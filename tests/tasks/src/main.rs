@@ -3,13 +3,16 @@
 //! This program is compiled before anything else, so it does no more than start Cargo with the right
 //! arguments. Whatever needs a library (the demo's servers, for one) is a program of its own.
 
+mod apt;
 mod cluster;
 mod command;
+mod folders;
 mod plugins;
+mod registry;
 mod suite;
 mod target;
 
-use std::{ffi::OsString, process::ExitCode};
+use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 use command::{Error, cargo, say};
@@ -90,7 +93,7 @@ fn run(task: Task) -> Result<(), Error> {
         Task::Test { rest } => {
             plugins::build(Guests::With)?;
             build_programs()?;
-            suite::run(rest)
+            suite::run(rest, registry_of_tests().as_deref())
         }
         Task::Cluster { rest } => {
             cluster::install()?;
@@ -111,6 +114,13 @@ fn run(task: Task) -> Result<(), Error> {
         }
         Task::Target => target::install(),
     }
+}
+
+/// The registry that tests use. Where there is none, the others still run, and those that need it say so.
+fn registry_of_tests() -> Option<PathBuf> {
+    registry::install()
+        .inspect_err(|error| say(&format!("No registry for the tests that need one: {error}")))
+        .ok()
 }
 
 /// Compile the driver, the demo and what tries it with an API server.

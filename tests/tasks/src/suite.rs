@@ -3,10 +3,14 @@
 use std::{
     ffi::OsString,
     io::{BufRead, BufReader, Write},
+    path::Path,
     process::{Command, Stdio},
 };
 
-use crate::command::{Error, cargo_program, root, say};
+use crate::{
+    command::{Error, cargo_program, root, say},
+    registry,
+};
 
 /// What the runners' closing lines add up to.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -15,8 +19,9 @@ struct Count {
     failed: u64,
 }
 
-/// Run the tests of the whole workspace, all of them even when some fail. `rest` goes to `cargo test`.
-pub(crate) fn run(rest: impl IntoIterator<Item = OsString>) -> Result<(), Error> {
+/// Run the tests of the whole workspace, all of them even when some fail. `rest` goes to `cargo test`, and
+/// the path of the registry's program to the tests that start one.
+pub(crate) fn run(rest: impl IntoIterator<Item = OsString>, registry: Option<&Path>) -> Result<(), Error> {
     say("Running the tests");
     let program = cargo_program();
     let start = |source| Error::Start {
@@ -24,6 +29,7 @@ pub(crate) fn run(rest: impl IntoIterator<Item = OsString>) -> Result<(), Error>
         source,
     };
     let mut child = Command::new(&program)
+        .envs(registry.map(|path| (registry::VARIABLE, path)))
         .args(["test", "--workspace", "--no-fail-fast"])
         .args(rest)
         .current_dir(root())

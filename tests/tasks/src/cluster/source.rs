@@ -6,8 +6,10 @@ use std::{
     process::Command,
 };
 
-use super::{at, create_directory, remove_directory};
-use crate::command::{Error, run_logged};
+use crate::{
+    command::{Error, run_logged},
+    folders::{at, create_directory, remove_directory},
+};
 
 /// The library of the source that is replaced.
 const REFLECT2: &str = "vendor/github.com/modern-go/reflect2";

@@ -11,21 +11,24 @@ use std::{
     process::Command,
 };
 
-use super::{at, create_directory, remove_directory};
-use crate::command::{Error, run_logged, say};
+use crate::{
+    command::{Error, run_logged, say},
+    folders::{at, create_directory, remove_directory},
+};
 
 /// The distribution that has the packages, as it calls itself.
 const DISTRIBUTION: &str = "bookworm";
 
 /// apt-get with lists of its own.
-pub(super) struct Apt {
+pub(crate) struct Apt {
     directory: PathBuf,
     log: PathBuf,
 }
 
 impl Apt {
-    /// Keep lists and packages in `directory`, and read the lists.
-    pub(super) fn new(directory: &Path, log: PathBuf) -> Result<Self, Error> {
+    /// Keep lists and packages in `directory`, and read the lists. `purpose` is what errors say that the
+    /// packages are for, as the beginning of a sentence.
+    pub(crate) fn new(directory: &Path, log: PathBuf, purpose: &str) -> Result<Self, Error> {
         let apt = Self {
             directory: directory.to_owned(),
             log,
@@ -33,8 +36,8 @@ impl Apt {
         let sources = machine_sources()?;
         if sources.is_empty() {
             return Err(Error::Missing(format!(
-                "the API server is compiled from the packages of Debian 12: apt on this machine knows none of its \
-                 suites ({DISTRIBUTION}, {DISTRIBUTION}-updates, ...)"
+                "{purpose} from the packages of Debian 12: apt on this machine knows none of its suites \
+                 ({DISTRIBUTION}, {DISTRIBUTION}-updates, ...)"
             )));
         }
         let parts = apt.directory.join("sources");
@@ -83,7 +86,7 @@ impl Apt {
     }
 
     /// Install what lacks among these programs, each given with its package, if this is root.
-    pub(super) fn require_programs(&self, programs: &[(&str, &str)]) -> Result<(), Error> {
+    pub(crate) fn require_programs(&self, programs: &[(&str, &str)]) -> Result<(), Error> {
         let packages: Vec<_> = programs
             .iter()
             .filter(|(program, _)| !is_on_path(program))
@@ -111,7 +114,7 @@ impl Apt {
     }
 
     /// Download packages, and unpack them over one another into `directory`.
-    pub(super) fn unpack(&self, packages: &[&str], directory: &Path) -> Result<(), Error> {
+    pub(crate) fn unpack(&self, packages: &[&str], directory: &Path) -> Result<(), Error> {
         remove_directory(directory)?;
         create_directory(directory)?;
         run_logged(self.get().arg("download").args(packages), &self.log)?;
@@ -125,7 +128,7 @@ impl Apt {
     }
 
     /// Download a source package; the result is its original archive.
-    pub(super) fn source_archive(&self, package: &str) -> Result<PathBuf, Error> {
+    pub(crate) fn source_archive(&self, package: &str) -> Result<PathBuf, Error> {
         run_logged(
             self.get().args(["source", "--download-only"]).arg(package),
             &self.log,

@@ -1,0 +1,44 @@
+//! Folders of `target` that hold what is made once.
+
+use std::{
+    fs::{self, File, TryLockError},
+    path::Path,
+};
+
+use crate::command::{Error, say};
+
+/// Hold back a second run of this program, until the file is dropped. `purpose` is what both want to do.
+pub(crate) fn lock(path: &Path, purpose: &str) -> Result<File, Error> {
+    let file = File::create(path).map_err(at(path))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            say(&format!("Waiting for another `cargo task` to {purpose}"));
+            file.lock().map_err(at(path))?;
+        }
+        Err(TryLockError::Error(source)) => return Err(at(path)(source)),
+    }
+    Ok(file)
+}
+
+pub(crate) fn copy_into(from: &Path, directory: &Path) -> Result<(), Error> {
+    let to = directory.join(from.file_name().unwrap_or_default());
+    fs::copy(from, &to).map(|_| ()).map_err(at(from))
+}
+
+pub(crate) fn create_directory(path: &Path) -> Result<(), Error> {
+    fs::create_dir_all(path).map_err(at(path))
+}
+
+/// Remove a folder, if there is one.
+pub(crate) fn remove_directory(path: &Path) -> Result<(), Error> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(at(path)(error)),
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn at(path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+    let path = path.to_owned();
+    move |source| Error::File { path, source }
+}
