@@ -121,11 +121,12 @@ impl Answer for AdminService {
 
     async fn answer<G: Send + 'static>(
         self,
-        request: Request<Body>,
+        mut request: Request<Body>,
         client: Client,
         guard: G,
     ) -> Response<Body> {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        request.extensions_mut().insert(client);
         let answered: Result<_, Infallible> = self.0.oneshot(request).await;
         let mut response = match answered {
             Ok(response) => response,

@@ -85,6 +85,13 @@ pub(crate) enum Denied {
     OnlyReads { caller: Caller },
 }
 
+impl Denied {
+    /// Whether somebody tried what they may not, and did not only forget to say who they are.
+    pub(crate) fn is_notable(&self) -> bool {
+        !matches!(self, Self::Closed | Self::NoToken | Self::NoCertificate)
+    }
+}
+
 impl Access {
     /// What the configuration says.
     pub(crate) fn new(config: &AdminConfig) -> Self {

@@ -14,8 +14,12 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Api, access::Caller, error::ApiError};
-use crate::config::Role;
+use super::{
+    Api,
+    access::{Caller, Denied},
+    error::ApiError,
+};
+use crate::{config::Role, upstream::Client};
 
 /// The largest body of a request to the API.
 pub(crate) const BODY_LIMIT: usize = 8 * 1024 * 1024;
@@ -284,7 +288,7 @@ where
 {
     let (mut head, body) = request.into_parts();
     let caller = match role {
-        Some(role) => Some(api.access.admit(&head, role)?),
+        Some(role) => Some(admitted(&api, &head, role)?),
         None => None,
     };
     let path = path(&mut head).await?;
@@ -297,6 +301,19 @@ where
         query,
         body,
     })
+}
+
+fn admitted(api: &Api, head: &Parts, role: Role) -> Result<Caller, Denied> {
+    let admitted = api.access.admit(head, role);
+    if let Err(denied) = &admitted
+        && denied.is_notable()
+    {
+        let client = head.extensions.get::<Client>().map(|client| client.address);
+        let client = client.map(tracing::field::display);
+        let (method, path) = (&head.method, head.uri.path());
+        tracing::info!(target: "admittance::audit", client, %method, path, "refused: {denied}");
+    }
+    admitted
 }
 
 async fn path<P: DeserializeOwned + Send>(head: &mut Parts) -> Result<P, ApiError> {

@@ -1,7 +1,11 @@
 //! The operator's port: who may use it, and what it does.
 
 mod access;
+mod candidate;
 mod document;
+#[path = "../../../sandbox/tests/sandbox/guest.rs"]
+#[allow(dead_code, reason = "guests here are simple ones")]
+mod guest;
 mod recording;
 mod steering;
 

@@ -32,12 +32,12 @@ spec:
     )
 }
 
-async fn driver(directory: &Path) -> Running {
+pub(super) async fn driver(directory: &Path) -> Running {
     Setup::new(&[echo().await]).steered(directory).start().await
 }
 
 /// What is answered when all is well.
-async fn good<T: serde::de::DeserializeOwned>(
+pub(super) async fn good<T: serde::de::DeserializeOwned>(
     driver: &Running,
     method: &str,
     path: &str,

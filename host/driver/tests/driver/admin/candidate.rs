@@ -1,0 +1,64 @@
+use admittance::{Applied, Origin, Status};
+use admittance_driver::api::CandidateList;
+use tempfile::TempDir;
+
+use super::{
+    guest::{Answer, Guest},
+    steering::{driver, good},
+};
+use crate::{harness::application, tls::until};
+
+/// A chain whose plugin allows everything, and whose candidate denies everything.
+const CHAIN: &str = "apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata:
+  name: applications
+spec:
+  rules:
+    - operations: [CREATE]
+      kinds: [application]
+  stages:
+    - name: judge
+      plugin: { source: \"file:../allows.wasm\" }
+      candidate: { source: \"file:../denies.wasm\", share: 100% }
+";
+
+#[tokio::test]
+async fn from_the_first_difference_to_its_promotion() {
+    let directory = TempDir::new().unwrap();
+    let denies = Guest::answering(&Answer::Deny {
+        code: 403,
+        reason: "Forbidden",
+        message: "never",
+    });
+    for (name, guest) in [("allows.wasm", Guest::default()), ("denies.wasm", denies)] {
+        std::fs::write(directory.path().join(name), guest.component()).unwrap();
+    }
+    let driver = driver(directory.path()).await;
+    let _: Applied = good(&driver, "POST", "/v1/definitions", CHAIN).await;
+    assert_eq!(driver.post(application("good")).await.0, 200);
+    until("the difference", async || {
+        let found: CandidateList = good(&driver, "GET", "/v1/candidates", "").await;
+        let [report] = &found.candidates[..] else {
+            panic!("there is one candidate: {found:?}");
+        };
+        report.candidate.different == 1 && report.samples[0].candidate.message.as_deref() == Some("never")
+    })
+    .await;
+
+    let stage = r#"{"stage":"applications/judge"}"#;
+    let planned: Applied = good(&driver, "POST", "/v1/promote?dryRun=true", stage).await;
+    assert!(planned.dry_run);
+    assert_eq!(driver.post(application("good")).await.0, 200);
+    let promoted: Applied = good(&driver, "POST", "/v1/promote", stage).await;
+    assert_eq!(promoted.comparison.modules.len(), 2, "{promoted:?}");
+    let (_, refusal) = driver.post(application("good")).await;
+    assert!(refusal.contains("never"), "{refusal}");
+    let status: Status = good(&driver, "GET", "/v1/status", "").await;
+    let expected = Origin::Promoted {
+        stage: "applications/judge".to_owned(),
+    };
+    assert_eq!((status.revision, status.origin), (3, expected));
+    let left: CandidateList = good(&driver, "GET", "/v1/candidates", "").await;
+    assert!(left.candidates.is_empty());
+}
