@@ -166,7 +166,7 @@ impl Catalog {
         })
         .await?;
         let found = found.ok_or_else(|| Error::NotKept {
-            reference: reference.clone(),
+            reference: Box::new(reference.clone()),
             digest,
         })?;
         inner.checked_offline(reference, found).await

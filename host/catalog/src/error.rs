@@ -64,7 +64,7 @@ pub enum Error {
     )]
     NotAnArtifact {
         /// The artifact.
-        reference: OciReference,
+        reference: Box<OciReference>,
         /// What is there.
         found: String,
     },
@@ -168,7 +168,7 @@ pub enum Error {
     #[error("nothing is pushed to {reference}: {problem}")]
     NotPushed {
         /// Where to.
-        reference: OciReference,
+        reference: Box<OciReference>,
         /// Why, and what to do.
         problem: String,
     },
@@ -193,18 +193,24 @@ pub enum Error {
     },
     /// The module is not signed as the policy asks.
     #[error(transparent)]
-    Signature(#[from] SignatureError),
+    Signature(Box<SignatureError>),
     /// A module that was used before is not in the store any more.
     #[error("module {reference} with the digest {digest} is not in the store any more: obtain it again")]
     NotKept {
         /// Where it was from.
-        reference: ModuleReference,
+        reference: Box<ModuleReference>,
         /// Of the module.
         digest: Digest,
     },
     /// The program ends.
     #[error("the work on a module was broken off, as the program ends")]
     Stopped,
+}
+
+impl From<SignatureError> for Error {
+    fn from(error: SignatureError) -> Self {
+        Self::Signature(Box::new(error))
+    }
 }
 
 impl Error {

@@ -68,7 +68,7 @@ impl Inner {
             let digest = Digest::of(landing.bytes());
             if has_begun && pinned.is_some_and(|pinned| pinned != digest) {
                 // The beginning may be of another version.
-                landing.restart(None).await?;
+                landing.restart(None).await;
                 continue;
             }
             let checked = check_magic(&place, landing.bytes());

@@ -84,7 +84,7 @@ impl Inner {
                 return Err(Error::ContentMismatch { place, actual });
             }
             // The beginning may be damaged.
-            landing.restart(None).await?;
+            landing.restart(None).await;
         }
         if let Err(error) = check_magic(&place, landing.bytes()) {
             discard(landing).await?;

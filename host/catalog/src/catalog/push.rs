@@ -71,7 +71,7 @@ impl Catalog {
         progress: OnProgress<'_>,
     ) -> Result<Pushed, Error> {
         let not_pushed = |problem: &str| Error::NotPushed {
-            reference: reference.clone(),
+            reference: Box::new(reference.clone()),
             problem: problem.to_owned(),
         };
         let tag = match (reference.digest(), reference.tag()) {

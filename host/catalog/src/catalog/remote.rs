@@ -69,7 +69,7 @@ impl Inner {
         };
         let name = Digest::of(name);
         match on_disk(move || store.partial(name)).await?? {
-            Some(partial) => Landing::on(partial, self.size_limit).await,
+            Some(partial) => Ok(Landing::on(partial, self.size_limit).await),
             None => Ok(Landing::in_memory()),
         }
     }

@@ -105,12 +105,12 @@ impl Network {
             .await;
             let error = match attempt {
                 Ok(done) => {
-                    landing.write().await?;
+                    landing.write().await;
                     return Ok(done);
                 }
                 Err(error) => error,
             };
-            landing.write().await?;
+            landing.write().await;
             if landing.bytes().len() >= before.saturating_add(SOME_PROGRESS) {
                 pauses.reset();
             }
@@ -133,7 +133,7 @@ impl Network {
             StatusCode::NOT_MODIFIED if download.unless.is_some() => return Ok(Downloaded::Unchanged),
             StatusCode::PARTIAL_CONTENT if goes_on_from(response.headers(), offset) => {}
             StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE => {
-                landing.restart(None).await?;
+                landing.restart(None).await;
                 return Err(Error::Unreachable {
                     place: place.clone(),
                     problem: "the server does not go on where the download broke off".to_owned(),
@@ -141,7 +141,7 @@ impl Network {
             }
             _ => {
                 response = failure::success(response, place).await?;
-                landing.restart(validator.as_deref()).await?;
+                landing.restart(validator.as_deref()).await;
             }
         }
         let there = landing.bytes().len() as u64;
@@ -164,7 +164,7 @@ impl Network {
         {
             let size = (landing.bytes().len() as u64).saturating_add(chunk.len() as u64);
             self.fits(size, download)?;
-            landing.append(&chunk).await?;
+            landing.append(&chunk).await;
             progress(FetchProgress::Received { bytes: size });
         }
         Ok(Downloaded::Whole(validator))

@@ -22,18 +22,16 @@ impl Landing {
     }
 
     /// In the file too, with what is there already.
-    pub(crate) async fn on(partial: Partial, limit: u64) -> Result<Self, Error> {
-        on_disk(partial, move |partial| {
-            let (bytes, validator) = partial.content(limit)?;
-            Ok((bytes, validator))
-        })
-        .await
-        .map(|(partial, (bytes, validator))| Self {
-            written: bytes.len(),
-            bytes,
-            validator,
-            partial: Some(partial),
-        })
+    pub(crate) async fn on(partial: Partial, limit: u64) -> Self {
+        match on_disk(partial, move |partial| partial.content(limit)).await {
+            Some((partial, (bytes, validator))) => Self {
+                written: bytes.len(),
+                bytes,
+                validator,
+                partial: Some(partial),
+            },
+            None => Self::default(),
+        }
     }
 
     /// What is there of it.
@@ -47,43 +45,38 @@ impl Landing {
     }
 
     /// Begin anew, with this version.
-    pub(crate) async fn restart(&mut self, validator: Option<&str>) -> Result<(), Error> {
+    pub(crate) async fn restart(&mut self, validator: Option<&str>) {
         self.bytes.clear();
         self.written = 0;
         self.validator = validator.map(str::to_owned);
-        let Some(partial) = self.partial.take() else {
-            return Ok(());
-        };
-        let validator = self.validator.clone();
-        let (partial, ()) = on_disk(partial, move |partial| partial.restart(validator.as_deref())).await?;
-        self.partial = Some(partial);
-        Ok(())
+        if let Some(partial) = self.partial.take() {
+            let validator = self.validator.clone();
+            self.partial = on_disk(partial, move |partial| partial.restart(validator.as_deref()))
+                .await
+                .map(|(partial, ())| partial);
+        }
     }
 
     /// Take more of it.
-    pub(super) async fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
+    pub(super) async fn append(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         if self.bytes.len() - self.written >= WRITTEN_AT_ONCE {
-            self.write().await?;
+            self.write().await;
         }
-        Ok(())
     }
 
     /// Write what was gathered.
-    pub(super) async fn write(&mut self) -> Result<(), Error> {
-        let rest = self.bytes.get(self.written..).unwrap_or_default().to_vec();
-        if rest.is_empty() {
-            return Ok(());
+    pub(super) async fn write(&mut self) {
+        let rest = self.bytes.get(self.written..).unwrap_or_default();
+        if !rest.is_empty()
+            && let Some(partial) = self.partial.take()
+        {
+            let (rest, offset) = (rest.to_vec(), self.written as u64);
+            self.partial = on_disk(partial, move |partial| partial.write_at(&rest, offset))
+                .await
+                .map(|(partial, ())| partial);
         }
-        let Some(partial) = self.partial.take() else {
-            self.written = self.bytes.len();
-            return Ok(());
-        };
-        let offset = self.written as u64;
-        let (partial, ()) = on_disk(partial, move |partial| partial.write_at(&rest, offset)).await?;
-        self.partial = Some(partial);
         self.written = self.bytes.len();
-        Ok(())
     }
 
     /// The bytes, and the file that holds them too.
@@ -92,12 +85,19 @@ impl Landing {
     }
 }
 
-/// Work on the file where it may block.
+/// Work on the file where it may block. One that fails is removed, and the download goes on without it: what
+/// cannot be kept is told when it is whole.
 async fn on_disk<T: Send + 'static>(
     mut partial: Partial,
     work: impl FnOnce(&mut Partial) -> Result<T, Error> + Send + 'static,
-) -> Result<(Partial, T), Error> {
-    tokio::task::spawn_blocking(move || work(&mut partial).map(|done| (partial, done)))
-        .await
-        .map_err(|_| Error::Stopped)?
+) -> Option<(Partial, T)> {
+    let work = move || match work(&mut partial) {
+        Ok(done) => Some((partial, done)),
+        Err(error) => {
+            tracing::warn!(%error, "a download could not be written down; if it breaks off, it begins anew");
+            partial.discard();
+            None
+        }
+    };
+    tokio::task::spawn_blocking(work).await.ok().flatten()
 }

@@ -67,7 +67,7 @@ impl Layer {
     /// With what is there, when it is anything else.
     pub(crate) fn of_manifest(reference: &OciReference, bytes: &[u8]) -> Result<Self, Error> {
         module_of(bytes).map_err(|found| Error::NotAnArtifact {
-            reference: reference.clone(),
+            reference: Box::new(reference.clone()),
             found,
         })
     }
@@ -157,14 +157,14 @@ mod tests {
         let tar = layer("application/vnd.oci.image.layer.v1.tar+gzip");
         let index = format!(r#"{{"schemaVersion":2,"mediaType":"{INDEX_TYPE}"}}"#);
         for (text, expected) in [
-            (manifest(&[layer(WASM_TYPE)]), module.clone()),
-            (manifest(&[layer(OLDER_WASM_TYPES[0])]), module.clone()),
-            (manifest(&[layer(OLDER_WASM_TYPES[1])]), module.clone()),
+            (manifest(&[layer(WASM_TYPE)]), module),
+            (manifest(&[layer(OLDER_WASM_TYPES[0])]), module),
+            (manifest(&[layer(OLDER_WASM_TYPES[1])]), module),
             // A readme beside it does no harm.
             (manifest(&[layer("text/markdown"), layer(WASM_TYPE)]), module),
             (manifest(&[layer(WASM_TYPE), layer(WASM_TYPE)]), Err("2 modules")),
             (
-                manifest(&[tar.clone()]),
+                manifest(std::slice::from_ref(&tar)),
                 Err("a layer of `application/vnd.oci.image.layer.v1.tar+gzip`"),
             ),
             (

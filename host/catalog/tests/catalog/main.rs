@@ -9,6 +9,7 @@
 )]
 
 mod authority;
+mod disks;
 mod https;
 mod oci;
 mod proxy;

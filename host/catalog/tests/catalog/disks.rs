@@ -1,0 +1,131 @@
+//! Disks that are full, or can only be read. Each test runs once more in a namespace of its own, in which any
+//! user may mount, where the kernel allows it.
+
+use std::{env, fs, io, path::Path, process::Command};
+
+use admittance_catalog::{Catalog, CompiledKey, Digest, Error, InUse, Store};
+use tempfile::TempDir;
+
+use crate::{
+    scene::{Scene, component},
+    site::Site,
+};
+
+/// Names the directory with the mount, in the second run.
+const MOUNTED: &str = "ADMITTANCE_TEST_MOUNTED";
+
+/// Where the mount is, in the second run. The first one starts that, after the shell's commands, in which
+/// `$at` is the directory.
+fn mounted(test: &str, at: &Path, commands: &str) -> Option<std::path::PathBuf> {
+    if let Some(at) = env::var_os(MOUNTED) {
+        return Some(at.into());
+    }
+    let namespace = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-ec", script]);
+        command
+    };
+    match namespace("mount -t tmpfs none /tmp").output() {
+        Ok(output) if output.status.success() => {}
+        other => {
+            println!("left out: this machine has no namespaces for users: {other:?}");
+            return None;
+        }
+    }
+    let output = namespace(&format!("at=$1; {commands}; exec \"$2\" --exact \"$3\""))
+        .arg("sh")
+        .arg(at)
+        .arg(env::current_exe().unwrap())
+        .arg(test)
+        .env(MOUNTED, at)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    None
+}
+
+fn key(name: &str) -> CompiledKey {
+    CompiledKey::new(Digest::of(name), "{}", "engine")
+}
+
+#[tokio::test]
+async fn a_full_disk_is_told_and_tried_again() {
+    let directory = TempDir::new().unwrap();
+    let mount = "mount -t tmpfs -o size=500k,mode=700 none \"$at\"";
+    let Some(at) = mounted(
+        "disks::a_full_disk_is_told_and_tried_again",
+        directory.path(),
+        mount,
+    ) else {
+        return;
+    };
+    let mut scene = Scene::new();
+    let store = Store::open(&at).unwrap();
+    store.keep_compiled(key("small"), b"code").unwrap();
+    let is_full = |error: &Error| {
+        assert!(
+            matches!(error, Error::Store { source, .. } if source.kind() == io::ErrorKind::StorageFull),
+            "{error}"
+        );
+        assert!(
+            error.is_transient() && error.to_string().contains("make room"),
+            "{error}"
+        );
+    };
+    is_full(&store.keep_compiled(key("large"), &[0; 1 << 20]).unwrap_err());
+
+    let site = Site::start(&scene.authority).await;
+    let bytes = component(1 << 20, 1);
+    site.put("/a.wasm", &bytes, None);
+    scene.config.store = Some(store.clone());
+    is_full(
+        &scene
+            .obtain(&scene.catalog(), &site.url("/a.wasm"))
+            .await
+            .unwrap_err(),
+    );
+    // Nothing of the attempts is left, and what was there is whole.
+    for kind in ["temporary", "partial", "modules", "resolved"] {
+        assert_eq!(scene.kept(kind), [""; 0], "{kind}");
+    }
+    assert_eq!(store.compiled(key("small")), Some(b"code".to_vec()));
+    assert_eq!(store.compiled(key("large")), None);
+    store.keep_compiled(key("large"), &[0; 1 << 17]).unwrap();
+}
+
+#[tokio::test]
+async fn a_store_that_can_only_be_read_serves_what_it_holds() {
+    let directory = TempDir::new().unwrap();
+    let mut scene = Scene::new();
+    let site = Site::start(&scene.authority).await;
+    if env::var_os(MOUNTED).is_none() {
+        let store = Store::open(directory.path()).unwrap();
+        store.keep_compiled(key("kept"), b"code").unwrap();
+        // Every kind of entry need not be there.
+        fs::remove_dir(directory.path().join("partial")).unwrap();
+    }
+    let mount = "mount --bind \"$at\" \"$at\"; mount -o remount,bind,ro \"$at\"";
+    let test = "disks::a_store_that_can_only_be_read_serves_what_it_holds";
+    let Some(at) = mounted(test, directory.path(), mount) else {
+        return;
+    };
+    let store = Store::open(&at).unwrap();
+    assert_eq!(store.compiled(key("kept")), Some(b"code".to_vec()));
+    assert_eq!(store.prune(0, &InUse::default()).entries, 0);
+    let is_told = |error: &Error| {
+        assert!(error.to_string().contains("mount it writable"), "{error}");
+        assert!(!error.is_transient());
+    };
+    is_told(&store.keep_compiled(key("new"), b"code").unwrap_err());
+    site.put("/a.wasm", &component(1000, 1), None);
+    scene.config.store = Some(store);
+    let catalog = Catalog::new(scene.config.clone()).unwrap();
+    let error = scene.obtain(&catalog, &site.url("/a.wasm")).await.unwrap_err();
+    assert!(matches!(error, Error::Store { .. }), "{error}");
+    assert!(site.asked().is_empty());
+}
