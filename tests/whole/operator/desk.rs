@@ -1,0 +1,132 @@
+use std::{ffi::OsString, fs, path::PathBuf};
+
+use admittance_tests::{Admittance, Client, Finished, Reply, Serve, Upstream, Versions, replace};
+use http::Method;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::scene::{BCS, application, store, write};
+
+/// A driver whose definitions are in a directory, and the program's commands beside it. Its plugin is one of
+/// which there is any number of versions.
+pub(super) struct Desk {
+    pub(super) directory: TempDir,
+    pub(super) program: Admittance,
+    pub(super) versions: Versions,
+    upstream: Upstream,
+    client: Client,
+}
+
+impl Desk {
+    /// A driver with this one chain.
+    pub(super) async fn with(chain: &str) -> Self {
+        Self::configured(BCS, chain).await
+    }
+
+    /// The same with more in its configuration.
+    pub(super) async fn configured(config: &str, chain: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let versions = Versions::find().unwrap();
+        fs::create_dir(directory.path().join("chains")).unwrap();
+        write(&directory, "chains/versions.yaml", chain);
+        write(&directory, "one.wasm", versions.module(1));
+        write(&directory, "two.wasm", versions.module(2));
+        let config = config.replace("definitions: [chains.yaml]", "definitions: [chains/]");
+        let config = write(&directory, "admittance.yaml", config);
+        let upstream = Upstream::start().await.unwrap();
+        let program = Serve::new(config)
+            .unwrap()
+            .upstream(&upstream.url())
+            .store(store())
+            .start()
+            .await
+            .unwrap();
+        Self {
+            directory,
+            program,
+            versions,
+            upstream,
+            client: Client::new().unwrap(),
+        }
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub(super) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    /// Put another module into the place of this one.
+    pub(super) fn replace_module(&self, name: &str, version: u32) {
+        replace(&self.path(name), self.versions.module(version)).unwrap();
+    }
+
+    /// Run a command that talks to the driver.
+    pub(super) async fn tell<A: Into<OsString>>(&self, arguments: impl IntoIterator<Item = A>) -> Finished {
+        let server = self.program.admin_url("");
+        let arguments = arguments.into_iter().map(Into::into);
+        let connection = ["--server".into(), OsString::from(server)];
+        Admittance::run(arguments.chain(connection)).await.unwrap()
+    }
+
+    /// The same, which must end well; what it printed.
+    pub(super) async fn told<A: Into<OsString>>(&self, arguments: impl IntoIterator<Item = A>) -> String {
+        let finished = self.tell(arguments).await;
+        assert_eq!(finished.code, Some(0), "{}{}", finished.stdout, finished.stderr);
+        finished.stdout
+    }
+
+    /// The same as JSON.
+    pub(super) async fn told_json(&self, arguments: &[&str]) -> Value {
+        let text = self.told([arguments, &["--output", "json"]].concat()).await;
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// Create an application, and return what of it came to the upstream: the versions that its stages
+    /// told.
+    pub(super) async fn versions_of(&self, name: &str) -> Value {
+        let reply = self.create(name).await;
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        let received = self.upstream.received_of("shop", name);
+        let object: Value = received.first().unwrap().json().unwrap();
+        object["metadata"]["annotations"].clone()
+    }
+
+    pub(super) async fn create(&self, name: &str) -> Reply {
+        let mut object = application("shop", name, "nginx:1");
+        object["metadata"]["annotations"] = json!({});
+        let url = self.program.url("/mesosdriver/v4/namespaces/shop/applications");
+        self.client
+            .bcs(Method::POST, &url, object.to_string())
+            .await
+            .unwrap()
+    }
+}
+
+/// A chain of one stage of the plugin in this file; `more` are further fields of the stage.
+pub(super) fn chain(module: &str, more: &str) -> String {
+    format!(
+        "# Which version runs.
+apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata:
+  name: versions
+spec:
+  rules:
+    - operations: [CREATE]
+      kinds: [application]
+  stages:
+    - name: version
+      plugin:
+        source: file:../{module} # here
+        settings: {{ name: a }}
+{more}"
+    )
+}
+
+/// What a stage of this version writes.
+pub(super) fn told_by(version: u32) -> Value {
+    json!({ "version.admittance.dev/a": Versions::name(version) })
+}

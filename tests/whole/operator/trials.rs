@@ -1,0 +1,122 @@
+use serde_json::{Value, json};
+
+use super::desk::{Desk, chain, told_by};
+
+#[tokio::test]
+async fn a_candidate_runs_in_the_shadow_and_is_promoted() {
+    let candidate = "      candidate:\n        source: file:../two.wasm\n        share: 50%\n";
+    let desk = Desk::with(&chain("one.wasm", candidate)).await;
+    for name in ["a", "b", "c", "d"] {
+        assert_eq!(desk.versions_of(name).await, told_by(1));
+    }
+    // It is asked after the answer.
+    let compared = |status: &Value| status["chains"][0]["stages"][0]["candidate"]["different"] == 2;
+    desk.program
+        .until_status("the comparisons", compared)
+        .await
+        .unwrap();
+    let candidates = desk.told_json(&["candidates"]).await;
+    let report = &candidates["candidates"][0];
+    assert_eq!(report["stage"], "Mutating:versions/version");
+    assert_eq!(report["candidate"]["share"], "50%");
+    let sample = &report["samples"][0];
+    assert_eq!(
+        (&sample["namespace"], &sample["operation"]),
+        (&json!("shop"), &json!("CREATE"))
+    );
+    assert!(
+        sample["plugin"]["patch"]
+            .as_str()
+            .unwrap()
+            .contains("version-000001"),
+        "{sample}"
+    );
+    assert!(
+        sample["candidate"]["patch"]
+            .as_str()
+            .unwrap()
+            .contains("version-000002"),
+        "{sample}"
+    );
+    let metrics = desk.program.metrics().await.unwrap();
+    let labels = [("stage", "Mutating:versions/version"), ("result", "different")];
+    assert_eq!(
+        metrics.sum("admittance_candidate_calls_total", &labels),
+        Some(2.0)
+    );
+    let text = desk.told(["candidates"]).await;
+    assert!(text.contains("version-000002"), "{text}");
+
+    desk.told(["promote", "versions/version"]).await;
+    assert_eq!(desk.versions_of("e").await, told_by(2));
+    assert_eq!(desk.read("chains/versions.yaml"), chain("two.wasm", ""));
+    assert_eq!(desk.told_json(&["candidates"]).await["candidates"], json!([]));
+}
+
+#[tokio::test]
+async fn a_stage_in_audit_mode_counts_what_it_would_have_done() {
+    let desk = Desk::with(&chain("one.wasm", "      mode: Audit\n")).await;
+    assert_eq!(desk.versions_of("a").await, json!({}));
+    let status = desk.told_json(&["status"]).await;
+    let stage = &status["chains"][0]["stages"][0];
+    assert_eq!(
+        (&stage["mode"], &stage["calls"]["changed"]),
+        (&json!("Audit"), &json!(1))
+    );
+}
+
+#[tokio::test]
+async fn requests_are_recorded_and_replayed() {
+    let desk = Desk::with(&chain("one.wasm", "")).await;
+    let file = desk.path("requests.ndjson");
+    let file = file.to_str().unwrap();
+    let record = desk.told([
+        "record",
+        "--count",
+        "3",
+        "--redact",
+        "/spec/template/spec/containers/*/image",
+        "--output",
+        file,
+    ]);
+    let create = async {
+        // It begins when it begins.
+        for number in 0.. {
+            if std::fs::read_to_string(file).is_ok_and(|text| text.lines().count() == 3) {
+                break;
+            }
+            desk.create(&format!("a{number}")).await;
+        }
+    };
+    tokio::join!(record, create);
+    let text = desk.read("requests.ndjson");
+    assert!(!text.contains("nginx"), "{text}");
+    let first: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    assert_eq!(
+        (&first["kind"], &first["response"]["allowed"]),
+        (&json!("AdmissionReview"), &json!(true))
+    );
+
+    let replay = async |arguments: &[&str]| {
+        let store = crate::scene::store().to_str().unwrap();
+        let arguments = [&["replay", file, "--store", store], arguments].concat();
+        admittance_tests::Admittance::run(arguments).await.unwrap()
+    };
+    let chains = desk.path("chains");
+    let chains = chains.to_str().unwrap();
+    let same = replay(&[chains]).await;
+    assert_eq!(same.code, Some(0), "{}{}", same.stdout, same.stderr);
+    let two = desk.path("two.wasm");
+    let other = replay(&[
+        chains,
+        "--module",
+        two.to_str().unwrap(),
+        "--stage",
+        "versions/version",
+    ])
+    .await;
+    assert_eq!(other.code, Some(1), "{}{}", other.stdout, other.stderr);
+    for expected in ["version-000001", "version-000002"] {
+        assert!(other.stdout.contains(expected), "{expected} in {}", other.stdout);
+    }
+}
