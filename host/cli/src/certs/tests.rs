@@ -1,0 +1,129 @@
+//! What is made is what others accept.
+
+mod authority;
+mod certificates;
+mod files;
+mod renewal;
+
+use std::{path::Path, sync::Arc};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use clap::Parser;
+use rustls::{
+    RootCertStore,
+    client::{WebPkiServerVerifier, danger::ServerCertVerifier},
+    server::WebPkiClientVerifier,
+};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject};
+use tempfile::TempDir;
+
+use super::{made::Made, *};
+
+#[derive(Parser)]
+struct Command {
+    #[command(flatten)]
+    arguments: Arguments,
+}
+
+fn now() -> OffsetDateTime {
+    OffsetDateTime::now_utc()
+}
+
+/// The command line, written to the directory.
+fn arguments(directory: &TempDir, line: &str) -> Arguments {
+    let out = ["certs", "--out", directory.path().to_str().unwrap()];
+    Command::try_parse_from(out.into_iter().chain(line.split_whitespace()))
+        .unwrap()
+        .arguments
+}
+
+fn certs(directory: &TempDir, line: &str) -> Result<Made, Error> {
+    make(&arguments(directory, line), now())
+}
+
+fn der(path: &Path) -> CertificateDer<'static> {
+    CertificateDer::from_pem_file(path).unwrap()
+}
+
+fn roots(ca_bundle: &str) -> Arc<RootCertStore> {
+    let pem = BASE64_STANDARD.decode(ca_bundle).unwrap();
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(&pem) {
+        roots.add(certificate.unwrap()).unwrap();
+    }
+    Arc::new(roots)
+}
+
+fn serves(made: &Made, certificate: &Path, name: &str) -> bool {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots(&made.ca_bundle), provider)
+        .build()
+        .unwrap();
+    let name = ServerName::try_from(name.to_owned()).unwrap();
+    verifier
+        .verify_server_cert(&der(certificate), &[], &name, &[], UnixTime::now())
+        .is_ok()
+}
+
+fn is_client(made: &Made, certificate: &Path) -> bool {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots(&made.ca_bundle), provider)
+        .build()
+        .unwrap();
+    verifier
+        .verify_client_cert(&der(certificate), &[], UnixTime::now())
+        .is_ok()
+}
+
+#[test]
+fn arguments_are_checked() {
+    for (line, ok) in [
+        ("--service hook.ns", true),
+        ("--service hook", false),
+        ("--service hook.ns.svc", false),
+        ("--service hook.", false),
+        ("--service ../x.ns", false),
+        ("--host hooks.example.com", true),
+        ("--host hooks.example.com:443", false),
+        ("--host https://hooks.example.com", false),
+        ("--host a/../b", false),
+        ("--client driver_1.a-b", true),
+        ("--client a/b", false),
+        ("--renew", true),
+        ("--renew --force", false),
+        ("--new-ca", true),
+        ("--new-ca --renew", false),
+        ("--new-ca --force", false),
+        ("--new-ca --ca ca.pem", false),
+        ("--days 0", false),
+        ("--days 3651", false),
+    ] {
+        let parsed = Command::try_parse_from(["certs"].into_iter().chain(line.split_whitespace()));
+        assert_eq!(parsed.is_ok(), ok, "{line}");
+    }
+}
+
+#[test]
+fn the_bundle_is_one_line_to_paste() {
+    let directory = TempDir::new().unwrap();
+    let made = certs(&directory, "--service hook.ns --client driver").unwrap();
+    let text = made.to_string();
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("caBundle: "))
+        .unwrap();
+    let pem = std::fs::read(directory.path().join("ca.pem")).unwrap();
+    assert_eq!(BASE64_STANDARD.decode(line).unwrap(), pem);
+    for part in ["hook.ns.pem", "driver.key", "under `webhook:`", "`clientConfig:`"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+
+    let json = made.to_json();
+    assert_eq!(json["caBundle"], line);
+    assert_eq!(json["ca"]["new"], true);
+    assert_eq!(json["certificates"][0]["kind"], "server");
+    assert_eq!(json["certificates"][0]["names"][1], "hook.ns.svc");
+    assert_eq!(json["certificates"][1]["names"][0], "driver");
+    let ends = json["certificates"][0]["notAfter"].as_str().unwrap();
+    assert!(humantime::parse_rfc3339(ends).is_ok(), "{ends}");
+}

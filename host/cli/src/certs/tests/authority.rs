@@ -1,0 +1,152 @@
+use time::Duration;
+
+use super::*;
+
+#[test]
+fn the_authority_is_used_again() {
+    let (first, second) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let made = certs(&first, "--service hook.ns").unwrap();
+    assert!(made.authority_is_new);
+
+    let again = certs(&first, "--service other.ns").unwrap();
+    assert!(!again.authority_is_new);
+    assert_eq!(again.ca_bundle, made.ca_bundle);
+    assert!(serves(&made, &first.path().join("other.ns.pem"), "other.ns.svc"));
+
+    let ca = first.path().join("ca.pem");
+    let elsewhere = certs(&second, &format!("--service third.ns --ca {}", ca.display())).unwrap();
+    assert_eq!(elsewhere.ca_bundle, made.ca_bundle);
+    assert!(serves(&made, &second.path().join("third.ns.pem"), "third.ns"));
+    assert!(!second.path().join("ca.pem").exists());
+
+    // --force is for certificates, not for the CA.
+    let forced = certs(&first, "--service hook.ns --force").unwrap();
+    assert_eq!(forced.ca_bundle, made.ca_bundle);
+}
+
+#[test]
+fn a_new_authority_is_trusted_beside_the_one_before() {
+    let directory = TempDir::new().unwrap();
+    let leaf = directory.path().join("hook.ns.pem");
+    let first = certs(&directory, "--service hook.ns").unwrap();
+    let first_key = std::fs::read(directory.path().join("ca.key")).unwrap();
+
+    let second = certs(&directory, "--new-ca").unwrap();
+    assert!(second.authority_is_new);
+    let bundle = std::fs::read(directory.path().join("ca.pem")).unwrap();
+    assert_eq!(BASE64_STANDARD.decode(&second.ca_bundle).unwrap(), bundle);
+    assert_eq!(roots(&second.ca_bundle).len(), 2);
+    assert!(
+        serves(&second, &leaf, "hook.ns"),
+        "it was not touched, and is trusted still"
+    );
+
+    // When it stopped between the two files, the CA is the one whose key is there.
+    let second_key = std::fs::read(directory.path().join("ca.key")).unwrap();
+    std::fs::write(directory.path().join("ca.key"), first_key).unwrap();
+    certs(&directory, "--service between.ns").unwrap();
+    assert!(serves(
+        &first,
+        &directory.path().join("between.ns.pem"),
+        "between.ns"
+    ));
+    std::fs::write(directory.path().join("ca.key"), second_key).unwrap();
+
+    let renewed = certs(&directory, "--service hook.ns --renew").unwrap();
+    assert!(renewed.certificates[0].is_new && !renewed.authority_is_new);
+    assert!(serves(&second, &leaf, "hook.ns"));
+    assert!(!serves(&first, &leaf, "hook.ns"), "the new one signs");
+
+    let third = certs(&directory, "--new-ca").unwrap();
+    assert_eq!(roots(&third.ca_bundle).len(), 2, "the first is gone");
+    assert!(serves(&third, &leaf, "hook.ns"));
+
+    let much_later = make(&arguments(&directory, "--new-ca"), now() + Duration::days(3651)).unwrap();
+    assert_eq!(
+        roots(&much_later.ca_bundle).len(),
+        1,
+        "what has expired is not trusted"
+    );
+}
+
+#[test]
+fn the_last_year_of_an_authority_is_told() {
+    let directory = TempDir::new().unwrap();
+    certs(&directory, "").unwrap();
+    for (days, expected) in [(0, false), (3284, false), (3286, true)] {
+        let made = make(&arguments(&directory, ""), now() + Duration::days(days)).unwrap();
+        assert_eq!(made.to_string().contains("--new-ca"), expected, "{days}");
+    }
+}
+
+/// Each row changes the files of a good CA.
+#[test]
+fn a_broken_authority_is_refused() {
+    type Change = fn(&Path);
+    let cases: [(&str, Change, &str); 7] = [
+        (
+            "no key",
+            |at| std::fs::remove_file(at.join("ca.key")).unwrap(),
+            "bring it back",
+        ),
+        (
+            "no certificate",
+            |at| std::fs::remove_file(at.join("ca.pem")).unwrap(),
+            "bring it back",
+        ),
+        (
+            "no PEM",
+            |at| std::fs::write(at.join("ca.pem"), "x").unwrap(),
+            "0 certificates",
+        ),
+        (
+            "broken key",
+            |at| std::fs::write(at.join("ca.key"), "x").unwrap(),
+            "key cannot be read",
+        ),
+        (
+            "another key",
+            |at| {
+                std::fs::copy(at.join("hook.ns.key"), at.join("ca.key")).unwrap();
+            },
+            "not its key",
+        ),
+        (
+            "not a CA",
+            |at| {
+                std::fs::copy(at.join("hook.ns.key"), at.join("ca.key")).unwrap();
+                std::fs::copy(at.join("hook.ns.pem"), at.join("ca.pem")).unwrap();
+            },
+            "CA:TRUE",
+        ),
+        (
+            "the key in the same file",
+            |at| {
+                let both = ["ca.pem", "ca.key"].map(|name| std::fs::read_to_string(at.join(name)).unwrap());
+                std::fs::write(at.join("ca.pem"), both.concat()).unwrap();
+            },
+            "a file of its own",
+        ),
+    ];
+    for (case, change, part) in cases {
+        let directory = TempDir::new().unwrap();
+        certs(&directory, "--service hook.ns").unwrap();
+        change(directory.path());
+        let error = certs(&directory, "--service other.ns").unwrap_err();
+        assert!(error.to_string().contains(part), "{case}: {error}");
+        assert!(!directory.path().join("other.ns.pem").exists(), "{case}");
+    }
+}
+
+#[test]
+fn no_certificate_outlives_its_authority() {
+    let directory = TempDir::new().unwrap();
+    let line = "--service hook.ns --days 3650";
+    let made = certs(&directory, line).unwrap();
+    let later = now() + Duration::days(3000);
+    let again = make(&arguments(&directory, "--service other.ns --days 3650"), later).unwrap();
+    assert_eq!(again.certificates[0].ends.date(), made.authority_ends.date());
+    let too_late = now() + Duration::days(3651);
+    let error = make(&arguments(&directory, "--service third.ns"), too_late).unwrap_err();
+    assert!(error.to_string().contains("expired"), "{error}");
+}

@@ -1,0 +1,75 @@
+use super::*;
+
+#[test]
+fn nothing_is_overwritten_without_force() {
+    let directory = TempDir::new().unwrap();
+    certs(&directory, "--service hook.ns").unwrap();
+    let read = || std::fs::read(directory.path().join("hook.ns.key")).unwrap();
+    let before = read();
+    let error = certs(&directory, "--service new.ns --service hook.ns").unwrap_err();
+    assert!(
+        matches!(&error, Error::Exists(paths) if paths.len() == 2),
+        "{error}"
+    );
+    assert!(error.to_string().contains("--force"), "{error}");
+    assert_eq!(read(), before);
+    assert!(!directory.path().join("new.ns.pem").exists(), "all or nothing");
+
+    certs(&directory, "--service hook.ns --force").unwrap();
+    assert_ne!(read(), before);
+}
+
+#[cfg(unix)]
+#[test]
+fn keys_are_for_their_owner() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = TempDir::new().unwrap();
+    certs(&directory, "--service hook.ns --client driver").unwrap();
+    let mut seen = 0;
+    for entry in std::fs::read_dir(directory.path()).unwrap() {
+        let entry = entry.unwrap();
+        let is_key = entry
+            .path()
+            .extension()
+            .is_some_and(|extension| extension == "key");
+        let mode = entry.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, if is_key { 0o600 } else { 0o644 }, "{:?}", entry.path());
+        seen += 1;
+    }
+    assert_eq!(seen, 6, "no temporary file is left");
+}
+
+#[test]
+fn file_names() {
+    for (line, expected) in [
+        ("", Ok(vec!["ca"])),
+        ("--host localhost --host 127.0.0.1", Ok(vec!["ca", "localhost"])),
+        ("--host ::1", Ok(vec!["ca", "__1"])),
+        ("--host *.example.com", Ok(vec!["ca", "_.example.com"])),
+        ("--service hook.ns --host localhost", Ok(vec!["ca", "hook.ns"])),
+        ("--client driver", Ok(vec!["ca", "driver"])),
+        ("--service hook.ns --client hook.ns", Err("both be written")),
+        ("--client ca", Err("both be written")),
+        ("--client a --ca /nowhere/ca.pem", Err("/nowhere/ca.pem")),
+    ] {
+        let directory = TempDir::new().unwrap();
+        match (certs(&directory, line), expected) {
+            (Ok(_), Ok(names)) => {
+                for name in &names {
+                    assert!(
+                        directory.path().join(format!("{name}.pem")).exists(),
+                        "{line}: {name}"
+                    );
+                    assert!(
+                        directory.path().join(format!("{name}.key")).exists(),
+                        "{line}: {name}"
+                    );
+                }
+                let count = std::fs::read_dir(directory.path()).unwrap().count();
+                assert_eq!(count, 2 * names.len(), "{line}");
+            }
+            (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{line}: {error}"),
+            (made, _) => panic!("{line}: {made:?}"),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+use time::Duration;
+
+use super::*;
+
+/// Each row: what happens to the certificates of `--service hook.ns --days 90`, how many days later which
+/// line is given with `--renew`, and whether the certificate is made anew.
+#[test]
+fn renewal_replaces_what_is_not_good_any_more() {
+    const LINE: &str = "--service hook.ns";
+    type Change = fn(&Path);
+    let cases: [(&str, Change, i64, &str, bool); 11] = [
+        ("fresh", |_| {}, 0, LINE, false),
+        ("two thirds of its time are not over", |_| {}, 59, LINE, false),
+        ("less than a third is left", |_| {}, 61, LINE, true),
+        ("it has expired", |_| {}, 91, LINE, true),
+        (
+            "another name",
+            |_| {},
+            0,
+            "--service hook.ns --host localhost",
+            true,
+        ),
+        ("the same name as a host", |_| {}, 0, "--host hook.ns", true),
+        ("a client", |_| {}, 0, "--client hook.ns", true),
+        (
+            "no key",
+            |at| std::fs::remove_file(at.join("hook.ns.key")).unwrap(),
+            0,
+            LINE,
+            true,
+        ),
+        (
+            "another key",
+            |at| {
+                std::fs::copy(at.join("ca.key"), at.join("hook.ns.key")).unwrap();
+            },
+            0,
+            LINE,
+            true,
+        ),
+        (
+            "no certificate in it",
+            |at| std::fs::write(at.join("hook.ns.pem"), "x").unwrap(),
+            0,
+            LINE,
+            true,
+        ),
+        (
+            "another CA",
+            |at| {
+                std::fs::remove_file(at.join("ca.pem")).unwrap();
+                std::fs::remove_file(at.join("ca.key")).unwrap();
+            },
+            0,
+            LINE,
+            true,
+        ),
+    ];
+    for (case, change, days, line, expected) in cases {
+        let directory = TempDir::new().unwrap();
+        certs(&directory, "--service hook.ns --days 90").unwrap();
+        change(directory.path());
+        let path = directory.path().join("hook.ns.pem");
+        let before = std::fs::read(&path).unwrap();
+        let line = arguments(&directory, &format!("{line} --renew --days 90"));
+        let made = make(&line, now() + Duration::days(days)).unwrap();
+        assert_eq!(made.certificates[0].is_new, expected, "{case}");
+        assert_eq!(std::fs::read(&path).unwrap() != before, expected, "{case}");
+        assert_eq!(made.to_json()["certificates"][0]["new"], expected, "{case}");
+        let verb = if expected { "wrote" } else { "kept" };
+        let told = format!("{verb} {}", path.display());
+        assert!(made.to_string().contains(&told), "{case}: {made}");
+        // Once more changes nothing.
+        let again = make(&line, now() + Duration::days(days)).unwrap();
+        assert!(!again.certificates[0].is_new, "{case}");
+    }
+}
+
+#[test]
+fn what_is_not_there_is_made_by_renewal_too() {
+    let directory = TempDir::new().unwrap();
+    let made = certs(&directory, "--service hook.ns --client driver --renew").unwrap();
+    assert!(made.authority_is_new);
+    assert!(made.certificates.iter().all(|certificate| certificate.is_new));
+    let made = certs(&directory, "--service hook.ns --host ::1 --client driver --renew").unwrap();
+    let new: Vec<_> = made.certificates.iter().map(|made| made.is_new).collect();
+    assert_eq!(new, [true, false]);
+    let made = certs(&directory, "--service hook.ns --host ::1 --client driver --renew").unwrap();
+    assert!(!made.certificates[0].is_new, "an address is known again");
+}
