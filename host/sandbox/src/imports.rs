@@ -36,7 +36,7 @@ const OURS: [&str; 3] = ["types", "cluster", "http"];
 const LOGGING: &str = "wasi:logging/logging@0.1.0-draft";
 
 /// The interfaces of WASI 0.2 that this host has.
-const WASI: [&str; 18] = [
+pub(crate) const WASI: [&str; 18] = [
     "wasi:cli/environment",
     "wasi:cli/exit",
     "wasi:cli/stderr",

@@ -17,6 +17,7 @@ mod engine;
 mod error;
 mod failure;
 mod imports;
+mod inspect;
 mod logging;
 mod plugin;
 mod prepare;
@@ -28,6 +29,7 @@ pub use capability::{GrantError, Grants, HttpError, HttpRequest, HttpResponse, H
 pub use contract::{Capability, Description, ResourceHint};
 pub use engine::{Sandbox, SandboxConfig};
 pub use error::{Error, SettingsMistake, Step};
+pub use inspect::{Grant, Import, Inspection};
 pub use logging::LogLimits;
 pub use plugin::{Plugin, PluginConfig};
 pub use prepare::{Configured, Prepared};

@@ -141,15 +141,7 @@ impl Sandbox {
             .acquire_owned()
             .await
             .map_err(|error| Error::Interrupted(error.to_string()))?;
-        let work = Preparation {
-            sandbox: Arc::clone(&self.inner),
-            fingerprint: self.fingerprint(),
-            settings: settings.to_owned(),
-            config: PluginConfig {
-                grants: Grants::default(),
-                ..config.clone()
-            },
-        };
+        let work = Preparation::new(self, settings, config);
         let runtime = Handle::current();
         let turn = self.inner.background.turn().await;
         let work = tokio::task::spawn_blocking(move || {
@@ -217,7 +209,7 @@ impl Sandbox {
     }
 }
 
-fn check_bytes(module: &[u8], limit: usize) -> Result<(), Error> {
+pub(crate) fn check_bytes(module: &[u8], limit: usize) -> Result<(), Error> {
     if module.len() > limit {
         return Err(Error::TooLarge {
             size: module.len(),
@@ -234,15 +226,27 @@ fn check_bytes(module: &[u8], limit: usize) -> Result<(), Error> {
     }
 }
 
-/// The work of [`Sandbox::prepare`]. Lives for one of them.
-struct Preparation {
-    sandbox: Arc<Inner>,
+/// The work of [`Sandbox::prepare`] and [`Sandbox::inspect`]. Lives for one of them.
+pub(crate) struct Preparation {
+    pub(crate) sandbox: Arc<Inner>,
     fingerprint: String,
     settings: String,
     config: PluginConfig,
 }
 
 impl Preparation {
+    pub(crate) fn new(sandbox: &Sandbox, settings: &str, config: &PluginConfig) -> Self {
+        Self {
+            sandbox: Arc::clone(&sandbox.inner),
+            fingerprint: sandbox.fingerprint(),
+            settings: settings.to_owned(),
+            config: PluginConfig {
+                grants: Grants::default(),
+                ..config.clone()
+            },
+        }
+    }
+
     async fn run(self, module: &[u8]) -> Result<Prepared, Error> {
         let compile = |bytes: &[u8]| {
             Component::new(&self.sandbox.engine, bytes).map_err(|error| Error::Compile(chain(&error)))
@@ -330,7 +334,7 @@ impl Preparation {
         )
     }
 
-    async fn describe(&self, linked: &Linked) -> Result<Description, Error> {
+    pub(crate) async fn describe(&self, linked: &Linked) -> Result<Description, Error> {
         let mut store = self.store();
         let (plugin, _) = self.instance(linked, &mut store, Step::Describe).await?;
         let description = self.within(&mut store, Step::Describe, async |store| {

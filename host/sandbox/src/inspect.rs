@@ -1,0 +1,149 @@
+//! What a module is, found out without settings.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
+use wasmtime::component::Component;
+
+use crate::{
+    Description, Error, PluginConfig, Sandbox,
+    contract::PACKAGE,
+    engine::chain,
+    imports::{WASI, link},
+    prepare::{Preparation, check_bytes},
+};
+
+/// What a module is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Inspection {
+    /// What it says of itself.
+    pub description: Description,
+    /// The version of the contract that it is built for; none when it names none.
+    pub contract: Option<String>,
+    /// What it imports, in its own order.
+    pub imports: Vec<Import>,
+}
+
+/// An interface that a module imports.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Import {
+    /// With its version: `admittance:plugin/cluster@0.1.0`.
+    pub name: String,
+    /// What its use needs.
+    pub grant: Grant,
+}
+
+/// What the use of an interface needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Grant {
+    /// Nothing: every plugin has it.
+    None,
+    /// `allow.cluster` of the stage.
+    Cluster,
+    /// `allow.http` of the stage.
+    Http,
+    /// `allow.environment` of the stage; without it, there are no values.
+    Environment,
+    /// No stage can grant it: a call that uses it fails with `capability-denied`.
+    Never,
+}
+
+impl Grant {
+    fn of(import: &str) -> Self {
+        let (interface, _) = import.split_once('@').unwrap_or((import, ""));
+        match interface.strip_prefix(PACKAGE) {
+            Some("cluster") => return Self::Cluster,
+            Some("http") => return Self::Http,
+            Some(_) => return Self::None,
+            None => {}
+        }
+        match interface {
+            "wasi:cli/environment" => Self::Environment,
+            "wasi:logging/logging" => Self::None,
+            interface if WASI.contains(&interface) => Self::None,
+            _ => Self::Never,
+        }
+    }
+}
+
+impl Sandbox {
+    /// Check a module and ask it what it is. It gets neither settings nor grants. Takes as long as compiling
+    /// it does; the work is done on a blocking thread.
+    ///
+    /// # Errors
+    ///
+    /// When the bytes are not a plugin of an accepted version, when it imports what is not here, or when any
+    /// of that takes too long.
+    pub async fn inspect(&self, module: impl Into<Bytes>) -> Result<Inspection, Error> {
+        let module = module.into();
+        check_bytes(&module, self.inner.config.module_size_max)?;
+        let permit = Arc::clone(&self.inner.preparations)
+            .acquire_owned()
+            .await
+            .map_err(|error| Error::Interrupted(error.to_string()))?;
+        let work = Preparation::new(self, "{}", &PluginConfig::default());
+        let runtime = Handle::current();
+        let work = tokio::task::spawn_blocking(move || {
+            // A compiler that is given up on still holds its place, so they cannot pile up.
+            let _permit = permit;
+            let component = Component::new(&work.sandbox.engine, &module)
+                .map_err(|error| Error::Compile(chain(&error)))?;
+            let linked = link(&work.sandbox, &component)?;
+            let description = runtime.block_on(work.describe(&linked))?;
+            Ok(inspection(&component, description))
+        });
+        let limit = self.inner.config.prepare_timeout;
+        match tokio::time::timeout(limit, work).await {
+            Ok(Ok(inspection)) => inspection,
+            Ok(Err(error)) => Err(Error::Interrupted(error.to_string())),
+            Err(_) => Err(Error::PrepareTimeout(limit)),
+        }
+    }
+}
+
+fn inspection(component: &Component, description: Description) -> Inspection {
+    let component_type = component.component_type();
+    let imports = component_type.imports(component.engine());
+    let imports: Vec<_> = imports
+        .map(|(name, _)| Import {
+            name: name.to_owned(),
+            grant: Grant::of(name),
+        })
+        .collect();
+    let version = |import: &Import| {
+        let (_, version) = import.name.strip_prefix(PACKAGE)?.split_once('@')?;
+        Some(version.to_owned())
+    };
+    Inspection {
+        description,
+        contract: imports.iter().find_map(version),
+        imports,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_import_needs() {
+        for (import, grant) in [
+            ("admittance:plugin/types@0.1.0", Grant::None),
+            ("admittance:plugin/cluster@0.1.0", Grant::Cluster),
+            ("admittance:plugin/http@0.1.0", Grant::Http),
+            ("wasi:logging/logging@0.1.0-draft", Grant::None),
+            ("wasi:cli/environment@0.2.6", Grant::Environment),
+            ("wasi:io/streams@0.2.6", Grant::None),
+            ("wasi:filesystem/types@0.2.6", Grant::Never),
+            ("wasi:sockets/tcp@0.2.6", Grant::Never),
+            ("wasi:http/outgoing-handler@0.2.6", Grant::Never),
+        ] {
+            assert_eq!(Grant::of(import), grant, "{import}");
+        }
+    }
+}
