@@ -8,9 +8,9 @@ use clap::Args;
 use serde_json::json;
 
 use crate::{
+    modules,
     output::{BAD, GOOD, Output},
     progress,
-    run::cache_directory,
 };
 
 /// Check chain definitions: every mistake of every file, with its line, its field and the fix.
@@ -22,15 +22,16 @@ pub(crate) struct Arguments {
     /// Files, and directories whose *.yaml, *.yml and *.json are taken: chains and BCS admissionwebhooks.
     #[arg(required_unless_present = "config", value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// A configuration of `serve`: it is checked too, with the definitions that it names.
+    /// A configuration of `serve`: it is checked too, with the definitions that it names. What it says of
+    /// modules and signatures holds for them.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Check the documents alone; load no plugin.
     #[arg(long)]
     documents_only: bool,
-    /// Where compiled plugins are kept [default: the user's cache directory].
-    #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_CACHE")]
-    cache: Option<PathBuf>,
+    /// Where modules and their compiled forms are kept [default: the user's cache directory].
+    #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
+    store: Option<PathBuf>,
     /// How to print what was found.
     #[arg(long, short, value_enum, default_value_t)]
     output: Output,
@@ -38,8 +39,8 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     let found = match documents(arguments) {
-        Ok(chains) if arguments.documents_only => Ok(chains),
-        Ok(chains) => load(arguments, chains.clone())?.map(|()| chains),
+        Ok((chains, _)) if arguments.documents_only => Ok(chains),
+        Ok((chains, config)) => load(arguments, config.as_ref(), chains.clone())?.map(|()| chains),
         Err(mistakes) => Err(Wrong::Documents(mistakes)),
     };
     match arguments.output {
@@ -59,14 +60,15 @@ enum Wrong {
     Stages(Vec<admittance::StageError>),
 }
 
-/// The chains of every document. Finding none is a mistake: nobody asks for that.
-fn documents(arguments: &Arguments) -> Result<Vec<definitions::ChainDefinition>, definitions::Mistakes> {
+/// The chains of every document, and the configuration. Finding none is a mistake: nobody asks for that.
+fn documents(
+    arguments: &Arguments,
+) -> Result<(Vec<definitions::ChainDefinition>, Option<Config>), definitions::Mistakes> {
+    let config = arguments.config.as_deref().map(Config::read).transpose()?;
     let mut paths = arguments.files.clone();
-    if let Some(config) = &arguments.config {
-        paths.extend(Config::read(config)?.definitions);
-    }
+    paths.extend(config.iter().flat_map(|config| config.definitions.clone()));
     let chains = definitions::load(&paths)?;
-    if chains.is_empty() && arguments.config.is_none() {
+    if chains.is_empty() && config.is_none() {
         let mut mistakes = definitions::Mistakes::new();
         for path in &paths {
             mistakes.push(definitions::Mistake {
@@ -76,20 +78,19 @@ fn documents(arguments: &Arguments) -> Result<Vec<definitions::ChainDefinition>,
                 fix: "name a file, or a directory with *.yaml, *.yml or *.json in it".to_owned(),
             });
         }
-        return mistakes.into_result(chains);
+        return mistakes.into_result((chains, config));
     }
-    Ok(chains)
+    Ok((chains, config))
 }
 
 /// Load what the chains name, as a host would.
 fn load(
     arguments: &Arguments,
+    config: Option<&Config>,
     chains: Vec<definitions::ChainDefinition>,
 ) -> crate::Result<Result<(), Wrong>> {
-    let mut builder = Host::builder().on_progress(progress::show());
-    if let Some(cache) = cache_directory(arguments.cache.clone()) {
-        builder = builder.cache(cache);
-    }
+    let builder = Host::builder().on_progress(progress::show());
+    let mut builder = modules::configured(builder, config, arguments.store.clone());
     for chain in chains {
         builder = builder.definition(chain);
     }

@@ -12,7 +12,6 @@ mod quantity;
 mod registration;
 mod rewrite;
 mod version;
-mod yaml;
 
 use std::{
     io,

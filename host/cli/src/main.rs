@@ -1,15 +1,22 @@
-//! The program: `admittance serve`, `check`, `run`, `certs`, `kubernetes`.
+//! The program `admittance`: a module for each command, or for those that belong together.
 
 mod certs;
 mod check;
+mod directories;
+mod figures;
 mod kubernetes;
 mod logging;
+mod modules;
 mod output;
 mod progress;
+mod remote;
+mod replay;
 mod report;
 mod request_file;
 mod run;
 mod serve;
+mod table;
+mod yaml;
 
 use std::process::ExitCode;
 
@@ -30,6 +37,20 @@ enum Command {
     Serve(serve::Arguments),
     Check(check::Arguments),
     Run(run::Arguments),
+    Status(remote::StatusArguments),
+    History(remote::HistoryArguments),
+    Diff(remote::DiffArguments),
+    Rollback(remote::RollbackArguments),
+    Get(remote::GetArguments),
+    Apply(remote::ApplyArguments),
+    Delete(remote::DeleteArguments),
+    Candidates(remote::CandidatesArguments),
+    Promote(remote::PromoteArguments),
+    Record(remote::RecordArguments),
+    Replay(replay::Arguments),
+    Pull(modules::PullArguments),
+    Push(modules::PushArguments),
+    Inspect(modules::InspectArguments),
     Certs(certs::Arguments),
     Kubernetes(kubernetes::Arguments),
 }
@@ -38,17 +59,37 @@ enum Command {
 const WRONG: u8 = 2;
 
 fn main() -> ExitCode {
-    let result = match Arguments::parse().command {
-        Command::Serve(arguments) => serve::run(arguments),
-        Command::Check(arguments) => check::run(&arguments),
-        Command::Run(arguments) => run::run(&arguments),
-        Command::Certs(arguments) => certs::run(&arguments).map(|()| ExitCode::SUCCESS),
-        Command::Kubernetes(arguments) => kubernetes::run(&arguments).map(|()| ExitCode::SUCCESS),
-    };
-    result.unwrap_or_else(|error| {
+    Arguments::parse().command.run().unwrap_or_else(|error| {
         anstream::eprintln!("{BAD}error:{BAD:#} {}", causes(&*error));
         ExitCode::from(WRONG)
     })
+}
+
+impl Command {
+    fn run(self) -> Result<ExitCode> {
+        match self {
+            Self::Serve(arguments) => return serve::run(arguments),
+            Self::Check(arguments) => return check::run(&arguments),
+            Self::Run(arguments) => return run::run(&arguments),
+            Self::Status(arguments) => return remote::run::status(&arguments),
+            Self::Replay(arguments) => return replay::run(&arguments),
+            Self::History(arguments) => remote::run::history(&arguments)?,
+            Self::Diff(arguments) => remote::run::diff(&arguments)?,
+            Self::Rollback(arguments) => remote::run::rollback(&arguments)?,
+            Self::Get(arguments) => remote::run::get(&arguments)?,
+            Self::Apply(arguments) => remote::run::apply(&arguments)?,
+            Self::Delete(arguments) => remote::run::delete(&arguments)?,
+            Self::Candidates(arguments) => remote::run::candidates(&arguments)?,
+            Self::Promote(arguments) => remote::run::promote(&arguments)?,
+            Self::Record(arguments) => remote::run::record(&arguments)?,
+            Self::Pull(arguments) => modules::run::pull(&arguments)?,
+            Self::Push(arguments) => modules::run::push(&arguments)?,
+            Self::Inspect(arguments) => modules::run::inspect(&arguments)?,
+            Self::Certs(arguments) => certs::run(&arguments)?,
+            Self::Kubernetes(arguments) => kubernetes::run(&arguments)?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
 }
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;

@@ -1,7 +1,12 @@
 //! What every command has in common when it writes to the screen.
 
+use std::io::{self, Write};
+
 use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
+use serde::Serialize;
+
+use crate::yaml;
 
 /// What `--output` chooses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -13,9 +18,85 @@ pub(crate) enum Output {
     Json,
 }
 
+/// What `--output` chooses where there is something to list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Form {
+    /// For people, coloured on a terminal.
+    #[default]
+    Table,
+    /// For scripts: one JSON document.
+    Json,
+    /// For scripts and people: one YAML document.
+    Yaml,
+}
+
+impl Form {
+    /// Print a value in this form. `for_people` may hold ANSI colours; they are dropped where they are not
+    /// wanted.
+    pub(crate) fn print<T: Serialize + ?Sized>(
+        self,
+        value: &T,
+        for_people: impl FnOnce(&T) -> String,
+    ) -> crate::Result<()> {
+        let text = match self {
+            Self::Table => for_people(value),
+            Self::Json => serde_json::to_string_pretty(value)? + "\n",
+            Self::Yaml => yaml::document(&serde_json::to_value(value)?)?,
+        };
+        Ok(write(&text)?)
+    }
+}
+
+/// Write to standard output. A reader who has seen enough is no error.
+pub(crate) fn write(text: &str) -> io::Result<()> {
+    let mut out = anstream::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
+/// A text of somebody else, as it can be shown on a terminal: control characters could move the cursor or
+/// begin a colour.
+pub(crate) fn harmless(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
+
+/// The same with its line breaks.
+pub(crate) fn harmless_lines(text: &str) -> String {
+    let is_harmful = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    text.chars()
+        .map(|c| if is_harmful(c) { ' ' } else { c })
+        .collect()
+}
+
 /// As it should be.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 /// Refused or wrong.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
 /// Worth a second look.
 pub(crate) const ODD: Style = AnsiColor::Yellow.on_default();
+/// Beside the point.
+pub(crate) const DIM: Style = Style::new().dimmed();
+/// The point.
+pub(crate) const BOLD: Style = Style::new().bold();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_others_move_no_cursor() {
+        for (text, one_line, lines) in [
+            ("plain", "plain", "plain"),
+            ("a\nb\tc", "a b c", "a\nb\tc"),
+            ("\u{1b}[31mred\r", " [31mred ", " [31mred "),
+            ("\u{9b}2J", " 2J", " 2J"),
+        ] {
+            assert_eq!(harmless(text), one_line);
+            assert_eq!(harmless_lines(text), lines);
+        }
+    }
+}

@@ -1,63 +1,141 @@
-//! What is seen while plugins are compiled.
+//! What is seen while plugins are loaded.
 
-use std::{io::IsTerminal, sync::OnceLock, time::Duration};
+use std::{
+    io::IsTerminal,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
-use admittance::{Configured, Progress};
-use indicatif::{ProgressBar, ProgressStyle};
+use admittance::{Loaded, Progress, catalog::FetchProgress};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-/// Shows the progress of loading: a bar on a terminal, and a log line for each plugin.
+use crate::modules::Transfers;
+
+/// Shows the progress of loading: bars on a terminal until all of the first table is there, and a log line
+/// for each plugin.
 pub(crate) fn show() -> impl Fn(Progress) + Send + Sync + 'static {
-    let bar: OnceLock<ProgressBar> = OnceLock::new();
-    move |progress| match progress {
-        Progress::Started { plugins } => {
-            if std::io::stderr().is_terminal() {
-                let _ = bar.set(started(plugins));
+    let screen = Mutex::new(Screen::Waiting);
+    move |progress| {
+        let mut screen = screen.lock().unwrap_or_else(PoisonError::into_inner);
+        match progress {
+            Progress::Started { plugins } => screen.start(plugins),
+            Progress::Fetching(fetch) => match &*screen {
+                Screen::Bars(bars) => bars.transfers.show(fetch),
+                Screen::Waiting | Screen::Plain => log_fetch(fetch),
+            },
+            Progress::Loaded(loaded) => {
+                screen.advance();
+                match &*screen {
+                    Screen::Bars(bars) => bars.all.suspend(|| log(&loaded)),
+                    Screen::Waiting | Screen::Plain => log(&loaded),
+                }
             }
+            Progress::Failed => screen.advance(),
         }
-        Progress::Loaded(status) => {
-            advance(bar.get());
-            let log = || {
-                let configured = match &status.configured {
-                    Configured::Snapshot => "snapshot".to_owned(),
-                    Configured::PerCall { reason } => format!("in every call ({reason})"),
-                };
-                tracing::info!(
-                    chain = %status.chain,
-                    stage = %status.stage,
-                    plugin = %status.plugin,
-                    version = %status.version,
-                    digest = %status.digest,
-                    %configured,
-                    from_cache = status.from_cache,
-                    took = ?status.took,
-                    "plugin loaded"
-                );
-            };
-            match bar.get() {
-                Some(bar) => bar.suspend(log),
-                None => log(),
-            }
-        }
-        Progress::Failed => advance(bar.get()),
     }
 }
 
-fn started(plugins: usize) -> ProgressBar {
-    let bar = ProgressBar::new(plugins as u64);
-    if let Ok(style) =
-        ProgressStyle::with_template("{spinner} loading plugins {bar:30} {pos}/{len} {elapsed}")
-    {
-        bar.set_style(style);
-    }
-    bar.enable_steady_tick(Duration::from_millis(100));
-    bar
+/// What is on the terminal.
+enum Screen {
+    /// Nothing was begun.
+    Waiting,
+    Bars(Bars),
+    /// Log lines alone: requests are served, or there is no terminal.
+    Plain,
 }
 
-fn advance(bar: Option<&ProgressBar>) {
-    if let Some(bar) = bar {
-        bar.inc(1);
-        if bar.length() == Some(bar.position()) {
-            bar.finish_and_clear();
+struct Bars {
+    all: MultiProgress,
+    plugins: ProgressBar,
+    transfers: Transfers,
+}
+
+impl Screen {
+    fn start(&mut self, plugins: usize) {
+        let is_seen = plugins > 0 && std::io::stderr().is_terminal();
+        *self = match self {
+            Self::Waiting if is_seen => Self::Bars(Bars::new(plugins)),
+            _ => Self::Plain,
+        };
+    }
+
+    fn advance(&mut self) {
+        if let Self::Bars(bars) = self {
+            bars.plugins.inc(1);
+            if bars.plugins.length() == Some(bars.plugins.position()) {
+                bars.plugins.finish_and_clear();
+                *self = Self::Plain;
+            }
         }
+    }
+}
+
+impl Bars {
+    fn new(plugins: usize) -> Self {
+        let all = MultiProgress::new();
+        let bar = all.add(ProgressBar::new(plugins as u64));
+        if let Ok(style) =
+            ProgressStyle::with_template("{spinner} loading plugins {bar:30} {pos}/{len} {elapsed}")
+        {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(Duration::from_millis(100));
+        Self {
+            transfers: Transfers::new("fetching", Some(all.clone())),
+            plugins: bar,
+            all,
+        }
+    }
+}
+
+fn log(loaded: &Loaded) {
+    let status = &loaded.status;
+    let configured = match &status.configured_per_call {
+        None => "snapshot".to_owned(),
+        Some(reason) => format!("in every call ({reason})"),
+    };
+    tracing::info!(
+        chain = %loaded.chain,
+        stage = %loaded.stage,
+        plugin = %status.name,
+        version = %status.version,
+        digest = %status.digest,
+        signature = %status.signature,
+        %configured,
+        from_store = status.from_store,
+        took = ?loaded.took,
+        "plugin loaded"
+    );
+}
+
+fn log_fetch(progress: FetchProgress) {
+    match progress {
+        FetchProgress::Started { reference, total } => {
+            tracing::info!(%reference, bytes = total, "fetching a module");
+        }
+        FetchProgress::Retrying { after, error } => {
+            tracing::warn!(%error, ?after, "a module could not be fetched, and is asked for again");
+        }
+        FetchProgress::Received { .. } | FetchProgress::Finished => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_are_there_until_the_first_table_is() {
+        let mut screen = Screen::Bars(Bars::new(2));
+        screen.advance();
+        assert!(matches!(screen, Screen::Bars(_)));
+        screen.advance();
+        assert!(matches!(screen, Screen::Plain));
+        // Later tables are made while requests are served, and log lines would break through bars.
+        screen.start(2);
+        assert!(matches!(screen, Screen::Plain));
+        let mut screen = Screen::Waiting;
+        screen.start(0);
+        assert!(matches!(screen, Screen::Plain), "nothing would ever end it");
     }
 }

@@ -1,6 +1,6 @@
 //! An outcome on the screen, and as JSON.
 
-use std::{fmt::Write as _, time::Duration};
+use std::fmt::Write as _;
 
 use admittance::admission::{
     Decision, FailurePolicy, Mode, Object, Outcome, Patch, Refusal, StageResult, TraceRow,
@@ -9,10 +9,10 @@ use anstyle::Style;
 use serde_json::{Value, json};
 use similar::{ChangeTag, TextDiff};
 
-use crate::output::{BAD, GOOD, ODD};
-
-const DIM: Style = Style::new().dimmed();
-const BOLD: Style = Style::new().bold();
+use crate::{
+    figures,
+    output::{BAD, BOLD, DIM, GOOD, ODD},
+};
 
 /// An outcome, and what else a reader wants to know of the request.
 pub(crate) struct Report<'a> {
@@ -99,7 +99,7 @@ fn stages(text: &mut String, report: &Report<'_>) {
         }
         let time = match row.result {
             StageResult::NotReached => "-".to_owned(),
-            _ => for_a_person(row.duration),
+            _ => figures::duration(row.duration),
         };
         line(
             text,
@@ -142,16 +142,6 @@ fn operations(patch: &Patch) -> String {
     match patch.len() {
         1 => "1 operation".to_owned(),
         count => format!("{count} operations"),
-    }
-}
-
-/// Three digits at most, with the unit that makes it so: `26.4µs`, `1.20ms`.
-fn for_a_person(duration: Duration) -> String {
-    let micros = duration.as_secs_f64() * 1e6;
-    match micros {
-        ..1_000.0 => format!("{micros:.1}µs"),
-        1_000.0..1_000_000.0 => format!("{:.2}ms", micros / 1e3),
-        _ => format!("{:.2}s", micros / 1e6),
     }
 }
 

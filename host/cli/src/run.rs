@@ -1,20 +1,17 @@
 //! `admittance run`: what would these hooks do with this request?
 
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{path::PathBuf, process::ExitCode};
 
 use admittance::{
     Host, HostBuilder,
     admission::{Labels, Operation, StaticNamespaces},
     definitions::ChainDefinition,
 };
-use admittance_driver::FrontConfig;
+use admittance_driver::{Config, FrontConfig};
 use clap::Args;
 
 use crate::{
-    logging,
+    logging, modules,
     output::Output,
     progress,
     report::{self, Report},
@@ -52,15 +49,16 @@ pub(crate) struct Arguments {
     /// A label of the request's namespace, for namespace selectors; may be given again.
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     namespace_label: Vec<(String, String)>,
-    /// The configuration whose dialect reads an HTTP request [default: the BCS driver's].
+    /// The configuration whose dialect reads an HTTP request [default: the BCS driver's]. What it says of
+    /// modules and signatures holds too.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Connect to ADDRESS for the webhook host HOST; may be given again.
     #[arg(long, value_name = "HOST=ADDRESS", value_parser = label)]
     resolve: Vec<(String, String)>,
-    /// Where compiled plugins are kept [default: the user's cache directory].
-    #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_CACHE")]
-    cache: Option<PathBuf>,
+    /// Where modules and their compiled forms are kept [default: the user's cache directory].
+    #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
+    store: Option<PathBuf>,
     /// How to print the outcome.
     #[arg(long, short, value_enum, default_value_t)]
     output: Output,
@@ -78,11 +76,7 @@ fn label(text: &str) -> Result<(String, String), String> {
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     logging::start(&arguments.log, logging::Format::Auto)?;
-    let config = arguments
-        .config
-        .as_deref()
-        .map(admittance_driver::Config::read)
-        .transpose()?;
+    let config = arguments.config.as_deref().map(Config::read).transpose()?;
     let hints = request_file::Hints {
         operation: arguments.operation,
         resource: arguments.resource.clone(),
@@ -95,7 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     let request = request_file::read(&arguments.request, &hints, dialect)?;
     let namespace = request.namespace.clone().unwrap_or_default();
     let labels: Labels = arguments.namespace_label.iter().cloned().collect();
-    let builder = hooks(arguments)?.namespaces(StaticNamespaces::new([(namespace, labels)]));
+    let builder = hooks(arguments, config.as_ref())?.namespaces(StaticNamespaces::new([(namespace, labels)]));
     let original = request.object.clone();
     let asked = format!(
         "{} of {}, kind {}",
@@ -103,7 +97,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     );
     let (unmatched, outcome) = crate::block_on(async {
         let table = builder.build().await?.table();
-        let unmatched = table.chains().iter().filter(|chain| !chain.matches(&request));
+        let unmatched = table.chains().filter(|chain| !chain.matches(&request));
         let unmatched = unmatched.map(|chain| chain.name.to_string()).collect();
         Ok::<_, admittance::Error>((unmatched, table.admit(request).await))
     })??;
@@ -124,11 +118,9 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     })
 }
 
-fn hooks(arguments: &Arguments) -> crate::Result<HostBuilder> {
-    let mut builder = Host::builder().on_progress(progress::show());
-    if let Some(cache) = cache_directory(arguments.cache.clone()) {
-        builder = builder.cache(cache);
-    }
+fn hooks(arguments: &Arguments, config: Option<&Config>) -> crate::Result<HostBuilder> {
+    let builder = Host::builder().on_progress(progress::show());
+    let mut builder = modules::configured(builder, config, arguments.store.clone());
     for (host, address) in &arguments.resolve {
         builder = builder.resolve(host, address);
     }
@@ -158,17 +150,4 @@ fn settings(text: Option<&str>) -> crate::Result<serde_json::Value> {
         },
     };
     Ok(admittance::definitions::document::to_json(&name, &text)?)
-}
-
-/// Where compiled plugins are kept: as told, or where the user's caches are, or nowhere.
-pub(crate) fn cache_directory(told: Option<PathBuf>) -> Option<PathBuf> {
-    told.or_else(|| {
-        let absolute = |name| {
-            std::env::var_os(name)
-                .map(PathBuf::from)
-                .filter(|path: &PathBuf| path.is_absolute())
-        };
-        let caches = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
-        caches.map(|caches| caches.join(Path::new("admittance/compiled")))
-    })
 }

@@ -11,7 +11,7 @@ use clap::Args;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::{logging, progress, run::cache_directory};
+use crate::{directories, logging, modules, progress};
 
 /// Run the driver: an intercepting proxy in front of a control plane, or kube-apiserver's webhook.
 ///
@@ -30,15 +30,20 @@ pub(crate) struct Arguments {
     /// Listen here in place of the configuration's listen.address.
     #[arg(long, value_name = "ADDRESS", env = "ADMITTANCE_LISTEN")]
     listen: Option<SocketAddr>,
-    /// Serve /healthz, /readyz and /metrics here in place of the configuration's admin.address.
+    /// Serve /healthz, /readyz, /metrics and the API here in place of the configuration's admin.address.
     #[arg(long, value_name = "ADDRESS", env = "ADMITTANCE_ADMIN")]
     admin: Option<SocketAddr>,
     /// Forward to these servers in place of the configuration's upstream.servers.
     #[arg(long, value_name = "URL", env = "ADMITTANCE_UPSTREAM", value_delimiter = ',')]
     upstream: Vec<http::Uri>,
-    /// Keep compiled plugins here in place of the configuration's store.directory.
-    #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_CACHE")]
-    cache: Option<PathBuf>,
+    /// Keep modules and their compiled forms here in place of the configuration's store.directory [default:
+    /// admittance in the user's cache directory].
+    #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
+    store: Option<PathBuf>,
+    /// Keep what was live here in place of the configuration's history.directory, for this driver alone
+    /// [default: a directory of its own in the user's state directory].
+    #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_HISTORY")]
+    history: Option<PathBuf>,
     /// The level of log lines, or a filter (`info,admittance=debug`), in place of log.level.
     #[arg(long, value_name = "LEVEL", env = "ADMITTANCE_LOG")]
     log: Option<String>,
@@ -68,7 +73,6 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
             .map(Server::new)
             .collect::<Result<_, _>>()?;
     }
-    config.store.directory = cache_directory(arguments.cache.or(config.store.directory));
     let format = arguments.log_format.unwrap_or(match config.log.format {
         LogFormat::Auto => logging::Format::Auto,
         LogFormat::Pretty => logging::Format::Pretty,
@@ -78,6 +82,9 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
         arguments.log.as_deref().unwrap_or(config.log.level.as_str()),
         format,
     )?;
+    config.store.directory = arguments.store.or(config.store.directory);
+    let named = arguments.history.or(config.history.directory);
+    config.history.directory = directories::history(named, &arguments.config);
     let metrics = install_metrics()?;
     crate::block_on(serve(config, metrics))?
 }
@@ -117,9 +124,14 @@ async fn serve(config: Config, metrics: PrometheusHandle) -> crate::Result<ExitC
 }
 
 async fn build(config: &Config, cluster: Option<&Cluster>) -> Result<Host, admittance::Error> {
-    let mut builder = Host::builder()
+    let builder = Host::builder()
         .request_timeout(config.limits.request_timeout)
+        .revisions(config.history.keep)
         .on_progress(progress::show());
+    let mut builder = modules::configured(builder, Some(config), None);
+    if let Some(history) = &config.history.directory {
+        builder = builder.history(history);
+    }
     let mut sandbox = config.sandbox.clone();
     builder = match (cluster, &config.namespaces) {
         (Some(cluster), _) => {
@@ -136,16 +148,14 @@ async fn build(config: &Config, cluster: Option<&Cluster>) -> Result<Host, admit
     for (host, address) in &config.resolve {
         builder = builder.resolve(host, address);
     }
-    if let Some(cache) = &config.store.directory {
-        builder = builder.cache(cache);
-    }
     builder.build().await
 }
 
 /// Conditions that ask what a user may do hear an error when there is nobody to ask, and most then take it
 /// for a no.
 fn warn_of_conditions(host: &Host) {
-    for chain in host.table().chains() {
+    let table = host.table();
+    for chain in table.chains() {
         for stage in chain
             .stages
             .iter()
@@ -163,7 +173,7 @@ fn warn_of_conditions(host: &Host) {
 /// Begin to watch what the chains will ask for, so that the first requests need not wait for it.
 fn warm(cluster: &Cluster, host: &Host) {
     let table = host.table();
-    let mut stages = table.chains().iter().flat_map(|chain| &chain.stages);
+    let mut stages = table.chains().flat_map(|chain| &chain.stages);
     // An empty selector asks nothing, and the right to ask may be missing.
     let asks = |selector: &NamespaceSelector| matches!(selector, NamespaceSelector::Labels(selector) if !selector.is_empty());
     if stages.any(|stage| stage.namespace_selector.as_ref().is_some_and(asks)) {

@@ -18,9 +18,9 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{
     Error,
-    layout::{CACHE, CERTIFICATE_FILE, CHAINS_FROM_BESIDE, CLIENT_CA_FILE, KEY_FILE, TLS_FROM_BESIDE},
-    yaml,
+    layout::{CACHE, CERTIFICATE_FILE, CHAINS_FROM_BESIDE, CLIENT_CA_FILE, KEY_FILE, STATE, TLS_FROM_BESIDE},
 };
+use crate::yaml;
 
 /// The configuration of a Pod, and what others must know of it.
 #[derive(Debug)]
@@ -101,9 +101,16 @@ impl Configuration {
         limits: Limits,
         [webhook_port, admin_port]: [u16; 2],
     ) -> Self {
-        let own = ["listen", "admin", "dialect", "limits", "definitions", "store"];
-        let given: Vec<_> = own.iter().map(|name| root.remove(*name)).collect();
-        let given_limits = given.into_iter().nth(3).flatten();
+        let own = [
+            "listen",
+            "admin",
+            "dialect",
+            "limits",
+            "definitions",
+            "store",
+            "history",
+        ];
+        let [_, _, _, given_limits, _, given_store, given_history] = own.map(|name| root.remove(name));
         let mut tls = json!({
             "certificate": format!("{TLS_FROM_BESIDE}/{CERTIFICATE_FILE}"),
             "key": format!("{TLS_FROM_BESIDE}/{KEY_FILE}"),
@@ -127,7 +134,16 @@ impl Configuration {
         pod.insert("admin".into(), json!({"address": everywhere(admin_port)}));
         pod.insert("dialect".into(), json!({"kubernetes": {}}));
         pod.insert("definitions".into(), json!([CHAINS_FROM_BESIDE]));
-        pod.insert("store".into(), json!({"directory": format!("{CACHE}/compiled")}));
+        let mut place = |name: &str, given: Option<Json>, directory: &str| {
+            let mut section = match given {
+                Some(Json::Object(section)) => section,
+                _ => Map::new(),
+            };
+            section.insert("directory".into(), format!("{directory}/{name}").into());
+            pod.insert(name.into(), section.into());
+        };
+        place("store", given_store, CACHE);
+        place("history", given_history, STATE);
         pod.insert("limits".into(), pod_limits.into());
         // Lists are for where there is no cluster to ask.
         root.remove("namespaces");

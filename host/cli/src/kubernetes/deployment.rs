@@ -11,7 +11,7 @@ use super::{
     Installation,
     bundle::Bundle,
     configuration::Configuration,
-    layout::{ADMIN_PORT, CACHE, CHAINS, CONFIG, CONFIG_FILE, MODULES, TLS, WEBHOOK_PORT},
+    layout::{ADMIN_PORT, CACHE, CHAINS, CONFIG, CONFIG_FILE, MODULES, STATE, TLS, WEBHOOK_PORT},
 };
 
 /// What the operator may say of the Pods.
@@ -96,6 +96,7 @@ fn container(choices: &PodChoices<'_>, configuration: &Configuration, bundle: &B
         json!({"name": "chains", "mountPath": CHAINS, "readOnly": true}),
         json!({"name": "tls", "mountPath": TLS, "readOnly": true}),
         json!({"name": "cache", "mountPath": CACHE}),
+        json!({"name": "state", "mountPath": STATE}),
     ];
     if !bundle.modules.is_empty() {
         mounts.push(json!({"name": "modules", "mountPath": MODULES, "readOnly": true}));
@@ -113,7 +114,7 @@ fn container(choices: &PodChoices<'_>, configuration: &Configuration, bundle: &B
             {"name": WEBHOOK_PORT, "containerPort": configuration.webhook_port, "protocol": "TCP"},
             {"name": ADMIN_PORT, "containerPort": configuration.admin_port, "protocol": "TCP"},
         ],
-        // Plugins are compiled before it serves; later starts of the container find them in the cache.
+        // Plugins are compiled before it serves; later starts of the container find them in the store.
         "startupProbe": {"httpGet": get("/readyz"), "periodSeconds": 1, "failureThreshold": 180},
         "readinessProbe": {"httpGet": get("/readyz"), "periodSeconds": 2, "failureThreshold": 2},
         "livenessProbe": {
@@ -138,6 +139,7 @@ fn volumes(installation: &Installation, bundle: &Bundle) -> Vec<Json> {
         json!({"name": "chains", "configMap": {"name": name.chains()}}),
         json!({"name": "tls", "secret": {"secretName": name.tls(), "defaultMode": SECRET_MODE}}),
         json!({"name": "cache", "emptyDir": {}}),
+        json!({"name": "state", "emptyDir": {}}),
     ];
     if !bundle.modules.is_empty() {
         let source =

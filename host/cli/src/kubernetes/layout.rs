@@ -101,6 +101,8 @@ pub(super) const TLS: &str = "/etc/admittance/tls";
 /// An emptyDir, in which everybody may write. Compiled code is taken only from a folder that nobody else
 /// can write to, so the program makes one in it.
 pub(super) const CACHE: &str = "/var/cache/admittance";
+/// The same, for what was live before.
+pub(super) const STATE: &str = "/var/lib/admittance";
 
 /// From one of the folders beside each other to another.
 pub(super) const CHAINS_FROM_BESIDE: &str = "../chains";

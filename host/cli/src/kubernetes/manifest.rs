@@ -8,7 +8,8 @@ use std::{
 
 use serde_json::Value as Json;
 
-use super::{Error, yaml};
+use super::Error;
+use crate::yaml;
 
 /// An object, and a sentence above it.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use saphyr::{EmitError, Mapping, Scalar, ScalarStyle, Yaml, YamlEmitter};
 use serde_json::Value as Json;
 
 /// One document, with its `---` and a line break at its end.
-pub(super) fn document(value: &Json) -> Result<String, EmitError> {
+pub(crate) fn document(value: &Json) -> Result<String, EmitError> {
     let mut text = String::new();
     let mut emitter = YamlEmitter::new(&mut text);
     emitter.multiline(true);

@@ -1,0 +1,176 @@
+//! Where things are kept when nobody says where.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs::{self, DirBuilder},
+    io,
+    os::unix::{ffi::OsStrExt, fs::DirBuilderExt},
+    path::{Path, PathBuf},
+};
+
+use admittance::{Digest, catalog::Store};
+
+/// The directory of modules and their compiled forms: the one that was named, or one of the user's. A
+/// default that cannot be made is done without, with a warning; one that was named is an error where it is
+/// used.
+pub(crate) fn store(named: Option<PathBuf>) -> Option<PathBuf> {
+    named.or_else(|| {
+        usable(default_store(&variable), "store", |directory| {
+            Store::open(directory)
+                .map(drop)
+                .map_err(|error| error.to_string())
+        })
+    })
+}
+
+/// The directory of what was live under this configuration: the one that was named, or one of the user's,
+/// in the same way.
+pub(crate) fn history(named: Option<PathBuf>, configuration: &Path) -> Option<PathBuf> {
+    named.or_else(|| {
+        usable(
+            default_history(configuration, &variable),
+            "history",
+            |directory| {
+                writable(directory).map_err(|error| format!("history {}: {error}", directory.display()))
+            },
+        )
+    })
+}
+
+fn usable(
+    found: Option<PathBuf>,
+    what: &'static str,
+    try_it: impl FnOnce(&Path) -> Result<(), String>,
+) -> Option<PathBuf> {
+    let problem = match found {
+        Some(directory) => match try_it(&directory) {
+            Ok(()) => return Some(directory),
+            Err(problem) => problem,
+        },
+        None => "this user has no home".to_owned(),
+    };
+    tracing::warn!("there is no {what}, and it goes on without: {problem}; name a directory with --{what}");
+    None
+}
+
+/// Make it, for its owner alone, and see whether files can be made in it.
+fn writable(directory: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    tempfile::tempfile_in(directory).map(drop)
+}
+
+type Variable<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
+fn variable(name: &str) -> Option<OsString> {
+    env::var_os(name)
+}
+
+/// As the XDG base directory specification has it: what is not absolute does not count.
+fn absolute(variable: Variable<'_>, name: &str) -> Option<PathBuf> {
+    variable(name)
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+}
+
+fn default_store(variable: Variable<'_>) -> Option<PathBuf> {
+    let of_home = || Some(absolute(variable, "HOME")?.join(".cache"));
+    let caches = absolute(variable, "XDG_CACHE_HOME").or_else(of_home)?;
+    Some(caches.join("admittance"))
+}
+
+/// systemd gives a service its own in `STATE_DIRECTORY`, perhaps several, with `:` between them.
+fn default_history(configuration: &Path, variable: Variable<'_>) -> Option<PathBuf> {
+    let of_service = || {
+        let listed = variable("STATE_DIRECTORY")?;
+        env::split_paths(&listed).find(|path| path.is_absolute())
+    };
+    let of_home = || Some(absolute(variable, "HOME")?.join(".local/state"));
+    let states = of_service()
+        .or_else(|| absolute(variable, "XDG_STATE_HOME"))
+        .or_else(of_home)?;
+    // Two drivers of one machine have two configurations.
+    let whole = fs::canonicalize(configuration).unwrap_or_else(|_| configuration.to_owned());
+    let name: String = Digest::of(whole.as_os_str().as_bytes())
+        .to_hex()
+        .chars()
+        .take(16)
+        .collect();
+    Some(states.join("admittance").join(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of<'a>(pairs: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<OsString> + 'a {
+        |name| {
+            let found = pairs.iter().find(|(key, _)| *key == name)?;
+            Some(found.1.into())
+        }
+    }
+
+    #[test]
+    fn defaults_are_the_users() {
+        for (pairs, store, states) in [
+            (
+                vec![("HOME", "/h")],
+                Some("/h/.cache/admittance"),
+                Some("/h/.local/state"),
+            ),
+            (
+                vec![("HOME", "/h"), ("XDG_CACHE_HOME", "/c"), ("XDG_STATE_HOME", "/s")],
+                Some("/c/admittance"),
+                Some("/s"),
+            ),
+            (
+                vec![("HOME", "/h"), ("XDG_CACHE_HOME", "c"), ("XDG_STATE_HOME", "s")],
+                Some("/h/.cache/admittance"),
+                Some("/h/.local/state"),
+            ),
+            (
+                vec![("HOME", "/h"), ("STATE_DIRECTORY", "/var/lib/a:/var/lib/b")],
+                Some("/h/.cache/admittance"),
+                Some("/var/lib/a"),
+            ),
+            (vec![("STATE_DIRECTORY", "")], None, None),
+            (vec![], None, None),
+        ] {
+            let variable = of(&pairs);
+            assert_eq!(default_store(&variable), store.map(PathBuf::from), "{pairs:?}");
+            let history = default_history(Path::new("/a.yaml"), &variable);
+            let parent = history.as_deref().and_then(Path::parent).and_then(Path::parent);
+            assert_eq!(parent, states.map(Path::new), "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn each_configuration_has_a_history_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.yaml");
+        fs::write(&path, "").unwrap();
+        let pairs = [("HOME", "/h")];
+        let variable = of(&pairs);
+        let history = |path: &Path| default_history(path, &variable).unwrap();
+        let roundabout = folder.path().join(".").join("a.yaml");
+        assert_eq!(history(&path), history(&roundabout));
+        assert_ne!(history(&path), history(&folder.path().join("b.yaml")));
+        let name = history(&path).file_name().unwrap().to_string_lossy().into_owned();
+        assert!(
+            name.len() == 16 && name.chars().all(|c| c.is_ascii_hexdigit()),
+            "{name}"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_made_is_done_without() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        let try_it = |directory: &Path| writable(directory).map_err(|error| error.to_string());
+        let good = folder.path().join("a/b");
+        assert_eq!(usable(Some(good.clone()), "history", try_it), Some(good));
+        assert_eq!(usable(Some(file.join("a")), "history", try_it), None);
+        assert_eq!(usable(None, "history", try_it), None);
+    }
+}

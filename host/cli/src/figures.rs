@@ -1,0 +1,99 @@
+//! Times, durations and sizes as people read them.
+
+use std::time::Duration;
+
+use admittance::Moment;
+
+/// Three digits at most, with the unit that makes it so: `26.4µs`, `1.20ms`.
+pub(crate) fn duration(duration: Duration) -> String {
+    let micros = duration.as_secs_f64() * 1e6;
+    match micros {
+        ..1_000.0 => format!("{micros:.1}µs"),
+        1_000.0..1_000_000.0 => format!("{:.2}ms", micros / 1e3),
+        _ => format!("{:.2}s", micros / 1e6),
+    }
+}
+
+/// How long ago that was: `42s`, `3h20m`.
+pub(crate) fn age(moment: Moment, now: Moment) -> String {
+    rough(now.0.duration_since(moment.0).unwrap_or_default())
+}
+
+/// In how long that is: `42s`; `0s` when it has been.
+pub(crate) fn until(moment: Moment, now: Moment) -> String {
+    age(now, moment)
+}
+
+/// The two largest units.
+fn rough(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match seconds {
+        ..60 => format!("{seconds}s"),
+        60..3600 => format!("{minutes}m{}s", seconds % 60),
+        3600..86_400 => format!("{hours}h{}m", minutes % 60),
+        _ => format!("{days}d{}h", hours % 24),
+    }
+}
+
+/// To the second, as logs write it.
+pub(crate) fn clock(moment: Moment) -> String {
+    humantime::format_rfc3339_seconds(moment.0).to_string()
+}
+
+/// The beginning of a digest, which tells digests apart.
+pub(crate) fn short_digest(digest: &str) -> &str {
+    let digits = digest.strip_prefix("sha256:").unwrap_or(digest);
+    digits.get(..12).unwrap_or(digits)
+}
+
+/// `1 request`, `2 requests`.
+pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages() {
+        let start = Moment(std::time::UNIX_EPOCH);
+        for (seconds, expected) in [
+            (0, "0s"),
+            (59, "59s"),
+            (60, "1m0s"),
+            (3599, "59m59s"),
+            (3600, "1h0m"),
+            (86_399, "23h59m"),
+            (90_000, "1d1h"),
+        ] {
+            let later = Moment(start.0 + Duration::from_secs(seconds));
+            assert_eq!(age(start, later), expected);
+            assert_eq!(until(later, start), expected);
+            assert_eq!(age(later, start), "0s", "a clock that was set back");
+        }
+    }
+
+    #[test]
+    fn durations() {
+        for (nanoseconds, expected) in [
+            (26_400, "26.4µs"),
+            (1_200_000, "1.20ms"),
+            (2_500_000_000, "2.50s"),
+        ] {
+            assert_eq!(duration(Duration::from_nanos(nanoseconds)), expected);
+        }
+    }
+
+    #[test]
+    fn digests() {
+        for (digest, short) in [
+            ("sha256:0123456789abcdef", "0123456789ab"),
+            ("0123", "0123"),
+            ("", ""),
+        ] {
+            assert_eq!(short_digest(digest), short);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! How commands come by modules, and the commands that are about nothing else: `pull`, `push`, `inspect`.
+
+mod inspect;
+mod pull;
+mod push;
+mod shown;
+
+use std::path::{Path, PathBuf};
+
+use admittance::{
+    HostBuilder, ModuleReference,
+    catalog::{
+        Catalog, CatalogConfig, Store,
+        signature::{PublicKey, PublicKeys, Requirement, SignaturePolicy, SignatureRule},
+    },
+};
+use admittance_driver::Config;
+use clap::Args;
+use url::Url;
+
+pub(crate) use self::{
+    inspect::InspectArguments, pull::PullArguments, push::PushArguments, shown::Transfers,
+};
+use crate::directories;
+
+pub(crate) mod run {
+    pub(crate) use super::{inspect::run as inspect, pull::run as pull, push::run as push};
+}
+
+/// How modules are had from servers and registries. Each argument counts before what the configuration
+/// says.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Modules")]
+pub(crate) struct ModuleArguments {
+    /// A configuration of `serve`, for its sections `modules`, `signatures` and `store`.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where modules are kept [default: the user's cache directory].
+    #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
+    store: Option<PathBuf>,
+    /// Trust the authorities in this PEM file, beside the system's.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Ask through this proxy [default: as HTTPS_PROXY and NO_PROXY say].
+    #[arg(long, value_name = "URL")]
+    proxy: Option<Url>,
+    /// Speak to this registry without TLS. May be given again.
+    #[arg(long, value_name = "HOST:PORT")]
+    insecure_registry: Vec<String>,
+}
+
+impl ModuleArguments {
+    /// What a catalog is made with. `keys` that are given count in place of the signatures that the
+    /// configuration asks for.
+    fn catalog(&self, keys: &[PathBuf]) -> crate::Result<Catalog> {
+        let configuration = self.config.as_deref().map(Config::read).transpose()?;
+        let (mut config, named) = match configuration {
+            Some(configuration) => (configuration.catalog, configuration.store.directory),
+            None => (CatalogConfig::default(), None),
+        };
+        let network = &mut config.network;
+        if let Some(ca) = &self.ca {
+            network.ca = Some(ca.clone());
+        }
+        if let Some(proxy) = &self.proxy {
+            network.proxy = Some(proxy.clone());
+        }
+        network
+            .insecure_registries
+            .extend(self.insecure_registry.iter().cloned());
+        if !keys.is_empty() {
+            config.signatures = signed_by(keys)?;
+        }
+        let directory = directories::store(self.store.clone().or(named));
+        config.store = directory.map(Store::open).transpose()?;
+        Ok(Catalog::new(config)?)
+    }
+}
+
+/// Have modules as the configuration says, and keep them where this says, or else the configuration, or
+/// else in the user's own store.
+pub(crate) fn configured(
+    builder: HostBuilder,
+    config: Option<&Config>,
+    store: Option<PathBuf>,
+) -> HostBuilder {
+    let builder = match config {
+        Some(config) => builder.catalog(config.catalog.clone()),
+        None => builder,
+    };
+    let named = store.or_else(|| config.and_then(|config| config.store.directory.clone()));
+    match directories::store(named) {
+        Some(directory) => builder.store(directory),
+        None => builder,
+    }
+}
+
+/// Whatever it is, one of these keys must have signed it.
+fn signed_by(keys: &[PathBuf]) -> crate::Result<SignaturePolicy> {
+    let keys: Result<Vec<_>, _> = keys.iter().map(|path| PublicKey::read(path)).collect();
+    Ok(SignaturePolicy::new(vec![SignatureRule {
+        source: "**".parse()?,
+        requirement: Requirement::Keys(PublicKeys::new(keys?)?),
+    }]))
+}
+
+/// A reference, or the path of a file that is there.
+pub(crate) fn module_or_file(text: &str) -> Result<ModuleReference, String> {
+    match text.parse() {
+        Ok(reference) => Ok(reference),
+        Err(_) if Path::new(text).is_file() => Ok(ModuleReference::File(text.into())),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[test]
+    fn files_need_no_scheme() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.wasm");
+        std::fs::write(&file, "").unwrap();
+        let path = file.display().to_string();
+        for text in [path.clone(), format!("file:{path}")] {
+            assert_eq!(module_or_file(&text), Ok(ModuleReference::File(file.clone())));
+        }
+        for text in [
+            "oci://r.example.com/a:1",
+            "https://example.com/a.wasm",
+            "file:b.wasm",
+        ] {
+            assert_eq!(module_or_file(text).unwrap().to_string(), text);
+        }
+        for (text, expected) in [
+            ("b.wasm", "write `file:b.wasm`"),
+            ("r.example.com/a:1", "write `file:` and a path"),
+            ("oci://a", "oci://"),
+        ] {
+            let error = module_or_file(text).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+
+    #[derive(Parser)]
+    enum Commands {
+        Pull(PullArguments),
+        Push(PushArguments),
+        Inspect(InspectArguments),
+    }
+
+    #[test]
+    fn arguments_are_checked() {
+        for (line, is_right) in [
+            ("pull oci://r.example.com/a:1", true),
+            (
+                "pull https://example.com/a.wasm -o a.wasm --store s --proxy http://p:3128",
+                true,
+            ),
+            ("pull a.wasm", false),
+            ("pull", false),
+            (
+                "push a.wasm oci://r.example.com/a:1 --annotation k=v --annotation a=b=c",
+                true,
+            ),
+            ("push a.wasm oci://r.example.com/a:1 --annotation k", false),
+            ("push a.wasm https://example.com/a.wasm", false),
+            ("push a.wasm", false),
+            (
+                "inspect oci://r.example.com/a:1 -o yaml --key cosign.pub --insecure-registry r:5000",
+                true,
+            ),
+            ("inspect", false),
+            ("inspect none.wasm", false),
+        ] {
+            let words = ["admittance"].into_iter().chain(line.split_whitespace());
+            assert_eq!(Commands::try_parse_from(words).is_ok(), is_right, "{line}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! `admittance push`: a plugin into a registry.
+
+use std::{collections::BTreeMap, path::PathBuf, time::SystemTime};
+
+use admittance::{
+    ModuleReference,
+    catalog::{Catalog, Freshness, OciReference, Pushed},
+    sandbox::{Inspection, Sandbox, SandboxConfig},
+};
+use clap::Args;
+
+use super::{ModuleArguments, pull::pin, shown::Transfers};
+use crate::output::{GOOD, harmless, write};
+
+/// Put a plugin into a registry, as the standard WebAssembly artifact, with the credentials of
+/// `docker login`.
+///
+/// What the plugin says of itself becomes the annotations of its title, version and description.
+#[derive(Debug, Args)]
+pub(crate) struct PushArguments {
+    /// The plugin (.wasm).
+    file: PathBuf,
+    /// oci://registry/repository:tag
+    #[arg(value_parser = artifact)]
+    reference: OciReference,
+    /// A further annotation of the artifact, or another value for one. May be given again.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = annotation)]
+    annotation: Vec<(String, String)>,
+    #[command(flatten)]
+    modules: ModuleArguments,
+}
+
+fn artifact(text: &str) -> Result<OciReference, String> {
+    match text.parse() {
+        Ok(ModuleReference::Oci(reference)) => Ok(reference),
+        Ok(_) => Err("only registries take modules: write oci://registry/repository:tag".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn annotation(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("write KEY=VALUE".to_owned()),
+    }
+}
+
+pub(crate) fn run(arguments: &PushArguments) -> crate::Result<()> {
+    let catalog = arguments.modules.catalog(&[])?;
+    let pushed = crate::block_on(push(arguments, &catalog))??;
+    let reference = ModuleReference::Oci(pushed.reference.clone());
+    write(&format!(
+        "{GOOD}pushed{GOOD:#} {}\nmanifest   {}\ndigest     {}\n{}",
+        harmless(&reference.to_string()),
+        pushed.manifest,
+        pushed.module,
+        pin(&reference, pushed.module, Some(pushed.manifest)),
+    ))?;
+    Ok(())
+}
+
+async fn push(arguments: &PushArguments, catalog: &Catalog) -> crate::Result<Pushed> {
+    let file = ModuleReference::File(arguments.file.clone());
+    let module = catalog.obtain(&file, None, Freshness::Again, &|_| {}).await?;
+    let inspection = Sandbox::new(SandboxConfig::default())?
+        .inspect(module.bytes().clone())
+        .await
+        .map_err(|error| format!("{}: {error}", arguments.file.display()))?;
+    let mut annotations = described(&inspection);
+    annotations.extend(arguments.annotation.iter().cloned());
+    let transfers = Transfers::on_terminal("pushing");
+    let on_progress = |progress| transfers.show(progress);
+    let pushed = catalog.push(
+        &arguments.reference,
+        module.bytes().clone(),
+        &annotations,
+        SystemTime::now(),
+        &on_progress,
+    );
+    Ok(pushed.await?)
+}
+
+/// Under the names of the OCI image specification.
+fn described(inspection: &Inspection) -> BTreeMap<String, String> {
+    let description = &inspection.description;
+    let known = [
+        ("title", &description.name),
+        ("version", &description.version),
+        ("description", &description.summary),
+    ];
+    let known = known.into_iter().filter(|(_, value)| !value.is_empty());
+    known
+        .map(|(name, value)| (format!("org.opencontainers.image.{name}"), value.clone()))
+        .collect()
+}

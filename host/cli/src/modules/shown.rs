@@ -1,0 +1,159 @@
+//! Downloads and uploads, as they are seen.
+
+use std::{
+    io::IsTerminal,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use admittance::catalog::FetchProgress;
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use crate::output::harmless;
+
+/// Bars on a terminal, a line for each event otherwise. Lives as long as things are fetched.
+#[derive(Debug)]
+pub(crate) struct Transfers {
+    /// None: nobody watches.
+    bars: Option<MultiProgress>,
+    /// The one that the next event is about.
+    current: Mutex<Option<ProgressBar>>,
+    /// `fetching` or `pushing`.
+    verb: &'static str,
+}
+
+impl Transfers {
+    /// Beside other bars, if there are any.
+    pub(crate) fn new(verb: &'static str, bars: Option<MultiProgress>) -> Self {
+        Self {
+            bars,
+            current: Mutex::default(),
+            verb,
+        }
+    }
+
+    /// Bars of their own where standard error is a terminal.
+    pub(crate) fn on_terminal(verb: &'static str) -> Self {
+        Self::new(verb, std::io::stderr().is_terminal().then(MultiProgress::new))
+    }
+
+    pub(crate) fn show(&self, progress: FetchProgress) {
+        match &self.bars {
+            Some(bars) => self.draw(bars, progress),
+            None => {
+                if let Some(line) = self.line(progress) {
+                    anstream::eprintln!("{line}");
+                }
+            }
+        }
+    }
+
+    /// What is told where there is no terminal.
+    fn line(&self, progress: FetchProgress) -> Option<String> {
+        let verb = self.verb;
+        match progress {
+            FetchProgress::Started {
+                reference,
+                total: Some(total),
+            } => Some(format!("{verb} {reference}, {total} bytes")),
+            FetchProgress::Started {
+                reference,
+                total: None,
+            } => Some(format!("{verb} {reference}")),
+            FetchProgress::Retrying { after, error } => Some(again(after, &error.to_string())),
+            FetchProgress::Received { .. } | FetchProgress::Finished => None,
+        }
+    }
+
+    fn draw(&self, bars: &MultiProgress, progress: FetchProgress) {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        match progress {
+            FetchProgress::Started { reference, total } => {
+                if let Some(before) = current.take() {
+                    before.finish_and_clear();
+                }
+                let bar = bars.add(bar(total));
+                bar.set_message(format!("{} {}", self.verb, harmless(&reference)));
+                *current = Some(bar);
+            }
+            FetchProgress::Received { bytes } => {
+                if let Some(bar) = &*current {
+                    bar.set_position(bytes);
+                }
+            }
+            FetchProgress::Retrying { after, error } => {
+                // A terminal that is gone is no error.
+                let _ = bars.println(again(after, &error.to_string()));
+            }
+            FetchProgress::Finished => {
+                if let Some(bar) = current.take() {
+                    bar.finish_and_clear();
+                    bars.remove(&bar);
+                }
+            }
+        }
+    }
+}
+
+fn again(after: Duration, error: &str) -> String {
+    format!("{}; again in {after:?}", harmless(error))
+}
+
+fn bar(total: Option<u64>) -> ProgressBar {
+    let (bar, template) = match total {
+        Some(total) => (
+            ProgressBar::new(total),
+            "{spinner} {msg} {bar:30} {bytes}/{total_bytes} {bytes_per_sec}",
+        ),
+        None => (
+            ProgressBar::new_spinner(),
+            "{spinner} {msg} {bytes} {bytes_per_sec}",
+        ),
+    };
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(100));
+    bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn started(total: Option<u64>) -> FetchProgress {
+        FetchProgress::Started {
+            reference: "oci://r/a:1".to_owned(),
+            total,
+        }
+    }
+
+    #[test]
+    fn lines_where_there_is_no_terminal() {
+        let transfers = Transfers::new("fetching", None);
+        for (progress, expected) in [
+            (started(Some(10)), Some("fetching oci://r/a:1, 10 bytes")),
+            (started(None), Some("fetching oci://r/a:1")),
+            (FetchProgress::Received { bytes: 1 }, None),
+            (FetchProgress::Finished, None),
+        ] {
+            assert_eq!(transfers.line(progress).as_deref(), expected);
+        }
+    }
+
+    #[test]
+    fn a_bar_follows_its_download() {
+        let bars = MultiProgress::with_draw_target(indicatif::ProgressDrawTarget::hidden());
+        let transfers = Transfers::new("fetching", Some(bars));
+        let position = || {
+            let current = transfers.current.lock().unwrap();
+            current.as_ref().map(|bar| (bar.position(), bar.length()))
+        };
+        assert_eq!(position(), None);
+        transfers.show(started(Some(10)));
+        transfers.show(FetchProgress::Received { bytes: 4 });
+        assert_eq!(position(), Some((4, Some(10))));
+        transfers.show(FetchProgress::Finished);
+        assert_eq!(position(), None);
+    }
+}

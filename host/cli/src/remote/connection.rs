@@ -1,0 +1,321 @@
+//! Where the driver is, and who asks.
+
+use std::{
+    env, fmt, fs,
+    net::IpAddr,
+    path::{Path, PathBuf},
+    str::FromStr,
+    sync::Arc,
+};
+
+use clap::Args;
+use reqwest::header::HeaderValue;
+use rustls::RootCertStore;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use url::{Host, Url};
+
+use super::error::RemoteError;
+
+/// The driver to talk to, and how.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Connection")]
+pub(crate) struct Connection {
+    /// The admin port of the driver (`admin.address` in its configuration).
+    #[arg(
+        long,
+        value_name = "URL",
+        default_value = "http://127.0.0.1:9090",
+        env = "ADMITTANCE_SERVER"
+    )]
+    server: Server,
+    /// A file with the token to show; the environment's ADMITTANCE_TOKEN can hold the token itself.
+    #[arg(long, value_name = "FILE", env = "ADMITTANCE_TOKEN_FILE")]
+    token_file: Option<PathBuf>,
+    /// Trust the authorities in this PEM file, beside the system's.
+    #[arg(long, value_name = "FILE", env = "ADMITTANCE_CA")]
+    ca: Option<PathBuf>,
+    /// Show this certificate (PEM); give its --key too.
+    #[arg(long, value_name = "FILE", requires = "key")]
+    certificate: Option<PathBuf>,
+    /// The key of --certificate (PEM).
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    key: Option<PathBuf>,
+}
+
+/// The driver's admin port: scheme, host and port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Server(Url);
+
+impl FromStr for Server {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let fix = "write http:// or https://, host and port, http://127.0.0.1:9090";
+        let url: Url = text
+            .parse()
+            .map_err(|error| format!("that is no URL ({error}); {fix}"))?;
+        let is_bare = matches!(url.scheme(), "http" | "https")
+            && url.has_host()
+            && url.username().is_empty()
+            && url.password().is_none()
+            && url.path() == "/"
+            && url.query().is_none()
+            && url.fragment().is_none();
+        if is_bare {
+            Ok(Self(url))
+        } else {
+            Err(fix.to_owned())
+        }
+    }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.as_str().trim_end_matches('/'))
+    }
+}
+
+impl Server {
+    /// What is at this path; each segment is written so that it is one.
+    pub(super) fn url<'a>(&self, segments: impl IntoIterator<Item = &'a str>) -> Url {
+        let mut url = self.0.clone();
+        // It has a host, so it has segments.
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.clear().extend(segments);
+        }
+        url
+    }
+
+    pub(super) fn is_tls(&self) -> bool {
+        self.0.scheme() == "https"
+    }
+
+    /// Whether it is on this machine.
+    pub(super) fn is_loopback(&self) -> bool {
+        match self.0.host() {
+            Some(Host::Domain(name)) => name == "localhost",
+            Some(Host::Ipv4(address)) => address.is_loopback(),
+            Some(Host::Ipv6(address)) => IpAddr::V6(address).to_canonical().is_loopback(),
+            None => false,
+        }
+    }
+}
+
+/// The token as it is sent. It is never shown.
+#[derive(Clone)]
+pub(super) struct Token(pub(super) HeaderValue);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(...)")
+    }
+}
+
+impl Token {
+    /// The lines of a file end as editors end them.
+    fn parse(text: &str, origin: &str) -> Result<Self, RemoteError> {
+        let token = text.trim();
+        let mut value = HeaderValue::from_str(&format!("Bearer {token}")).ok();
+        if let Some(value) = &mut value {
+            value.set_sensitive(true);
+        }
+        value
+            .filter(|_| !token.is_empty() && !token.contains(char::is_whitespace))
+            .map(Self)
+            .ok_or_else(|| RemoteError::NoToken(origin.to_owned()))
+    }
+}
+
+impl Connection {
+    pub(super) fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// The token to show. It is only shown where nobody can listen.
+    pub(super) fn token(&self) -> Result<Option<Token>, RemoteError> {
+        let token = match &self.token_file {
+            Some(path) => Some(Token::parse(&read(path)?, &path.display().to_string())?),
+            None => match env::var("ADMITTANCE_TOKEN") {
+                Ok(text) => Some(Token::parse(&text, "ADMITTANCE_TOKEN")?),
+                Err(env::VarError::NotPresent) => None,
+                Err(env::VarError::NotUnicode(_)) => {
+                    return Err(RemoteError::NoToken("ADMITTANCE_TOKEN".to_owned()));
+                }
+            },
+        };
+        if token.is_some() && !self.server.is_tls() && !self.server.is_loopback() {
+            return Err(RemoteError::TokenInTheClear(self.server.to_string()));
+        }
+        Ok(token)
+    }
+
+    /// Trusts the system's authorities and those that were named.
+    pub(super) fn tls(&self) -> Result<rustls::ClientConfig, RemoteError> {
+        let mut roots = RootCertStore::empty();
+        // A system may hold certificates that rustls does not read; the others still count.
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        if let Some(path) = &self.ca {
+            for certificate in certificates(path)? {
+                roots
+                    .add(certificate)
+                    .map_err(|error| RemoteError::wrong(path, &error))?;
+            }
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| RemoteError::Client(error.to_string()))?
+            .with_root_certificates(roots);
+        match (&self.certificate, &self.key) {
+            (Some(certificate), Some(key)) => {
+                let parsed = PrivateKeyDer::from_pem_slice(read(key)?.as_bytes())
+                    .map_err(|error| RemoteError::wrong(key, &error))?;
+                builder
+                    .with_client_auth_cert(certificates(certificate)?, parsed)
+                    .map_err(|error| RemoteError::wrong(certificate, &error))
+            }
+            _ => Ok(builder.with_no_client_auth()),
+        }
+    }
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, RemoteError> {
+    let text = read(path)?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text.as_bytes()).collect();
+    let found = found.map_err(|error| RemoteError::wrong(path, &error))?;
+    if found.is_empty() {
+        let problem = "there is no certificate in it; it must be PEM, with `-----BEGIN CERTIFICATE-----`";
+        return Err(RemoteError::wrong(path, &problem));
+    }
+    Ok(found)
+}
+
+fn read(path: &Path) -> Result<String, RemoteError> {
+    fs::read_to_string(path).map_err(|error| RemoteError::wrong(path, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        connection: Connection,
+    }
+
+    fn connection(line: &str) -> Connection {
+        Command::try_parse_from(["admittance"].into_iter().chain(line.split_whitespace()))
+            .unwrap()
+            .connection
+    }
+
+    #[test]
+    fn servers() {
+        for (text, is_tls, is_loopback) in [
+            ("http://127.0.0.1:9090", false, true),
+            ("http://localhost:9090/", false, true),
+            ("http://[::1]:9090", false, true),
+            ("https://driver.example.com", true, false),
+            ("http://10.0.0.1:9090", false, false),
+        ] {
+            let server: Server = text.parse().unwrap();
+            assert_eq!(server.to_string(), text.trim_end_matches('/'));
+            assert_eq!(
+                (server.is_tls(), server.is_loopback()),
+                (is_tls, is_loopback),
+                "{text}"
+            );
+        }
+        for text in [
+            "127.0.0.1:9090",
+            "localhost:9090",
+            "ftp://a",
+            "http://a/v1",
+            "http://user@a",
+            "http://a?b",
+            "",
+        ] {
+            let error = text.parse::<Server>().unwrap_err();
+            assert!(error.contains("http://127.0.0.1:9090"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn paths_are_made_of_whole_segments() {
+        let server: Server = "http://127.0.0.1:9090".parse().unwrap();
+        let url = server.url(["v1", "definitions", "AdmissionChain", "a b/../c?d"]);
+        assert_eq!(
+            url.as_str(),
+            "http://127.0.0.1:9090/v1/definitions/AdmissionChain/a%20b%2F..%2Fc%3Fd"
+        );
+    }
+
+    #[test]
+    fn arguments_are_checked() {
+        for (line, is_right) in [
+            ("", true),
+            ("--server https://driver:9090 --ca ca.pem", true),
+            ("--server driver:9090", false),
+            ("--certificate a.pem", false),
+            ("--key a.key", false),
+            ("--certificate a.pem --key a.key", true),
+        ] {
+            let line = ["admittance"].into_iter().chain(line.split_whitespace());
+            assert_eq!(
+                Command::try_parse_from(line.clone()).is_ok(),
+                is_right,
+                "{line:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn tokens_are_sent_where_nobody_listens() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        fs::write(&path, "secret\n").unwrap();
+        let file = format!("--token-file {}", path.display());
+        for (server, is_sent) in [
+            ("http://127.0.0.1:9090", true),
+            ("https://driver.example.com:9090", true),
+            ("http://driver.example.com:9090", false),
+        ] {
+            let found = connection(&format!("{file} --server {server}")).token();
+            match found {
+                Ok(Some(token)) => {
+                    assert!(is_sent, "{server}");
+                    assert_eq!(token.0, "Bearer secret");
+                    assert!(!format!("{token:?}").contains("secret"));
+                }
+                Ok(None) => panic!("{server}: no token"),
+                Err(error) => {
+                    assert!(
+                        !is_sent && error.to_string().contains("https"),
+                        "{server}: {error}"
+                    );
+                }
+            }
+        }
+        for text in ["", "\n", "two words", "two\nlines", "\u{1}"] {
+            fs::write(&path, text).unwrap();
+            let error = connection(&file).token().unwrap_err();
+            assert!(error.to_string().contains("token"), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn files_that_are_no_pem_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ca.pem");
+        for text in [None, Some("text")] {
+            if let Some(text) = text {
+                fs::write(&path, text).unwrap();
+            }
+            let error = connection(&format!("--ca {}", path.display())).tls().unwrap_err();
+            assert!(error.to_string().contains("ca.pem"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Why a driver does not do what it is asked.
+
+use std::{fmt, path::Path};
+
+use admittance_driver::api::ErrorReply;
+use reqwest::StatusCode;
+
+use crate::output::harmless;
+
+/// Why there is no answer to a question, or not the one that was wanted.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RemoteError {
+    #[error(
+        "nobody answers at {server}: {problem}; is the driver running, with `admin: {{ address: ... }}` in its \
+         configuration? Give its address with --server or ADMITTANCE_SERVER"
+    )]
+    Unreachable { server: String, problem: String },
+    #[error("no TLS connection with {server}: {problem}; {advice}")]
+    Tls {
+        server: String,
+        problem: String,
+        advice: &'static str,
+    },
+    #[error("the connection with {server} broke off: {problem}")]
+    Broken { server: String, problem: String },
+    #[error("{server} gave no answer in time; is it the admin port?")]
+    Slow { server: String },
+    #[error(
+        "{server} does not know who you are: {message}; give a token with --token-file or ADMITTANCE_TOKEN, or a \
+         certificate with --certificate and --key"
+    )]
+    Unknown { server: String, message: String },
+    #[error("{server} does not let you: {message}")]
+    Forbidden { server: String, message: String },
+    #[error("{message}{}", lines(.mistakes))]
+    Refused { message: String, mistakes: Vec<String> },
+    #[error(
+        "what answers at {server} is no admin port of this version: {problem}; give its address with --server or \
+         ADMITTANCE_SERVER"
+    )]
+    Stranger { server: String, problem: String },
+    #[error("{0} holds no token: write one on one line, without spaces")]
+    NoToken(String),
+    #[error("the token would be sent to {0} for everybody to read; write https:// in place of http://")]
+    TokenInTheClear(String),
+    #[error("{path}: {problem}")]
+    File { path: String, problem: String },
+    #[error("no connection can be made: {0}")]
+    Client(String),
+}
+
+impl RemoteError {
+    pub(super) fn wrong(path: &Path, problem: &dyn fmt::Display) -> Self {
+        Self::File {
+            path: path.display().to_string(),
+            problem: problem.to_string(),
+        }
+    }
+
+    /// A request that was not answered.
+    pub(super) fn of_transport(error: &reqwest::Error, server: &str, is_tls: bool) -> Self {
+        let server = server.to_owned();
+        let problem = root(error);
+        if is_certificate_matter(error) {
+            let advice = if problem.contains("UnknownIssuer") {
+                "name the authority that signed its certificate with --ca"
+            } else {
+                "does it speak TLS there, with this name in its certificate?"
+            };
+            return Self::Tls {
+                server,
+                problem,
+                advice,
+            };
+        }
+        if error.is_timeout() && !error.is_connect() {
+            return Self::Slow { server };
+        }
+        if error.is_connect() {
+            return Self::Unreachable { server, problem };
+        }
+        if !is_tls && problem.contains("invalid HTTP") {
+            return Self::Tls {
+                server,
+                problem,
+                advice: "it may want TLS: write https:// in place of http://",
+            };
+        }
+        Self::Broken { server, problem }
+    }
+
+    /// An answer that is not the one that was wanted.
+    pub(super) fn of_answer(server: &str, status: StatusCode, body: &[u8]) -> Self {
+        let server = server.to_owned();
+        let Ok(reply) = serde_json::from_slice::<ErrorReply>(body) else {
+            return Self::Stranger {
+                server,
+                problem: format!("it answers {status}"),
+            };
+        };
+        let message = harmless(&reply.error.message);
+        match status {
+            StatusCode::UNAUTHORIZED => Self::Unknown { server, message },
+            StatusCode::FORBIDDEN => Self::Forbidden { server, message },
+            _ => Self::Refused {
+                message,
+                mistakes: reply
+                    .error
+                    .mistakes
+                    .iter()
+                    .map(|mistake| harmless(mistake))
+                    .collect(),
+            },
+        }
+    }
+}
+
+fn lines(mistakes: &[String]) -> impl fmt::Display + '_ {
+    fmt::from_fn(|f| mistakes.iter().try_for_each(|mistake| write!(f, "\n  {mistake}")))
+}
+
+/// What lies beneath: the errors above it say no more than that a request failed.
+fn root(error: &dyn std::error::Error) -> String {
+    let mut deepest = error;
+    while let Some(next) = deepest.source() {
+        deepest = next;
+    }
+    harmless(&deepest.to_string())
+}
+
+fn is_certificate_matter(error: &dyn std::error::Error) -> bool {
+    let mut next = error.source();
+    while let Some(error) = next {
+        if error.is::<rustls::Error>() {
+            return true;
+        }
+        // Inside of an I/O error is another, which `source` passes by.
+        let inner = error
+            .downcast_ref::<std::io::Error>()
+            .and_then(std::io::Error::get_ref);
+        if inner.is_some_and(|inner| inner.is::<rustls::Error>() || is_certificate_matter(inner)) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_that_were_not_wanted() {
+        let refusal = r#"{"error":{"message":"no\u001b","mistakes":["a.yaml:1: x","b"]}}"#;
+        for (status, body, expected) in [
+            (
+                401,
+                refusal,
+                "http://a does not know who you are: no ; give a token with --token-file or ADMITTANCE_TOKEN, or \
+                 a certificate with --certificate and --key",
+            ),
+            (403, refusal, "http://a does not let you: no "),
+            (422, refusal, "no \n  a.yaml:1: x\n  b"),
+            (404, r#"{"error":{"message":"gone"}}"#, "gone"),
+            (
+                404,
+                "<html>",
+                "what answers at http://a is no admin port of this version: it answers 404 Not Found; give its \
+                 address with --server or ADMITTANCE_SERVER",
+            ),
+        ] {
+            let status = StatusCode::from_u16(status).unwrap();
+            let error = RemoteError::of_answer("http://a", status, body.as_bytes());
+            assert_eq!(error.to_string(), expected);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! `admittance history` and `admittance diff`: what was live, and what changed.
+
+use std::fmt::Write as _;
+
+use admittance::{Comparison, ModuleChange, Moment, Revision, RevisionModule};
+use admittance_driver::api::RevisionList;
+use clap::Args;
+
+use super::{client::Client, connection::Connection, status::made_by};
+use crate::{
+    figures,
+    output::{BAD, BOLD, DIM, Form, GOOD, harmless, harmless_lines},
+    table::{Cell, Table},
+};
+
+/// Show the tables that were live, the newest first, with the modules that changed.
+#[derive(Debug, Args)]
+pub(crate) struct HistoryArguments {
+    /// How to print them.
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Form,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Show what is different between two revisions: the texts of the definitions, and the modules.
+#[derive(Debug, Args)]
+pub(crate) struct DiffArguments {
+    /// The older revision.
+    #[arg(value_name = "REVISION")]
+    from: u64,
+    /// The newer revision.
+    #[arg(value_name = "REVISION")]
+    to: u64,
+    /// How to print it.
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Form,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+pub(crate) fn run(arguments: &HistoryArguments) -> crate::Result<()> {
+    let client = Client::new(&arguments.connection)?;
+    let list: RevisionList = crate::block_on(client.get(&["history"], &[]))??;
+    let now = Moment::now();
+    arguments.output.print(&list, |list| revisions(list, now))
+}
+
+pub(crate) fn run_diff(arguments: &DiffArguments) -> crate::Result<()> {
+    let client = Client::new(&arguments.connection)?;
+    let query = [
+        ("from", arguments.from.to_string()),
+        ("to", arguments.to.to_string()),
+    ];
+    let comparison: Comparison = crate::block_on(client.get(&["diff"], &query))??;
+    arguments.output.print(&comparison, |comparison| {
+        let text = differences(comparison);
+        if text.is_empty() {
+            "they are the same\n".to_owned()
+        } else {
+            text
+        }
+    })
+}
+
+fn revisions(list: &RevisionList, now: Moment) -> String {
+    let mut table = Table::new(["REVISION", "WHEN", "AGE", "BY", "CHAINS", "PLUGINS", "CHANGED"]);
+    let older = list.revisions.iter().skip(1).map(Some).chain([None]);
+    for (revision, older) in list.revisions.iter().zip(older) {
+        table.row([
+            Cell::number(revision.number),
+            Cell::text(figures::clock(revision.at)),
+            Cell::number(figures::age(revision.at, now)),
+            Cell::text(made_by(&revision.origin, revision.by.as_deref())),
+            Cell::number(revision.chains),
+            Cell::number(revision.modules.len()),
+            Cell::text(older.map(|older| changed(older, revision)).unwrap_or_default()),
+        ]);
+    }
+    table.text()
+}
+
+/// The modules that are others than before.
+fn changed(older: &Revision, revision: &Revision) -> String {
+    let place = |module: &RevisionModule| (module.stage.clone(), module.candidate);
+    let before = |module: &&RevisionModule| {
+        let there = older.modules.iter().find(|older| place(older) == place(module));
+        there.is_none_or(|there| there.digest != module.digest)
+    };
+    let changed = revision.modules.iter().filter(before);
+    let changed = changed.map(|module| {
+        format!(
+            "{}: {} {} ({})",
+            name(&module.stage, module.candidate),
+            module.plugin,
+            module.version,
+            figures::short_digest(&module.digest)
+        )
+    });
+    changed.collect::<Vec<_>>().join(", ")
+}
+
+fn name(stage: &str, is_candidate: bool) -> String {
+    if is_candidate {
+        format!("{stage} (candidate)")
+    } else {
+        stage.to_owned()
+    }
+}
+
+/// With ANSI colours; empty when nothing is different.
+pub(super) fn differences(comparison: &Comparison) -> String {
+    let mut text = String::new();
+    for line in harmless_lines(&comparison.text).lines() {
+        let style = match line.as_bytes() {
+            [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] => BOLD,
+            [b'+', ..] => GOOD,
+            [b'-', ..] => BAD,
+            [b'@', ..] => DIM,
+            _ => anstyle::Style::new(),
+        };
+        // Writing into a String does not fail.
+        let _ = writeln!(text, "{style}{line}{style:#}");
+    }
+    if !comparison.modules.is_empty() && !text.is_empty() {
+        text.push('\n');
+    }
+    for change in &comparison.modules {
+        module(&mut text, change);
+    }
+    text
+}
+
+fn module(text: &mut String, change: &ModuleChange) {
+    let _ = writeln!(
+        text,
+        "{BOLD}{}{BOLD:#}",
+        harmless(&name(&change.stage, change.candidate))
+    );
+    for (sign, style, module) in [('-', BAD, &change.from), ('+', GOOD, &change.to)] {
+        if let Some(module) = module {
+            let line = format!(
+                "{} {}  {}  {}",
+                module.plugin, module.version, module.digest, module.source
+            );
+            let _ = writeln!(text, "{style}{sign} {}{style:#}", harmless(&line));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use admittance::Origin;
+
+    use super::*;
+    use crate::table::plain;
+
+    fn module(digest: &str, is_candidate: bool) -> RevisionModule {
+        RevisionModule {
+            stage: "Mutating:pods/images".to_owned(),
+            candidate: is_candidate,
+            source: "file:images.wasm".to_owned(),
+            digest: digest.to_owned(),
+            plugin: "images".to_owned(),
+            version: "1.0.0".to_owned(),
+        }
+    }
+
+    fn revision(number: u64, modules: Vec<RevisionModule>) -> Revision {
+        Revision {
+            number,
+            at: Moment(SystemTime::UNIX_EPOCH + Duration::from_secs(number * 60)),
+            origin: Origin::Applied,
+            by: Some("loopback".to_owned()),
+            chains: 1,
+            modules,
+        }
+    }
+
+    #[test]
+    fn the_modules_that_changed_are_told() {
+        let list = RevisionList {
+            revisions: vec![
+                revision(3, vec![module("sha256:bb", false), module("sha256:cc", true)]),
+                revision(2, vec![module("sha256:aa", false)]),
+                revision(1, vec![module("sha256:aa", false)]),
+            ],
+        };
+        let now = Moment(SystemTime::UNIX_EPOCH + Duration::from_secs(200));
+        assert_eq!(
+            plain(&revisions(&list, now)),
+            "\
+REVISION  WHEN                    AGE  BY                CHAINS  PLUGINS  CHANGED
+       3  1970-01-01T00:03:00Z    20s  apply (loopback)       1        2  Mutating:pods/images: images 1.0.0 (bb), Mutating:pods/images (candidate): images 1.0.0 (cc)
+       2  1970-01-01T00:02:00Z  1m20s  apply (loopback)       1        1  -
+       1  1970-01-01T00:01:00Z  2m20s  apply (loopback)       1        1  -
+"
+        );
+    }
+
+    #[test]
+    fn texts_and_modules_are_compared() {
+        let comparison = Comparison {
+            from: 1,
+            to: 2,
+            text: "--- a.yaml\n+++ a.yaml\n@@ -1 +1 @@\n-old\n+new\u{1b}\n same\n".to_owned(),
+            modules: vec![ModuleChange {
+                stage: "Mutating:pods/images".to_owned(),
+                candidate: true,
+                from: Some(module("sha256:aa", true)),
+                to: None,
+            }],
+        };
+        let text = differences(&comparison);
+        assert!(text.contains(&format!("{GOOD}+new {GOOD:#}")));
+        assert_eq!(
+            plain(&text),
+            "--- a.yaml\n+++ a.yaml\n@@ -1 +1 @@\n-old\n+new \n same\n\n\
+             Mutating:pods/images (candidate)\n- images 1.0.0  sha256:aa  file:images.wasm\n"
+        );
+        let same = Comparison {
+            text: String::new(),
+            modules: Vec::new(),
+            ..comparison
+        };
+        assert_eq!(differences(&same), "");
+    }
+}

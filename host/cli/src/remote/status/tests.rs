@@ -1,0 +1,165 @@
+use admittance::{
+    CallStatus, CandidateStatus, HistoryStatus, Problem,
+    admission::{FailurePolicy, Phase},
+};
+use std::time::SystemTime;
+
+use super::*;
+use crate::table::plain;
+
+fn at(seconds: u64) -> Moment {
+    Moment(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
+}
+
+fn plugin(version: &str) -> PluginStatus {
+    PluginStatus {
+        name: "image-policy".to_owned(),
+        version: version.to_owned(),
+        source: "file:image_policy.wasm".to_owned(),
+        digest: "sha256:0123456789abcdef".to_owned(),
+        signature: "unrequired".to_owned(),
+        configured_per_call: None,
+        cluster: Vec::new(),
+        from_store: false,
+    }
+}
+
+fn stage(name: &str, hook: HookStatus) -> StageStatus {
+    StageStatus {
+        name: name.to_owned(),
+        hook,
+        mode: Mode::Enforce,
+        failure_policy: FailurePolicy::Fail,
+        state: StageState::Idle,
+        calls: CallStatus {
+            since: at(0),
+            total: 0,
+            allowed: 0,
+            changed: 0,
+            denied: 0,
+            failed: 0,
+            p50_microseconds: None,
+            p99_microseconds: None,
+        },
+        last_failure: None,
+        candidate: None,
+    }
+}
+
+fn status(stages: Vec<StageStatus>) -> Status {
+    Status {
+        version: "0.1.0".to_owned(),
+        revision: 5,
+        live_since: at(1000),
+        origin: Origin::Files,
+        by: None,
+        problem: None,
+        building: false,
+        tables: 1,
+        plugins: 2,
+        history: HistoryStatus {
+            directory: Some("/var/lib/admittance".into()),
+            revisions: 5,
+            problem: None,
+        },
+        chains: vec![ChainStatus {
+            name: "pods".to_owned(),
+            phase: Phase::Mutating,
+            stages,
+        }],
+    }
+}
+
+#[test]
+fn a_row_for_each_stage() {
+    let mut images = stage("images", HookStatus::Plugin(plugin("1.2.0")));
+    images.state = StageState::Failing;
+    images.calls = CallStatus {
+        total: 1200,
+        denied: 7,
+        failed: 2,
+        p50_microseconds: Some(26),
+        p99_microseconds: Some(1500),
+        ..images.calls
+    };
+    images.last_failure = Some(FailureStatus {
+        at: at(1040),
+        kind: "timeout".to_owned(),
+        message: "no verdict\nin 1s".to_owned(),
+    });
+    let mut remote = stage(
+        "remote",
+        HookStatus::Webhook {
+            url: "https://hook.ns.svc/a".to_owned(),
+        },
+    );
+    remote.mode = Mode::Audit;
+    remote.state = StageState::Healthy;
+    let status = status(vec![images, remote]);
+    assert_eq!(
+        plain(&for_people(&status, at(1060))),
+        "\
+revision 5, live for 1m0s (1970-01-01T00:16:40Z), by a change of files
+admittance 0.1.0; 5 revisions, kept in /var/lib/admittance; 1 table and 2 plugins in memory
+
+CHAIN  PHASE     STAGE   HOOK                   VERSION  DIGEST        MODE     STATE    CALLS  DENIED  FAILED     P50     P99  LAST FAILURE
+pods   Mutating  images  image-policy           1.2.0    0123456789ab  Enforce  failing   1200       7       2  26.0µs  1.50ms  1970-01-01T00:17:20Z timeout: no verdict in 1s
+pods   Mutating  remote  https://hook.ns.svc/a  -        -             Audit    healthy      0       0       0       -       -  -
+"
+    );
+}
+
+#[test]
+fn what_is_wrong_comes_first_and_in_red() {
+    let mut status = status(Vec::new());
+    status.origin = Origin::RolledBack { to: 3 };
+    status.by = Some("token ci".to_owned());
+    status.building = true;
+    status.history.directory = None;
+    status.problem = Some(Problem {
+        since: at(1000),
+        attempts: 2,
+        next_attempt: Some(at(1075)),
+        mistakes: vec!["chains/pods.yaml:3: spec.\u{1b}[2Jrules is missing".to_owned()],
+    });
+    let text = for_people(&status, at(1060));
+    assert!(text.contains(&format!(
+        "{BAD}chains/pods.yaml:3: spec. [2Jrules is missing{BAD:#}"
+    )));
+    let text = plain(&text);
+    for line in [
+        "by rollback to 3 (token ci)",
+        "what the definitions say now is not live, for 1m0s; 2 attempts, the next attempt is in 15s\n",
+        "a new table is being made\n",
+        "5 revisions, kept until the program ends",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+    if let Some(problem) = &mut status.problem {
+        problem.next_attempt = None;
+    }
+    assert!(for_people(&status, at(1060)).contains("change the definitions or their modules to mend it"));
+}
+
+#[test]
+fn candidates_are_below() {
+    let mut images = stage("images", HookStatus::Plugin(plugin("1.2.0")));
+    images.candidate = Some(CandidateStatus {
+        plugin: plugin("1.3.0"),
+        share: "10%".to_owned(),
+        since: at(0),
+        same: 90,
+        different: 10,
+        failed: 1,
+        passed_over: 0,
+    });
+    let text = plain(&for_people(&status(vec![images]), at(1060)));
+    let below = text.split("\n\n").last().unwrap();
+    assert_eq!(
+        below,
+        "\
+CANDIDATE OF          PLUGIN        VERSION  DIGEST        SHARE  SAME  DIFFERENT  FAILED  PASSED OVER
+Mutating:pods/images  image-policy  1.3.0    0123456789ab  10%      90         10       1            0
+"
+    );
+}

@@ -1,0 +1,161 @@
+//! `admittance replay`: what would these chains have said to the requests that others answered?
+
+mod answer;
+mod chains;
+mod recorded;
+mod report;
+
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
+
+use admittance::{
+    Host, ModuleReference, SandboxConfig, Table,
+    definitions::{ChainDefinition, StageId},
+};
+use admittance_driver::{Config, NamespacesConfig};
+use clap::Args;
+
+use self::{
+    answer::Answer,
+    recorded::Recorded,
+    report::{Differing, Report},
+};
+use crate::{logging, modules, output::Form, progress};
+
+/// Pass recorded requests through other chains, or another version of a plugin, and show every difference.
+///
+/// Nothing is sent to a driver. Compared are the verdict, the message, the object that comes out, and the
+/// warnings. Exits with 0 when all is the same and with 1 when something is different.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  admittance replay requests.ndjson new-chains/
+  admittance replay requests.ndjson chains/ --module images-2.wasm --stage pods/images
+  admittance replay reviews.json new-chains/ --against chains/")]
+pub(crate) struct Arguments {
+    /// What `record` wrote; or AdmissionReviews, one after the other.
+    #[arg(value_name = "REQUESTS")]
+    requests: PathBuf,
+    /// Chain files, and directories of them [default: the definitions of --config].
+    #[arg(value_name = "CHAINS", required_unless_present = "config")]
+    chains: Vec<PathBuf>,
+    /// Run this module in place of the plugin of --stage: a file or a reference.
+    #[arg(long, value_name = "FILE|REFERENCE", requires = "stage", value_parser = modules::module_or_file)]
+    module: Option<ModuleReference>,
+    /// The stage of --module: pods/images, or Mutating:pods/images.
+    #[arg(long, value_name = "CHAIN/STAGE", requires = "module")]
+    stage: Option<StageId>,
+    /// Compare with what these chains say, in place of what was recorded.
+    #[arg(long, value_name = "CHAINS", num_args = 1..)]
+    against: Vec<PathBuf>,
+    /// Call the webhooks of the chains for each request, as live traffic does. Chains with webhooks are
+    /// refused without it.
+    #[arg(long)]
+    call_webhooks: bool,
+    /// A configuration of `serve`: what it says of modules, signatures, namespaces and webhook addresses
+    /// holds.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where modules and their compiled forms are kept [default: the user's cache directory].
+    #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
+    store: Option<PathBuf>,
+    /// How to print the differences.
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Form,
+    /// Show log lines of this level and above; those of plugins too.
+    #[arg(long, value_name = "LEVEL", default_value = "error", env = "ADMITTANCE_LOG")]
+    log: String,
+}
+
+/// One request at a time is in flight.
+const CALLS_IN_FLIGHT: u32 = 4;
+
+pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
+    logging::start(&arguments.log, logging::Format::Auto)?;
+    let report = crate::block_on(replay(arguments))??;
+    arguments.output.print(&report, report::for_people)?;
+    Ok(if report.different == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+async fn replay(arguments: &Arguments) -> crate::Result<Report> {
+    let config = arguments.config.as_deref().map(Config::read).transpose()?;
+    let named = match (&config, arguments.chains.as_slice()) {
+        (Some(config), []) => &config.definitions,
+        _ => &arguments.chains,
+    };
+    let webhooks = arguments.call_webhooks;
+    let mut definitions = chains::load(named, webhooks)?;
+    if let (Some(module), Some(stage)) = (&arguments.module, &arguments.stage) {
+        chains::replace(&mut definitions, stage, module)?;
+    }
+    let against = match arguments.against.as_slice() {
+        [] => None,
+        paths => {
+            let definitions = chains::load(paths, webhooks)?;
+            Some(table(arguments, config.as_ref(), definitions).await?)
+        }
+    };
+    let table = table(arguments, config.as_ref(), definitions).await?;
+
+    let mut report = Report::default();
+    for recorded in recorded::open(&arguments.requests)? {
+        let recorded = recorded?;
+        let before = match &against {
+            Some(against) => answer(against, &recorded).await?,
+            None => recorded.answer()?,
+        };
+        let after = answer(&table, &recorded).await?;
+        report.requests += 1;
+        report.redacted += u64::from(recorded.is_redacted);
+        let parts = before.differences(&after, recorded.is_redacted);
+        if parts.is_empty() {
+            report.same += 1;
+        } else {
+            report.different += 1;
+            let differing = Differing::new(&recorded, parts, before, after);
+            report.differences.push(differing);
+        }
+    }
+    if report.requests == 0 {
+        return Err(format!("{}: there is no request in it", arguments.requests.display()).into());
+    }
+    Ok(report)
+}
+
+/// What the chains say to a request.
+async fn answer(table: &Table, recorded: &Recorded) -> crate::Result<Answer> {
+    let outcome = table.admit(recorded.request.clone()).await;
+    Ok(Answer::of_outcome(&recorded.request, &outcome)?)
+}
+
+async fn table(
+    arguments: &Arguments,
+    config: Option<&Config>,
+    definitions: Vec<ChainDefinition>,
+) -> Result<Arc<Table>, admittance::Error> {
+    let sandbox = SandboxConfig {
+        calls_in_flight: CALLS_IN_FLIGHT,
+        ..config.map(|config| config.sandbox.clone()).unwrap_or_default()
+    };
+    let builder = Host::builder().sandbox(sandbox).on_progress(progress::show());
+    let mut builder = modules::configured(builder, config, arguments.store.clone());
+    if let Some(config) = config {
+        builder = builder.request_timeout(config.limits.request_timeout);
+        builder = match &config.namespaces {
+            NamespacesConfig::Listed(namespaces) => builder.namespaces(namespaces.clone()),
+            NamespacesConfig::File(namespaces) => builder.namespaces(namespaces.clone()),
+        };
+        for (host, address) in &config.resolve {
+            builder = builder.resolve(host, address);
+        }
+    }
+    for definition in definitions {
+        builder = builder.definition(definition);
+    }
+    Ok(builder.build().await?.table())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,278 @@
+//! What is said to a request, in the form in which two answers are compared.
+
+use admittance::{
+    admission::{Object, Outcome, Patch, Request},
+    dialect::{ReviewVersion, write_review},
+};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// An answer. Where a patch leads counts, not how it is written.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Answer {
+    pub(super) allowed: bool,
+    /// Of a refusal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) code: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) message: Option<String>,
+    pub(super) warnings: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) patch: Option<Value>,
+    /// What comes of the patch; absent when nothing is changed.
+    #[serde(skip)]
+    pub(super) object: Option<Value>,
+}
+
+/// The half of a review that answers.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Response {
+    allowed: bool,
+    #[serde(default)]
+    status: Option<Status>,
+    #[serde(default)]
+    patch: Option<String>,
+    #[serde(default)]
+    warnings: Vec<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Status {
+    #[serde(default)]
+    message: Option<String>,
+    #[serde(default)]
+    code: Option<u16>,
+}
+
+/// Why an answer cannot be compared.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AnswerError {
+    #[error("its patch is not base64: {0}")]
+    Base64(#[from] base64::DecodeError),
+    #[error("its patch is no JSON Patch: {0}")]
+    Patch(String),
+    #[error("it cannot be read: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+/// What two answers can differ in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Part {
+    Verdict,
+    Message,
+    Patch,
+    Warnings,
+}
+
+/// What stands in a recording for a value that was left out.
+const REDACTED: &str = "[redacted]";
+
+impl Answer {
+    /// As a driver would have answered.
+    pub(super) fn of_outcome(request: &Request, outcome: &Outcome) -> Result<Self, AnswerError> {
+        #[derive(Deserialize)]
+        struct Review {
+            response: Response,
+        }
+        let text = write_review(ReviewVersion::V1, &request.uid, Some(outcome));
+        let review: Review = serde_json::from_slice(&text)?;
+        Self::of_response(request, &review.response)
+    }
+
+    pub(super) fn of_response(request: &Request, response: &Response) -> Result<Self, AnswerError> {
+        let (patch, object) = match &response.patch {
+            None => (None, None),
+            Some(patch) => changed(request, patch)?,
+        };
+        let status = response.status.as_ref().filter(|_| !response.allowed);
+        Ok(Self {
+            allowed: response.allowed,
+            code: status.and_then(|status| status.code),
+            message: status.and_then(|status| status.message.clone()),
+            warnings: response.warnings.clone(),
+            patch,
+            object,
+        })
+    }
+
+    /// In what the other answer is another. Where this one holds what was left out of a recording, anything
+    /// may stand.
+    pub(super) fn differences(&self, other: &Self, is_redacted: bool) -> Vec<Part> {
+        let objects = match (&self.object, &other.object) {
+            (Some(own), Some(other)) => is_same(own, other, is_redacted),
+            (own, other) => own == other,
+        };
+        let parts = [
+            (
+                Part::Verdict,
+                (self.allowed, self.code) == (other.allowed, other.code),
+            ),
+            (Part::Message, self.message == other.message),
+            (Part::Patch, objects),
+            (Part::Warnings, self.warnings == other.warnings),
+        ];
+        let different = parts.into_iter().filter(|(_, is_same)| !is_same);
+        different.map(|(part, _)| part).collect()
+    }
+
+    pub(super) fn verdict(&self) -> String {
+        match (self.allowed, self.code) {
+            (true, _) => "allowed".to_owned(),
+            (false, Some(code)) => format!("refused ({code})"),
+            (false, None) => "refused".to_owned(),
+        }
+    }
+}
+
+/// A patch, and the object that comes of it. One that changes nothing is none.
+fn changed(request: &Request, patch: &str) -> Result<(Option<Value>, Option<Value>), AnswerError> {
+    let text = BASE64_STANDARD.decode(patch)?;
+    let wrong = |error: &dyn std::fmt::Display| AnswerError::Patch(error.to_string());
+    let patch = Patch::parse(&text).map_err(|error| wrong(&error))?;
+    let before = request.object.as_ref().map(Object::value);
+    let after = match &request.object {
+        Some(object) => Some(patch.apply(object).map_err(|error| wrong(&error))?),
+        None => None,
+    };
+    let after = after
+        .as_ref()
+        .map(Object::value)
+        .filter(|after| Some(*after) != before);
+    Ok(match after {
+        Some(after) => (Some(serde_json::from_slice(&text)?), Some(after.clone())),
+        None => (None, None),
+    })
+}
+
+fn is_same(recorded: &Value, now: &Value, is_redacted: bool) -> bool {
+    match (recorded, now) {
+        (Value::String(text), _) if is_redacted && text == REDACTED => true,
+        (Value::Object(recorded), Value::Object(now)) => {
+            recorded.len() == now.len()
+                && recorded
+                    .iter()
+                    .all(|(key, value)| now.get(key).is_some_and(|now| is_same(value, now, is_redacted)))
+        }
+        (Value::Array(recorded), Value::Array(now)) => {
+            recorded.len() == now.len()
+                && recorded
+                    .iter()
+                    .zip(now)
+                    .all(|(recorded, now)| is_same(recorded, now, is_redacted))
+        }
+        (recorded, now) => recorded == now,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use admittance::admission::{GroupVersionKind, Operation};
+    use serde_json::json;
+
+    use super::*;
+
+    fn request() -> Request {
+        let kind = GroupVersionKind::from_api_version("v1", "Pod");
+        let object = Object::parse(r#"{"kind":"Pod","spec":{"a":1}}"#).unwrap();
+        Request::new(Operation::Create, kind.clone(), kind.guess_resource()).with_object(object)
+    }
+
+    fn answer(mut response: Value) -> Answer {
+        if let Some(patch) = response.get_mut("patch") {
+            *patch = BASE64_STANDARD.encode(patch.to_string()).into();
+        }
+        Answer::of_response(&request(), &serde_json::from_value(response).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_counts_is_what_comes_of_it() {
+        let add = |value: &str| json!([{"op": "add", "path": "/spec/b", "value": value}]);
+        let denied = |code: u16, message: &str| json!({"allowed": false, "status": {"code": code, "message": message}});
+        for (before, after, expected) in [
+            (json!({"allowed": true}), json!({"allowed": true}), vec![]),
+            (
+                json!({"allowed": true}),
+                denied(403, "no"),
+                vec![Part::Verdict, Part::Message],
+            ),
+            (denied(403, "no"), denied(422, "no"), vec![Part::Verdict]),
+            (denied(403, "no"), denied(403, "never"), vec![Part::Message]),
+            (
+                json!({"allowed": true, "patch": add("x")}),
+                json!({"allowed": true, "patch": add("x")}),
+                vec![],
+            ),
+            // Other operations, the same object.
+            (
+                json!({"allowed": true, "patch": add("x")}),
+                json!({"allowed": true, "patch": [{"op": "replace", "path": "/spec", "value": {"b": "x", "a": 1}}]}),
+                vec![],
+            ),
+            (
+                json!({"allowed": true, "patch": add("x")}),
+                json!({"allowed": true, "patch": add("y")}),
+                vec![Part::Patch],
+            ),
+            (
+                json!({"allowed": true, "patch": add("x")}),
+                json!({"allowed": true}),
+                vec![Part::Patch],
+            ),
+            (
+                json!({"allowed": true, "patch": [{"op": "replace", "path": "/spec/a", "value": 1}]}),
+                json!({"allowed": true}),
+                vec![],
+            ),
+            (
+                json!({"allowed": true, "warnings": ["old"]}),
+                json!({"allowed": true}),
+                vec![Part::Warnings],
+            ),
+            // Of an allowed request nobody reads the status.
+            (
+                json!({"allowed": true, "status": {"message": "fine"}}),
+                json!({"allowed": true}),
+                vec![],
+            ),
+        ] {
+            let found = answer(before.clone()).differences(&answer(after.clone()), false);
+            assert_eq!(found, expected, "{before} and {after}");
+        }
+    }
+
+    #[test]
+    fn what_was_left_out_can_be_anything() {
+        let patch = |value: Value| json!({"allowed": true, "patch": [{"op": "add", "path": "/spec/b", "value": value}]});
+        for (recorded, now, is_redacted, is_same) in [
+            (json!(REDACTED), json!("secret"), true, true),
+            (json!(REDACTED), json!({"a": 1}), true, true),
+            (json!(REDACTED), json!("secret"), false, false),
+            (json!([REDACTED, 1]), json!(["secret", 1]), true, true),
+            (json!([REDACTED, 1]), json!(["secret", 2]), true, false),
+            (json!("secret"), json!(REDACTED), true, false),
+        ] {
+            let found = answer(patch(recorded.clone())).differences(&answer(patch(now)), is_redacted);
+            assert_eq!(found.is_empty(), is_same, "{recorded}");
+        }
+    }
+
+    #[test]
+    fn wrong_patches_are_told() {
+        for (patch, expected) in [
+            ("!", "base64"),
+            (&BASE64_STANDARD.encode("{}"), "JSON Patch"),
+            (
+                &BASE64_STANDARD.encode(r#"[{"op":"remove","path":"/none"}]"#),
+                "JSON Patch",
+            ),
+        ] {
+            let response = serde_json::from_value(json!({"allowed": true, "patch": patch})).unwrap();
+            let error = Answer::of_response(&request(), &response).unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
+        }
+    }
+}

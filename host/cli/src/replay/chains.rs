@@ -1,0 +1,81 @@
+//! The chains that requests are replayed through.
+
+use std::path::PathBuf;
+
+use admittance::{
+    ModuleReference,
+    definitions::{self, ChainDefinition, HookDefinition, PluginDefinition, StageDefinition, StageId},
+};
+
+/// The chains of these files and directories, without candidates: nobody compares with them here.
+pub(super) fn load(paths: &[PathBuf], may_call_webhooks: bool) -> crate::Result<Vec<ChainDefinition>> {
+    let mut chains = definitions::load(paths)?;
+    if chains.is_empty() {
+        let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+        return Err(format!(
+            "no definition was found in {}; name a file, or a directory with *.yaml, *.yml or *.json in it",
+            names.join(", ")
+        )
+        .into());
+    }
+    for chain in &mut chains {
+        for stage in &mut chain.stages {
+            stage.candidate = None;
+            if let (HookDefinition::Webhook(_), false) = (&stage.hook, may_call_webhooks) {
+                return Err(format!(
+                    "{}: stage {} of chain {} calls a webhook, which would get every recorded request; give \
+                     --call-webhooks if it may, or leave the stage out",
+                    stage.location, stage.name, chain.name
+                )
+                .into());
+            }
+        }
+    }
+    Ok(chains)
+}
+
+/// Put another module in the place of a stage's.
+pub(super) fn replace(
+    chains: &mut [ChainDefinition],
+    id: &StageId,
+    module: &ModuleReference,
+) -> crate::Result<()> {
+    let known: Vec<_> = chains
+        .iter()
+        .flat_map(|chain| chain.stages.iter().map(|stage| name(chain, stage)))
+        .collect();
+    let is_it = |chain: &ChainDefinition, stage: &StageDefinition| {
+        // Names of BCS may hold a `/`, so only the whole counts.
+        id.phase.is_none_or(|phase| phase == chain.phase)
+            && format!("{}/{}", chain.name, stage.name) == format!("{}/{}", id.chain, id.stage)
+    };
+    let mut found = chains.iter_mut().flat_map(|chain| {
+        let matching: Vec<_> = chain.stages.iter().map(|stage| is_it(chain, stage)).collect();
+        let stages = chain.stages.iter_mut().zip(matching);
+        stages.filter_map(|(stage, is_it)| is_it.then_some(stage))
+    });
+    let (stage, another) = (found.next(), found.next());
+    let Some(stage) = stage else {
+        return Err(format!("--stage: there is no stage {id}; there are {}", known.join(", ")).into());
+    };
+    if another.is_some() {
+        return Err(
+            format!("--stage: {id} is in both phases; write Mutating:{id} or Validating:{id}").into(),
+        );
+    }
+    let HookDefinition::Plugin(plugin) = &mut stage.hook else {
+        return Err(format!("--stage: {id} calls a webhook, and has no module").into());
+    };
+    // Its settings and grants stay; the pin was of the other one.
+    *plugin = PluginDefinition {
+        source: module.clone(),
+        digest: None,
+        refresh: None,
+        ..plugin.clone()
+    };
+    Ok(())
+}
+
+fn name(chain: &ChainDefinition, stage: &StageDefinition) -> String {
+    format!("{}:{}/{}", chain.phase.as_str(), chain.name, stage.name)
+}

@@ -1,0 +1,145 @@
+//! Columns for people.
+
+use std::fmt::Write as _;
+
+use anstyle::Style;
+
+use crate::output::{BOLD, DIM, harmless};
+
+/// Rows under headings. Lives until it is printed.
+#[derive(Debug)]
+pub(crate) struct Table<const COLUMNS: usize> {
+    headings: [&'static str; COLUMNS],
+    rows: Vec<[Cell; COLUMNS]>,
+}
+
+/// What stands in one column of one row. Without a text, a dash.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cell {
+    text: String,
+    style: Style,
+    is_number: bool,
+}
+
+impl Cell {
+    /// A text; whoever wrote it, it stands on one line.
+    pub(crate) fn text(text: impl AsRef<str>) -> Self {
+        Self {
+            text: harmless(text.as_ref()),
+            ..Self::default()
+        }
+    }
+
+    /// A number, which stands at the right.
+    pub(crate) fn number(number: impl ToString) -> Self {
+        Self {
+            text: number.to_string(),
+            is_number: true,
+            ..Self::default()
+        }
+    }
+
+    /// In this colour.
+    pub(crate) fn styled(mut self, style: Style) -> Self {
+        self.style = style;
+        self
+    }
+}
+
+impl<const COLUMNS: usize> Table<COLUMNS> {
+    pub(crate) fn new(headings: [&'static str; COLUMNS]) -> Self {
+        Self {
+            headings,
+            rows: Vec::new(),
+        }
+    }
+
+    pub(crate) fn row(&mut self, cells: [Cell; COLUMNS]) {
+        self.rows.push(cells);
+    }
+
+    /// The lines, with ANSI colours.
+    pub(crate) fn text(&self) -> String {
+        let headings = self.headings.map(|heading| Cell::text(heading).styled(BOLD));
+        let dashed = self.rows.iter().map(|row| row.clone().map(Cell::or_dash));
+        let mut rows = vec![headings];
+        rows.extend(dashed);
+        let mut widths = [0; COLUMNS];
+        let mut are_numbers = [false; COLUMNS];
+        for row in &rows {
+            for ((cell, width), is_number) in row.iter().zip(&mut widths).zip(&mut are_numbers) {
+                *width = cell.width().max(*width);
+                *is_number |= cell.is_number;
+            }
+        }
+        let mut text = String::new();
+        for row in &rows {
+            let columns = row.iter().zip(widths).zip(are_numbers);
+            for (index, ((cell, width), is_number)) in columns.enumerate() {
+                let padding = " ".repeat(width.saturating_sub(cell.width()));
+                let (before, after) = match is_number {
+                    true => (padding.as_str(), ""),
+                    // Nothing stands behind the last column.
+                    false if index + 1 == COLUMNS => ("", ""),
+                    false => ("", padding.as_str()),
+                };
+                let gap = if index > 0 { "  " } else { "" };
+                let Cell { text: own, style, .. } = cell;
+                // Writing into a String does not fail.
+                let _ = write!(text, "{gap}{before}{style}{own}{style:#}{after}");
+            }
+            text.push('\n');
+        }
+        text
+    }
+}
+
+impl Cell {
+    fn width(&self) -> usize {
+        self.text.chars().count()
+    }
+
+    fn or_dash(self) -> Self {
+        if self.text.is_empty() {
+            Self {
+                text: "-".to_owned(),
+                style: DIM,
+                ..self
+            }
+        } else {
+            self
+        }
+    }
+}
+
+/// The text without its colours.
+#[cfg(test)]
+pub(crate) fn plain(text: &str) -> String {
+    anstream::adapter::strip_str(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::BAD;
+
+    #[test]
+    fn columns_are_as_wide_as_what_is_in_them() {
+        let mut table = Table::new(["NAME", "CALLS", "WHY"]);
+        table.row([Cell::text("a"), Cell::number(12_345), Cell::text("because")]);
+        table.row([
+            Cell::text("längere"),
+            Cell::number(1),
+            Cell::text("two\nlines").styled(BAD),
+        ]);
+        table.row([Cell::text("b"), Cell::number(""), Cell::default()]);
+        assert_eq!(
+            plain(&table.text()),
+            "NAME     CALLS  WHY\n\
+             a        12345  because\n\
+             längere      1  two lines\n\
+             b            -  -\n"
+        );
+        assert!(table.text().contains(&format!("{BAD}two lines{BAD:#}")));
+    }
+}
