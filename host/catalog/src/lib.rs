@@ -1,7 +1,6 @@
 //! Module references to bytes: where modules come from, the digests that name them, and the store that
 //! keeps them on disk so that a restart needs neither network nor compiler.
 
-mod cache;
 mod catalog;
 mod component;
 mod error;
@@ -12,10 +11,9 @@ pub mod signature;
 mod store;
 
 pub use admittance_module::{Digest, ModuleReference, OciReference};
-pub use cache::{CompiledCache, CompiledKey};
 pub use catalog::{Catalog, CatalogConfig, Freshness, Pushed};
 pub use error::Error;
 pub use fetch::NetworkConfig;
 pub use module::{MODULE_SIZE_LIMIT, Module};
 pub use progress::{FetchProgress, OnProgress};
-pub use store::{InUse, Pruned, Resolution, Store};
+pub use store::{CompiledKey, InUse, Pruned, Resolution, Store};

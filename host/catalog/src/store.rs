@@ -9,14 +9,16 @@ use std::{
 
 use bytes::Bytes;
 
-use crate::{CompiledKey, Digest, Error, Module, ModuleReference, signature::Material};
+use crate::{Digest, Error, Module, ModuleReference, signature::Material};
 
+mod compiled_key;
 mod entry;
 mod partial;
 mod prune;
 mod resolution;
 mod temporary;
 
+pub use compiled_key::CompiledKey;
 pub use prune::{InUse, Pruned};
 pub use resolution::Resolution;
 

@@ -129,7 +129,7 @@ pub(super) fn of_transport(error: &reqwest::Error, place: &str, config: &Network
 fn tls_problem(error: &rustls::Error, config: &NetworkConfig) -> String {
     match error {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => match &config.ca {
-            None => "the server's certificate is from a CA that this system does not trust; name the CA's file with `network.ca`".to_owned(),
+            None => "the server's certificate is from a CA that this system does not trust; name the CA's file with `modules.ca`".to_owned(),
             Some(path) => format!(
                 "the server's certificate is from a CA that neither this system nor {} names",
                 path.display()

@@ -1,7 +1,7 @@
 use std::{collections::HashSet, fs, path::PathBuf, time::SystemTime};
 
-use super::{Kind, Store, files_in};
-use crate::{CompiledKey, Digest};
+use super::{CompiledKey, Kind, Store, files_in};
+use crate::Digest;
 
 /// What of a store must stay: it serves now.
 #[derive(Clone, Debug, Default)]
