@@ -28,7 +28,7 @@ pub use load::{Load, Told};
 pub use log::LogLine;
 pub use metrics::Metrics;
 pub use module_server::{Identity, ModuleServer};
-pub use program::{Admittance, Finished, Mark};
+pub use program::{Admittance, Finished, Mark, POLL};
 pub use serve::Serve;
 pub use swaps::{Swapped, Swaps};
 pub use upstream::{Gate, Received, Upstream};

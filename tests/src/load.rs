@@ -8,12 +8,11 @@ use std::{
 
 use http::Method;
 use serde_json::{Value, json};
-use tokio::{sync::watch, task::JoinSet};
+use tokio::{sync::watch, task::JoinSet, time::MissedTickBehavior};
 
 use crate::{Client, Error, Versions, log::NEVER};
 
-/// Clients that create objects one after another without a pause, each on a connection of its own, and
-/// hold every answer against what it must be: the stages that it passed are of one version, which is none
+/// Clients that create objects one after another, each on a connection of its own, and hold every answer against what it must be: the stages that it passed are of one version, which is none
 /// that is gone, and none before the one that the same connection saw last.
 #[derive(Debug)]
 pub struct Load {
@@ -44,6 +43,9 @@ pub struct Told {
     /// The newest version that each connection saw.
     newest: Vec<u32>,
 }
+
+/// From one request of a connection to the next, at least: the machine has other work than the clients'.
+const PACE: Duration = Duration::from_millis(2);
 
 /// How many mistakes are told.
 const MISTAKES: usize = 10;
@@ -138,7 +140,10 @@ async fn send(client: Client, connection: usize, shared: Arc<Shared>, told: watc
         "spec": {"instance": 1},
     });
     let body = body.to_string();
+    let mut turns = tokio::time::interval(PACE);
+    turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !shared.is_over.load(Ordering::SeqCst) {
+        turns.tick().await;
         let oldest = shared.oldest.load(Ordering::SeqCst).max(last);
         let answer = client.bcs(Method::POST, &shared.url, body.clone()).await;
         let version = answer.map_err(|error| error.to_string()).and_then(|reply| {
@@ -172,10 +177,6 @@ async fn send(client: Client, connection: usize, shared: Arc<Shared>, told: watc
                 }
             }
         });
-        if told.borrow().failures > 0 {
-            // A server that is gone would be asked without end.
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
     }
 }
 

@@ -41,9 +41,18 @@ pub struct Finished {
     pub stderr: String,
 }
 
+/// How often the program is asked when nothing tells that it is time to: what it does meanwhile wants the
+/// processor too.
+pub const POLL: std::time::Duration = std::time::Duration::from_millis(5);
+
 /// A place in the log of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark(usize);
+
+impl Mark {
+    /// Its beginning.
+    pub const START: Self = Self(0);
+}
 
 impl Admittance {
     /// The program, without arguments and without the environment that would change what it does.
@@ -267,8 +276,10 @@ impl Admittance {
         let client = Client::new()?;
         let url = self.admin_url("/v1/status");
         let mut last = Value::Null;
+        let mut turns = tokio::time::interval(POLL);
         let asking = async {
             loop {
+                turns.tick().await;
                 last = client.get(&url).await?.json()?;
                 if wanted(&last) {
                     return Ok(());

@@ -93,7 +93,9 @@ impl Swaps {
         let memory_after = program.resident_memory()?;
         let told = load.end().await;
         let status = program
-            .until_status("one table", |status| status["tables"] == 1)
+            .until_status("one table, and written down", |status| {
+                status["tables"] == 1 && status["building"] == false
+            })
             .await?;
         latencies.sort_unstable();
         Ok(Swapped {

@@ -1,8 +1,9 @@
 //! What a stage costs: `cargo task bench`.
 //!
 //! One plugin in a fresh instance beside the same code called natively and beside the same code behind
-//! a webhook; a chain of ten; the whole proxy beside its upstream; and the webhook server. Every row is measured in the same
-//! run on the same thread pool, one request after another, so the ratios mean more than the times.
+//! a webhook; a chain of ten; the whole proxy beside its upstream; and the webhook server. Every row is
+//! measured in the same run on the same thread pool, one request after another, so the ratios mean more
+//! than the times. At the end, how long starts and changes of the whole program take.
 
 #![expect(
     clippy::unwrap_used,
@@ -11,6 +12,7 @@
     reason = "a benchmark that cannot run should stop"
 )]
 
+mod loading;
 mod measure;
 mod native;
 mod objects;
@@ -104,6 +106,8 @@ async fn main() {
     let requests = if quick { 20 } else { 5_000 };
     proxy::measure(directory.path(), requests, &objects::pod(2)).await;
     reviews::measure(directory.path(), requests, &objects::pod(2)).await;
+    let (rounds, plugins) = if quick { (2, 3) } else { (20, 100) };
+    loading::measure(rounds, plugins).await;
 }
 
 /// A host with a chain of the sidecar injector, so many times.

@@ -52,6 +52,11 @@ impl Table {
             times.push(started.elapsed());
             black_box(answer);
         }
+        self.add(name, base, times)
+    }
+
+    /// A row of times that were measured elsewhere, one or more.
+    pub(crate) fn add(&mut self, name: &str, base: Option<Times>, mut times: Vec<Duration>) -> Times {
         times.sort_unstable();
         let at = |percent: usize| {
             times

@@ -1,0 +1,233 @@
+//! The ways in which files change, each of which goes live.
+
+use std::{
+    fs::{self, File},
+    io::Write as _,
+    os::unix::fs::symlink,
+    path::Path,
+};
+
+use admittance_tests::replace;
+
+use super::scene::{Hot, chain, mistakes};
+
+type Way = (&'static str, fn(&Hot, u32));
+
+/// Ways to put a version where the module is, none of which leaves a moment in which something else is
+/// there, or only a short one.
+const WAYS: [Way; 7] = [
+    ("renamed over it", |hot, version| hot.put(version)),
+    ("written in place, in pieces", |hot, version| {
+        let mut file = File::create(hot.module()).unwrap();
+        for piece in hot.bytes(version).chunks(20_000) {
+            file.write_all(piece).unwrap();
+            file.sync_data().unwrap();
+        }
+    }),
+    ("removed and made anew", |hot, version| {
+        fs::remove_file(hot.module()).unwrap();
+        fs::write(hot.module(), hot.bytes(version)).unwrap();
+    }),
+    ("the old one moved aside, as editors do", |hot, version| {
+        fs::rename(hot.module(), hot.path("modules/versioned.wasm~")).unwrap();
+        fs::write(hot.module(), hot.bytes(version)).unwrap();
+    }),
+    ("a link in its place", |hot, version| {
+        let file = format!("modules/{version}.wasm");
+        fs::write(hot.path(&file), hot.bytes(version)).unwrap();
+        let link = hot.path("modules/link");
+        symlink(hot.path(&file), &link).unwrap();
+        fs::rename(link, hot.module()).unwrap();
+    }),
+    ("written where the link leads", |hot, version| {
+        replace(&fs::canonicalize(hot.module()).unwrap(), hot.bytes(version)).unwrap();
+    }),
+    ("a file in the place of the link", |hot, version| hot.put(version)),
+];
+
+#[tokio::test]
+async fn a_module_is_replaced_in_every_way() {
+    let hot = Hot::new().await;
+    let program = hot.start().await;
+    assert_eq!(hot.version(&program).await, Some(1));
+    for (version, (way, change)) in (2..).zip(WAYS) {
+        change(&hot, version);
+        hot.until_version(&program, way, version).await;
+    }
+    // A write in place may be seen before it is whole; what is whole is what is live in the end.
+    let status = program
+        .until_status("no problem", |status| status.get("problem").is_none())
+        .await
+        .unwrap();
+    assert_eq!(
+        status["chains"][0]["stages"][0]["hook"]["version"],
+        format!("version-{:06}", 1 + WAYS.len())
+    );
+}
+
+#[tokio::test]
+async fn half_a_module_is_told_and_the_other_half_heals_it() {
+    let hot = Hot::new().await;
+    let program = hot.start().await;
+    let whole = hot.bytes(2);
+    for (name, length) in [("nothing", 0), ("a few bytes", 10), ("a half", whole.len() / 2)] {
+        let mark = program.mark();
+        let mut file = File::create(hot.module()).unwrap();
+        file.write_all(&whole[..length]).unwrap();
+        // The file stays open: who looks sees a part of it.
+        program
+            .until_logged_after(mark, name, |line| line.message().contains("are not used"))
+            .await
+            .unwrap();
+        let status = program.status().await.unwrap();
+        assert!(
+            mistakes(&status).contains("stage stage of chain versioned"),
+            "{name}: {status:#}"
+        );
+        assert_eq!(status["revision"], 1, "{name}");
+        assert_eq!(hot.version(&program).await, Some(1), "{name}");
+        drop(file);
+        hot.put(1);
+        program
+            .until_status("the problem is gone", |status| status.get("problem").is_none())
+            .await
+            .unwrap();
+    }
+    let mark = program.mark();
+    let mut file = File::create(hot.module()).unwrap();
+    file.write_all(&whole[..whole.len() / 2]).unwrap();
+    program
+        .until_logged_after(mark, "half a module", |line| {
+            line.message().contains("are not used")
+        })
+        .await
+        .unwrap();
+    file.write_all(&whole[whole.len() / 2..]).unwrap();
+    drop(file);
+    hot.until_version(&program, "the other half", 2).await;
+    let status = program.status().await.unwrap();
+    assert!(status.get("problem").is_none(), "{status:#}");
+}
+
+/// As kubelet fills a volume: the files are links through `..data`, which is replaced by a rename.
+fn publish(volume: &Path, name: &str, content: impl AsRef<[u8]>, revision: u32) {
+    let data = format!("..2026_11_{revision:02}");
+    fs::create_dir(volume.join(&data)).unwrap();
+    fs::write(volume.join(&data).join(name), content).unwrap();
+    let old = fs::read_link(volume.join("..data"));
+    symlink(&data, volume.join("..data_tmp")).unwrap();
+    fs::rename(volume.join("..data_tmp"), volume.join("..data")).unwrap();
+    match old {
+        Ok(old) => fs::remove_dir_all(volume.join(old)).unwrap(),
+        Err(_) => symlink(Path::new("..data").join(name), volume.join(name)).unwrap(),
+    }
+}
+
+#[tokio::test]
+async fn volumes_of_kubelet_change_as_a_whole() {
+    let hot = Hot::new().await;
+    let (modules, definitions) = (hot.path("modules"), hot.path("definitions"));
+    let generation = |number: u32| {
+        chain(
+            "versioned",
+            &hot.plugin(&format!("{{ name: stage, generation: {number} }}")),
+        )
+    };
+    fs::remove_file(hot.module()).unwrap();
+    fs::remove_file(hot.chain_file()).unwrap();
+    publish(&modules, "versioned.wasm", hot.bytes(1), 1);
+    publish(&definitions, "chain.yaml", generation(1), 1);
+    let program = hot.start().await;
+    assert_eq!(hot.version(&program).await, Some(1));
+    for revision in 2..5 {
+        publish(&modules, "versioned.wasm", hot.bytes(revision), revision);
+        hot.until_version(&program, "a volume with a module", revision)
+            .await;
+        publish(&definitions, "chain.yaml", generation(revision), revision);
+        let is_there = async || {
+            let annotations = hot.annotations(&program).await;
+            annotations.get("generation.admittance.dev/stage") == Some(&revision.to_string())
+        };
+        hot.until(&program, "a volume with definitions", is_there).await;
+    }
+    let failed = program.metrics().await.unwrap();
+    let failed = failed.sum("admittance_tables_total", &[("result", "failed")]);
+    assert_eq!(failed.unwrap_or_default(), 0.0, "no change was seen by halves");
+}
+
+#[tokio::test]
+async fn a_directory_goes_and_comes_back() {
+    let hot = Hot::new().await;
+    let program = hot.start().await;
+    for (version, name) in [(2, "modules"), (3, "definitions")] {
+        let mark = program.mark();
+        fs::rename(hot.path(name), hot.path("away")).unwrap();
+        program
+            .until_logged_after(mark, name, |line| line.message().contains("are not used"))
+            .await
+            .unwrap();
+        let status = program.status().await.unwrap();
+        assert!(mistakes(&status).contains(name), "{name}: {status:#}");
+        assert_eq!(hot.version(&program).await, Some(version - 1), "{name}");
+
+        // It comes back with something else in it.
+        fs::write(hot.path("new.wasm"), hot.bytes(version)).unwrap();
+        fs::rename(hot.path("away"), hot.path(name)).unwrap();
+        fs::rename(hot.path("new.wasm"), hot.module()).unwrap();
+        hot.until_version(&program, name, version).await;
+        program
+            .until_status("the problem is gone", |status| status.get("problem").is_none())
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn definitions_are_edited_added_and_removed() {
+    let hot = Hot::new().await;
+    let program = hot.start().await;
+    let told = |name: &'static str| {
+        let (hot, program) = (&hot, &program);
+        async move || hot.annotations(program).await.contains_key(name)
+    };
+
+    replace(
+        &hot.chain_file(),
+        chain("versioned", &hot.plugin("{ name: edited }")),
+    )
+    .unwrap();
+    hot.until(&program, "an edited file", told("version.admittance.dev/edited"))
+        .await;
+
+    let second = hot.path("definitions/second.yaml");
+    fs::write(&second, chain("second", &hot.plugin("{ name: second }"))).unwrap();
+    hot.until(&program, "a new file", told("version.admittance.dev/second"))
+        .await;
+    let status = program.status().await.unwrap();
+    let chains: Vec<_> = status["chains"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|chain| &chain["name"])
+        .collect();
+    assert_eq!(chains, ["second", "versioned"], "by name");
+
+    // What is no definition changes nothing, and a file of both chains is one change.
+    fs::write(hot.path("definitions/notes.txt"), "kind: [").unwrap();
+    fs::write(hot.path("definitions/second.yaml~"), "kind: [").unwrap();
+    fs::remove_file(&second).unwrap();
+    let second_told = told("version.admittance.dev/second");
+    let is_gone = async || !second_told().await;
+    hot.until(&program, "a removed file", is_gone).await;
+    let status = hot.until_written(&program).await;
+    assert_eq!(
+        (&status["revision"], status.get("problem")),
+        (&4.into(), None),
+        "{status:#}"
+    );
+
+    // No definition is a table as well: nothing is called.
+    fs::remove_file(hot.chain_file()).unwrap();
+    let is_empty = async || hot.annotations(&program).await.is_empty();
+    hot.until(&program, "the last file removed", is_empty).await;
+}

@@ -1,0 +1,62 @@
+//! Times on files say nothing: clocks are set, and archives bring the times of elsewhere.
+
+use std::{
+    fs::{self, File, FileTimes},
+    io::Write as _,
+    time::{Duration, SystemTime},
+};
+
+use super::scene::Hot;
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+#[tokio::test]
+async fn a_change_is_seen_whatever_the_times_of_files_say() {
+    type Time = fn(SystemTime) -> SystemTime;
+    let table: [(&str, Time); 4] = [
+        ("a day ago", |now| now - DAY),
+        ("in a day", |now| now + DAY),
+        ("in 1970", |_| SystemTime::UNIX_EPOCH),
+        // After a time in the future this one is older.
+        ("now", |now| now),
+    ];
+    let hot = Hot::new().await;
+    let program = hot.start().await;
+    let mut version = 1;
+    for (name, time) in table {
+        let time = time(SystemTime::now());
+        for in_place in [false, true] {
+            version += 1;
+            let path = if in_place {
+                hot.module()
+            } else {
+                hot.path("modules/new")
+            };
+            let mut file = File::create(&path).unwrap();
+            file.write_all(&hot.bytes(version)).unwrap();
+            file.set_times(FileTimes::new().set_modified(time).set_accessed(time))
+                .unwrap();
+            drop(file);
+            if !in_place {
+                fs::rename(path, hot.module()).unwrap();
+            }
+            hot.until_version(&program, name, version).await;
+        }
+    }
+}
+
+/// The same number of bytes and the same time of change: only the bytes are others.
+#[tokio::test]
+async fn a_change_that_keeps_size_and_time_is_seen() {
+    let hot = Hot::new().await;
+    let program = hot.start().await;
+    let time = fs::metadata(hot.module()).unwrap().modified().unwrap();
+    for version in 2..5 {
+        let mut file = File::create(hot.module()).unwrap();
+        file.write_all(&hot.bytes(version)).unwrap();
+        file.set_times(FileTimes::new().set_modified(time)).unwrap();
+        drop(file);
+        hot.until_version(&program, "the same size and time", version)
+            .await;
+    }
+}

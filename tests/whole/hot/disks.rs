@@ -1,0 +1,238 @@
+//! Disks that are full or can only be read. The program runs in mount namespaces of its own, which any user
+//! may make where the kernel allows it.
+
+use std::{
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use admittance_tests::{Admittance, Mark};
+use serde_json::Value;
+
+use super::scene::{Hot, chain, contents, end, mistakes};
+
+/// A shell's commands, and then the program, where they are all there is that sees the mounts.
+fn mounted(commands: &str) -> Vec<OsString> {
+    let script = format!("set -e; {commands}; exec \"$@\"");
+    [
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--mount",
+        "sh",
+        "-c",
+        &script,
+        "sh",
+    ]
+    .map(OsString::from)
+    .to_vec()
+}
+
+/// Whether this machine lets users make namespaces.
+fn can_mount() -> bool {
+    let tried = Command::new("unshare")
+        .args([
+            "--user",
+            "--map-root-user",
+            "--mount",
+            "mount",
+            "-t",
+            "tmpfs",
+            "none",
+            "/tmp",
+        ])
+        .output();
+    match tried {
+        Ok(output) if output.status.success() => true,
+        Ok(output) => {
+            let reason = String::from_utf8_lossy(&output.stderr).into_owned();
+            println!("left out: this machine has no namespaces for users: {reason}");
+            false
+        }
+        Err(error) => {
+            println!("left out: unshare: {error}");
+            false
+        }
+    }
+}
+
+fn small_disk(at: &Path) -> Vec<OsString> {
+    fs::create_dir_all(at).unwrap();
+    // What is on it is the user's own.
+    mounted(&format!(
+        "mount -t tmpfs -o size=2m,mode=700 none '{}'",
+        at.display()
+    ))
+}
+
+fn read_only(at: &Path) -> Vec<OsString> {
+    let at = at.display();
+    mounted(&format!(
+        "mount --bind '{at}' '{at}'; mount -o remount,bind,ro '{at}'"
+    ))
+}
+
+/// A path as the program sees it.
+fn seen_by(program: &Admittance, path: &Path) -> PathBuf {
+    let root = format!("/proc/{}/root", program.id().unwrap());
+    Path::new(&root).join(path.strip_prefix("/").unwrap())
+}
+
+/// Fill the disk under this directory; removing the file frees it.
+fn fill(directory: &Path) -> PathBuf {
+    let path = directory.join("filler");
+    let size = fs::write(&path, vec![0; 4 << 20]);
+    assert!(size.is_err(), "4 MB fit on a disk of 2 MB");
+    path
+}
+
+/// Another chain, to be applied.
+fn second(hot: &Hot) -> String {
+    chain("second", &hot.plugin("{ name: second }"))
+}
+
+#[tokio::test]
+async fn a_change_is_refused_when_the_disk_of_the_history_is_full() {
+    if !can_mount() {
+        return;
+    }
+    let hot = Hot::new().await;
+    let history = hot.path("history");
+    let program = hot.serve().around(small_disk(&history)).start().await.unwrap();
+    let before = program.status().await.unwrap();
+    let definitions = contents(&hot.path("definitions"));
+    let filler = fill(&seen_by(&program, &history));
+
+    let reply = hot.post(&program, "/v1/definitions", &second(&hot)).await;
+    let told = reply.text();
+    assert_eq!(reply.status, 503, "{told}");
+    for words in ["No space left", history.to_str().unwrap()] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+    assert_eq!(
+        contents(&hot.path("definitions")),
+        definitions,
+        "no file is touched"
+    );
+    let status = program.status().await.unwrap();
+    assert_eq!(
+        (&status["revision"], status.get("problem")),
+        (&before["revision"], None),
+        "{status:#}"
+    );
+    let told = hot.annotations(&program).await;
+    assert!(!told.contains_key("version.admittance.dev/second"), "{told:?}");
+
+    // A rollback that a restart would undo is none.
+    hot.put(2);
+    hot.until_version(&program, "files change what is live all the same", 2)
+        .await;
+    let status = program
+        .until_status("the history is known to lack it", |status| {
+            status["history"].get("problem").is_some()
+        })
+        .await
+        .unwrap();
+    let problem = status["history"]["problem"].as_str().unwrap();
+    assert!(
+        problem.contains("No space left") && problem.contains("free some space"),
+        "{problem}"
+    );
+    let reply = hot.post(&program, "/v1/rollback", "{\"revision\": 1}").await;
+    assert_eq!(reply.status, 503, "{}", reply.text());
+    assert_eq!(hot.version(&program).await, Some(2));
+
+    fs::remove_file(filler).unwrap();
+    let reply = hot.post(&program, "/v1/definitions", &second(&hot)).await;
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    let told = hot.annotations(&program).await;
+    assert!(told.contains_key("version.admittance.dev/second"), "{told:?}");
+    let status = program.status().await.unwrap();
+    assert_eq!(status["history"].get("problem"), None, "{status:#}");
+}
+
+#[tokio::test]
+async fn a_history_that_cannot_be_written_is_told_before_anything_is_served() {
+    if !can_mount() {
+        return;
+    }
+    let hot = Hot::new().await;
+    let history = hot.path("history");
+    fs::create_dir(&history).unwrap();
+    let ended = hot.serve().around(read_only(&history)).finish().await.unwrap();
+    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+    for words in [
+        "Read-only file system",
+        history.to_str().unwrap(),
+        "history: { directory: ... }",
+    ] {
+        assert!(ended.stderr.contains(words), "{words}: {}", ended.stderr);
+    }
+}
+
+#[tokio::test]
+async fn a_plugin_goes_live_when_the_store_cannot_keep_it() {
+    if !can_mount() {
+        return;
+    }
+    for (name, words, is_full) in [("full", "No space left", true), ("read-only", "Read-only", false)] {
+        let hot = Hot::new().await;
+        let store = hot.path("store");
+        let around = if is_full {
+            small_disk(&store)
+        } else {
+            // It holds the first version.
+            end(hot.start().await).await;
+            read_only(&store)
+        };
+        let program = hot.serve().around(around).start().await.unwrap();
+        let first = program.status().await.unwrap();
+        let plugin = &first["chains"][0]["stages"][0]["hook"];
+        assert_eq!(plugin["fromStore"], !is_full, "{name}: {first:#}");
+        if is_full {
+            fill(&seen_by(&program, &store));
+        }
+        hot.put(2);
+        hot.until_version(&program, name, 2).await;
+        let status = program.status().await.unwrap();
+        assert_eq!(mistakes(&status), "", "{name}");
+        let warning = program
+            .until_logged_after(Mark::START, name, |line| {
+                line.field("level") == "WARN" && line.message().contains("compiled plugin could not be kept")
+            })
+            .await
+            .unwrap();
+        assert!(warning.text.contains(words), "{name}: {}", warning.text);
+    }
+}
+
+#[tokio::test]
+async fn definitions_that_cannot_be_written_are_not_changed() {
+    if !can_mount() {
+        return;
+    }
+    let hot = Hot::new().await;
+    let definitions = hot.path("definitions");
+    let program = hot.serve().around(read_only(&definitions)).start().await.unwrap();
+    let before = program.status().await.unwrap();
+    let reply = hot.post(&program, "/v1/definitions", &second(&hot)).await;
+    let told = reply.text();
+    assert_eq!(reply.status, 503, "{told}");
+    assert!(
+        told.contains("Read-only file system") && told.contains("definitions"),
+        "{told}"
+    );
+    let status = program.status().await.unwrap();
+    assert_eq!(status["revision"], before["revision"], "{status:#}");
+    assert_eq!(hot.version(&program).await, Some(1));
+
+    // Nothing of it is left to be rolled forward at the next start.
+    end(program).await;
+    let program = hot.start().await;
+    let told = hot.annotations(&program).await;
+    assert!(!told.contains_key("version.admittance.dev/second"), "{told:?}");
+    assert_eq!(contents(&definitions).len(), 1);
+    assert_eq!(program.status().await.unwrap()["problem"], Value::Null);
+}

@@ -1,0 +1,208 @@
+//! What cannot go live leaves the last good table, and is told everywhere.
+
+use std::fs;
+
+use admittance_tests::{Admittance, replace};
+use serde_json::Value;
+
+use super::scene::{Hot, chain, mistakes};
+use crate::scene::source;
+
+/// Something that cannot go live.
+struct Row {
+    name: &'static str,
+    /// Do it.
+    break_it: fn(&Hot),
+    /// What the mistake says: where, and what.
+    words: &'static [&'static str],
+    /// Whether it is tried again without a change.
+    is_retried: bool,
+}
+
+const ROWS: [Row; 12] = [
+    Row {
+        name: "broken YAML",
+        break_it: |hot| replace(&hot.chain_file(), "kind: [").unwrap(),
+        words: &["chain.yaml:2:1:", "not YAML"],
+        is_retried: false,
+    },
+    Row {
+        name: "a field that is not there",
+        break_it: |hot| {
+            let text = hot.usual_chain().replace("plugin:", "plugni:");
+            replace(&hot.chain_file(), text).unwrap();
+        },
+        words: &["chain.yaml:8:", "plugni"],
+        is_retried: false,
+    },
+    Row {
+        name: "two chains of one name",
+        break_it: |hot| fs::write(hot.path("definitions/second.yaml"), hot.usual_chain()).unwrap(),
+        words: &["second.yaml:", "versioned"],
+        is_retried: false,
+    },
+    Row {
+        name: "a file that is no text",
+        break_it: |hot| fs::write(hot.path("definitions/second.yaml"), b"a: \xff").unwrap(),
+        words: &["second.yaml"],
+        is_retried: false,
+    },
+    Row {
+        name: "another digest than the definition wants",
+        break_it: |hot| {
+            let digest = format!("{{ digest: \"sha256:{}\", source", "0".repeat(64));
+            let text = hot.usual_chain().replace("{ source", &digest);
+            replace(&hot.chain_file(), text).unwrap();
+        },
+        words: &["chain.yaml:", "stage stage of chain versioned", "digest sha256:"],
+        is_retried: false,
+    },
+    Row {
+        name: "a module that is not there",
+        break_it: |hot| fs::remove_file(hot.module()).unwrap(),
+        words: &["stage stage of chain versioned", "versioned.wasm", "No such file"],
+        is_retried: false,
+    },
+    Row {
+        name: "a module of another world",
+        break_it: |hot| replace(&hot.module(), component("guest-wrong-world")).unwrap(),
+        words: &["stage stage of chain versioned", "export"],
+        is_retried: false,
+    },
+    Row {
+        name: "a module that is none",
+        break_it: |hot| replace(&hot.module(), "hello, world").unwrap(),
+        words: &["stage stage of chain versioned", "not WebAssembly"],
+        is_retried: false,
+    },
+    Row {
+        name: "settings that the plugin refuses",
+        break_it: |hot| {
+            let text = hot.usual_chain().replace("name: stage }", "nmae: stage }");
+            replace(&hot.chain_file(), text).unwrap();
+        },
+        words: &["chain.yaml:", "stage stage of chain versioned", "nmae"],
+        is_retried: false,
+    },
+    Row {
+        name: "a module that is not signed as its source must be",
+        break_it: |hot| {
+            fs::create_dir_all(hot.path("signed")).unwrap();
+            fs::write(hot.path("signed/versioned.wasm"), hot.bytes(9)).unwrap();
+            let text = hot.usual_chain().replace("/modules/", "/signed/");
+            replace(&hot.chain_file(), text).unwrap();
+        },
+        words: &["stage stage of chain versioned", "sign"],
+        is_retried: false,
+    },
+    Row {
+        name: "a server that is not there",
+        break_it: |hot| other_source(hot, "https://localhost:1/versioned.wasm"),
+        words: &[
+            "stage stage of chain versioned",
+            "https://localhost:1/versioned.wasm",
+            "reached",
+        ],
+        is_retried: true,
+    },
+    Row {
+        name: "a registry that is not there",
+        break_it: |hot| other_source(hot, "oci://localhost:1/plugins/versioned:1"),
+        words: &[
+            "stage stage of chain versioned",
+            "localhost:1/plugins/versioned",
+            "reached",
+        ],
+        is_retried: true,
+    },
+];
+
+fn other_source(hot: &Hot, source: &str) {
+    let plugin = format!("{{ source: \"{source}\", settings: {{ name: stage }} }}");
+    replace(&hot.chain_file(), chain("versioned", &plugin)).unwrap();
+}
+
+fn component(package: &str) -> Vec<u8> {
+    fs::read(source(package).trim_start_matches("file:")).unwrap()
+}
+
+/// How many tables could not be made.
+async fn failed(program: &Admittance) -> f64 {
+    let metrics = program.metrics().await.unwrap();
+    let failed = metrics.sum("admittance_tables_total", &[("result", "failed")]);
+    failed.unwrap_or_default()
+}
+
+#[tokio::test]
+async fn the_last_good_table_stays_and_everything_tells_why() {
+    let hot = Hot::configured(
+        "modules: { attempts: 1 }
+signatures:
+  - { source: \"file:/**/signed/*\", keys: [key.pem] }
+  - { source: \"**\", accept: Unsigned }
+",
+    )
+    .await;
+    let key = rcgen::KeyPair::generate().unwrap();
+    fs::write(hot.path("key.pem"), key.public_key_pem()).unwrap();
+    let program = hot.start().await;
+    for (row, version) in ROWS.iter().zip(2..) {
+        let name = row.name;
+        let (failed_before, mark) = (failed(&program).await, program.mark());
+        let before = program.status().await.unwrap();
+        (row.break_it)(&hot);
+        let line = program
+            .until_logged_after(mark, name, |line| line.message().contains("are not used"))
+            .await
+            .unwrap();
+
+        let status = program.status().await.unwrap();
+        let ready = hot.readiness(&program).await;
+        let told = mistakes(&status);
+        for words in row.words {
+            assert!(
+                told.contains(words),
+                "{name}: {words:?} in /v1/status: {status:#}"
+            );
+            assert!(
+                line.message().contains(words),
+                "{name}: {words:?} in the log: {}",
+                line.text
+            );
+            let detail = ready["reloadError"].as_str().unwrap_or_default();
+            assert!(detail.contains(words), "{name}: {words:?} in /readyz: {ready:#}");
+        }
+        assert_eq!(
+            status["problem"].get("nextAttempt").is_some(),
+            row.is_retried,
+            "{name}: {status:#}"
+        );
+        assert_eq!(line.field("level"), "ERROR", "{name}");
+        assert_eq!(ready["ready"], true, "{name}");
+        assert!(!hot.is_current(&program).await, "{name}");
+        assert!(failed(&program).await > failed_before, "{name}");
+        // What is live is what was live.
+        assert_eq!(status["revision"], before["revision"], "{name}");
+        assert_eq!(status["liveSince"], before["liveSince"], "{name}");
+        assert_eq!(hot.version(&program).await, Some(version - 1), "{name}");
+
+        let _ = fs::remove_file(hot.path("definitions/second.yaml"));
+        hot.put(version);
+        replace(&hot.chain_file(), hot.usual_chain()).unwrap();
+        hot.until_version(&program, name, version).await;
+        let status = program
+            .until_status("the problem is gone", |status| status.get("problem").is_none())
+            .await
+            .unwrap();
+        assert!(
+            status["revision"].as_u64() > before["revision"].as_u64(),
+            "{name}: {status:#}"
+        );
+        assert_eq!(
+            hot.readiness(&program).await["reloadError"],
+            Value::Null,
+            "{name}"
+        );
+        assert!(hot.is_current(&program).await, "{name}");
+    }
+}

@@ -1,0 +1,219 @@
+//! A directory of definitions, modules in versions, and what the program says to them.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use admittance_tests::{Admittance, Client, POLL, Reply, Serve, Upstream, Versions, replace};
+use http::{Method, Request, StatusCode};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// What the program starts with and what outlives it. In the definitions there is a chain with one stage,
+/// `stage`, whose module is `modules/versioned.wasm`.
+pub(super) struct Hot {
+    directory: TempDir,
+    upstream: Upstream,
+    versions: Versions,
+    pub(super) client: Client,
+}
+
+const CONFIG: &str = "
+dialect: { bcs: { cluster: BCS-MESOS-10001 } }
+upstream: { servers: [\"http://127.0.0.1:1\"] }
+definitions: [definitions]
+";
+
+/// It ends a test that would hang.
+const NEVER: Duration = Duration::from_secs(120);
+
+impl Hot {
+    /// The module is in its first version.
+    pub(super) async fn new() -> Self {
+        Self::configured("").await
+    }
+
+    /// With this behind the usual configuration.
+    pub(super) async fn configured(more: &str) -> Self {
+        let hot = Self {
+            directory: tempfile::tempdir().unwrap(),
+            upstream: Upstream::forgetful().await.unwrap(),
+            versions: Versions::find().unwrap(),
+            client: Client::new().unwrap(),
+        };
+        fs::create_dir(hot.path("definitions")).unwrap();
+        fs::create_dir(hot.path("modules")).unwrap();
+        fs::write(hot.path("admittance.yaml"), format!("{CONFIG}{more}")).unwrap();
+        fs::write(hot.chain_file(), hot.usual_chain()).unwrap();
+        fs::write(hot.module(), hot.bytes(1)).unwrap();
+        hot
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub(super) fn chain_file(&self) -> PathBuf {
+        self.path("definitions/chain.yaml")
+    }
+
+    pub(super) fn module(&self) -> PathBuf {
+        self.path("modules/versioned.wasm")
+    }
+
+    /// The chain as it is at first.
+    pub(super) fn usual_chain(&self) -> String {
+        chain("versioned", &self.plugin("{ name: stage }"))
+    }
+
+    /// A `plugin:` with the module, and with these settings.
+    pub(super) fn plugin(&self, settings: &str) -> String {
+        let source = format!("file:{}", self.module().display());
+        format!("{{ source: \"{source}\", settings: {settings} }}")
+    }
+
+    /// The bytes of a version.
+    pub(super) fn bytes(&self, version: u32) -> Vec<u8> {
+        self.versions.module(version)
+    }
+
+    /// Put a version where the module is.
+    pub(super) fn put(&self, version: u32) {
+        replace(&self.module(), self.bytes(version)).unwrap();
+    }
+
+    /// The program with its store and its history, which stay.
+    pub(super) fn serve(&self) -> Serve {
+        Serve::new(self.path("admittance.yaml"))
+            .unwrap()
+            .upstream(&self.upstream.url())
+            .store(self.path("store"))
+            .history(self.path("history"))
+    }
+
+    pub(super) async fn start(&self) -> Admittance {
+        self.serve().start().await.unwrap()
+    }
+
+    /// What the stages write into an object now.
+    pub(super) async fn annotations(&self, program: &Admittance) -> BTreeMap<String, String> {
+        let object = json!({
+            "apiVersion": "v4",
+            "kind": "application",
+            "metadata": {"name": "web", "namespace": "shop"},
+        });
+        let url = program.url("/mesosdriver/v4/namespaces/shop/applications");
+        let reply = self
+            .client
+            .bcs(Method::POST, &url, object.to_string())
+            .await
+            .unwrap();
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        let annotations = reply.json().unwrap()["data"]["metadata"]["annotations"].take();
+        serde_json::from_value(annotations).unwrap_or_default()
+    }
+
+    /// The version that answers now in the stage `stage`; `None` when there is none.
+    pub(super) async fn version(&self, program: &Admittance) -> Option<u32> {
+        let annotations = self.annotations(program).await;
+        Versions::number(annotations.get("version.admittance.dev/stage")?)
+    }
+
+    /// Ask until this version answers, and until its revision is written down.
+    pub(super) async fn until_version(&self, program: &Admittance, what: &str, version: u32) {
+        let is_it = async || self.version(program).await == Some(version);
+        self.until(program, what, is_it).await;
+        self.until_written(program).await;
+    }
+
+    /// Wait until no change is under way, and the history has what is live.
+    pub(super) async fn until_written(&self, program: &Admittance) -> Value {
+        program
+            .until_status("no change is under way", |status| status["building"] == false)
+            .await
+            .unwrap()
+    }
+
+    /// Ask until it is so.
+    pub(super) async fn until(&self, program: &Admittance, what: &str, is_so: impl AsyncFn() -> bool) {
+        let mut turns = tokio::time::interval(POLL);
+        let asking = async {
+            while !is_so().await {
+                turns.tick().await;
+            }
+        };
+        if tokio::time::timeout(NEVER, asking).await.is_err() {
+            let log: Vec<_> = program.log().into_iter().map(|line| line.text).collect();
+            panic!("{what}: never; the log:\n{}", log.join("\n"));
+        }
+    }
+
+    /// POST to the operator's port.
+    pub(super) async fn post(&self, program: &Admittance, path: &str, body: &str) -> Reply {
+        let request = Request::post(program.admin_url(path));
+        self.client
+            .send(request.body(body.to_owned()).unwrap())
+            .await
+            .unwrap()
+    }
+
+    /// Go back to a revision.
+    pub(super) async fn roll_back(&self, program: &Admittance, revision: u64) {
+        let body = json!({"revision": revision}).to_string();
+        let reply = self.post(program, "/v1/rollback", &body).await;
+        assert_eq!(reply.status, StatusCode::OK, "{}", reply.text());
+    }
+
+    /// What `/readyz` tells.
+    pub(super) async fn readiness(&self, program: &Admittance) -> Value {
+        let reply = self.client.get(&program.admin_url("/readyz")).await.unwrap();
+        assert_eq!(reply.status, 200);
+        reply.json().unwrap()
+    }
+
+    /// Whether the metric says that what the definitions say is live.
+    pub(super) async fn is_current(&self, program: &Admittance) -> bool {
+        let metrics = program.metrics().await.unwrap();
+        metrics.sum("admittance_table_current", &[]) == Some(1.0)
+    }
+}
+
+/// Kill the program, and wait until its history is free.
+pub(super) async fn end(mut program: Admittance) {
+    program.kill().await.unwrap();
+}
+
+/// A chain whose only stage is `stage`.
+pub(super) fn chain(name: &str, plugin: &str) -> String {
+    format!(
+        "apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: {{ name: {name} }}
+spec:
+  rules: [{{ operations: [CREATE], kinds: [application] }}]
+  stages:
+    - name: stage
+      plugin: {plugin}
+"
+    )
+}
+
+/// The mistakes in `/v1/status`, in one text; empty when what the definitions say is live.
+pub(super) fn mistakes(status: &Value) -> String {
+    let mistakes = status["problem"]["mistakes"].as_array();
+    let lines = mistakes.into_iter().flatten().filter_map(Value::as_str);
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Every file under a directory, with what is in it.
+pub(super) fn contents(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let entries = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    entries
+        .map(|path| (path.clone(), fs::read(path).unwrap()))
+        .collect()
+}

@@ -1,0 +1,202 @@
+//! What is served from the start: what the definitions say, or else what was live last.
+
+use std::fs;
+
+use admittance_tests::replace;
+use serde_json::json;
+
+use super::scene::{Hot, end, mistakes};
+
+#[tokio::test]
+async fn what_was_live_last_is_served_when_the_definitions_are_broken() {
+    type Break = fn(&Hot);
+    let table: [(&str, Break, &str); 4] = [
+        (
+            "broken definitions",
+            |hot| fs::write(hot.chain_file(), "kind: [").unwrap(),
+            "chain.yaml:2:1:",
+        ),
+        (
+            "no directory of definitions",
+            |hot| fs::remove_dir_all(hot.path("definitions")).unwrap(),
+            "definitions",
+        ),
+        (
+            "no module",
+            |hot| fs::remove_file(hot.module()).unwrap(),
+            "versioned.wasm",
+        ),
+        (
+            "half a module",
+            |hot| fs::write(hot.module(), &hot.bytes(2)[..1000]).unwrap(),
+            "stage stage",
+        ),
+    ];
+    for (name, break_it, words) in table {
+        let hot = Hot::new().await;
+        // Nothing was ever live: there is nothing to serve.
+        break_it(&hot);
+        let ended = hot.serve().finish().await.unwrap();
+        assert_eq!(ended.code, Some(2), "{name}: {}", ended.stderr);
+        assert!(ended.stderr.contains(words), "{name}: {}", ended.stderr);
+
+        fs::create_dir_all(hot.path("definitions")).unwrap();
+        replace(&hot.chain_file(), hot.usual_chain()).unwrap();
+        hot.put(1);
+        let program = hot.start().await;
+        let before = program.status().await.unwrap();
+        end(program).await;
+        break_it(&hot);
+        let program = hot.start().await;
+        assert_eq!(hot.version(&program).await, Some(1), "{name}");
+        let status = program.status().await.unwrap();
+        assert_eq!(status["revision"], before["revision"], "{name}");
+        assert!(mistakes(&status).contains(words), "{name}: {status:#}");
+        assert!(!hot.is_current(&program).await, "{name}");
+        let detail = hot.readiness(&program).await;
+        assert!(
+            detail["reloadError"].as_str().unwrap_or_default().contains(words),
+            "{name}: {detail:#}"
+        );
+        let is_told = |line: &admittance_tests::LogLine| {
+            line.field("level") == "ERROR"
+                && line.message().contains("live last")
+                && line.message().contains(words)
+        };
+        assert!(program.log().iter().any(is_told), "{name}: {:#?}", program.log());
+
+        // It is followed from there.
+        fs::create_dir_all(hot.path("definitions")).unwrap();
+        hot.put(3);
+        replace(&hot.chain_file(), hot.usual_chain()).unwrap();
+        hot.until_version(&program, name, 3).await;
+        program
+            .until_status("the problem is gone", |status| status.get("problem").is_none())
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_rollback_holds_until_the_files_change() {
+    let hot = Hot::new().await;
+    let program = hot.start().await;
+    hot.put(2);
+    hot.until_version(&program, "the second version", 2).await;
+    hot.roll_back(&program, 1).await;
+    assert_eq!(hot.version(&program).await, Some(1));
+    let status = program.status().await.unwrap();
+    assert_eq!(status["revision"], 3, "{status:#}");
+    assert_eq!(status["origin"]["type"], "rolledBack", "{status:#}");
+    assert_eq!(status["origin"]["to"], 1, "{status:#}");
+    assert_eq!(
+        fs::read(hot.module()).unwrap(),
+        hot.bytes(2),
+        "no file is touched"
+    );
+
+    // Neither the end of the program nor the same bytes once more end it.
+    let mut program = program;
+    program.terminate().unwrap();
+    program.ended().await.unwrap();
+    hot.put(2);
+    let program = hot.start().await;
+    assert_eq!(hot.version(&program).await, Some(1));
+    let again = program.status().await.unwrap();
+    assert_eq!(
+        (&again["revision"], &again["origin"]),
+        (&status["revision"], &status["origin"])
+    );
+
+    // A change does.
+    hot.put(3);
+    hot.until_version(&program, "the third version", 3).await;
+    let status = program.status().await.unwrap();
+    assert_eq!(status["revision"], 4, "{status:#}");
+    assert_eq!(status["origin"]["type"], "files", "{status:#}");
+}
+
+#[tokio::test]
+async fn two_programs_do_not_share_a_history() {
+    let hot = Hot::new().await;
+    let program = hot.start().await;
+    let ended = hot.serve().finish().await.unwrap();
+    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+    for words in [
+        &format!("it is in use by process {}", program.id().unwrap()),
+        hot.path("history").to_str().unwrap(),
+        "history: { directory: ... }",
+    ] {
+        assert!(ended.stderr.contains(words), "{words}: {}", ended.stderr);
+    }
+    // The store is shared, and the history of one that was killed is free.
+    let other = hot
+        .serve()
+        .history(hot.path("other-history"))
+        .start()
+        .await
+        .unwrap();
+    assert_eq!(hot.version(&other).await, Some(1));
+    end(program).await;
+    let program = hot.start().await;
+    assert_eq!(hot.version(&program).await, Some(1));
+}
+
+#[tokio::test]
+async fn a_damaged_history_is_passed_over() {
+    let hot = Hot::new().await;
+    let program = hot.start().await;
+    for version in [2, 3] {
+        hot.put(version);
+        hot.until_version(&program, "a version", version).await;
+    }
+    end(program).await;
+    let revision = |number: u32| hot.path("history").join(format!("{number:010}.revision"));
+    let text = fs::read(revision(3)).unwrap();
+    fs::write(revision(3), &text[..text.len() / 2]).unwrap();
+    fs::write(hot.chain_file(), "kind: [").unwrap();
+    let program = hot.start().await;
+    assert_eq!(hot.version(&program).await, Some(2), "the newest that is whole");
+    let is_told = program
+        .log()
+        .iter()
+        .any(|line| line.field("level") == "WARN" && line.text.contains("0000000003.revision"));
+    assert!(is_told, "{:#?}", program.log());
+}
+
+#[tokio::test]
+async fn revisions_tell_who_made_them_and_what_is_different() {
+    let hot = Hot::new().await;
+    let program = hot.start().await;
+    hot.put(2);
+    hot.until_version(&program, "the second version", 2).await;
+    let second = hot.usual_chain().replace("name: versioned", "name: second");
+    let reply = hot.post(&program, "/v1/definitions", &second).await;
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    hot.roll_back(&program, 2).await;
+
+    let history = hot.client.get(&program.admin_url("/v1/history")).await.unwrap();
+    let history = history.json().unwrap();
+    let origins: Vec<_> = history["revisions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|revision| (revision["number"].as_u64().unwrap(), &revision["origin"]["type"]))
+        .collect();
+    let expected = [
+        (4, &json!("rolledBack")),
+        (3, &json!("applied")),
+        (2, &json!("files")),
+        (1, &json!("start")),
+    ];
+    assert_eq!(origins, expected, "{history:#}");
+    let diff = hot
+        .client
+        .get(&program.admin_url("/v1/diff?from=1&to=3"))
+        .await
+        .unwrap();
+    let text = diff.text();
+    for words in ["second", "version-000001", "version-000002"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+}
