@@ -1,9 +1,11 @@
 //! `admittance kubernetes`: what puts Admittance into a cluster.
 
 mod bundle;
+mod carried;
 mod certificates;
 mod configuration;
 mod deployment;
+mod error;
 mod layout;
 mod manifest;
 mod needs;
@@ -13,14 +15,11 @@ mod registration;
 mod rewrite;
 mod version;
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use admittance::{
     admission::FailurePolicy,
-    definitions::{self, ChainDefinition, Location, Mistakes},
+    definitions::{self, ChainDefinition},
 };
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value as Json, json};
@@ -28,9 +27,10 @@ use time::OffsetDateTime;
 
 use self::{
     bundle::{Bundle, ModuleHome},
-    certificates::{CertificateError, Certificates},
+    certificates::Certificates,
     configuration::Configuration,
     deployment::PodChoices,
+    error::Error,
     layout::{IGNORE_LABEL, Label, Name},
     manifest::Manifest,
     needs::Needs,
@@ -67,7 +67,8 @@ struct ManifestArguments {
     #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present = "config")]
     definitions: Vec<PathBuf>,
     /// A configuration of `serve` with the dialect `kubernetes`: its definitions are taken, and what it
-    /// says of limits, webhooks, sandbox, log and clients. Namespaces come from the cluster.
+    /// says of limits, webhooks, modules, signatures, sandbox, log and clients. Namespaces come from the
+    /// cluster.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The namespace of the installation. It should have nothing else in it: its objects pass by the
@@ -157,47 +158,6 @@ fn absolute(text: &str) -> Result<String, &'static str> {
     } else {
         Err("write an absolute path of letters, digits, `-`, `_` and `.`")
     }
-}
-
-/// Why there are no manifests.
-#[derive(Debug, thiserror::Error)]
-enum Error {
-    #[error(transparent)]
-    Mistakes(#[from] Mistakes),
-    #[error(
-        "no definition was found in {0}; name files, or directories with *.yaml, *.yml or *.json in them"
-    )]
-    NoChains(String),
-    #[error("{path}: {source}", path = path.display())]
-    File { path: PathBuf, source: io::Error },
-    #[error("the plugin {path} cannot be read: {source}; build it (`cargo task plugins`), or change the definition", path = path.display())]
-    Module { path: PathBuf, source: io::Error },
-    #[error("{first} and {second} are not the same, and would both be called {name}; rename one of them", first = first.display(), second = second.display())]
-    SameName {
-        first: PathBuf,
-        second: PathBuf,
-        name: String,
-    },
-    #[error("the plugin {path} has {size} bytes, and a ConfigMap holds 1048576; put the plugins into the image, and name their directory there with --modules-in-image", path = path.display())]
-    ModuleTooLarge { path: PathBuf, size: usize },
-    #[error(
-        "the definitions have {size} bytes together, and a ConfigMap holds 1048576; split the installation with --name"
-    )]
-    DocumentsTooLarge { size: usize },
-    #[error("{path}: the sources of its plugins cannot be changed where they stand; write each as `source: file:...` on a line of its own", path = .0.display())]
-    NotRewritten(PathBuf),
-    #[error("{path}: this is no configuration of a webhook server; write `dialect: {{ kubernetes: {{}} }}`, without `upstream`", path = .0.display())]
-    NoWebhookServer(PathBuf),
-    #[error(
-        "{location}: the chain {chain} has a rule with `kinds` alone, and the API server knows requests by their resources; list `resources` in it"
-    )]
-    KindsOnly { location: Location, chain: String },
-    #[error(transparent)]
-    Certificates(#[from] CertificateError),
-    #[error("the manifests cannot be written as YAML: {0}")]
-    Yaml(#[from] saphyr::EmitError),
-    #[error("the manifests cannot be printed: {0}")]
-    Output(io::Error),
 }
 
 /// What all objects have in common.
@@ -319,7 +279,14 @@ fn manifests(
         let comment = "Apply this when the Pods are ready: kubectl rollout status.";
         Manifest::new(comment, object)
     }));
-    let notes = notes(arguments, &installation, &webhooks, &certificates, &manifests);
+    let mut notes = notes(arguments, &installation, &webhooks, &certificates, &manifests);
+    if configuration.had_credentials {
+        notes.push(
+            "modules.dockerConfig is left out, since a ConfigMap is no place for credentials: mount a Secret of \
+             the type kubernetes.io/dockerconfigjson as config.json, and name its directory in DOCKER_CONFIG"
+                .to_owned(),
+        );
+    }
     Ok((manifests, notes))
 }
 

@@ -53,6 +53,22 @@ impl ModuleArguments {
     /// What a catalog is made with. `keys` that are given count in place of the signatures that the
     /// configuration asks for.
     fn catalog(&self, keys: &[PathBuf]) -> crate::Result<Catalog> {
+        let (mut config, named) = self.config(keys)?;
+        let directory = directories::store(self.store.clone().or(named));
+        config.store = directory.map(Store::open).transpose()?;
+        Ok(Catalog::new(config)?)
+    }
+
+    /// The same with a store in this directory: what is only looked at must not change what the next start
+    /// means by a tag.
+    fn catalog_aside(&self, keys: &[PathBuf], directory: &Path) -> crate::Result<Catalog> {
+        let (mut config, _) = self.config(keys)?;
+        config.store = Some(Store::open(directory)?);
+        Ok(Catalog::new(config)?)
+    }
+
+    /// All but the store, whose directory the configuration may name.
+    fn config(&self, keys: &[PathBuf]) -> crate::Result<(CatalogConfig, Option<PathBuf>)> {
         let configuration = self.config.as_deref().map(Config::read).transpose()?;
         let (mut config, named) = match configuration {
             Some(configuration) => (configuration.catalog, configuration.store.directory),
@@ -71,9 +87,7 @@ impl ModuleArguments {
         if !keys.is_empty() {
             config.signatures = signed_by(keys)?;
         }
-        let directory = directories::store(self.store.clone().or(named));
-        config.store = directory.map(Store::open).transpose()?;
-        Ok(Catalog::new(config)?)
+        Ok((config, named))
     }
 }
 
@@ -104,11 +118,12 @@ fn signed_by(keys: &[PathBuf]) -> crate::Result<SignaturePolicy> {
     }]))
 }
 
-/// A reference, or the path of a file that is there.
+/// A reference, or the path of a file.
 pub(crate) fn module_or_file(text: &str) -> Result<ModuleReference, String> {
     match text.parse() {
         Ok(reference) => Ok(reference),
-        Err(_) if Path::new(text).is_file() => Ok(ModuleReference::File(text.into())),
+        // Where a scheme would be, there is none; what has a `:` may be a mistaken reference.
+        Err(_) if !text.contains(':') || Path::new(text).is_file() => Ok(ModuleReference::File(text.into())),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -128,6 +143,15 @@ mod tests {
         for text in [path.clone(), format!("file:{path}")] {
             assert_eq!(module_or_file(&text), Ok(ModuleReference::File(file.clone())));
         }
+        // That it is not there says whoever reads it.
+        assert_eq!(
+            module_or_file("b.wasm"),
+            Ok(ModuleReference::File("b.wasm".into()))
+        );
+        let odd = folder.path().join("a:1.wasm");
+        std::fs::write(&odd, "").unwrap();
+        let text = odd.display().to_string();
+        assert_eq!(module_or_file(&text), Ok(ModuleReference::File(odd)));
         for text in [
             "oci://r.example.com/a:1",
             "https://example.com/a.wasm",
@@ -136,7 +160,6 @@ mod tests {
             assert_eq!(module_or_file(text).unwrap().to_string(), text);
         }
         for (text, expected) in [
-            ("b.wasm", "write `file:b.wasm`"),
             ("r.example.com/a:1", "write `file:` and a path"),
             ("oci://a", "oci://"),
         ] {
@@ -174,7 +197,8 @@ mod tests {
                 true,
             ),
             ("inspect", false),
-            ("inspect none.wasm", false),
+            ("inspect none.wasm", true),
+            ("inspect ftp://example.com/a.wasm", false),
         ] {
             let words = ["admittance"].into_iter().chain(line.split_whitespace());
             assert_eq!(Commands::try_parse_from(words).is_ok(), is_right, "{line}");

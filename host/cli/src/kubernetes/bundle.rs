@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use admittance::definitions::{ChainDefinition, HookDefinition, ModuleReference, load_text};
+use admittance::definitions::{ChainDefinition, ModuleReference, load_text};
 
 use super::{
     Error,
@@ -57,7 +57,7 @@ impl Bundle {
         for chain in chains {
             let new = by_file.entry(&chain.source.file).or_default();
             for stage in &chain.stages {
-                if let HookDefinition::Plugin(plugin) = &stage.hook {
+                for (role, plugin) in rewrite::plugins(stage) {
                     // What is fetched is fetched in the cluster too.
                     let ModuleReference::File(path) = &plugin.source else {
                         continue;
@@ -69,6 +69,7 @@ impl Bundle {
                     };
                     new.push(NewSource {
                         stage: stage.location.clone(),
+                        role,
                         source: format!("file:{folder}/{file_name}"),
                     });
                 }
@@ -114,7 +115,7 @@ fn document(file: &str, name: &str, new: &[NewSource]) -> Result<String, Error> 
         .map(|new| folder.join(new.source.trim_start_matches("file:")));
     let mut left: Vec<_> = expected.collect();
     for stage in chains.iter().flat_map(|chain| &chain.stages) {
-        if let HookDefinition::Plugin(plugin) = &stage.hook {
+        for (_, plugin) in rewrite::plugins(stage) {
             let ModuleReference::File(path) = &plugin.source else {
                 continue;
             };

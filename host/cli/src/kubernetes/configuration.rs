@@ -18,6 +18,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{
     Error,
+    carried::Carried,
     layout::{CACHE, CERTIFICATE_FILE, CHAINS_FROM_BESIDE, CLIENT_CA_FILE, KEY_FILE, STATE, TLS_FROM_BESIDE},
 };
 use crate::yaml;
@@ -28,6 +29,10 @@ pub(super) struct Configuration {
     root: Map<String, Json>,
     /// The authorities of clients, as PEM; none: any client.
     pub(super) client_ca: Option<String>,
+    /// Other files that it names.
+    pub(super) carried: Carried,
+    /// Whether it named credentials of registries, which are not carried.
+    pub(super) had_credentials: bool,
     pub(super) webhook_port: u16,
     pub(super) admin_port: u16,
     /// From the order to stop to the end, at the longest.
@@ -67,13 +72,18 @@ impl Configuration {
         }
         let mut mistakes = Mistakes::new();
         let document = document::read_one(path, &mut mistakes);
-        let Some(Json::Object(root)) = document.map(|document| document.root().json()) else {
+        let mut root = document
+            .map(|document| document.root().json())
+            .unwrap_or_default();
+        let directory = path.parent().unwrap_or(Path::new(""));
+        let carried = Carried::of(&mut root, directory)?;
+        let Json::Object(root) = root else {
             return Err(mistakes.into_result(()).err().unwrap_or_default().into());
         };
         let client_ca = root
             .get("listen")
             .and_then(|listen| listen.get("tls")?.get("clientCa")?.as_str())
-            .map(|file| path.parent().unwrap_or(Path::new("")).join(file))
+            .map(|file| directory.join(file))
             .map(|file| fs::read_to_string(&file).map_err(|source| Error::File { path: file, source }))
             .transpose()?;
         // An address of one machine says nothing of a Pod's.
@@ -92,7 +102,11 @@ impl Configuration {
         if !says_delay {
             limits.shutdown_delay = SHUTDOWN_DELAY_TIME;
         }
-        Ok((Self::from_parts(root, client_ca, limits, ports), config))
+        let configuration = Self {
+            carried,
+            ..Self::from_parts(root, client_ca, limits, ports)
+        };
+        Ok((configuration, config))
     }
 
     fn from_parts(
@@ -145,6 +159,9 @@ impl Configuration {
         place("store", given_store, CACHE);
         place("history", given_history, STATE);
         pod.insert("limits".into(), pod_limits.into());
+        // A ConfigMap is no place for secrets.
+        let modules = root.get_mut("modules").and_then(Json::as_object_mut);
+        let credentials = modules.and_then(|modules| modules.remove("dockerConfig"));
         // Lists are for where there is no cluster to ask.
         root.remove("namespaces");
         root.remove("namespacesFile");
@@ -152,6 +169,8 @@ impl Configuration {
         Self {
             root: pod,
             client_ca,
+            carried: Carried::default(),
+            had_credentials: credentials.is_some(),
             webhook_port,
             admin_port,
             shutdown: limits.shutdown_delay + limits.shutdown_timeout,

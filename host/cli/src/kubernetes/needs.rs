@@ -1,10 +1,13 @@
 //! What the chains need of the cluster beside the reviews.
 
 use admittance::{
+    ModuleReference,
     admission::{ClusterKind, GroupVersionKind, GroupVersionResource, NamespaceSelector},
     definitions::{ChainDefinition, HookDefinition},
 };
 use serde_json::{Value as Json, json};
+
+use super::rewrite;
 
 /// What a Pod must be allowed.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -27,16 +30,15 @@ impl Needs {
                 needs.namespace_labels |= !selector.is_empty();
             }
             needs.authorizer |= stage.match_conditions.uses_authorizer();
-            match &stage.hook {
-                HookDefinition::Plugin(plugin) => {
-                    for kind in &plugin.allow.cluster {
-                        if !needs.kinds.contains(kind) {
-                            needs.kinds.push(kind.clone());
-                        }
+            needs.calls_out |= matches!(stage.hook, HookDefinition::Webhook(_));
+            for (_, plugin) in rewrite::plugins(stage) {
+                for kind in &plugin.allow.cluster {
+                    if !needs.kinds.contains(kind) {
+                        needs.kinds.push(kind.clone());
                     }
-                    needs.calls_out |= !plugin.allow.http.is_empty();
                 }
-                HookDefinition::Webhook(_) => needs.calls_out = true,
+                let is_fetched = !matches!(plugin.source, ModuleReference::File(_));
+                needs.calls_out |= is_fetched || !plugin.allow.http.is_empty();
             }
         }
         needs

@@ -91,6 +91,8 @@ pub(super) fn config(installation: &Installation, configuration: &Configuration)
     if let Some(authorities) = &configuration.client_ca {
         data.insert(CLIENT_CA_FILE.into(), authorities.as_str().into());
     }
+    let carried = configuration.carried.files();
+    data.extend(carried.map(|(name, text)| (name.to_owned(), text.into())));
     Ok(config_map(
         installation,
         &installation.name.config(),

@@ -1,15 +1,46 @@
 //! Changes the sources of plugins in the text of a document, and leaves the rest of it as it is written.
 
 use admittance::definitions::{
-    Location, Mistake, Mistakes,
+    HookDefinition, Location, Mistake, Mistakes, PluginDefinition, StageDefinition,
     document::{self, Document, Node},
 };
 
-/// A stage, by where it begins, and what its plugin's source shall be.
+/// A stage, by where it begins, and what the source of one of its plugins shall be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NewSource {
     pub(super) stage: Location,
+    pub(super) role: Role,
     pub(super) source: String,
+}
+
+/// Which plugin of a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// The one whose answer counts.
+    Plugin,
+    /// The one that is tried beside it.
+    Candidate,
+}
+
+impl Role {
+    /// The field of the stage.
+    fn field(self) -> &'static str {
+        match self {
+            Self::Plugin => "plugin",
+            Self::Candidate => "candidate",
+        }
+    }
+}
+
+/// The plugins of a stage.
+pub(super) fn plugins(stage: &StageDefinition) -> impl Iterator<Item = (Role, &PluginDefinition)> {
+    let plugin = match &stage.hook {
+        HookDefinition::Plugin(plugin) => Some((Role::Plugin, plugin)),
+        HookDefinition::Webhook(_) => None,
+    };
+    let candidate = stage.candidate.as_ref();
+    let candidate = candidate.map(|candidate| (Role::Candidate, &candidate.plugin));
+    plugin.into_iter().chain(candidate)
 }
 
 /// The text of this file with other sources for these stages.
@@ -49,14 +80,17 @@ fn edit<'a>(
     let found = documents
         .iter()
         .find_map(|document| find(&document.root(), &new.stage))
-        .and_then(|stage| field(&stage, "plugin"))
+        .and_then(|stage| field(&stage, new.role.field()))
         .and_then(|plugin| field(&plugin, "source"));
     let Some(node) = found else {
         mistakes.push(Mistake {
             location: new.stage.clone(),
             path: String::new(),
-            message: "the source of this stage's plugin is not found again".to_owned(),
-            fix: "write it as `plugin: { source: file:... }`".to_owned(),
+            message: format!(
+                "the source of this stage's {} is not found again",
+                new.role.field()
+            ),
+            fix: format!("write it as `{}: {{ source: file:... }}`", new.role.field()),
         });
         return None;
     };
@@ -112,7 +146,7 @@ fn offset(text: &str, at: &Location) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use admittance::definitions::{HookDefinition, load_text};
+    use admittance::definitions::load_text;
 
     use super::*;
 
@@ -121,10 +155,11 @@ mod tests {
         let chains = load_text(name, text).map_err(|error| format!("not read: {error}"))?;
         let stages = chains.iter().flat_map(|chain| &chain.stages);
         let new: Vec<_> = stages
-            .filter(|stage| matches!(stage.hook, HookDefinition::Plugin(_)))
+            .flat_map(|stage| plugins(stage).map(|(role, _)| (stage.location.clone(), role)))
             .enumerate()
-            .map(|(index, stage)| NewSource {
-                stage: stage.location.clone(),
+            .map(|(index, (stage, role))| NewSource {
+                stage,
+                role,
                 source: format!("file:new-{index}"),
             })
             .collect();
@@ -198,6 +233,11 @@ mod tests {
         for (name, text, count) in [
             ("a.json", native.to_owned(), 1),
             ("a.yaml", native.to_owned(), 1),
+            (
+                "c.json",
+                native.replace("}}]}}", "}, \"candidate\": {\"source\": \"file:a.wasm\"}}]}}"),
+                2,
+            ),
             ("b.yaml", bcs.to_owned(), 1),
             ("k.yaml", kubernetes.to_owned(), 2),
             ("all.yaml", format!("\u{feff}{bcs}---\n{kubernetes}"), 3),

@@ -68,7 +68,8 @@ struct Inspected {
 }
 
 pub(crate) fn run(arguments: &InspectArguments) -> crate::Result<()> {
-    let catalog = arguments.modules.catalog(&arguments.key)?;
+    let aside = tempfile::tempdir()?;
+    let catalog = arguments.modules.catalog_aside(&arguments.key, aside.path())?;
     let inspected = crate::block_on(inspect(&arguments.module, &catalog))??;
     arguments.output.print(&inspected, for_people)
 }

@@ -114,12 +114,14 @@ fn answer(text: &mut String, who: &str, answer: &AnswerSample) {
         "allow" | "patch" => GOOD,
         _ => BAD,
     };
-    let message = answer.message.as_deref().unwrap_or_default();
+    let message = answer.message.iter();
+    let message: String = message
+        .map(|message| format!("  {}", harmless(message)))
+        .collect();
     let _ = writeln!(
         text,
-        "  {who:9}  {style}{}{style:#}  {}",
-        harmless(&answer.verdict),
-        harmless(message)
+        "  {who:9}  {style}{}{style:#}{message}",
+        harmless(&answer.verdict)
     );
     let patch = answer.patch.iter().map(|patch| ("patch", patch));
     let warnings = answer.warnings.iter().map(|warning| ("warning", warning));
@@ -193,7 +195,8 @@ mod tests {
             text.split_once("\n\n").unwrap().1,
             "\
 Mutating:pods/images  CREATE of v1/Pod default/web uid u-1 at 1970-01-01T00:00:00Z
-  plugin     patch  \n             patch: []
+  plugin     patch
+             patch: []
              warning: old
   candidate  deny  no where
              audit: a=b

@@ -13,6 +13,7 @@ use admittance::{Redaction, definitions::Share};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use reqwest::{Method, Response};
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::{
     client::{Client, Sent},
@@ -142,7 +143,7 @@ fn progress(arguments: &RecordArguments) -> ProgressBar {
 enum Ended {
     /// There are as many as asked for, the time is over, or nobody reads on.
     Complete,
-    /// By Ctrl-C.
+    /// By Ctrl-C, or whoever ends programs.
     Interrupted,
 }
 
@@ -152,12 +153,12 @@ async fn copy(
     lines: &mut Lines,
     bar: &ProgressBar,
 ) -> crate::Result<Ended> {
-    let interrupted = tokio::signal::ctrl_c();
-    tokio::pin!(interrupted);
+    let mut terminated = signal(SignalKind::terminate())?;
     loop {
         let chunk = tokio::select! {
             chunk = response.chunk() => chunk.map_err(|error| client.transport(&error))?,
-            _ = &mut interrupted => return Ok(Ended::Interrupted),
+            _ = tokio::signal::ctrl_c() => return Ok(Ended::Interrupted),
+            _ = terminated.recv() => return Ok(Ended::Interrupted),
         };
         let Some(chunk) = chunk else {
             return Ok(Ended::Complete);
