@@ -1,9 +1,10 @@
 //! Why a driver does not do what it is asked.
 
-use std::{fmt, path::Path};
+use std::{error::Error, fmt, io, path::Path};
 
 use admittance_driver::api::ErrorReply;
 use reqwest::StatusCode;
+use rustls::{AlertDescription, CertificateError};
 
 use crate::output::harmless;
 
@@ -61,16 +62,11 @@ impl RemoteError {
     pub(super) fn of_transport(error: &reqwest::Error, server: &str, is_tls: bool) -> Self {
         let server = server.to_owned();
         let problem = root(error);
-        if is_certificate_matter(error) {
-            let advice = if problem.contains("UnknownIssuer") {
-                "name the authority that signed its certificate with --ca"
-            } else {
-                "does it speak TLS there, with this name in its certificate?"
-            };
+        if let Some(tls) = tls(error) {
             return Self::Tls {
                 server,
                 problem,
-                advice,
+                advice: advice(tls),
             };
         }
         if error.is_timeout() && !error.is_connect() {
@@ -120,7 +116,7 @@ fn lines(mistakes: &[String]) -> impl fmt::Display + '_ {
 }
 
 /// What lies beneath: the errors above it say no more than that a request failed.
-fn root(error: &dyn std::error::Error) -> String {
+fn root(error: &dyn Error) -> String {
     let mut deepest = error;
     while let Some(next) = deepest.source() {
         deepest = next;
@@ -128,22 +124,33 @@ fn root(error: &dyn std::error::Error) -> String {
     harmless(&deepest.to_string())
 }
 
-fn is_certificate_matter(error: &dyn std::error::Error) -> bool {
-    let mut next = error.source();
-    while let Some(error) = next {
-        if error.is::<rustls::Error>() {
-            return true;
-        }
-        // Inside of an I/O error is another, which `source` passes by.
-        let inner = error
-            .downcast_ref::<std::io::Error>()
-            .and_then(std::io::Error::get_ref);
-        if inner.is_some_and(|inner| inner.is::<rustls::Error>() || is_certificate_matter(inner)) {
-            return true;
-        }
-        next = error.source();
+/// What is wrong with TLS, if that is what is wrong. I/O errors hold others, which `source` passes by.
+fn tls<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
+    if let Some(found) = error.downcast_ref() {
+        return Some(found);
     }
-    false
+    let inner = error.downcast_ref().and_then(io::Error::get_ref);
+    match inner.and_then(|inner| tls(inner)) {
+        Some(found) => Some(found),
+        None => error.source().and_then(tls),
+    }
+}
+
+/// What to do about it.
+fn advice(error: &rustls::Error) -> &'static str {
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "name the authority that signed its certificate with --ca"
+        }
+        rustls::Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => "give a name that is in its certificate with --server",
+        rustls::Error::InvalidMessage(_) => "it may not speak TLS: write http:// in place of https://",
+        rustls::Error::AlertReceived(AlertDescription::CertificateRequired) => {
+            "show a certificate with --certificate and --key"
+        }
+        _ => "does it speak TLS there, with a certificate that is good now?",
+    }
 }
 
 #[cfg(test)]
@@ -173,6 +180,24 @@ mod tests {
             let status = StatusCode::from_u16(status).unwrap();
             let error = RemoteError::of_answer("http://a", status, body.as_bytes());
             assert_eq!(error.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_tls_is_found_inside() {
+        let unknown = || rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
+        let plain = || rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType);
+        for (error, expected) in [
+            (io::Error::other(unknown()), Some("--ca")),
+            (io::Error::other(io::Error::other(unknown())), Some("--ca")),
+            (io::Error::other(plain()), Some("http://")),
+            (io::ErrorKind::ConnectionRefused.into(), None),
+            (io::Error::other("no"), None),
+        ] {
+            match (tls(&error).map(advice), expected) {
+                (Some(advice), Some(part)) => assert!(advice.contains(part), "{error}: {advice}"),
+                (found, expected) => assert_eq!(found, expected, "{error}"),
+            }
         }
     }
 }
