@@ -2,11 +2,14 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fs, io,
     path::{Path, PathBuf},
 };
 
-use admittance::definitions::{ChainDefinition, ModuleReference, load_text};
+use admittance::{
+    catalog::signature::SIGNATURE_SUFFIXES,
+    definitions::{ChainDefinition, ModuleReference, load_text},
+};
 
 use super::{
     Error,
@@ -34,6 +37,8 @@ pub(super) struct Module {
     /// Its file's name.
     pub(super) file_name: String,
     pub(super) bytes: Vec<u8>,
+    /// The endings of the files beside it that sign it, and what is in them.
+    pub(super) signatures: Vec<(&'static str, Vec<u8>)>,
 }
 
 /// Where modules are for a Pod.
@@ -192,10 +197,27 @@ impl Modules {
                 slug,
                 file_name,
                 bytes,
+                signatures: signatures(&path)?,
             });
         }
         Ok(modules)
     }
+}
+
+/// The signatures beside a module, which the Pod checks as they are checked here.
+fn signatures(module: &Path) -> Result<Vec<(&'static str, Vec<u8>)>, Error> {
+    let mut signatures = Vec::new();
+    for ending in SIGNATURE_SUFFIXES {
+        let mut name = module.as_os_str().to_owned();
+        name.push(ending);
+        let path = PathBuf::from(name);
+        match fs::read(&path) {
+            Ok(bytes) => signatures.push((ending, bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(source) => return Err(Error::File { path, source }),
+        }
+    }
+    Ok(signatures)
 }
 
 /// A file's name as the end of a ConfigMap's.
@@ -214,5 +236,30 @@ fn slug(file_name: &str) -> String {
         "plugin".to_owned()
     } else {
         slug.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_signs_a_module_goes_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for (name, text) in [("a.wasm", "a"), ("a.wasm.sig", "signature"), ("b.wasm", "b")] {
+            fs::write(path(name), text).unwrap();
+        }
+        let mut modules = Modules::default();
+        for name in ["a.wasm", "b.wasm"] {
+            assert_eq!(modules.add(&path(name)).unwrap(), name);
+        }
+        let modules = modules.of_config_maps().unwrap();
+        let found: Vec<_> = modules
+            .iter()
+            .map(|module| (module.slug.as_str(), module.signatures.as_slice()))
+            .collect();
+        let signature = [(".sig", b"signature".to_vec())];
+        assert_eq!(found, [("a", signature.as_slice()), ("b", &[])]);
     }
 }

@@ -109,8 +109,16 @@ pub(super) fn chains(installation: &Installation, bundle: &Bundle) -> Json {
 
 pub(super) fn module(installation: &Installation, module: &Module) -> Json {
     let name = installation.name.module(&module.slug);
-    let bytes = BASE64_STANDARD.encode(&module.bytes);
-    let data = Map::from_iter([(module.file_name.clone(), bytes.into())]);
+    let own = ("", module.bytes.as_slice());
+    let beside = module
+        .signatures
+        .iter()
+        .map(|(ending, bytes)| (*ending, bytes.as_slice()));
+    let data = std::iter::once(own).chain(beside).map(|(ending, bytes)| {
+        let name = format!("{}{ending}", module.file_name);
+        (name, BASE64_STANDARD.encode(bytes).into())
+    });
+    let data = data.collect();
     config_map(installation, &name, "binaryData", data)
 }
 
