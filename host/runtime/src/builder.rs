@@ -16,7 +16,6 @@ use tokio::sync::{OnceCell, Semaphore};
 use crate::{
     Error, Host, Progress,
     assembly::{Assembler, WORKERS},
-    change,
     history::History,
     plugins::Plugins,
     source::Source,
@@ -200,12 +199,13 @@ impl HostBuilder {
             refreshed: Vec::new(),
         };
         // A change that was broken off by the end of the program is made whole first.
-        let journal = change::journal(&source, &history);
-        let recovered = tokio::task::spawn_blocking(move || admittance_definitions::recover(&journal))
-            .await
-            .map_err(Error::Interrupted)?;
-        if recovered.map_err(Error::Recovery)?.is_some() {
-            tracing::warn!("a change of definitions was broken off, and is made now");
+        if let Some(journal) = history.journal() {
+            let recovered = tokio::task::spawn_blocking(move || admittance_definitions::recover(&journal))
+                .await
+                .map_err(Error::Interrupted)?;
+            if recovered.map_err(Error::Recovery)?.is_some() {
+                tracing::warn!("a change of definitions was broken off; it was made whole");
+            }
         }
         Host::start(source, history).await
     }

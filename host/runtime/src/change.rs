@@ -1,7 +1,10 @@
 //! Changes that somebody asks for: definitions that are applied, deleted or promoted, and tables that are
 //! rolled back to.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use admittance_definitions::{Change, DefinitionId, DefinitionSet, Effect, StageId, StoredDefinition};
 use schemars::JsonSchema;
@@ -10,9 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Comparison, Error, Host, Moment, Origin, Revision, RevisionDetail,
     assembly::Modules,
-    history::{self, Entry, History, HistoryError},
+    history::{self, Entry, HistoryError},
     host::{as_it_was, entry_of, seen},
-    source::Source,
 };
 
 /// How a change is made.
@@ -75,6 +77,11 @@ pub enum ChangeError {
     /// The revision is not there, or the new one cannot be written down.
     #[error(transparent)]
     History(#[from] HistoryError),
+    /// Files are changed by way of a journal, so that a kill leaves all of a change or nothing.
+    #[error(
+        "definitions are changed by a driver with a history alone: name a directory that can be written (`history: {{ directory: ... }}`), or edit the files"
+    )]
+    NoHistory,
     /// The files of definitions cannot be written.
     #[error(transparent)]
     Files(#[from] admittance_definitions::CommitError),
@@ -87,7 +94,7 @@ impl Host {
     ///
     /// When they cannot be read.
     pub async fn definitions(&self) -> Result<Vec<StoredDefinition>, ChangeError> {
-        let paths = self.0.workshop.lock().await.source.definitions.clone();
+        let paths = self.0.definitions.clone();
         let read =
             tokio::task::spawn_blocking(move || DefinitionSet::read(&paths).map(|set| set.documents()));
         let read = read.await.map_err(Error::Interrupted)?;
@@ -144,6 +151,10 @@ impl Host {
         + 'static,
     ) -> Result<Applied, ChangeError> {
         let mut workshop = self.0.workshop.lock().await;
+        let journal = workshop.history.journal();
+        if journal.is_none() && !how.dry_run {
+            return Err(ChangeError::NoHistory);
+        }
         let _building = self.building();
         let set = workshop.source.read().await?;
         let directory = directory(&workshop.source.definitions);
@@ -153,7 +164,8 @@ impl Host {
         let modules = Modules::current();
         let made = workshop.source.make(change.set.clone(), modules).await?;
         let place = self.place(&workshop).await?;
-        let entry = entry_of(&made, workshop.history.next_number(), origin, how.by.clone());
+        let number = workshop.history.next_number();
+        let entry = Arc::new(entry_of(&made, number, origin, how.by.clone()));
         let last = workshop.history.last();
         let is_new = !last.is_some_and(|last| last.is_like(&entry) && last.instead_of.is_none());
         let applied = Applied {
@@ -164,17 +176,16 @@ impl Host {
             },
             dry_run: how.dry_run,
             definitions: effects(&change),
-            comparison: compare(last, &entry),
+            comparison: compare(last.map(|last| &**last), &entry),
         };
-        if how.dry_run || !is_new {
+        let (false, true, Some(journal)) = (how.dry_run, is_new, journal) else {
             return Ok(applied);
-        }
-        let journal = journal(&workshop.source, &workshop.history);
+        };
         tokio::task::spawn_blocking(move || change.commit(&journal))
             .await
             .map_err(Error::Interrupted)??;
         self.swap(&workshop.source, made, &entry, place);
-        if let Err(error) = workshop.history.push(entry.clone()) {
+        if let Err(error) = workshop.history.push(entry.clone()).await {
             tracing::error!("{error}");
         }
         self.is_live(&entry, &workshop);
@@ -182,10 +193,10 @@ impl Host {
     }
 
     /// The revisions that are kept, the newest first.
-    pub async fn history(&self) -> Vec<Revision> {
-        let workshop = self.0.workshop.lock().await;
-        let entries = workshop.history.entries().rev();
-        entries.map(|entry| entry.revision().clone()).collect()
+    pub fn history(&self) -> Vec<Revision> {
+        let live = self.0.live.load();
+        let newest_first = live.revisions.iter().rev();
+        newest_first.map(|entry| entry.revision().clone()).collect()
     }
 
     /// A revision with the definitions that it was made of.
@@ -193,9 +204,9 @@ impl Host {
     /// # Errors
     ///
     /// When it is not kept.
-    pub async fn revision(&self, number: u64) -> Result<RevisionDetail, HistoryError> {
-        let workshop = self.0.workshop.lock().await;
-        Ok(workshop.history.get(number)?.detail.clone())
+    pub fn revision(&self, number: u64) -> Result<RevisionDetail, HistoryError> {
+        let live = self.0.live.load();
+        Ok(history::find(&live.revisions, number)?.detail.clone())
     }
 
     /// What is different between two revisions.
@@ -203,10 +214,10 @@ impl Host {
     /// # Errors
     ///
     /// When one of them is not kept.
-    pub async fn compare(&self, from: u64, to: u64) -> Result<Comparison, HistoryError> {
-        let workshop = self.0.workshop.lock().await;
-        let (from, to) = (workshop.history.get(from)?, workshop.history.get(to)?);
-        Ok(history::compare(&from.detail, &to.detail))
+    pub fn compare(&self, from: u64, to: u64) -> Result<Comparison, HistoryError> {
+        let live = self.0.live.load();
+        let find = |number| history::find(&live.revisions, number);
+        Ok(history::compare(&find(from)?.detail, &find(to)?.detail))
     }
 
     /// Go live with an earlier revision, its definitions and its very modules. No file is touched: it
@@ -218,15 +229,16 @@ impl Host {
     pub async fn rollback(&self, to: u64, by: Option<String>) -> Result<Revision, ChangeError> {
         let mut workshop = self.0.workshop.lock().await;
         let _building = self.building();
-        let target = workshop.history.get(to)?.clone();
+        let target = history::find(&workshop.history.entries(), to)?.clone();
         let made = as_it_was(&workshop.source, &target).await?;
         let place = self.place(&workshop).await?;
         let number = workshop.history.next_number();
         let mut entry = entry_of(&made, number, Origin::RolledBack { to }, by);
         entry.detail.revision.at = Moment::now();
         entry.instead_of = Some(seen(&workshop.source));
+        let entry = Arc::new(entry);
         // Written down first: a rollback that a restart undoes is none.
-        workshop.history.push(entry.clone())?;
+        workshop.history.push(entry.clone()).await?;
         self.swap(&workshop.source, made, &entry, place);
         self.is_live(&entry, &workshop);
         Ok(entry.revision().clone())
@@ -236,15 +248,6 @@ impl Host {
 /// Where new definitions are written: the first directory among the definitions.
 fn directory(definitions: &[PathBuf]) -> Option<PathBuf> {
     definitions.iter().find(|path| path.is_dir()).cloned()
-}
-
-/// Where a change of several files is written down before it is made.
-pub(crate) fn journal(source: &Source, history: &History) -> PathBuf {
-    let hidden = || {
-        let home = directory(&source.definitions).unwrap_or_default();
-        home.join(".admittance.journal")
-    };
-    history.journal().unwrap_or_else(hidden)
 }
 
 fn compare(last: Option<&Entry>, entry: &Entry) -> Comparison {

@@ -5,7 +5,7 @@ mod directory;
 mod error;
 mod revision;
 
-use std::{collections::VecDeque, path::Path};
+use std::{collections::VecDeque, path::Path, sync::Arc};
 
 pub(crate) use self::{comparison::compare, directory::HistoryDirectory};
 pub use self::{
@@ -38,13 +38,35 @@ impl Entry {
     }
 }
 
+/// The revision of this number.
+///
+/// # Errors
+///
+/// When it is not among them.
+pub(crate) fn find(entries: &[Arc<Entry>], number: u64) -> Result<&Arc<Entry>, HistoryError> {
+    let found = entries.iter().find(|entry| entry.revision().number == number);
+    found.ok_or_else(|| HistoryError::Unknown {
+        number,
+        kept: match (entries.first(), entries.last()) {
+            (Some(first), Some(last)) => {
+                format!(
+                    "{} to {} are kept",
+                    first.revision().number,
+                    last.revision().number
+                )
+            }
+            _ => "there is none yet".to_owned(),
+        },
+    })
+}
+
 /// The revisions, the newest last. Lives as long as the host.
 #[derive(Debug)]
 pub(crate) struct History {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<Arc<Entry>>,
     /// How many are kept.
     keep: usize,
-    directory: Option<HistoryDirectory>,
+    directory: Option<Arc<HistoryDirectory>>,
     /// Why the newest could not be written.
     problem: Option<String>,
 }
@@ -67,15 +89,15 @@ impl History {
     pub(crate) fn open(directory: &Path, keep: usize) -> Result<Self, HistoryError> {
         let directory = HistoryDirectory::open(directory)?;
         Ok(Self {
-            entries: directory.entries()?.into(),
+            entries: directory.entries()?.into_iter().map(Arc::new).collect(),
             keep: keep.max(1),
-            directory: Some(directory),
+            directory: Some(Arc::new(directory)),
             problem: None,
         })
     }
 
     pub(crate) fn directory(&self) -> Option<&Path> {
-        self.directory.as_ref().map(HistoryDirectory::path)
+        self.directory.as_deref().map(HistoryDirectory::path)
     }
 
     /// Where a change of several files is written down before it is made.
@@ -91,11 +113,12 @@ impl History {
         self.entries.len()
     }
 
-    pub(crate) fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry> {
-        self.entries.iter()
+    /// Those that are kept, the oldest first.
+    pub(crate) fn entries(&self) -> Arc<[Arc<Entry>]> {
+        self.entries.iter().cloned().collect()
     }
 
-    pub(crate) fn last(&self) -> Option<&Entry> {
+    pub(crate) fn last(&self) -> Option<&Arc<Entry>> {
         self.entries.back()
     }
 
@@ -105,42 +128,27 @@ impl History {
             .map_or(1, |last| last.revision().number.saturating_add(1))
     }
 
-    pub(crate) fn get(&self, number: u64) -> Result<&Entry, HistoryError> {
-        let found = self
-            .entries
-            .iter()
-            .find(|entry| entry.revision().number == number);
-        found.ok_or_else(|| HistoryError::Unknown {
-            number,
-            kept: match (self.entries.front(), self.last()) {
-                (Some(first), Some(last)) => {
-                    format!(
-                        "{} to {} are kept",
-                        first.revision().number,
-                        last.revision().number
-                    )
-                }
-                _ => "there is none yet".to_owned(),
-            },
-        })
-    }
-
     /// Keep this one, and forget the oldest beyond what is kept.
     ///
     /// # Errors
     ///
     /// When it cannot be written. It is then known until the program ends.
-    pub(crate) fn push(&mut self, entry: Entry) -> Result<(), HistoryError> {
-        let written = match &self.directory {
-            Some(directory) => directory.write(&entry),
+    pub(crate) async fn push(&mut self, entry: Arc<Entry>) -> Result<(), HistoryError> {
+        self.entries.push_back(entry.clone());
+        let beyond = self.entries.len().saturating_sub(self.keep);
+        let old: Vec<_> = self.entries.drain(..beyond).collect();
+        let written = match self.directory.clone() {
             None => Ok(()),
+            Some(directory) => tokio::task::spawn_blocking(move || {
+                let written = directory.write(&entry);
+                for entry in old {
+                    directory.remove(entry.revision().number);
+                }
+                written
+            })
+            .await
+            .unwrap_or(Err(HistoryError::Stopped)),
         };
-        self.entries.push_back(entry);
-        while self.entries.len() > self.keep {
-            if let (Some(old), Some(directory)) = (self.entries.pop_front(), &self.directory) {
-                directory.remove(old.revision().number);
-            }
-        }
         self.problem = written.as_ref().err().map(ToString::to_string);
         written
     }
@@ -187,38 +195,42 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_oldest_are_forgotten() {
+    #[tokio::test]
+    async fn the_oldest_are_forgotten() {
         let folder = tempfile::tempdir().unwrap();
         let mut history = History::open(folder.path(), 2).unwrap();
         assert_eq!(history.next_number(), 1);
         for number in 1..=4 {
-            history.push(entry(number, "text")).unwrap();
+            history.push(entry(number, "text").into()).await.unwrap();
         }
         assert_eq!(
-            history.get(2).unwrap_err().to_string(),
+            find(&history.entries(), 2).unwrap_err().to_string(),
             "there is no revision 2: 3 to 4 are kept"
         );
         drop(history);
         let history = History::open(folder.path(), 2).unwrap();
-        let numbers: Vec<_> = history.entries().map(|entry| entry.revision().number).collect();
+        let numbers: Vec<_> = history
+            .entries()
+            .iter()
+            .map(|entry| entry.revision().number)
+            .collect();
         assert_eq!(
             (numbers.as_slice(), history.next_number()),
             ([3, 4].as_slice(), 5)
         );
     }
 
-    #[test]
-    fn one_that_cannot_be_written_is_known_until_the_end() {
+    #[tokio::test]
+    async fn one_that_cannot_be_written_is_known_until_the_end() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("history");
         let mut history = History::open(&path, 2).unwrap();
         std::fs::remove_dir_all(&path).unwrap();
-        assert!(history.push(entry(1, "text")).is_err());
+        assert!(history.push(entry(1, "text").into()).await.is_err());
         assert!(history.problem().is_some());
         assert_eq!(history.last().unwrap().revision().number, 1);
         std::fs::create_dir(&path).unwrap();
-        history.push(entry(2, "text")).unwrap();
+        history.push(entry(2, "text").into()).await.unwrap();
         assert_eq!(history.problem(), None);
     }
 

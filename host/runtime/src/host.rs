@@ -1,6 +1,7 @@
 use std::{
     collections::HashSet,
     fmt,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -34,6 +35,8 @@ pub struct Host(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     table: ArcSwap<Table>,
     pub(crate) live: ArcSwap<Live>,
+    /// The files and directories of definitions.
+    pub(crate) definitions: Vec<PathBuf>,
     /// What tables are made of. One is made at a time.
     pub(crate) workshop: Mutex<Workshop>,
     is_building: AtomicBool,
@@ -99,11 +102,11 @@ impl Host {
             let new = entry_of(&made, history.next_number(), Origin::Start, None);
             match history.last() {
                 Some(last) if last.is_like(&new) => last.clone(),
-                _ => new,
+                _ => Arc::new(new),
             }
         });
         if history.last() != Some(&entry)
-            && let Err(error) = history.push(entry.clone())
+            && let Err(error) = history.push(entry.clone()).await
         {
             tracing::error!("{error}");
         }
@@ -123,11 +126,13 @@ impl Host {
             since: Moment::now(),
             problem: trouble,
             history: history_status(&history),
+            revisions: history.entries(),
         };
         let table = table(&source, &taps, made, entry.revision().number, place);
         let host = Self(Arc::new(Inner {
             table: ArcSwap::from_pointee(table),
             live: ArcSwap::from_pointee(live),
+            definitions: source.definitions.clone(),
             is_building: AtomicBool::new(false),
             assembler: source.assembler.clone(),
             workshop: Mutex::new(Workshop { source, history }),
@@ -227,7 +232,7 @@ impl Host {
                 return Err(error);
             }
         };
-        let entry = entry_of(&made, workshop.history.next_number(), origin, None);
+        let entry = Arc::new(entry_of(&made, workshop.history.next_number(), origin, None));
         let last = workshop.history.last();
         if last.is_some_and(|last| last.is_like(&entry) && last.instead_of.is_none()) {
             self.settled(&workshop.history);
@@ -235,7 +240,7 @@ impl Host {
         }
         let table = self.swap(&workshop.source, made, &entry, place);
         // What is live is live, written down or not.
-        if let Err(error) = workshop.history.push(entry.clone()) {
+        if let Err(error) = workshop.history.push(entry.clone()).await {
             tracing::error!("{error}");
         }
         self.is_live(&entry, &workshop);
@@ -310,6 +315,7 @@ impl Host {
             since: Moment::now(),
             problem: None,
             history: history_status(&workshop.history),
+            revisions: workshop.history.entries(),
         }));
         self.prune(workshop);
     }
@@ -400,7 +406,7 @@ pub(crate) fn seen(source: &Source) -> String {
 
 pub(crate) fn history_status(history: &History) -> HistoryStatus {
     HistoryStatus {
-        directory: history.directory().map(std::path::Path::to_owned),
+        directory: history.directory().map(Path::to_owned),
         revisions: history.len(),
         problem: history.problem().map(str::to_owned),
     }

@@ -6,6 +6,7 @@ use tokio::{sync::Semaphore, time::Instant};
 
 use crate::{
     Error, Moment, Revision,
+    history::Entry,
     status::{HistoryStatus, Problem},
 };
 
@@ -21,6 +22,8 @@ pub(crate) struct Live {
     pub(crate) since: Moment,
     pub(crate) problem: Option<Trouble>,
     pub(crate) history: HistoryStatus,
+    /// Those that are kept, the oldest first.
+    pub(crate) revisions: Arc<[Arc<Entry>]>,
 }
 
 /// Why what the definitions say is not live.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use admittance_admission::{ClusterKind, Phase};
-use admittance_catalog::{CompiledKey, Digest, Freshness, Module, ModuleReference, Store};
+use admittance_catalog::{CompiledKey, Digest, FetchProgress, Freshness, Module, ModuleReference, Store};
 use admittance_definitions::{AllowDefinition, ChainDefinition, Location, PluginDefinition, StageDefinition};
 use admittance_sandbox::{Configured, Grants, Limits, Origin, Plugin, PluginConfig, Prepared, Sandbox};
 use tokio::sync::OnceCell;
@@ -27,7 +27,12 @@ pub enum Progress {
         plugins: usize,
     },
     /// A module is on its way.
-    Fetching(admittance_catalog::FetchProgress),
+    Fetching {
+        /// Which. Several may be on their way at once.
+        reference: ModuleReference,
+        /// What has become of it.
+        progress: FetchProgress,
+    },
     /// One of them is ready.
     Loaded(Arc<Loaded>),
     /// One of them cannot be loaded. The rest go on, so that all errors are known at the end.
@@ -271,7 +276,12 @@ async fn module(assembler: &Assembler, order: &Order, modules: &Modules) -> Resu
         Freshness::Recorded
     };
     let progress = assembler.progress.clone();
-    let on_progress = move |fetch| progress(Progress::Fetching(fetch));
+    let on_progress = |fetch| {
+        progress(Progress::Fetching {
+            reference: order.reference.clone(),
+            progress: fetch,
+        });
+    };
     let module = catalog
         .obtain(&order.reference, order.pinned, freshness, &on_progress)
         .await?;

@@ -31,6 +31,9 @@ pub enum HistoryError {
         /// What the system says.
         source: io::Error,
     },
+    /// The runtime is shutting down.
+    #[error("the revision was not written: the program stops")]
+    Stopped,
 }
 
 /// What to do about it, where that is known.

@@ -60,7 +60,7 @@ async fn definitions_are_applied_and_deleted() {
     assert_eq!(live(&host), "3 b=1");
     assert!(!scene.chains().join("a.yaml").exists());
 
-    let history = host.history().await;
+    let history = host.history();
     let rows: Vec<_> = history
         .iter()
         .map(|revision| (revision.number, &revision.origin, revision.by.as_deref()))
@@ -101,7 +101,7 @@ async fn what_cannot_be_changes_nothing() {
         .unwrap_err();
     assert!(error.to_string().contains("candidate"), "{error}");
     assert_eq!(live(&host), "1 a=1");
-    assert_eq!(host.history().await.len(), 1);
+    assert_eq!(host.history().len(), 1);
     assert_eq!(scene.read("a.yaml"), chain("a", "1"));
     assert_eq!(std::fs::read_dir(scene.chains()).unwrap().count(), 1);
 }
@@ -113,12 +113,12 @@ async fn revisions_are_compared() {
     let host = scene.start().await.unwrap();
     scene.write("a.yaml", &chain("a", "2"));
     host.reload().await.unwrap();
-    let Comparison { text, .. } = host.compare(1, 2).await.unwrap();
+    let Comparison { text, .. } = host.compare(1, 2).unwrap();
     assert!(
         text.contains("-        url: https://127.0.0.1:1/1\n+        url: https://127.0.0.1:1/2\n"),
         "{text}"
     );
-    let back = host.compare(2, 1).await.unwrap();
+    let back = host.compare(2, 1).unwrap();
     assert!(
         back.text.contains("+        url: https://127.0.0.1:1/1\n"),
         "{}",
@@ -126,11 +126,10 @@ async fn revisions_are_compared() {
     );
     assert!(
         host.compare(1, 3)
-            .await
             .unwrap_err()
             .to_string()
             .contains("1 to 2 are kept")
     );
-    let detail = host.revision(1).await.unwrap();
+    let detail = host.revision(1).unwrap();
     assert_eq!(detail.files[0].text, chain("a", "1"));
 }

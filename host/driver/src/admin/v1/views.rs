@@ -83,7 +83,7 @@ async fn status(call: Call) -> Result<Json<Status>, ApiError> {
 }
 
 async fn history(call: Call) -> Result<Json<RevisionList>, ApiError> {
-    let revisions = call.api.host.history().await;
+    let revisions = call.api.host.history();
     Ok(Json(RevisionList { revisions }))
 }
 
@@ -95,7 +95,7 @@ struct RevisionPath {
 }
 
 async fn revision(call: Call<RevisionPath>) -> Result<Json<RevisionDetail>, ApiError> {
-    Ok(Json(call.api.host.revision(call.path.revision).await?))
+    Ok(Json(call.api.host.revision(call.path.revision)?))
 }
 
 /// Two revisions.
@@ -110,7 +110,7 @@ struct DiffQuery {
 
 async fn diff(call: Call<Nothing, DiffQuery>) -> Result<Json<Comparison>, ApiError> {
     let DiffQuery { from, to } = call.query;
-    Ok(Json(call.api.host.compare(from, to).await?))
+    Ok(Json(call.api.host.compare(from, to)?))
 }
 
 async fn definitions(call: Call) -> Result<Json<DefinitionList>, ApiError> {
