@@ -19,8 +19,11 @@ pub(crate) fn show() -> impl Fn(Progress) + Send + Sync + 'static {
         let mut screen = screen.lock().unwrap_or_else(PoisonError::into_inner);
         match progress {
             Progress::Started { plugins } => screen.start(plugins),
-            Progress::Fetching(fetch) => match &*screen {
-                Screen::Bars(bars) => bars.transfers.show(fetch),
+            Progress::Fetching {
+                reference,
+                progress: fetch,
+            } => match &*screen {
+                Screen::Bars(bars) => bars.transfers.show(&reference.to_string(), fetch),
                 Screen::Waiting | Screen::Plain => log_fetch(fetch),
             },
             Progress::Loaded(loaded) => {

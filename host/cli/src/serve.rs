@@ -127,6 +127,7 @@ async fn build(config: &Config, cluster: Option<&Cluster>) -> Result<Host, admit
     let builder = Host::builder()
         .request_timeout(config.limits.request_timeout)
         .revisions(config.history.keep)
+        .store_limit(config.store.size_limit)
         .on_progress(progress::show());
     let mut builder = modules::configured(builder, Some(config), None);
     if let Some(history) = &config.history.directory {

@@ -35,11 +35,25 @@ pub fn gather_beside(path: &Path, resolved: &Path) -> Result<Material, Signature
         if let Some((name, content)) = beside(place, BUNDLE_SUFFIX)? {
             material.add(&reference, FoundSignature::Bundle { name, content })?;
         }
-        if path == resolved {
+        if is_place_of(path, resolved) {
             break;
         }
     }
     Ok(material)
+}
+
+/// Whether the path names the file itself, and no link to it.
+fn is_place_of(path: &Path, resolved: &Path) -> bool {
+    let directory = match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => return path == resolved,
+    };
+    let name = path.file_name().unwrap_or_default();
+    path == resolved
+        || directory
+            .canonicalize()
+            .is_ok_and(|directory| directory.join(name) == resolved)
 }
 
 fn beside(path: &Path, suffix: &str) -> Result<Option<(String, Blob)>, SignatureError> {

@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: &InspectArguments) -> crate::Result<()> {
 
 async fn inspect(reference: &ModuleReference, catalog: &Catalog) -> crate::Result<Inspected> {
     let transfers = Transfers::on_terminal("fetching");
-    let on_progress = |progress| transfers.show(progress);
+    let on_progress = |progress| transfers.show("", progress);
     let module = catalog
         .obtain(reference, None, Freshness::Again, &on_progress)
         .await?;

@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &PullArguments) -> crate::Result<()> {
     let catalog = arguments.modules.catalog(&arguments.key)?;
     let reference = &arguments.reference;
     let transfers = Transfers::on_terminal("fetching");
-    let on_progress = |progress| transfers.show(progress);
+    let on_progress = |progress| transfers.show("", progress);
     let module = catalog.obtain(reference, None, Freshness::Again, &on_progress);
     let module = crate::block_on(module)??;
     if let Some(path) = &arguments.output {

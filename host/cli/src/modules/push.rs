@@ -69,7 +69,7 @@ async fn push(arguments: &PushArguments, catalog: &Catalog) -> crate::Result<Pus
     let mut annotations = described(&inspection);
     annotations.extend(arguments.annotation.iter().cloned());
     let transfers = Transfers::on_terminal("pushing");
-    let on_progress = |progress| transfers.show(progress);
+    let on_progress = |progress| transfers.show("", progress);
     let pushed = catalog.push(
         &arguments.reference,
         module.bytes().clone(),

@@ -1,6 +1,7 @@
 //! Downloads and uploads, as they are seen.
 
 use std::{
+    collections::HashMap,
     io::IsTerminal,
     sync::{Mutex, PoisonError},
     time::Duration,
@@ -16,8 +17,8 @@ use crate::output::harmless;
 pub(crate) struct Transfers {
     /// None: nobody watches.
     bars: Option<MultiProgress>,
-    /// The one that the next event is about.
-    current: Mutex<Option<ProgressBar>>,
+    /// By what is on its way.
+    current: Mutex<HashMap<String, ProgressBar>>,
     /// `fetching` or `pushing`.
     verb: &'static str,
 }
@@ -37,9 +38,10 @@ impl Transfers {
         Self::new(verb, std::io::stderr().is_terminal().then(MultiProgress::new))
     }
 
-    pub(crate) fn show(&self, progress: FetchProgress) {
+    /// Show what has become of one of them; where there is only one, it needs no name.
+    pub(crate) fn show(&self, which: &str, progress: FetchProgress) {
         match &self.bars {
-            Some(bars) => self.draw(bars, progress),
+            Some(bars) => self.draw(bars, which, progress),
             None => {
                 if let Some(line) = self.line(progress) {
                     anstream::eprintln!("{line}");
@@ -65,19 +67,19 @@ impl Transfers {
         }
     }
 
-    fn draw(&self, bars: &MultiProgress, progress: FetchProgress) {
+    fn draw(&self, bars: &MultiProgress, which: &str, progress: FetchProgress) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         match progress {
             FetchProgress::Started { reference, total } => {
-                if let Some(before) = current.take() {
+                if let Some(before) = current.remove(which) {
                     before.finish_and_clear();
                 }
                 let bar = bars.add(bar(total));
                 bar.set_message(format!("{} {}", self.verb, harmless(&reference)));
-                *current = Some(bar);
+                current.insert(which.to_owned(), bar);
             }
             FetchProgress::Received { bytes } => {
-                if let Some(bar) = &*current {
+                if let Some(bar) = current.get(which) {
                     bar.set_position(bytes);
                 }
             }
@@ -86,7 +88,7 @@ impl Transfers {
                 let _ = bars.println(again(after, &error.to_string()));
             }
             FetchProgress::Finished => {
-                if let Some(bar) = current.take() {
+                if let Some(bar) = current.remove(which) {
                     bar.finish_and_clear();
                     bars.remove(&bar);
                 }
@@ -142,18 +144,20 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_follows_its_download() {
+    fn each_bar_follows_its_download() {
         let bars = MultiProgress::with_draw_target(indicatif::ProgressDrawTarget::hidden());
         let transfers = Transfers::new("fetching", Some(bars));
-        let position = || {
+        let position = |which: &str| {
             let current = transfers.current.lock().unwrap();
-            current.as_ref().map(|bar| (bar.position(), bar.length()))
+            current.get(which).map(|bar| (bar.position(), bar.length()))
         };
-        assert_eq!(position(), None);
-        transfers.show(started(Some(10)));
-        transfers.show(FetchProgress::Received { bytes: 4 });
-        assert_eq!(position(), Some((4, Some(10))));
-        transfers.show(FetchProgress::Finished);
-        assert_eq!(position(), None);
+        assert_eq!(position("a"), None);
+        transfers.show("a", started(Some(10)));
+        transfers.show("b", started(Some(20)));
+        transfers.show("a", FetchProgress::Received { bytes: 4 });
+        assert_eq!(position("a"), Some((4, Some(10))));
+        assert_eq!(position("b"), Some((0, Some(20))));
+        transfers.show("a", FetchProgress::Finished);
+        assert_eq!((position("a"), position("b")), (None, Some((0, Some(20)))));
     }
 }
