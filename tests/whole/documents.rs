@@ -201,9 +201,18 @@ fn flags(help: &str) -> BTreeSet<String> {
         .collect()
 }
 
-async fn helps() -> BTreeMap<&'static str, String> {
+async fn helps() -> BTreeMap<String, String> {
     let mut helps = BTreeMap::new();
-    for subcommand in ["serve", "check", "run", "certs", "kubernetes manifests"] {
+    let all = Admittance::run(["--help"]).await.unwrap().stdout;
+    let (_, commands) = all.split_once("Commands:\n").unwrap();
+    let (commands, _) = commands.split_once("\n\n").unwrap();
+    // A line that goes on with the one before is indented further.
+    let names = commands.lines().filter(|line| !line.starts_with("    "));
+    let names = names.map(|line| line.split_whitespace().next().unwrap().to_owned());
+    let mut names: Vec<String> = names.filter(|name| name != "help" && name != "kubernetes").collect();
+    names.push("kubernetes manifests".to_owned());
+    assert!(names.len() > 15, "{names:?}");
+    for subcommand in names {
         let arguments = subcommand.split(' ').chain(["--help"]);
         let help = Admittance::run(arguments).await.unwrap();
         assert_eq!(help.code, Some(0), "{subcommand}: {}", help.stderr);

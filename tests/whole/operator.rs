@@ -1,5 +1,9 @@
 //! What an operator does to a running driver, with the commands of the program.
 
 mod desk;
+mod modules;
+#[path = "../../host/catalog/tests/catalog/registry.rs"]
+#[expect(dead_code, reason = "it is that of the catalog's own tests, and not all of it is wanted here")]
+mod registry;
 mod steering;
 mod trials;

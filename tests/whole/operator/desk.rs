@@ -20,17 +20,26 @@ pub(super) struct Desk {
 impl Desk {
     /// A driver with this one chain.
     pub(super) async fn with(chain: &str) -> Self {
-        Self::configured(BCS, chain).await
+        Self::start(BCS, chain, |_| None).await
     }
 
-    /// The same with more in its configuration.
-    pub(super) async fn configured(config: &str, chain: &str) -> Self {
+    /// The same with this configuration and with modules that are signed.
+    pub(super) async fn signed(config: &str, chain: &str, sign: impl Fn(&[u8]) -> String) -> Self {
+        Self::start(config, chain, |module| Some(sign(module))).await
+    }
+
+    async fn start(config: &str, chain: &str, sign: impl Fn(&[u8]) -> Option<String>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let versions = Versions::find().unwrap();
         fs::create_dir(directory.path().join("chains")).unwrap();
         write(&directory, "chains/versions.yaml", chain);
-        write(&directory, "one.wasm", versions.module(1));
-        write(&directory, "two.wasm", versions.module(2));
+        for (name, version) in [("one.wasm", 1), ("two.wasm", 2)] {
+            let module = versions.module(version);
+            write(&directory, name, &module);
+            if let Some(signature) = sign(&module) {
+                write(&directory, &format!("{name}.sig"), signature);
+            }
+        }
         let config = config.replace("definitions: [chains.yaml]", "definitions: [chains/]");
         let config = write(&directory, "admittance.yaml", config);
         let upstream = Upstream::start().await.unwrap();

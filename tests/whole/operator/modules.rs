@@ -1,0 +1,178 @@
+use std::{fs, path::Path};
+
+use admittance_tests::{Admittance, Finished, Serve, Upstream, Versions, replace};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use rcgen::{KeyPair, PublicKeyData as _, SigningKey as _};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{
+    desk::{Desk, chain, told_by},
+    registry::{Access, Registry},
+};
+use crate::scene::{BCS, write};
+
+async fn admittance(arguments: &[&str]) -> Finished {
+    Admittance::run(arguments.iter().copied()).await.unwrap()
+}
+
+/// The same, which must end well; what it printed.
+async fn said(arguments: &[&str]) -> String {
+    let finished = admittance(arguments).await;
+    assert_eq!(finished.code, Some(0), "{}{}", finished.stdout, finished.stderr);
+    finished.stdout
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// What the plugin's version is, as the running driver tells.
+async fn version(program: &Admittance) -> Value {
+    let status = program.status().await.unwrap();
+    status["chains"][0]["stages"][0]["hook"]["version"].clone()
+}
+
+/// A tag is asked for once; what it stood for needs no registry after that, until somebody asks again.
+#[tokio::test]
+async fn a_module_of_a_registry_runs_without_it() {
+    let registry = Registry::start(Access::Open, None).await;
+    let directory = TempDir::new().unwrap();
+    let versions = Versions::find().unwrap();
+    let reference = format!("oci://{}/plugins/versions:stable", registry.name);
+    let push = async |version| {
+        let module = write(&directory, "module.wasm", versions.module(version));
+        said(&["push", text(&module), &reference]).await
+    };
+    let pushed = push(1).await;
+    assert!(pushed.contains("sha256:"), "{pushed}");
+
+    let store = directory.path().join("store");
+    let stage = chain("x", "").replace("file:../x # here", &reference);
+    write(&directory, "chains.yaml", &stage);
+    let config = write(&directory, "admittance.yaml", BCS);
+    let upstream = Upstream::start().await.unwrap();
+    let start = async || {
+        let serve = Serve::new(&config).unwrap().upstream(&upstream.url());
+        serve.store(&store).start().await.unwrap()
+    };
+    let first = start().await;
+    assert_eq!(version(&first).await, Versions::name(1));
+
+    // The tag moves, and nothing else does.
+    push(2).await;
+    let second = start().await;
+    assert_eq!(version(&second).await, Versions::name(1));
+    let inspected = said(&["inspect", &reference, "--store", text(&store), "--output", "json"]).await;
+    let inspected: Value = serde_json::from_str(&inspected).unwrap();
+    assert_eq!(inspected["version"], Versions::name(2), "{inspected}");
+    // To look is not to take.
+    assert_eq!(version(&start().await).await, Versions::name(1));
+
+    // Asked again, it means the new one, which runs when the registry is gone.
+    let pulled = said(&["pull", &reference, "--store", text(&store)]).await;
+    assert!(pulled.contains("digest: sha256:"), "{pulled}");
+    drop(registry);
+    assert_eq!(version(&start().await).await, Versions::name(2));
+    let gone = admittance(&["pull", &reference, "--store", text(&store)]).await;
+    assert_eq!(gone.code, Some(2), "{}", gone.stdout);
+}
+
+#[tokio::test]
+async fn a_registry_that_asks_for_credentials_is_told_them() {
+    let registry = Registry::start(Access::Basic, None).await;
+    let directory = TempDir::new().unwrap();
+    let module = write(&directory, "module.wasm", Versions::find().unwrap().module(1));
+    let reference = format!("oci://{}/plugins/versions:1", registry.name);
+    let push = async |docker: &Path| {
+        let mut command = Admittance::command().unwrap();
+        command
+            .args(["push", text(&module), &reference])
+            .env("DOCKER_CONFIG", docker);
+        command.output().await.unwrap()
+    };
+    let stranger = push(directory.path()).await;
+    assert_eq!(stranger.status.code(), Some(2));
+    let told = String::from_utf8(stranger.stderr).unwrap();
+    assert!(told.contains("docker login"), "{told}");
+    let (user, password) = super::registry::USER;
+    let credentials = BASE64_STANDARD.encode(format!("{user}:{password}"));
+    let config = json!({"auths": {&registry.name: {"auth": credentials}}});
+    write(&directory, "config.json", config.to_string());
+    let known = push(directory.path()).await;
+    assert!(
+        known.status.success(),
+        "{}",
+        String::from_utf8_lossy(&known.stderr)
+    );
+}
+
+/// What is not signed as required never runs, whether it is there at the start or comes later.
+#[tokio::test]
+async fn only_signed_modules_run() {
+    let keys = TempDir::new().unwrap();
+    let [ours, theirs] = [(); 2].map(|()| KeyPair::generate().unwrap());
+    let key = keys.path().join("cosign.pub");
+    fs::write(&key, pem(&ours)).unwrap();
+    let signatures = format!("signatures:\n  - {{ source: \"file:**\", keys: [{key:?}] }}\n");
+    let config = format!("{BCS}{signatures}");
+    let sign = |key: &KeyPair, module: &[u8]| BASE64_STANDARD.encode(key.sign(module).unwrap());
+
+    // At the start there is nothing else to serve.
+    let directory = TempDir::new().unwrap();
+    let versions = Versions::find().unwrap();
+    write(
+        &directory,
+        "chains.yaml",
+        chain("one.wasm", "").replace("../", ""),
+    );
+    write(&directory, "one.wasm", versions.module(1));
+    let file = write(&directory, "admittance.yaml", &config);
+    let refused = Serve::new(&file).unwrap().finish().await.unwrap();
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    for expected in ["one.wasm", "not signed", "cosign sign-blob"] {
+        assert!(
+            refused.stderr.contains(expected),
+            "{expected} in {}",
+            refused.stderr
+        );
+    }
+
+    write(&directory, "one.wasm.sig", sign(&ours, &versions.module(1)));
+    let desk = Desk::signed(&config, &chain("one.wasm", ""), |module| sign(&ours, module)).await;
+    assert_eq!(desk.versions_of("a").await, told_by(1));
+    let status = desk.told_json(&["status"]).await;
+    let signature = &status["chains"][0]["stages"][0]["hook"]["signature"];
+    assert!(signature.as_str().unwrap().contains("sha256:"), "{status}");
+
+    // Another module without its signature, then with that of somebody else, and at last with ours.
+    let problem = |status: &Value| status["problem"]["mistakes"][0].as_str().map(str::to_owned);
+    desk.replace_module("one.wasm", 3);
+    let told = |status: &Value| problem(status).is_some_and(|mistake| mistake.contains("one.wasm"));
+    desk.program.until_status("the refusal", told).await.unwrap();
+    let before = problem(&desk.program.status().await.unwrap());
+    replace(&desk.path("one.wasm.sig"), sign(&theirs, &versions.module(3))).unwrap();
+    let told_again = |status: &Value| status["problem"]["attempts"].as_u64() > Some(1);
+    desk.program
+        .until_status("another refusal", told_again)
+        .await
+        .unwrap();
+    assert!(before.is_some());
+    assert_eq!(desk.versions_of("b").await, told_by(1));
+    replace(&desk.path("one.wasm.sig"), sign(&ours, &versions.module(3))).unwrap();
+    let is_live = |status: &Value| status["revision"] == 2 && problem(status).is_none();
+    desk.program
+        .until_status("the signed module", is_live)
+        .await
+        .unwrap();
+    assert_eq!(desk.versions_of("c").await, told_by(3));
+
+    // One goes back to what was signed then: the signature is kept with it.
+    desk.told(["rollback", "1"]).await;
+    assert_eq!(desk.versions_of("d").await, told_by(1));
+}
+
+fn pem(key: &KeyPair) -> String {
+    let text = BASE64_STANDARD.encode(key.subject_public_key_info());
+    format!("-----BEGIN PUBLIC KEY-----\n{text}\n-----END PUBLIC KEY-----\n")
+}
