@@ -31,7 +31,7 @@ async fn every_request_is_answered_by_one_version_while_versions_follow_one_anot
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_stages_change_at_once() {
     swap(Swaps {
-        rounds: 4,
+        rounds: 2,
         stages: 10,
         connections: 4,
     })
