@@ -4,6 +4,6 @@ mod desk;
 mod modules;
 #[path = "../../host/catalog/tests/catalog/registry.rs"]
 #[expect(dead_code, reason = "it is that of the catalog's own tests, and not all of it is wanted here")]
-mod registry;
+pub(crate) mod registry;
 mod steering;
 mod trials;

@@ -1,10 +1,15 @@
 //! What may help itself is tried again without a change.
 
-use std::{fs, net::SocketAddr, net::TcpListener};
+use std::{
+    fs,
+    net::{SocketAddr, TcpListener},
+};
 
-use admittance_tests::{Identity, ModuleServer, replace};
+use admittance_tests::{Admittance, Identity, ModuleServer, replace};
+use tokio::{io::copy_bidirectional, net::TcpStream};
 
 use super::scene::{Hot, chain, end, mistakes};
+use crate::operator::registry::{Access, Registry};
 
 /// A port at which nobody listens for now.
 fn free_port() -> SocketAddr {
@@ -52,4 +57,52 @@ async fn a_server_that_comes_up_later_is_asked_again() {
     end(program).await;
     let program = hot.start().await;
     assert_eq!(hot.version(&program).await, Some(2));
+}
+
+/// Connect whoever comes here with another port.
+async fn lead(from: SocketAddr, to: String) {
+    let listener = tokio::net::TcpListener::bind(from).await.unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut from, _)) = listener.accept().await {
+            let mut to = TcpStream::connect(&to).await.unwrap();
+            tokio::spawn(async move { copy_bidirectional(&mut from, &mut to).await });
+        }
+    });
+}
+
+#[tokio::test]
+async fn a_registry_that_comes_up_later_is_asked_again() {
+    let hot = Hot::configured("modules: { attempts: 1 }\n").await;
+    let registry = Registry::start(Access::Open, None).await;
+    let module = hot.path("pushed.wasm");
+    fs::write(&module, hot.bytes(2)).unwrap();
+    let reference = format!("oci://{}/plugins/versioned:1", registry.name);
+    let pushed = Admittance::run(["push", module.to_str().unwrap(), &reference])
+        .await
+        .unwrap();
+    assert_eq!(pushed.code, Some(0), "{}", pushed.stderr);
+
+    let program = hot.start().await;
+    let address = free_port();
+    let source = format!("oci://{address}/plugins/versioned:1");
+    let plugin = format!("{{ source: \"{source}\", settings: {{ name: stage }} }}");
+    replace(&hot.chain_file(), chain("versioned", &plugin)).unwrap();
+    let unreachable = program
+        .until_status("the registry is not there", |status| {
+            mistakes(status).contains(&address.to_string())
+        })
+        .await
+        .unwrap();
+    assert!(
+        unreachable["problem"].get("nextAttempt").is_some(),
+        "{unreachable:#}"
+    );
+    assert_eq!(hot.version(&program).await, Some(1));
+
+    lead(address, registry.name.clone()).await;
+    hot.until_version(&program, "the registry came up", 2).await;
+    program
+        .until_status("the problem is gone", |status| status.get("problem").is_none())
+        .await
+        .unwrap();
 }
