@@ -6,7 +6,7 @@ use admittance_tests::{Admittance, Finished};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::scene::{application, store, source, write};
+use crate::scene::{application, source, store, write};
 
 async fn admittance(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Finished {
     Admittance::run(arguments.into_iter().map(|argument| argument.as_ref().to_owned()))

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use crate::scene::{Scene, application, bcs_message, store, source, write};
+use crate::scene::{Scene, application, bcs_message, source, store, write};
 
 /// What comes of a guest.
 #[derive(Clone, Copy)]

@@ -3,7 +3,10 @@
 mod desk;
 mod modules;
 #[path = "../../host/catalog/tests/catalog/registry.rs"]
-#[expect(dead_code, reason = "it is that of the catalog's own tests, and not all of it is wanted here")]
+#[expect(
+    dead_code,
+    reason = "it is that of the catalog's own tests, and not all of it is wanted here"
+)]
 pub(crate) mod registry;
 mod steering;
 mod trials;

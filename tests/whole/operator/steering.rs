@@ -42,7 +42,11 @@ async fn what_is_live_is_seen() {
     assert_eq!(one.trim_end(), chain("one.wasm", "").trim_end());
     let none = desk.tell(["get", "AdmissionChain/version"]).await;
     assert_eq!(none.code, Some(2));
-    assert!(none.stderr.contains("there is no AdmissionChain/version"), "{}", none.stderr);
+    assert!(
+        none.stderr.contains("there is no AdmissionChain/version"),
+        "{}",
+        none.stderr
+    );
 }
 
 #[tokio::test]
@@ -149,7 +153,13 @@ async fn what_cannot_be_is_told_and_changes_nothing() {
         assert_eq!(desk.tell(arguments).await.code, Some(2), "{arguments:?}");
     }
     assert_eq!(desk.versions_of("a").await, told_by(1));
-    assert_eq!(desk.told_json(&["history"]).await["revisions"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        desk.told_json(&["history"]).await["revisions"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
     assert_eq!(desk.read("chains/versions.yaml"), chain("one.wasm", ""));
 }
 
