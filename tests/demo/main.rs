@@ -68,7 +68,11 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     for example in &EXAMPLES {
         println!("\n{}:\n  {}", example.title, example.curl(&driver));
     }
-    println!("\nThe chain is docs/examples/demo/chains/applications.yaml. Ctrl-C stops both.\n");
+    println!(
+        "\nThe chain is docs/examples/demo/chains/applications.yaml. Edit it, and send again: it is live within a \
+         second. To see what is live, and what stands in the way of a change:\n  target/debug/admittance status --server {}\n\nCtrl-C stops both.\n",
+        driver.admin_url("")
+    );
     let io = |source| Error::Io {
         what: "a signal".into(),
         source,
