@@ -97,9 +97,14 @@ async fn swap(swaps: Swaps) -> Result<bool, Error> {
     row("memory before", megabytes(swapped.memory_before));
     row("memory, most after a swap", megabytes(swapped.memory_most));
     row("memory after", megabytes(swapped.memory_after));
-    row("tables in memory", &swapped.status["tables"]);
-    row("revision", &swapped.status["revision"]);
-    let Swapped { told, .. } = swapped;
+    let Swapped { told, status, .. } = swapped;
+    for (name, field) in [
+        ("tables in memory", "tables"),
+        ("plugins in memory", "plugins"),
+        ("revision", "revision"),
+    ] {
+        row(name, status.get(field).unwrap_or_default());
+    }
     for mistake in &told.mistakes {
         println!("  ! {mistake}");
     }

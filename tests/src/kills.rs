@@ -65,8 +65,8 @@ definitions: [definitions]
 modules: { ca: ca.pem }
 ";
 
-/// Between the pieces of a download: a module takes some 80 ms.
-const PAUSE: Duration = Duration::from_millis(2);
+/// Between the pieces of a download: a module takes about as long as compiling it.
+const PAUSE: Duration = Duration::from_millis(8);
 
 impl Kills {
     /// Do it, and call `progress` after each kill with its number and a sentence.
@@ -110,7 +110,7 @@ impl Kills {
                 Moment::Known => usual_known,
                 Moment::Start => killed.longest_start.max(Duration::from_millis(100)),
             };
-            let delay = limit.mul_f64(rng.f64() * 1.2);
+            let delay = limit.mul_f64(rng.f64());
             let answer = scene.interrupt(&mut program, moment, wanted, delay).await?;
             let started = Instant::now();
             program = scene.start().await?;
