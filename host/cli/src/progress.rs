@@ -23,8 +23,8 @@ pub(crate) fn show() -> impl Fn(Progress) + Send + Sync + 'static {
                 reference,
                 progress: fetch,
             } => match &*screen {
-                Screen::Bars(bars) => bars.transfers.show(&reference.to_string(), fetch),
-                Screen::Waiting | Screen::Plain => log_fetch(fetch),
+                Screen::Bars(bars) => bars.transfers.show(&reference.to_string(), *fetch),
+                Screen::Waiting | Screen::Plain => log_fetch(*fetch),
             },
             Progress::Loaded(loaded) => {
                 screen.advance();

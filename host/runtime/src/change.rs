@@ -166,8 +166,7 @@ impl Host {
         let place = self.place(&workshop).await?;
         let number = workshop.history.next_number();
         let entry = Arc::new(entry_of(&made, number, origin, how.by.clone()));
-        let last = workshop.history.last();
-        let is_new = !last.is_some_and(|last| last.is_like(&entry) && last.instead_of.is_none());
+        let is_new = !workshop.history.says(&entry);
         let applied = Applied {
             revision: if is_new {
                 entry.revision().number
@@ -176,7 +175,7 @@ impl Host {
             },
             dry_run: how.dry_run,
             definitions: effects(&change),
-            comparison: compare(last.map(|last| &**last), &entry),
+            comparison: compare(workshop.history.last().map(|last| &**last), &entry),
         };
         let (false, true, Some(journal)) = (how.dry_run, is_new, journal) else {
             return Ok(applied);
@@ -184,11 +183,7 @@ impl Host {
         tokio::task::spawn_blocking(move || change.commit(&journal))
             .await
             .map_err(Error::Interrupted)??;
-        self.swap(&workshop.source, made, &entry, place);
-        if let Err(error) = workshop.history.push(entry.clone()).await {
-            tracing::error!("{error}");
-        }
-        self.is_live(&entry, &workshop);
+        self.go_live(&mut workshop, made, entry, place).await;
         Ok(applied)
     }
 

@@ -122,34 +122,59 @@ impl History {
         self.entries.back()
     }
 
+    /// Whether this is what is live already, by what the files say.
+    pub(crate) fn says(&self, entry: &Entry) -> bool {
+        self.last()
+            .is_some_and(|last| last.is_like(entry) && last.instead_of.is_none())
+    }
+
     /// The number that comes next.
     pub(crate) fn next_number(&self) -> u64 {
         self.last()
             .map_or(1, |last| last.revision().number.saturating_add(1))
     }
 
-    /// Keep this one, and forget the oldest beyond what is kept.
+    /// Keep this one and forget the oldest beyond what is kept, in memory. They are on disk as before until
+    /// [`write`](Self::write).
+    pub(crate) fn note(&mut self, entry: Arc<Entry>) {
+        self.entries.push_back(entry);
+        let beyond = self.entries.len().saturating_sub(self.keep);
+        self.entries.drain(..beyond);
+    }
+
+    /// Have on disk what is kept in memory: the newest is written, and the oldest goes.
     ///
     /// # Errors
     ///
-    /// When it cannot be written. It is then known until the program ends.
-    pub(crate) async fn push(&mut self, entry: Arc<Entry>) -> Result<(), HistoryError> {
-        self.entries.push_back(entry.clone());
-        let beyond = self.entries.len().saturating_sub(self.keep);
-        let old: Vec<_> = self.entries.drain(..beyond).collect();
-        let written = match self.directory.clone() {
-            None => Ok(()),
-            Some(directory) => tokio::task::spawn_blocking(move || {
-                let written = directory.write(&entry);
-                for entry in old {
-                    directory.remove(entry.revision().number);
-                }
-                written
-            })
-            .await
-            .unwrap_or(Err(HistoryError::Stopped)),
+    /// When the newest cannot be written. It is then known until the program ends.
+    pub(crate) async fn write(&mut self) -> Result<(), HistoryError> {
+        let (Some(directory), Some(newest)) = (self.directory.clone(), self.entries.back().cloned()) else {
+            return Ok(());
         };
+        let oldest = self.entries.front().map_or(0, |entry| entry.revision().number);
+        let written = tokio::task::spawn_blocking(move || {
+            let written = directory.write(&newest);
+            directory.remove_before(oldest);
+            written
+        })
+        .await
+        .unwrap_or(Err(HistoryError::Stopped));
         self.problem = written.as_ref().err().map(ToString::to_string);
+        written
+    }
+
+    /// Keep this one, if it can be written.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot. It is not kept then.
+    pub(crate) async fn push(&mut self, entry: Arc<Entry>) -> Result<(), HistoryError> {
+        let before = self.entries.clone();
+        self.note(entry);
+        let written = self.write().await;
+        if written.is_err() {
+            self.entries = before;
+        }
         written
     }
 
@@ -228,6 +253,9 @@ mod tests {
         std::fs::remove_dir_all(&path).unwrap();
         assert!(history.push(entry(1, "text").into()).await.is_err());
         assert!(history.problem().is_some());
+        assert_eq!(history.last(), None);
+        history.note(entry(1, "text").into());
+        assert!(history.write().await.is_err());
         assert_eq!(history.last().unwrap().revision().number, 1);
         std::fs::create_dir(&path).unwrap();
         history.push(entry(2, "text").into()).await.unwrap();

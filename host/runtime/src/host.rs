@@ -14,7 +14,7 @@ use admittance_catalog::{InUse, ModuleReference};
 use admittance_definitions::DefinitionSet;
 use admittance_module::Digest;
 use arc_swap::ArcSwap;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedSemaphorePermit};
 
 use crate::{
     Error, HostBuilder, Moment, Origin, Recording, RecordingConfig, Revision, RevisionDetail, Table,
@@ -105,10 +105,11 @@ impl Host {
                 _ => Arc::new(new),
             }
         });
-        if history.last() != Some(&entry)
-            && let Err(error) = history.push(entry.clone()).await
-        {
-            tracing::error!("{error}");
+        if history.last() != Some(&entry) {
+            history.note(entry.clone());
+            if let Err(error) = history.write().await {
+                tracing::error!("{error}");
+            }
         }
         if let Some(trouble) = &trouble {
             let revision = entry.revision().number;
@@ -223,8 +224,11 @@ impl Host {
             }
             Err(error) => Err(error),
         };
-        let place = self.0.places.take(self.patience(&workshop)).await;
-        let (made, place) = match made.and_then(|made| Ok((made, place?))) {
+        let made = match made {
+            Ok(made) => self.place(&workshop).await.map(|place| (made, place)),
+            Err(error) => Err(error),
+        };
+        let (made, place) = match made {
             Ok(made) => made,
             Err(error) => {
                 let error = Arc::new(error);
@@ -233,18 +237,29 @@ impl Host {
             }
         };
         let entry = Arc::new(entry_of(&made, workshop.history.next_number(), origin, None));
-        let last = workshop.history.last();
-        if last.is_some_and(|last| last.is_like(&entry) && last.instead_of.is_none()) {
+        if workshop.history.says(&entry) {
             self.settled(&workshop.history);
             return Ok(self.table());
         }
+        Ok(self.go_live(&mut workshop, made, entry, place).await)
+    }
+
+    /// Go live with what was made, and write it down. What is live is live, written down or not.
+    pub(crate) async fn go_live(
+        &self,
+        workshop: &mut Workshop,
+        made: Made,
+        entry: Arc<Entry>,
+        place: OwnedSemaphorePermit,
+    ) -> Arc<Table> {
+        workshop.history.note(entry.clone());
         let table = self.swap(&workshop.source, made, &entry, place);
-        // What is live is live, written down or not.
-        if let Err(error) = workshop.history.push(entry.clone()).await {
+        self.is_live(&entry, workshop);
+        if let Err(error) = workshop.history.write().await {
             tracing::error!("{error}");
         }
-        self.is_live(&entry, &workshop);
-        Ok(table)
+        self.show(&workshop.history);
+        table
     }
 
     /// Keep the store within its limit, beside everything else. What is live stays, and what can be rolled
@@ -275,21 +290,16 @@ impl Host {
         });
     }
 
-    /// How long a change waits for requests on older tables: until each of them must have ended.
-    pub(crate) fn patience(&self, workshop: &Workshop) -> Duration {
-        workshop.source.request_timeout + Duration::from_secs(10)
-    }
-
     pub(crate) fn building(&self) -> Building<'_> {
         self.0.is_building.store(true, Ordering::Relaxed);
         Building(&self.0.is_building)
     }
 
-    pub(crate) async fn place(
-        &self,
-        workshop: &Workshop,
-    ) -> Result<tokio::sync::OwnedSemaphorePermit, Error> {
-        self.0.places.take(self.patience(workshop)).await
+    /// A place for one more table, when requests on older ones end by the time that each of them must have
+    /// ended.
+    pub(crate) async fn place(&self, workshop: &Workshop) -> Result<OwnedSemaphorePermit, Error> {
+        let patience = workshop.source.request_timeout + Duration::from_secs(10);
+        self.0.places.take(patience).await
     }
 
     /// From now on requests pass this table.
@@ -298,7 +308,7 @@ impl Host {
         source: &Source,
         made: Made,
         entry: &Entry,
-        place: tokio::sync::OwnedSemaphorePermit,
+        place: OwnedSemaphorePermit,
     ) -> Arc<Table> {
         let number = entry.revision().number;
         let table = Arc::new(table(source, &self.0.taps, made, number, place));
@@ -318,6 +328,15 @@ impl Host {
             revisions: workshop.history.entries(),
         }));
         self.prune(workshop);
+    }
+
+    /// Note what the history is like.
+    fn show(&self, history: &History) {
+        let live = Live {
+            history: history_status(history),
+            ..(**self.0.live.load()).clone()
+        };
+        self.0.live.store(Arc::new(live));
     }
 
     /// Note that the definitions say what is live.
@@ -343,13 +362,7 @@ impl Host {
     }
 }
 
-fn table(
-    source: &Source,
-    taps: &Arc<Taps>,
-    made: Made,
-    revision: u64,
-    place: tokio::sync::OwnedSemaphorePermit,
-) -> Table {
+fn table(source: &Source, taps: &Arc<Taps>, made: Made, revision: u64, place: OwnedSemaphorePermit) -> Table {
     Table {
         revision,
         chains: made.chains,

@@ -31,7 +31,7 @@ pub enum Progress {
         /// Which. Several may be on their way at once.
         reference: ModuleReference,
         /// What has become of it.
-        progress: FetchProgress,
+        progress: Box<FetchProgress>,
     },
     /// One of them is ready.
     Loaded(Arc<Loaded>),
@@ -279,7 +279,7 @@ async fn module(assembler: &Assembler, order: &Order, modules: &Modules) -> Resu
     let on_progress = |fetch| {
         progress(Progress::Fetching {
             reference: order.reference.clone(),
-            progress: fetch,
+            progress: Box::new(fetch),
         });
     };
     let module = catalog

@@ -4,6 +4,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::indexing_slicing,
+    clippy::panic,
     reason = "helpers of tests are tests, which clippy knows only of functions marked as such"
 )]
 

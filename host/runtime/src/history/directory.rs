@@ -84,13 +84,23 @@ impl HistoryDirectory {
         write().map_err(|source| HistoryError::Io { path, source })
     }
 
-    /// Forget a revision. What cannot be removed is only in the way of space.
-    pub(crate) fn remove(&self, number: u64) {
-        let path = self.file(number);
-        if let Err(error) = fs::remove_file(&path)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            tracing::warn!(path = %path.display(), %error, "an old revision cannot be removed");
+    /// Forget the revisions before this one. What cannot be removed is only in the way of space.
+    pub(crate) fn remove_before(&self, first: u64) {
+        let old = fs::read_dir(&self.path).map(|files| {
+            let paths = files.filter_map(|file| Some(file.ok()?.path()));
+            let is_old = |path: &PathBuf| {
+                let is_revision = path.extension().is_some_and(|ending| ending == ENDING);
+                let number = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
+                is_revision && number.is_some_and(|number: u64| number < first)
+            };
+            paths.filter(is_old).collect::<Vec<_>>()
+        });
+        for path in old.unwrap_or_default() {
+            if let Err(error) = fs::remove_file(&path)
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                tracing::warn!(path = %path.display(), %error, "an old revision cannot be removed");
+            }
         }
     }
 
@@ -165,10 +175,12 @@ mod tests {
         directory.write(&first).unwrap();
         drop(directory);
         let directory = HistoryDirectory::open(&path).unwrap();
-        assert_eq!(directory.entries().unwrap(), [first.clone(), second]);
-        directory.remove(10);
-        directory.remove(10);
-        assert_eq!(directory.entries().unwrap(), [first]);
+        assert_eq!(directory.entries().unwrap(), [first, second.clone()]);
+        directory.remove_before(9);
+        assert_eq!(directory.entries().unwrap().len(), 2);
+        directory.remove_before(10);
+        directory.remove_before(10);
+        assert_eq!(directory.entries().unwrap(), [second]);
     }
 
     #[test]

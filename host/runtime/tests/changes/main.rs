@@ -1,10 +1,6 @@
 //! Tables that are changed, rolled back and started again, with real files and a real history. Their stages
 //! are webhooks, which are not called until a request comes, so no server is needed.
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test ends at the first thing that is wrong"
-)]
+#![expect(clippy::unwrap_used, reason = "a test ends at the first thing that is wrong")]
 #![allow(clippy::indexing_slicing, reason = "a missing row is a failed test")]
 
 mod recording;
