@@ -1,5 +1,5 @@
 //! What the API below `/v1` takes and gives, beside the host's own forms ([`Status`](admittance::Status),
-//! [`Revision`](admittance::Revision) and so on). Clients in Rust read and write these.
+//! [`Revision`] and so on). Clients in Rust read and write these.
 
 use std::path::PathBuf;
 
