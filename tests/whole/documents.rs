@@ -265,8 +265,9 @@ async fn commands_and_flags_are_those_of_the_program() {
         for (line, code) in page.codes() {
             let place = format!("{}:{line}", page.path.display());
             check(&place, &words(code));
-            // A flag alone; a command of another program may have its own.
-            if let Some(flag) = code.split(' ').next().filter(|word| word.starts_with("--")) {
+            // A flag alone; a command of another program may have its own. Documents are parted by `---`.
+            let is_flag = |word: &&str| word.starts_with("--") && *word != "---";
+            if let Some(flag) = code.split(' ').next().filter(is_flag) {
                 assert!(all.contains(flag), "{place}: the program has no {flag}");
             }
         }
