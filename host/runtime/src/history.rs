@@ -153,9 +153,10 @@ impl History {
         };
         let oldest = self.entries.front().map_or(0, |entry| entry.revision().number);
         let written = tokio::task::spawn_blocking(move || {
-            let written = directory.write(&newest);
+            directory.write(&newest)?;
+            // Only now: what was not kept takes nothing away.
             directory.remove_before(oldest);
-            written
+            Ok(())
         })
         .await
         .unwrap_or(Err(HistoryError::Stopped));
