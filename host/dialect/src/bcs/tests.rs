@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{sync::LazyLock, time::Duration};
 
 use super::*;
 use admittance_admission::{Denial, Failure, FailureKind, Refusal};
@@ -12,13 +12,17 @@ mod vectors;
 const CLUSTER: &str = "BCS-MESOS-10001";
 const APPLICATIONS: &str = "/mesosdriver/v4/namespaces/ns/applications";
 
-fn bcs() -> Bcs {
-    Bcs::new(Cluster::new(CLUSTER).unwrap())
+static DRIVER_BEHIND: LazyLock<Bcs> = LazyLock::new(|| Bcs::new(Cluster::new(CLUSTER).unwrap()));
+static SCHEDULER_BEHIND: LazyLock<Bcs> =
+    LazyLock::new(|| DRIVER_BEHIND.clone().in_front_of(Behind::Scheduler));
+
+fn bcs() -> &'static Bcs {
+    &DRIVER_BEHIND
 }
 
 /// The same with the scheduler behind it.
-fn scheduler() -> Bcs {
-    bcs().in_front_of(Behind::Scheduler)
+fn scheduler() -> &'static Bcs {
+    &SCHEDULER_BEHIND
 }
 
 /// What becomes of a request, in a line: the method and target at the scheduler and, after it, the body if
