@@ -61,6 +61,9 @@ const KEYS: [&str; 3] = [
 /// Where it differs from the driver: the header `BCS-ClusterID` is checked before any hook runs, a body
 /// that cannot be read is refused instead of passed around the hooks, and keys in another case are
 /// brought into the documented one first.
+///
+/// [`Bcs::in_front_of`] says what is behind it. In front of the scheduler it does what the driver does with a
+/// request that its filters have let pass: the [routes](Bcs::routes) say what the scheduler is asked.
 #[derive(Clone, Debug)]
 pub struct Bcs {
     cluster: Cluster,

@@ -5,6 +5,7 @@ use admittance_admission::{Denial, Failure, FailureKind, Refusal};
 
 use crate::{Elsewhere, NextBody, Rewritten};
 
+mod calls;
 mod routes;
 mod translation;
 mod vectors;

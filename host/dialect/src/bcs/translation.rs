@@ -1,6 +1,6 @@
 //! A request of a client as one to the scheduler.
 
-use std::{net::IpAddr, sync::LazyLock};
+use std::{borrow::Cow, net::IpAddr, sync::LazyLock};
 
 use bytes::Bytes;
 use http::{
@@ -44,11 +44,11 @@ impl Schema {
     }
 
     /// The body in the spelling of the documents.
-    fn spelled(&self, text: &str) -> Result<String, Unreadable> {
-        Ok(self
-            .shape
-            .canonical(text)?
-            .unwrap_or_else(|| text.trim().to_owned()))
+    fn spelled<'a>(&self, text: &'a str) -> Result<Cow<'a, str>, Unreadable> {
+        Ok(match self.shape.canonical(text)? {
+            Some(respelled) => respelled.into(),
+            None => text.trim().into(),
+        })
     }
 
     /// The body, once its types are right.
@@ -96,7 +96,7 @@ pub(super) fn onward(head: &Parts) -> Onward {
             )
         }
         // Neither the original nor this driver can watch: such a reply never ends.
-        Action::CustomResources if head.uri.path().contains("watch") => Err(Fault::Watch),
+        Action::CustomResources if matched.parameter("uri").contains("watch") => Err(Fault::Watch),
         Action::CustomResources => kubernetes("/apis", Some(matched.parameter("uri")), query),
     };
     next.unwrap_or_else(|fault| Onward::Reply(fault.reply()))

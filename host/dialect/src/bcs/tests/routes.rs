@@ -128,6 +128,7 @@ fn requests_that_go_on_by_their_head() {
         ("1.3 customresources", "PUT", "/customresources/g/v1/namespaces/n/k/a", "kubernetes /apis/g/v1/namespaces/n/k/a"),
         ("1.3 customresources", "DELETE", "/customresources/g/v1/namespaces/n/k/a", "kubernetes /apis/g/v1/namespaces/n/k/a"),
         ("1.3 a watch", "GET", "/customresources/g/v1/watch/k", "404 Not Found"),
+        ("1.3 a watch, in the path as it is read", "GET", "/customresources/g/v1/w%61tch/k", "404 Not Found"),
         ("1.3 PATCH is not there", "PATCH", "/customresources/g/v1/k", "405 405: Method Not Allowed GET, POST, PUT, DELETE"),
         ("1.3 not present: GET of deployments", "GET", "/namespaces/n/deployments", "405 405: Method Not Allowed POST, PUT"),
         ("1.3 not present", "POST", "/agentsettings/update", "404 404: Page Not Found"),
