@@ -140,6 +140,11 @@ impl Bcs {
         routing::lookup(head)
     }
 
+    /// What the client gets for the body of the kube-apiserver's reply about definitions of custom resources.
+    pub fn definitions_reply(body: &Bytes) -> Bytes {
+        relay::definitions_reply(body)
+    }
+
     fn check_cluster(&self, head: &Parts) -> Result<(), Rejection> {
         // Every value, so that a second one cannot say something else to whoever reads it.
         let mut values = head.headers.get_all(CLUSTER_HEADER).iter().peekable();

@@ -56,8 +56,17 @@ pub enum Elsewhere {
         /// The path and query there.
         path_and_query: PathAndQuery,
     },
-    /// The kube-apiserver.
-    Kubernetes {
+    /// The kube-apiserver's definitions of custom resources. Its reply goes through
+    /// [`Bcs::definitions_reply`](crate::Bcs::definitions_reply).
+    CustomResourceDefinitions {
+        /// The path and query there.
+        path_and_query: PathAndQuery,
+        /// The body there.
+        body: NextBody,
+    },
+    /// The kube-apiserver's custom resources. Before one is created in a namespace, the original creates the
+    /// namespace there when there is none.
+    CustomResources {
         /// The path and query there.
         path_and_query: PathAndQuery,
     },

@@ -9,6 +9,22 @@ use crate::Relay;
 /// So many characters of a reply that is no envelope are told to the client.
 const TOLD: usize = 300;
 
+/// The version of definitions of custom resources at the kube-apiserver.
+pub(super) const DEFINITIONS_VERSION: &str = "apiextensions.k8s.io/v1beta1";
+/// The same to clients of the driver.
+const DRIVER_VERSION: &str = "v4";
+
+/// A reply of the kube-apiserver about definitions of custom resources, with the driver's version in the first
+/// place where its own is.
+pub(super) fn definitions_reply(body: &Bytes) -> Bytes {
+    match std::str::from_utf8(body) {
+        Ok(text) if text.contains(DEFINITIONS_VERSION) => {
+            text.replacen(DEFINITIONS_VERSION, DRIVER_VERSION, 1).into()
+        }
+        _ => body.clone(),
+    }
+}
+
 /// What becomes of a reply of the scheduler. `start` is the beginning of its body: all of it, or enough of
 /// it to tell.
 ///

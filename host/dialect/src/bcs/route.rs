@@ -21,6 +21,11 @@ impl Verb {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Get, Self::Post, Self::Put, Self::Delete];
 
+    /// Whether a body says what is to be.
+    pub(super) fn creates_or_changes(self) -> bool {
+        matches!(self, Self::Post | Self::Put)
+    }
+
     /// As HTTP has it.
     pub fn method(self) -> Method {
         match self {

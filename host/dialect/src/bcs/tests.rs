@@ -38,18 +38,16 @@ fn told(onward: Onward) -> String {
             body,
             ..
         }) => {
-            let body = match body {
-                NextBody::Nothing => String::new(),
-                NextBody::AsIs => " as it is".to_owned(),
-                NextBody::New(body) => format!(" {}", String::from_utf8(body.to_vec()).unwrap()),
-            };
-            format!("{method} {path_and_query}{body}")
+            format!("{method} {path_and_query}{}", told_body(&body))
         }
         Onward::Elsewhere(Elsewhere::Console { host, path_and_query }) => {
             format!("console {host} {path_and_query}")
         }
-        Onward::Elsewhere(Elsewhere::Kubernetes { path_and_query }) => {
-            format!("kubernetes {path_and_query}")
+        Onward::Elsewhere(Elsewhere::CustomResourceDefinitions { path_and_query, body }) => {
+            format!("kubernetes {path_and_query}{}", told_body(&body))
+        }
+        Onward::Elsewhere(Elsewhere::CustomResources { path_and_query }) => {
+            format!("kubernetes {path_and_query} as it is")
         }
         Onward::Reply(response) => {
             let text = json_of(&response);
@@ -65,6 +63,14 @@ fn told(onward: Onward) -> String {
                 allowed.unwrap_or_default()
             )
         }
+    }
+}
+
+fn told_body(body: &NextBody) -> String {
+    match body {
+        NextBody::Nothing => String::new(),
+        NextBody::AsIs => " as it is".to_owned(),
+        NextBody::New(body) => format!(" {}", String::from_utf8(body.to_vec()).unwrap()),
     }
 }
 

@@ -18,6 +18,7 @@ use super::{
     fault::Fault,
     go::Type,
     message::message,
+    relay::DEFINITIONS_VERSION,
     route::{Action, Body, Call, Kind},
     routing::{Lookup, Matched, lookup},
     target::{Address, SEGMENT, first},
@@ -86,18 +87,14 @@ pub(super) fn onward(head: &Parts) -> Onward {
             }
         },
         Action::Console => console(&matched, query),
-        Action::CustomResourceDefinitions => {
-            let name = matched.parameter("name");
-            let below = (!name.is_empty()).then_some(name);
-            kubernetes(
-                "/apis/apiextensions.k8s.io/v1beta1/customresourcedefinitions",
-                below,
-                query,
-            )
+        Action::CustomResourceDefinitions if matched.route.verb.creates_or_changes() => {
+            return Onward::Translate;
         }
+        Action::CustomResourceDefinitions => definitions(&matched, query, NextBody::AsIs),
         // Neither the original nor this driver can watch: such a reply never ends.
         Action::CustomResources if matched.parameter("uri").contains("watch") => Err(Fault::Watch),
-        Action::CustomResources => kubernetes("/apis", Some(matched.parameter("uri")), query),
+        Action::CustomResources => elsewhere("/apis", matched.parameter("uri"), query)
+            .map(|path_and_query| Onward::Elsewhere(Elsewhere::CustomResources { path_and_query })),
     };
     next.unwrap_or_else(|fault| Onward::Reply(fault.reply()))
 }
@@ -107,15 +104,16 @@ pub(super) fn translate(head: &Parts, body: &Bytes) -> Onward {
     let Lookup::Found(matched) = lookup(head) else {
         return onward(head);
     };
-    let (Action::Scheduler(call) | Action::Definitions(call)) = matched.route.action else {
-        return onward(head);
+    let query = head.uri.query().unwrap_or_default();
+    let next = match matched.route.action {
+        Action::Scheduler(call) | Action::Definitions(call) => translated(body, call)
+            .and_then(|(address, body)| rewritten(&matched, call, query, &address, body)),
+        Action::CustomResourceDefinitions if matched.route.verb.creates_or_changes() => {
+            definitions(&matched, query, with_definitions_version(body))
+        }
+        Action::Console | Action::CustomResourceDefinitions | Action::CustomResources => return onward(head),
     };
-    translated(body, call)
-        .and_then(|(address, body)| {
-            let query = head.uri.query().unwrap_or_default();
-            rewritten(&matched, call, query, &address, body)
-        })
-        .unwrap_or_else(|fault| Onward::Reply(fault.reply()))
+    next.unwrap_or_else(|fault| Onward::Reply(fault.reply()))
 }
 
 fn translated(body: &Bytes, call: Call) -> Result<(Address, NextBody), Fault> {
@@ -202,19 +200,35 @@ fn console(matched: &Matched, query: &str) -> Result<Onward, Fault> {
         return Err(Fault::NoHost);
     }
     let host: IpAddr = host.parse().map_err(|_| Fault::NoHostAddress(host))?;
-    let path_and_query = elsewhere("/bcsapi/v1/consoleproxy", Some(matched.parameter("uri")), query)?;
+    let path_and_query = elsewhere("/bcsapi/v1/consoleproxy", matched.parameter("uri"), query)?;
     Ok(Onward::Elsewhere(Elsewhere::Console { host, path_and_query }))
 }
 
-fn kubernetes(path: &str, below: Option<&str>, query: &str) -> Result<Onward, Fault> {
-    let path_and_query = elsewhere(path, below, query)?;
-    Ok(Onward::Elsewhere(Elsewhere::Kubernetes { path_and_query }))
+fn definitions(matched: &Matched, query: &str, body: NextBody) -> Result<Onward, Fault> {
+    let path = format!("/apis/{DEFINITIONS_VERSION}/customresourcedefinitions");
+    let path_and_query = elsewhere(&path, matched.parameter("name"), query)?;
+    Ok(Onward::Elsewhere(Elsewhere::CustomResourceDefinitions {
+        path_and_query,
+        body,
+    }))
+}
+
+/// A definition under the version of the kube-apiserver. What is no object goes on as it is, to be refused
+/// there.
+fn with_definitions_version(body: &Bytes) -> NextBody {
+    match serde_json::from_slice(body) {
+        Ok(Value::Object(mut definition)) => {
+            definition.insert("apiVersion".to_owned(), DEFINITIONS_VERSION.into());
+            NextBody::New(Value::Object(definition).to_string().into())
+        }
+        _ => NextBody::AsIs,
+    }
 }
 
 /// A path, what is below it, and the query as it is.
-fn elsewhere(path: &str, below: Option<&str>, query: &str) -> Result<PathAndQuery, Fault> {
+fn elsewhere(path: &str, below: &str, query: &str) -> Result<PathAndQuery, Fault> {
     let mut text = path.to_owned();
-    for segment in below.into_iter().flat_map(|below| below.split('/')) {
+    for segment in below.split('/').filter(|segment| !segment.is_empty()) {
         text.push('/');
         text.extend(utf8_percent_encode(segment, &SEGMENT));
     }

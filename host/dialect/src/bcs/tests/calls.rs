@@ -92,3 +92,26 @@ fn checked_bodies_go_on_as_they_are() {
         assert_eq!(got, format!("{expected} as it is"), "{source} {method} {path}");
     }
 }
+
+#[test]
+#[rustfmt::skip]
+fn definitions_of_custom_resources_go_on_under_the_version_of_kubernetes() {
+    // (source, method, path, body, what is sent)
+    for (source, method, path, body, expected) in [
+        ("1.3", "POST", "", r#"{"kind":"K","apiVersion":"v4","x":1}"#, r#" {"kind":"K","apiVersion":"apiextensions.k8s.io/v1beta1","x":1}"#),
+        ("1.3", "PUT", "/a.b", "{}", r#"/a.b {"apiVersion":"apiextensions.k8s.io/v1beta1"}"#),
+        ("customresource.go: what is no JSON goes on", "POST", "", "x", " as it is"),
+    ] {
+        let head = head(method, &format!("{PREFIX}/customresourcedefinitions{path}"), &[]);
+        assert!(matches!(scheduler().onward(&head), Onward::Translate), "{source}");
+        let got = told(scheduler().translate(&head, &Bytes::from(body)));
+        assert_eq!(got, format!("kubernetes /apis/apiextensions.k8s.io/v1beta1/customresourcedefinitions{expected}"), "{source}");
+    }
+    // (source, reply, to the client)
+    for (source, reply, expected) in [
+        ("1.3 the first place", r#"{"apiVersion":"apiextensions.k8s.io/v1beta1","of":"apiextensions.k8s.io/v1beta1"}"#, r#"{"apiVersion":"v4","of":"apiextensions.k8s.io/v1beta1"}"#),
+        ("customresource.go", r#"{"apiVersion":"v1","kind":"Status"}"#, r#"{"apiVersion":"v1","kind":"Status"}"#),
+    ] {
+        assert_eq!(Bcs::definitions_reply(&Bytes::from(reply)), expected, "{source}");
+    }
+}
