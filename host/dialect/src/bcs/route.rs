@@ -72,7 +72,8 @@ pub enum Action {
 pub struct Call {
     /// Its method.
     pub verb: Verb,
-    /// Its path and query, in the notation of [`Target`].
+    /// Its path and query, with places to fill in: `/v1/apps/{ns}/{name}/scale?instances={instances}`. A
+    /// parameter of the query without a value is the request's own.
     pub target: &'static str,
     /// What becomes of the body.
     pub body: Body,
