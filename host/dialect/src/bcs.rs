@@ -1,5 +1,21 @@
 //! The way of the BCS Mesos driver: `/mesosdriver/v4`, and the envelope `result, code, message, data`.
 
+mod code;
+mod container;
+mod fault;
+mod go;
+mod message;
+mod relay;
+mod route;
+mod routing;
+mod table;
+mod target;
+mod translation;
+mod types;
+mod version;
+mod view;
+mod workload;
+
 use admittance_admission::{GroupVersionKind, Object, Operation, Request};
 use bytes::Bytes;
 use http::{
@@ -10,71 +26,29 @@ use http::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Serializer, json, ser::PrettyFormatter};
 
+use self::code::Code;
+pub use self::{
+    route::{Action, Body, Call, Kind, Route, Verb},
+    routing::{Lookup, Matched},
+};
 use crate::{
-    Class, Dialect, End, Inspection, Reading, Rejection, RejectionKind,
+    Class, Dialect, End, Inspection, Onward, Reading, Rejection, RejectionKind, Relay,
     path::Readings,
     spelling::{Pattern, Shape, Unreadable},
 };
 
-const PREFIX: &str = "/mesosdriver/v4/";
+/// What every route is below.
+const PREFIX: &str = "/mesosdriver/v4";
 /// What the driver only hands on: consoles, and the custom resources of a kube-apiserver.
 const HANDED_ON: [&str; 2] = ["/mesosdriver/v4/webconsole/", "/mesosdriver/v4/customresource"];
 const CLUSTER_HEADER: &str = "BCS-ClusterID";
 
-/// The driver's codes (bcs-common's error codes).
-mod code {
-    /// The upstream could not be asked.
-    pub(super) const HTTP_DO: u32 = 1_405_009;
-    /// The body is not the JSON that is wanted.
-    pub(super) const JSON_DECODE: u32 = 1_405_010;
-    /// The body could not be read.
-    pub(super) const READ_BODY: u32 = 1_405_012;
-    /// The driver itself cannot serve.
-    pub(super) const DRIVER: u32 = 1_405_230;
-    /// A filter refused the request.
-    pub(super) const FILTER: u32 = 1_405_234;
-}
-
-/// The keys that hooks look at, in the spelling of the BCS documents.
-const KEYS: [&str; 38] = [
-    "/apiVersion",
-    "/kind",
-    "/metadata/name",
-    "/metadata/namespace",
-    "/metadata/labels",
-    "/metadata/annotations",
-    "/spec/instance",
-    "/spec/template/metadata/name",
-    "/spec/template/metadata/namespace",
-    "/spec/template/metadata/labels",
-    "/spec/template/metadata/annotations",
-    "/spec/template/spec/networkMode",
+/// The keys that hooks look at and the driver does not, in the spelling of the BCS documents. The driver's
+/// own are in [`types`].
+const KEYS: [&str; 3] = [
     "/spec/template/spec/volumes/*/name",
     "/spec/template/spec/volumes/*/volume/hostPath",
     "/spec/template/spec/volumes/*/volume/mountPath",
-    "/spec/template/spec/containers/*/name",
-    "/spec/template/spec/containers/*/type",
-    "/spec/template/spec/containers/*/image",
-    "/spec/template/spec/containers/*/imagePullUser",
-    "/spec/template/spec/containers/*/imagePullPasswd",
-    "/spec/template/spec/containers/*/imagePullPolicy",
-    "/spec/template/spec/containers/*/hostname",
-    "/spec/template/spec/containers/*/command",
-    "/spec/template/spec/containers/*/args",
-    "/spec/template/spec/containers/*/parameters/*/key",
-    "/spec/template/spec/containers/*/parameters/*/value",
-    "/spec/template/spec/containers/*/privileged",
-    "/spec/template/spec/containers/*/env/*/name",
-    "/spec/template/spec/containers/*/env/*/value",
-    "/spec/template/spec/containers/*/ports/*/hostPort",
-    "/spec/template/spec/containers/*/resources/limits",
-    "/spec/template/spec/containers/*/resources/requests",
-    "/spec/template/spec/containers/*/volumes/*/name",
-    "/spec/template/spec/containers/*/volumes/*/volume/hostPath",
-    "/spec/template/spec/containers/*/volumes/*/volume/mountPath",
-    "/spec/template/spec/containers/*/volumes/*/volume/readOnly",
-    "/spec/template/spec/processes/*/procName",
-    "/spec/template/spec/processes/*/uris/*/value",
 ];
 
 /// The dialect of the BCS Mesos driver. Lives as long as the front door.
@@ -87,10 +61,24 @@ const KEYS: [&str; 38] = [
 /// Where it differs from the driver: the header `BCS-ClusterID` is checked before any hook runs, a body
 /// that cannot be read is refused instead of passed around the hooks, and keys in another case are
 /// brought into the documented one first.
+///
+/// [`Bcs::in_front_of`] says what is behind it. In front of the scheduler it does what the driver does with a
+/// request that its filters have let pass: the [routes](Bcs::routes) say what the scheduler is asked.
 #[derive(Clone, Debug)]
 pub struct Bcs {
     cluster: Cluster,
+    behind: Behind,
     shape: Shape,
+}
+
+/// What is behind the driver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Behind {
+    /// A bcs-mesos-driver: requests and replies go through as they are.
+    #[default]
+    Driver,
+    /// The Mesos scheduler: requests are translated to its API, and its replies into the driver's.
+    Scheduler,
 }
 
 /// The id of a BCS cluster, such as `BCS-MESOS-10001`: what `BCS-ClusterID` must say, to the letter.
@@ -119,12 +107,42 @@ impl Cluster {
 }
 
 impl Bcs {
-    /// The dialect in front of one cluster.
+    /// The dialect in front of the bcs-mesos-driver of one cluster.
     pub fn new(cluster: Cluster) -> Self {
         let mut shape = Shape::default();
         let patterns: Vec<Pattern> = KEYS.iter().filter_map(|key| key.parse().ok()).collect();
         shape.add_patterns(&patterns);
-        Self { cluster, shape }
+        for kind in [types::REPLICA_CONTROLLER, types::DEPLOYMENT, types::DAEMONSET] {
+            shape.add_patterns(&kind.patterns());
+        }
+        Self {
+            cluster,
+            behind: Behind::default(),
+            shape,
+        }
+    }
+
+    /// The same with this behind it.
+    #[must_use]
+    pub fn in_front_of(mut self, behind: Behind) -> Self {
+        self.behind = behind;
+        self
+    }
+
+    /// The routes of the driver: those of the original, in its order, and those that its documents have
+    /// beside them.
+    pub fn routes() -> impl Iterator<Item = &'static Route> {
+        table::ROUTES.iter().chain(&table::DOCUMENTED)
+    }
+
+    /// The route that a request is for. Whether it is for this cluster is another question.
+    pub fn lookup(head: &Parts) -> Lookup {
+        routing::lookup(head)
+    }
+
+    /// What the client gets for the body of the kube-apiserver's reply about definitions of custom resources.
+    pub fn definitions_reply(body: &Bytes) -> Bytes {
+        relay::definitions_reply(body)
     }
 
     fn check_cluster(&self, head: &Parts) -> Result<(), Rejection> {
@@ -153,7 +171,8 @@ impl Dialect for Bcs {
         let readings = Readings::of(raw);
         if !readings
             .iter()
-            .any(|path| path.starts_with(PREFIX) || path == PREFIX.trim_end_matches('/'))
+            .filter_map(|path| path.strip_prefix(PREFIX))
+            .any(|rest| rest.is_empty() || rest.starts_with('/'))
         {
             return Class::Pass;
         }
@@ -207,35 +226,61 @@ impl Dialect for Bcs {
     fn reply(&self, end: &End<'_>) -> Response<Bytes> {
         match end {
             // The driver has one status for every refusal, whatever code a denial carries.
-            End::Refused(_) => filtered(StatusCode::BAD_REQUEST, code::FILTER, end),
+            End::Refused(_) => filtered(StatusCode::BAD_REQUEST, Code::Filter, end),
             End::Rejected(rejection) => match rejection.kind {
-                RejectionKind::WrongCluster => filtered(StatusCode::BAD_REQUEST, code::FILTER, end),
+                RejectionKind::WrongCluster => filtered(StatusCode::BAD_REQUEST, Code::Filter, end),
                 RejectionKind::Malformed | RejectionKind::Ambiguous => {
-                    filtered(StatusCode::BAD_REQUEST, code::JSON_DECODE, end)
+                    filtered(StatusCode::BAD_REQUEST, Code::JsonDecode, end)
                 }
             },
-            End::BodyTooLarge { .. } => filtered(StatusCode::PAYLOAD_TOO_LARGE, code::READ_BODY, end),
-            End::BodyTimeout { .. } => filtered(StatusCode::REQUEST_TIMEOUT, code::READ_BODY, end),
-            End::BodyUnreadable { .. } => filtered(StatusCode::BAD_REQUEST, code::READ_BODY, end),
-            End::BodyEncoded { .. } => filtered(StatusCode::UNSUPPORTED_MEDIA_TYPE, code::READ_BODY, end),
+            End::BodyTooLarge { .. } => filtered(StatusCode::PAYLOAD_TOO_LARGE, Code::ReadBody, end),
+            End::BodyTimeout { .. } => filtered(StatusCode::REQUEST_TIMEOUT, Code::ReadBody, end),
+            End::BodyUnreadable { .. } => filtered(StatusCode::BAD_REQUEST, Code::ReadBody, end),
+            End::BodyEncoded { .. } => filtered(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::ReadBody, end),
             End::Overloaded { retry_after } => {
-                let mut response = filtered(StatusCode::SERVICE_UNAVAILABLE, code::DRIVER, end);
+                let mut response = filtered(StatusCode::SERVICE_UNAVAILABLE, Code::Driver, end);
                 response
                     .headers_mut()
                     .insert(RETRY_AFTER, retry_after.as_secs().max(1).into());
                 response
             }
             // Whatever came of asking the scheduler, the driver answers 200.
+            End::UpstreamUnreachable { .. } | End::UpstreamTimeout { .. }
+                if self.behind == Behind::Scheduler =>
+            {
+                fault::failure(Code::HttpDo, &format!("do http request failed!{end}"))
+            }
             End::UpstreamUnreachable { .. } | End::UpstreamTimeout { .. } => envelope(
                 StatusCode::OK,
                 json!({
                     "result": false,
-                    "code": code::HTTP_DO,
+                    "code": Code::HttpDo.number(),
                     "message": format!("do http request failed!{end}"),
                     "data": {},
                 })
                 .to_string(),
             ),
+        }
+    }
+
+    fn onward(&self, head: &Parts) -> Onward {
+        match self.behind {
+            Behind::Driver => Onward::AsIs,
+            Behind::Scheduler => translation::onward(head),
+        }
+    }
+
+    fn translate(&self, head: &Parts, body: &Bytes) -> Onward {
+        match self.behind {
+            Behind::Driver => Onward::AsIs,
+            Behind::Scheduler => translation::translate(head, body),
+        }
+    }
+
+    fn relay(&self, status: StatusCode, start: &[u8]) -> Relay {
+        match self.behind {
+            Behind::Driver => Relay::AsIs,
+            Behind::Scheduler => relay::relay(status, start),
         }
     }
 }
@@ -281,8 +326,8 @@ fn malformed(error: impl std::fmt::Display) -> Rejection {
 }
 
 /// The envelope as the driver's filters write it: indented by one space.
-fn filtered(status: StatusCode, code: u32, end: &End<'_>) -> Response<Bytes> {
-    let value = json!({"result": false, "code": code, "message": end.to_string(), "data": null});
+fn filtered(status: StatusCode, code: Code, end: &End<'_>) -> Response<Bytes> {
+    let value = json!({"result": false, "code": code.number(), "message": end.to_string(), "data": null});
     let mut text = Vec::new();
     let mut writer = Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(b" "));
     // Writing a value to memory does not fail.

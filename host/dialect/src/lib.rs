@@ -10,9 +10,10 @@
 //!
 //! Nothing here opens a socket or waits: a dialect is a set of plain functions.
 
-mod bcs;
+pub mod bcs;
 mod dialect;
 mod end;
+mod onward;
 mod path;
 mod rest;
 mod review;
@@ -22,6 +23,7 @@ mod warning;
 pub use bcs::{Bcs, Cluster, InvalidCluster};
 pub use dialect::{Class, Dialect, Inspection, Reading};
 pub use end::{End, Rejection, RejectionKind};
+pub use onward::{Elsewhere, NextBody, Onward, Relay, Rewritten};
 pub use rest::{KindSource, Rest, RestConfig, Route, RouteError, RouteProblem, ValueSource};
 pub use review::{
     AddressError, Review, ReviewAddress, ReviewError, ReviewVersion, read_review, status_reply, write_review,

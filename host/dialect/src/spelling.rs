@@ -238,7 +238,7 @@ pub(crate) fn locate(document: &str, pointer: &Pointer) -> Option<std::ops::Rang
 
 /// Whether a Go server takes `key` for `canonical`: ASCII letters whatever their case, and the two
 /// letters beyond ASCII that Unicode folds into ASCII.
-fn same_key(key: &str, canonical: &str) -> bool {
+pub(crate) fn same_key(key: &str, canonical: &str) -> bool {
     let fold = |c: char| match c {
         '\u{17f}' => 's',
         '\u{212a}' => 'k',

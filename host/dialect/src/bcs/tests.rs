@@ -1,13 +1,77 @@
-use std::time::Duration;
+use std::{sync::LazyLock, time::Duration};
 
 use super::*;
 use admittance_admission::{Denial, Failure, FailureKind, Refusal};
 
+use crate::{Elsewhere, NextBody, Rewritten};
+
+mod calls;
+mod routes;
+mod translation;
+mod vectors;
+
 const CLUSTER: &str = "BCS-MESOS-10001";
 const APPLICATIONS: &str = "/mesosdriver/v4/namespaces/ns/applications";
 
-fn bcs() -> Bcs {
-    Bcs::new(Cluster::new(CLUSTER).unwrap())
+static DRIVER_BEHIND: LazyLock<Bcs> = LazyLock::new(|| Bcs::new(Cluster::new(CLUSTER).unwrap()));
+static SCHEDULER_BEHIND: LazyLock<Bcs> =
+    LazyLock::new(|| DRIVER_BEHIND.clone().in_front_of(Behind::Scheduler));
+
+fn bcs() -> &'static Bcs {
+    &DRIVER_BEHIND
+}
+
+/// The same with the scheduler behind it.
+fn scheduler() -> &'static Bcs {
+    &SCHEDULER_BEHIND
+}
+
+/// What becomes of a request, in a line: the method and target at the scheduler and, after it, the body if
+/// there is one; or another server; or a reply, with its status.
+fn told(onward: Onward) -> String {
+    match onward {
+        Onward::AsIs => "as it is".to_owned(),
+        Onward::Translate => "by its body".to_owned(),
+        Onward::Rewritten(Rewritten {
+            method,
+            path_and_query,
+            body,
+            ..
+        }) => {
+            format!("{method} {path_and_query}{}", told_body(&body))
+        }
+        Onward::Elsewhere(Elsewhere::Console { host, path_and_query }) => {
+            format!("console {host} {path_and_query}")
+        }
+        Onward::Elsewhere(Elsewhere::CustomResourceDefinitions { path_and_query, body }) => {
+            format!("kubernetes {path_and_query}{}", told_body(&body))
+        }
+        Onward::Elsewhere(Elsewhere::CustomResources { path_and_query }) => {
+            format!("kubernetes {path_and_query} as it is")
+        }
+        Onward::Reply(response) => {
+            let text = json_of(&response);
+            let message = match serde_json::from_str::<serde_json::Value>(&text) {
+                Ok(envelope) => envelope["message"].as_str().unwrap().to_owned(),
+                Err(_) => text,
+            };
+            let allowed = response.headers().get("allow");
+            let allowed = allowed.map(|value| format!(" {}", value.to_str().unwrap()));
+            format!(
+                "{} {message}{}",
+                response.status().as_u16(),
+                allowed.unwrap_or_default()
+            )
+        }
+    }
+}
+
+fn told_body(body: &NextBody) -> String {
+    match body {
+        NextBody::Nothing => String::new(),
+        NextBody::AsIs => " as it is".to_owned(),
+        NextBody::New(body) => format!(" {}", String::from_utf8(body.to_vec()).unwrap()),
+    }
 }
 
 fn head(method: &str, path: &str, clusters: &[&str]) -> Parts {
@@ -367,6 +431,8 @@ fn every_key_is_a_pointer() {
         KEYS.iter().filter(|key| key.parse::<Pattern>().is_ok()).count(),
         KEYS.len()
     );
+    let places = types::DEPLOYMENT.patterns().len();
+    assert_eq!(places, types::DEPLOYMENT.places().len());
 }
 
 #[test]

@@ -1,0 +1,216 @@
+//! What clients see of requests that are wrong and of what the scheduler says: statuses, codes, messages and
+//! envelopes of the original. Each row names the section of the reference, or the file of the original, that
+//! it is from.
+
+use super::*;
+
+const MESSAGE: &str = "/mesosdriver/v4/namespaces/n/applications/a/message";
+
+fn wrong(kind: &str) -> &'static str {
+    match kind {
+        "process" => "/mesosdriver/v4/namespaces/n/processes",
+        "deployment" => "/mesosdriver/v4/namespaces/n/deployments",
+        "daemonset" => "/mesosdriver/v4/namespaces/n/daemonset",
+        "configmap" => "/mesosdriver/v4/namespaces/n/configmaps",
+        "secret" => "/mesosdriver/v4/namespaces/n/secrets",
+        "service" => "/mesosdriver/v4/namespaces/n/services",
+        "admissionwebhook" => "/mesosdriver/v4/namespaces/n/admissionwebhook",
+        "message" => MESSAGE,
+        _ => APPLICATIONS,
+    }
+}
+
+#[test]
+#[rustfmt::skip]
+fn wrong_bodies() {
+    let parameters = "there is some error in the parameters";
+    let good = r#"{"containers":[{}]}"#;
+    let object = |kind: &str, rest: &str| format!(r#"{{"kind":"{kind}","metadata":{{"name":"a","namespace":"n"}}{rest}}}"#);
+    let pod = |kind: &str, spec: &str| object(kind, &format!(r#","spec":{{"template":{{"spec":{spec}}}}}"#));
+    // (source, kind of the route, body, code, the message after the program's name, or its beginning)
+    for (source, route, body, code, message) in [
+        ("6 wrong kind", "application", object("deployment", ""), 1_405_008, "Kind deployment is invalid".to_owned()),
+        ("6 wrong kind", "process", object("application", ""), 1_405_008, "Kind application is invalid".to_owned()),
+        ("6 wrong kind", "deployment", object("application", ""), 1_405_008, "Kind application is invalid".to_owned()),
+        ("6 wrong kind", "daemonset", object("daemonsets", ""), 1_405_008, "Kind daemonsets is invalid".to_owned()),
+        ("6 wrong kind", "configmap", object("secret", ""), 1_405_008, "Kind secret is invalid".to_owned()),
+        ("6 wrong kind", "secret", object("service", ""), 1_405_008, "Kind service is invalid".to_owned()),
+        ("6 wrong kind", "service", object("configmap", ""), 1_405_008, "Kind configmap is invalid".to_owned()),
+        ("2.1 wrong kind", "admissionwebhook", object("webhook", ""), 1_405_008, "Kind webhook is invalid".to_owned()),
+        ("2.4 kinds count to the letter", "application", object("Application", ""), 1_405_008, "Kind Application is invalid".to_owned()),
+        ("check.go: no kind", "application", "{}".to_owned(), 1_405_008, "Kind  is invalid".to_owned()),
+        ("2.6 no. 6: null breaks the original's connection", "application", "null".to_owned(), 1_405_008, "Kind  is invalid".to_owned()),
+        ("1.4 TypeMeta", "application", String::new(), 1_405_008, "Unmarshal TypeMeta failed: unexpected end of JSON input".to_owned()),
+        ("1.4 TypeMeta", "configmap", "{".to_owned(), 1_405_008, "Unmarshal TypeMeta failed: unexpected end of JSON input".to_owned()),
+        ("1.4 TypeMeta", "secret", "{]".to_owned(), 1_405_008, "Unmarshal TypeMeta failed: ".to_owned()),
+        ("1.4 TypeMeta", "application", "[]".to_owned(), 1_405_008, "Unmarshal TypeMeta failed: the body is not an object".to_owned()),
+        ("1.4 TypeMeta", "application", r#"{"kind":1}"#.to_owned(), 1_405_008, "Unmarshal TypeMeta failed: kind is not a text".to_owned()),
+        ("here alone: the last counts in Go", "service", r#"{"kind":"service","Kind":"x"}"#.to_owned(), 1_405_008, "Unmarshal TypeMeta failed: `kind` and `Kind` are two spellings of one key; keep `kind` at line 1 column 24".to_owned()),
+        ("1.4 JSON of another type", "application", object("application", r#","spec":[]"#), 1_405_010, "json decode failed!spec is not an object".to_owned()),
+        ("1.4 JSON of another type", "application", object("application", r#","spec":{"instance":"2"}"#), 1_405_010, "json decode failed!spec.instance is not a whole number of 32 bits".to_owned()),
+        ("1.4 JSON of another type", "deployment", object("deployment", r#","spec":{"instance":2.0}"#), 1_405_010, "json decode failed!spec.instance is not a whole number of 32 bits".to_owned()),
+        ("1.4 JSON of another type", "daemonset", object("daemonset", r#","spec":{"template":1}"#), 1_405_010, "json decode failed!spec.template is not an object".to_owned()),
+        ("5 cpu and memory are texts", "application", pod("application", r#"{"containers":[{"resources":{"limits":{"cpu":2,"memory":100}}}]}"#), 1_405_010, "json decode failed!spec.template.spec.containers[0].resources.limits.cpu is not a text; spec.template.spec.containers[0].resources.limits.memory is not a text".to_owned()),
+        ("2.6: null elements crash", "application", pod("application", r#"{"containers":[{"healthChecks":[null]}]}"#), 1_405_010, "json decode failed!spec.template.spec.containers[0].healthChecks[0] is null".to_owned()),
+        ("1.5 labels are texts", "process", object("process", r#","spec":{"selector":{"a":1}}"#), 1_405_010, "json decode failed!spec.selector.a is not a text".to_owned()),
+        ("1.4 two spellings", "application", object("application", r#","spec":{},"Spec":{}"#), 1_405_010, "json decode failed!`spec` and `Spec` are two spellings of one key; keep `spec` at line 1 column 78".to_owned()),
+        ("1.5 restart policy", "application", object("application", r#","restartPolicy":{"policy":"Sometimes"}"#), 1_405_231, format!("{parameters}restart policy error")),
+        ("1.5 restart policy", "daemonset", object("daemonset", r#","restartPolicy":{"policy":"never"}"#), 1_405_231, format!("{parameters}restart policy error")),
+        ("1.5 restart policy", "deployment", object("deployment", r#","restartPolicy":{"policy":"never"},"spec":{"template":{}}"#), 1_405_231, format!("{parameters}restart policy error")),
+        ("1.5 template nil", "application", object("application", ""), 1_405_231, format!("{parameters} no template")),
+        ("1.5 template nil", "process", object("process", r#","spec":{"template":null}"#), 1_405_231, format!("{parameters} no template")),
+        ("1.5 template nil", "daemonset", object("daemonset", ""), 1_405_231, format!("{parameters} no template")),
+        ("1.5 nothing to run", "application", pod("application", "{}"), 1_405_231, format!("{parameters}no containers and processes")),
+        ("1.5 nothing to run", "deployment", pod("deployment", r#"{"containers":[],"processes":null}"#), 1_405_231, format!("{parameters}no containers and processes")),
+        ("1.5 both", "process", pod("process", r#"{"containers":[{}],"processes":[{}]}"#), 1_405_231, format!("{parameters}containers and processes cannot coexist")),
+        ("create.go: what JSON does not have", "application", pod("application", r#"{"containers":[{"resources":{"limits":{"cpu":"inf"}}}]}"#), 1_405_011, "json encode failed!encode version by json: cpu is `inf`".to_owned()),
+        ("1.5 a deployment has no default namespace", "deployment", pod("deployment", good).replace(r#""n""#, r#""""#), 1_405_231, format!("{parameters} metadata.namespace is ``, which names nothing")),
+        ("here alone: a step up", "deployment", pod("deployment", good).replace(r#""n""#, r#""..""#), 1_405_231, format!("{parameters} metadata.namespace is `..`, which names nothing")),
+        ("1.5 unknown type", "message", r#"{"msgtype":"other"}"#.to_owned(), 1_405_233, "unkown the message type".to_owned()),
+        ("1.5 no type", "message", "null".to_owned(), 1_405_233, "unkown the message type".to_owned()),
+        ("send.go", "message", "[]".to_owned(), 1_405_010, "json decode failed!the body is not an object".to_owned()),
+        ("send.go", "message", String::new(), 1_405_010, "json decode failed!unexpected end of JSON input".to_owned()),
+        ("send.go", "message", r#"{"msgtype":1}"#.to_owned(), 1_405_010, "json decode failed!msgtype is not a text".to_owned()),
+        ("send.go: signal", "message", r#"{"msgtype":"signal"}"#.to_owned(), 1_405_010, "json decode failed!msgdata.signal is not the number of a signal".to_owned()),
+        ("send.go: signal", "message", r#"{"msgtype":"signal","msgdata":{"signal":"9"}}"#.to_owned(), 1_405_010, "json decode failed!msgdata.signal is not the number of a signal".to_owned()),
+        ("here alone: cut to 32 bits there", "message", r#"{"msgtype":"signal","msgdata":{"signal":4294967305}}"#.to_owned(), 1_405_010, "json decode failed!msgdata.signal is not the number of a signal".to_owned()),
+    ] {
+        let head = head("POST", wrong(route), &[]);
+        let Onward::Reply(response) = scheduler().translate(&head, &Bytes::from(body.clone())) else {
+            panic!("{source}: {body} goes on")
+        };
+        let text = json_of(&response);
+        assert_eq!((response.status().as_u16(), response.headers()[CONTENT_TYPE].to_str().unwrap()), (200, "application/json"), "{source}: {text}");
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let got = value["message"].as_str().unwrap();
+        let expected = format!("(bcs-mesos-driver):{message}");
+        assert!(got == expected || (message.ends_with(": ") && got.starts_with(&expected)), "{source}: {got}");
+        // Compact, in this order, with an empty object for data.
+        assert_eq!(text, format!(r#"{{"result":false,"code":{code},"message":{},"data":{{}}}}"#, json!(got)), "{source}");
+    }
+}
+
+#[test]
+fn a_name_with_a_dot_is_told_in_plain_text() {
+    // Before anything else of the object is looked at.
+    for kind in ["application", "process", "deployment", "daemonset"] {
+        let body =
+            json!({"kind": kind, "metadata": {"name": "a.b"}, "restartPolicy": {"policy": "x"}}).to_string();
+        let head = head("POST", wrong(kind), &[]);
+        let Onward::Reply(response) = scheduler().translate(&head, &Bytes::from(body)) else {
+            panic!("{kind} goes on")
+        };
+        assert_eq!(json_of(&response), "Name can't contains contains '.'", "{kind}");
+        assert_eq!(
+            (response.status(), &response.headers()[CONTENT_TYPE]),
+            (
+                StatusCode::OK,
+                &HeaderValue::from_static("text/plain; charset=utf-8")
+            )
+        );
+    }
+}
+
+#[test]
+fn a_body_of_a_million_mistakes_gets_a_short_reply() {
+    let body = format!(
+        r#"{{"kind":"application","spec":{{"template":{{"spec":{{"containers":[{}1]}}}}}}}}"#,
+        "1,".repeat(100_000)
+    );
+    let Onward::Reply(response) = scheduler().translate(&head("POST", APPLICATIONS, &[]), &Bytes::from(body))
+    else {
+        panic!("it goes on")
+    };
+    let text = json_of(&response);
+    assert!(
+        text.len() < 2000 && text.contains("; and 99985 more mistakes"),
+        "{text}"
+    );
+}
+
+#[test]
+#[rustfmt::skip]
+fn replies_of_the_scheduler() {
+    let refused = |message: &str| format!(r#"{{"result":false,"code":1405009,"message":"(bcs-mesos-driver):do http request failed!{message}","data":{{}}}}"#);
+    // (source, status, body, what the client gets with HTTP 200)
+    for (source, status, body, expected) in [
+        ("2.2 created", 200, r#"{"result":true,"code":0,"message":"success","data":null}"#, None),
+        ("6 create twice", 200, r#"{"result":false,"code":1405201,"message":"(bcs-scheduler):admission already exist","data":null}"#, None),
+        ("6 update absent", 200, r#"{"result":false,"code":1405202,"message":"(bcs-scheduler):admission not exist","data":null}"#, None),
+        ("6 versions", 200, r#"{"result":true,"code":0,"message":"success","data":["1486469930525129787"]}"#, None),
+        ("1.4 whatever its status", 500, r#"{"result":false,"code":1405200,"message":"x","data":{}}"#, None),
+        ("1.4 byte for byte", 201, " {\n \"code\": 0 }", None),
+        ("2.2 a scheduler that is not the master", 200, "", Some(refused("the scheduler replied 200 OK without a body, as one does that is not the master"))),
+        ("2.2 a scheduler that is not the master", 200, "\n", Some(refused("the scheduler replied 200 OK without a body, as one does that is not the master"))),
+        ("1.3 a route that is commented out", 404, "404: Page Not Found", Some(refused("the scheduler replied 404 Not Found and no JSON: 404: Page Not Found"))),
+    ] {
+        let status = StatusCode::from_u16(status).unwrap();
+        match (scheduler().relay(status, body.as_bytes()), expected) {
+            (Relay::Head { status, headers }, None) => {
+                assert_eq!((status, headers.len(), &headers[CONTENT_TYPE]), (StatusCode::OK, 1, &HeaderValue::from_static("application/json")), "{source}");
+            }
+            (Relay::Reply(response), Some(expected)) => {
+                assert_eq!((response.status(), json_of(&response)), (StatusCode::OK, expected), "{source}");
+            }
+            (got, expected) => panic!("{source}: {got:?} instead of {expected:?}"),
+        }
+    }
+    // However long it is, and whatever is in it.
+    let Relay::Reply(response) = scheduler().relay(StatusCode::BAD_GATEWAY, &[0xff; 5000]) else {
+        panic!("it is no JSON")
+    };
+    assert!(json_of(&response).chars().count() < 500);
+}
+
+#[test]
+fn no_scheduler() {
+    for (source, reason, expected) in [
+        (
+            "1.4, 6 no scheduler",
+            "scheduler not exist",
+            r#"{"result":false,"code":1405009,"message":"(bcs-mesos-driver):do http request failed!scheduler not exist","data":{}}"#,
+        ),
+        (
+            "1.4 unreachable",
+            "connection refused",
+            r#"{"result":false,"code":1405009,"message":"(bcs-mesos-driver):do http request failed!connection refused","data":{}}"#,
+        ),
+    ] {
+        let response = scheduler().reply(&End::UpstreamUnreachable { reason });
+        assert_eq!(
+            (response.status(), json_of(&response).as_str()),
+            (StatusCode::OK, expected),
+            "{source}"
+        );
+    }
+}
+
+/// 6: which requests run hooks, and the header of the cluster before them.
+#[test]
+#[rustfmt::skip]
+fn hooks() {
+    // (source, method, path, BCS-ClusterID, what the chains are asked)
+    for (source, method, path, cluster, expected) in [
+        ("6 no call for DELETE", "DELETE", "/namespaces/n/applications/a", CLUSTER, "pass"),
+        ("6 no call for GET", "GET", "/namespaces/n/applications/a", CLUSTER, "pass"),
+        ("6 PUT rollback calls Update hooks", "PUT", "/namespaces/n/applications/rollback", CLUSTER, "UPDATE"),
+        ("2.4 POST", "POST", "/namespaces/n/applications", CLUSTER, "CREATE"),
+        ("6 wrong BCS-ClusterID", "POST", "/namespaces/n/applications", "x", r#"400 1405234 http header BCS-ClusterID x don't exist null"#),
+        ("6 missing BCS-ClusterID", "GET", "/admissionwebhooks", "", r#"400 1405234 http header BCS-ClusterID  don't exist null"#),
+    ] {
+        let clusters: Vec<&str> = Some(cluster).filter(|cluster| !cluster.is_empty()).into_iter().collect();
+        let got = match scheduler().classify(&head(method, &format!("{PREFIX}{path}"), &clusters)) {
+            Class::Pass => "pass".to_owned(),
+            Class::Inspect(inspection) => inspection.operation.to_string(),
+            Class::Refuse(rejection) => {
+                let response = scheduler().reply(&End::Rejected(&rejection));
+                let value: serde_json::Value = serde_json::from_str(&json_of(&response)).unwrap();
+                format!("{} {} {} {}", response.status().as_u16(), value["code"], value["message"].as_str().unwrap(), value["data"])
+            }
+        };
+        assert_eq!(got, expected, "{source}");
+    }
+    // 6: scale has no body, and what is no object of a kind is nothing for hooks.
+    let head = head("PUT", &format!("{PREFIX}/namespaces/n/applications/a/scale/3"), &[CLUSTER]);
+    assert!(matches!(scheduler().read(&head, &Inspection::new(Operation::Update), &Bytes::new()), Ok(Reading::Nothing)));
+}

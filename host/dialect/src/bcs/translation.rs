@@ -1,0 +1,257 @@
+//! A request of a client as one to the scheduler.
+
+use std::{borrow::Cow, net::IpAddr, sync::LazyLock};
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderValue, Method, Response, StatusCode,
+    header::{ACCEPT, ALLOW, CONTENT_TYPE},
+    request::Parts,
+    uri::PathAndQuery,
+};
+use percent_encoding::utf8_percent_encode;
+use serde_json::{Value, json, value::RawValue};
+
+use super::{
+    code::Code,
+    envelope,
+    fault::Fault,
+    go::Type,
+    message::message,
+    relay::DEFINITIONS_VERSION,
+    route::{Action, Body, Call, Kind},
+    routing::{Lookup, Matched, lookup},
+    target::{Address, SEGMENT, first},
+    types::{DAEMONSET, DEPLOYMENT, MESSAGE, REPLICA_CONTROLLER, TYPE_META},
+    view::View,
+    workload::{address, workload},
+};
+use crate::{
+    Elsewhere, NextBody, Onward, Rewritten,
+    spelling::{Shape, Unreadable},
+};
+
+/// A type, and the spelling of its keys.
+struct Schema {
+    kind: Type,
+    shape: Shape,
+}
+
+impl Schema {
+    fn new(kind: Type) -> Self {
+        let mut shape = Shape::default();
+        shape.add_patterns(&kind.patterns());
+        Self { kind, shape }
+    }
+
+    /// The body in the spelling of the documents.
+    fn spelled<'a>(&self, text: &'a str) -> Result<Cow<'a, str>, Unreadable> {
+        Ok(match self.shape.canonical(text)? {
+            Some(respelled) => respelled.into(),
+            None => text.trim().into(),
+        })
+    }
+
+    /// The body, once its types are right.
+    fn value(&self, text: &str) -> Result<Value, Fault> {
+        let value = serde_json::from_str(text).map_err(|error| Fault::Json(error.to_string()))?;
+        self.kind.accept(&value).map_err(Fault::Json)?;
+        Ok(value)
+    }
+}
+
+static HEAD: LazyLock<Schema> = LazyLock::new(|| Schema::new(TYPE_META));
+static APPLICATIONS: LazyLock<Schema> = LazyLock::new(|| Schema::new(REPLICA_CONTROLLER));
+static DEPLOYMENTS: LazyLock<Schema> = LazyLock::new(|| Schema::new(DEPLOYMENT));
+static DAEMONSETS: LazyLock<Schema> = LazyLock::new(|| Schema::new(DAEMONSET));
+static MESSAGES: LazyLock<Schema> = LazyLock::new(|| Schema::new(MESSAGE));
+
+/// How a request goes on, from its head alone.
+pub(super) fn onward(head: &Parts) -> Onward {
+    let matched = match lookup(head) {
+        Lookup::Found(matched) => matched,
+        Lookup::OtherMethod(methods) => return no_route(StatusCode::METHOD_NOT_ALLOWED, &methods),
+        Lookup::NotFound => return no_route(StatusCode::NOT_FOUND, &[]),
+    };
+    let query = head.uri.query().unwrap_or_default();
+    let next = match matched.route.action {
+        Action::Scheduler(call) | Action::Definitions(call) => match call.body {
+            Body::Nothing => rewritten(&matched, call, query, &Address::default(), NextBody::Nothing),
+            Body::AsIs => rewritten(&matched, call, query, &Address::default(), NextBody::AsIs),
+            Body::Checked(_)
+            | Body::Version(_)
+            | Body::DeploymentDef
+            | Body::DaemonsetDef
+            | Body::Message => {
+                return Onward::Translate;
+            }
+        },
+        Action::Console => console(&matched, query),
+        Action::CustomResourceDefinitions if matched.route.verb.creates_or_changes() => {
+            return Onward::Translate;
+        }
+        Action::CustomResourceDefinitions => definitions(&matched, query, NextBody::AsIs),
+        // Neither the original nor this driver can watch: such a reply never ends.
+        Action::CustomResources if matched.parameter("uri").contains("watch") => Err(Fault::Watch),
+        Action::CustomResources => elsewhere("/apis", matched.parameter("uri"), query)
+            .map(|path_and_query| Onward::Elsewhere(Elsewhere::CustomResources { path_and_query })),
+    };
+    next.unwrap_or_else(|fault| Onward::Reply(fault.reply()))
+}
+
+/// How a request goes on whose body is in hand.
+pub(super) fn translate(head: &Parts, body: &Bytes) -> Onward {
+    let Lookup::Found(matched) = lookup(head) else {
+        return onward(head);
+    };
+    let query = head.uri.query().unwrap_or_default();
+    let next = match matched.route.action {
+        Action::Scheduler(call) | Action::Definitions(call) => translated(body, call)
+            .and_then(|(address, body)| rewritten(&matched, call, query, &address, body)),
+        Action::CustomResourceDefinitions if matched.route.verb.creates_or_changes() => {
+            definitions(&matched, query, with_definitions_version(body))
+        }
+        Action::Console | Action::CustomResourceDefinitions | Action::CustomResources => return onward(head),
+    };
+    next.unwrap_or_else(|fault| Onward::Reply(fault.reply()))
+}
+
+fn translated(body: &Bytes, call: Call) -> Result<(Address, NextBody), Fault> {
+    let (kind, schema) = match call.body {
+        Body::Nothing => return Ok((Address::default(), NextBody::Nothing)),
+        Body::AsIs => return Ok((Address::default(), NextBody::AsIs)),
+        Body::Checked(kind) => {
+            check_kind(body, kind)?;
+            return Ok((Address::default(), NextBody::AsIs));
+        }
+        Body::Message => {
+            let text = MESSAGES.spelled(utf8(body, Fault::Json)?);
+            let value = MESSAGES.value(&text.map_err(|error| Fault::Json(told(&error)))?)?;
+            let sent = message(View::new(&value))?.to_string();
+            return Ok((Address::default(), NextBody::New(sent.into())));
+        }
+        Body::Version(kind) => (kind, &*APPLICATIONS),
+        Body::DeploymentDef => (Kind::Deployment, &*DEPLOYMENTS),
+        Body::DaemonsetDef => (Kind::Daemonset, &*DAEMONSETS),
+    };
+    check_kind(body, kind)?;
+    let text = schema
+        .spelled(utf8(body, Fault::Json)?)
+        .map_err(|error| Fault::Json(told(&error)))?;
+    let value = schema.value(&text)?;
+    let object = View::new(&value);
+    let original: &RawValue = serde_json::from_str(&text).map_err(|error| Fault::Json(error.to_string()))?;
+    let sent = workload(kind, object, original)?;
+    Ok((address(kind, object), NextBody::New(sent.into())))
+}
+
+/// Check that a body is of this kind.
+fn check_kind(body: &[u8], kind: Kind) -> Result<(), Fault> {
+    let text = HEAD
+        .spelled(utf8(body, Fault::TypeMeta)?)
+        .map_err(|error| Fault::TypeMeta(told(&error)))?;
+    let value: Value = serde_json::from_str(&text).map_err(|error| Fault::TypeMeta(error.to_string()))?;
+    HEAD.kind.accept(&value).map_err(Fault::TypeMeta)?;
+    let found = View::new(&value).at("kind").text();
+    if found == kind.as_str() {
+        Ok(())
+    } else {
+        Err(Fault::Kind(found.to_owned()))
+    }
+}
+
+fn utf8(body: &[u8], fault: fn(String) -> Fault) -> Result<&str, Fault> {
+    std::str::from_utf8(body).map_err(|error| fault(error.to_string()))
+}
+
+fn told(error: &Unreadable) -> String {
+    match error {
+        // As Go says it.
+        Unreadable::Json(error) if error.is_eof() => "unexpected end of JSON input".to_owned(),
+        Unreadable::Json(error) | Unreadable::Ambiguous(error) => error.to_string(),
+    }
+}
+
+/// The request to the scheduler. It has no header of the client's but what HTTP itself needs.
+fn rewritten(
+    matched: &Matched,
+    call: Call,
+    query: &str,
+    address: &Address,
+    body: NextBody,
+) -> Result<Onward, Fault> {
+    let target = matched.target().ok_or(Fault::NoTarget(call.target))?;
+    let path_and_query = target.fill(matched, query, address)?;
+    let mut headers = HeaderMap::new();
+    for name in [CONTENT_TYPE, ACCEPT] {
+        headers.insert(name, HeaderValue::from_static("application/json"));
+    }
+    Ok(Onward::Rewritten(Rewritten {
+        method: call.verb.method(),
+        path_and_query,
+        headers,
+        body,
+    }))
+}
+
+fn console(matched: &Matched, query: &str) -> Result<Onward, Fault> {
+    let host = first(query, "host_ip");
+    if host.is_empty() {
+        return Err(Fault::NoHost);
+    }
+    let host: IpAddr = host.parse().map_err(|_| Fault::NoHostAddress(host))?;
+    let path_and_query = elsewhere("/bcsapi/v1/consoleproxy", matched.parameter("uri"), query)?;
+    Ok(Onward::Elsewhere(Elsewhere::Console { host, path_and_query }))
+}
+
+fn definitions(matched: &Matched, query: &str, body: NextBody) -> Result<Onward, Fault> {
+    let path = format!("/apis/{DEFINITIONS_VERSION}/customresourcedefinitions");
+    let path_and_query = elsewhere(&path, matched.parameter("name"), query)?;
+    Ok(Onward::Elsewhere(Elsewhere::CustomResourceDefinitions {
+        path_and_query,
+        body,
+    }))
+}
+
+/// A definition under the version of the kube-apiserver. What is no object goes on as it is, to be refused
+/// there.
+fn with_definitions_version(body: &Bytes) -> NextBody {
+    match serde_json::from_slice(body) {
+        Ok(Value::Object(mut definition)) => {
+            definition.insert("apiVersion".to_owned(), DEFINITIONS_VERSION.into());
+            NextBody::New(Value::Object(definition).to_string().into())
+        }
+        _ => NextBody::AsIs,
+    }
+}
+
+/// A path, what is below it, and the query as it is.
+fn elsewhere(path: &str, below: &str, query: &str) -> Result<PathAndQuery, Fault> {
+    let mut text = path.to_owned();
+    for segment in below.split('/').filter(|segment| !segment.is_empty()) {
+        text.push('/');
+        text.extend(utf8_percent_encode(segment, &SEGMENT));
+    }
+    if !query.is_empty() {
+        text.push('?');
+        text.push_str(query);
+    }
+    PathAndQuery::try_from(text).map_err(|error| Fault::TooLong(error.to_string()))
+}
+
+fn no_route(status: StatusCode, methods: &[Method]) -> Onward {
+    // The original says the same in plain text.
+    let message = match status {
+        StatusCode::NOT_FOUND => "404: Page Not Found",
+        _ => "405: Method Not Allowed",
+    };
+    let mut response: Response<Bytes> = envelope(
+        status,
+        json!({"result": false, "code": Code::Driver.number(), "message": message, "data": null}).to_string(),
+    );
+    let methods: Vec<&str> = methods.iter().map(Method::as_str).collect();
+    if let (false, Ok(methods)) = (methods.is_empty(), HeaderValue::from_str(&methods.join(", "))) {
+        response.headers_mut().insert(ALLOW, methods);
+    }
+    Onward::Reply(response)
+}
