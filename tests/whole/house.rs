@@ -158,7 +158,7 @@ fn licences_are_evaluated_as_expressions() {
 const LAYERS: [&[&str]; 5] = [
     &["admittance-cli"],
     &["admittance-driver"],
-    &["admittance"],
+    &["admittance", "admittance-stores"],
     &[
         "admittance-catalog",
         "admittance-cluster",
@@ -167,7 +167,12 @@ const LAYERS: [&[&str]; 5] = [
         "admittance-sandbox",
         "admittance-webhook",
     ],
-    &["admittance-admission", "admittance-module", "admittance-watch"],
+    &[
+        "admittance-admission",
+        "admittance-module",
+        "admittance-watch",
+        "admittance-zookeeper",
+    ],
 ];
 
 /// Which crates of the workspace the others may use.

@@ -38,6 +38,7 @@ mod rules;
 mod selectors;
 mod set;
 mod share;
+mod store;
 
 pub use admittance_module::{Digest, ModuleReference, OciReference};
 pub use change::{Change, ChangeError, CommitError, Effect, FileChange, Recovery, recover};
@@ -50,3 +51,4 @@ pub use model::{
 };
 pub use set::{DefinitionFile, DefinitionSet, StoredDefinition};
 pub use share::{InvalidShare, Share};
+pub use store::{DefinitionStore, StoreError};

@@ -1,0 +1,87 @@
+//! Where definitions are kept.
+
+use std::{
+    fmt::Debug,
+    path::{Path, PathBuf},
+};
+
+use async_trait::async_trait;
+
+use crate::{CommitError, DefinitionFile, DefinitionId, FileChange, Mistakes};
+
+/// A place that keeps definitions: files, the nodes of an ensemble, the resources of a cluster. Lives as
+/// long as the host.
+///
+/// Every store behaves alike. What it holds are [`DefinitionFile`]s; the path of one says where it is, for
+/// people too, and begins with [`location`](Self::location) unless it is a file of the system.
+#[async_trait]
+pub trait DefinitionStore: Send + Sync + Debug + 'static {
+    /// Where it is, for people: `zookeeper:/blueking/admissionwebhook`.
+    fn location(&self) -> String;
+
+    /// Whether the definition file of this path is, or would be, in this store.
+    fn owns(&self, path: &Path) -> bool;
+
+    /// The path that a new definition of this name would have; none when this store does not take such
+    /// definitions.
+    fn place_for(&self, id: &DefinitionId) -> Option<PathBuf>;
+
+    /// All that it holds, sorted by path.
+    ///
+    /// # Errors
+    ///
+    /// When any of it cannot be read: a store that is lost is never taken for an empty one.
+    async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError>;
+
+    /// Write all of these changes, or none. Each path is one that it owns.
+    ///
+    /// # Errors
+    ///
+    /// When what it holds is not what a change says was there before, or it cannot be written. Nothing was
+    /// changed then, unless the error says so.
+    async fn commit(&self, changes: &[FileChange]) -> Result<(), StoreError>;
+
+    /// Wait until it holds, or may hold, something else than the last [`read`](Self::read) gave; also when it
+    /// is lost, and when it is there again. May be dropped and called again without missing anything.
+    async fn changed(&self);
+}
+
+/// Why a store cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// Somebody else wrote the definition since it was read, or wrote one of its name.
+    #[error("{path} was changed by someone else meanwhile; nothing was written, try again")]
+    ChangedMeanwhile {
+        /// The definition.
+        path: PathBuf,
+    },
+    /// It cannot be reached. What was read before stays live.
+    #[error("{store} cannot be reached: {reason}")]
+    Unreachable {
+        /// [`DefinitionStore::location`].
+        store: String,
+        /// What is the matter, and what to do if anything.
+        reason: String,
+    },
+    /// It refuses, for lack of a right for instance.
+    #[error("{store} refuses: {reason}")]
+    Refused {
+        /// [`DefinitionStore::location`].
+        store: String,
+        /// What is the matter, and what to do if anything.
+        reason: String,
+    },
+    /// It does not take several changes at once.
+    #[error("{store} takes one change at a time; make them one after another")]
+    OneAtATime {
+        /// [`DefinitionStore::location`].
+        store: String,
+    },
+    /// What it holds cannot be definitions.
+    #[error(transparent)]
+    Mistakes(#[from] Mistakes),
+    /// Files cannot be written.
+    #[error(transparent)]
+    Files(#[from] CommitError),
+}

@@ -1,0 +1,1 @@
+//! Definition stores that several drivers share: nodes of ZooKeeper, resources of a Kubernetes cluster.
