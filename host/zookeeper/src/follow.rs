@@ -1,0 +1,135 @@
+//! Following the children of a node.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use tokio::{sync::watch, task::AbortHandle, time::sleep};
+use zookeeper_client::{Client, Error, EventType};
+
+use crate::{ZooKeeper, ZooKeeperError, check_path, error::At};
+
+/// How long after an error that is not the connection's it tries again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A list of children, of whatever is known of each.
+pub(crate) trait List: Clone + Default + PartialEq + Send + Sync + 'static {
+    /// What these children are. Who is gone by now is left out.
+    fn read(
+        client: &Client,
+        path: &str,
+        names: Vec<String>,
+    ) -> impl Future<Output = Result<Self, ZooKeeperError>> + Send;
+
+    /// Say why the list may be old.
+    fn lose(&mut self, reason: String);
+}
+
+/// A list that is followed until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Followed<L> {
+    list: watch::Receiver<Arc<L>>,
+    task: AbortHandle,
+}
+
+impl<L: List> Followed<L> {
+    pub(crate) fn start(zookeeper: ZooKeeper, path: &str) -> Self {
+        let (show, list) = watch::channel(Arc::new(L::default()));
+        let path = path.to_owned();
+        let task = tokio::spawn(async move { follow(&zookeeper, &path, &show).await }).abort_handle();
+        Self { list, task }
+    }
+
+    pub(crate) fn borrow(&self) -> Arc<L> {
+        self.list.borrow().clone()
+    }
+
+    pub(crate) async fn changed(&mut self) {
+        if self.list.changed().await.is_err() {
+            // The task has ended with the runtime: nothing changes any more.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    pub(crate) fn receiver(&self) -> watch::Receiver<Arc<L>> {
+        self.list.clone()
+    }
+}
+
+impl<L> Drop for Followed<L> {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn follow<L: List>(zookeeper: &ZooKeeper, path: &str, show: &watch::Sender<Arc<L>>) {
+    if let Err(reason) = check_path(path) {
+        lose(show, format!("{path:?} can be no node: {reason}"));
+        return;
+    }
+    loop {
+        let client = zookeeper.connected().await;
+        match zookeeper.while_connected(in_session(&client, path, show)).await {
+            Err(_) => lose(show, zookeeper.away().to_string()),
+            Ok(error) => {
+                lose(show, error.to_string());
+                if !error.is_away() {
+                    sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
+/// Follow the children until something fails.
+async fn in_session<L: List>(client: &Client, path: &str, show: &watch::Sender<Arc<L>>) -> ZooKeeperError {
+    loop {
+        if let Err(error) = once(client, path, show).await {
+            return error;
+        }
+    }
+}
+
+/// Show what is there, and wait until it is something else.
+async fn once<L: List>(
+    client: &Client,
+    path: &str,
+    show: &watch::Sender<Arc<L>>,
+) -> Result<(), ZooKeeperError> {
+    let watcher = match client.list_and_watch_children(path).await {
+        Ok((names, watcher)) => {
+            let list = L::read(client, path, names).await?;
+            publish(show, list);
+            watcher
+        }
+        // Nobody has ever registered. The watch is for the node to be made.
+        Err(Error::NoNode) => {
+            let (node, watcher) = client.check_and_watch_stat(path).await.at("reading", path)?;
+            if node.is_some() {
+                return Ok(());
+            }
+            publish(show, L::read(client, path, Vec::new()).await?);
+            watcher
+        }
+        Err(error) => return Err(error).at("reading the children of", path),
+    };
+    let event = watcher.changed().await;
+    if event.event_type == EventType::Session {
+        return Err(Error::SessionExpired).at("following", path);
+    }
+    Ok(())
+}
+
+fn publish<L: List>(show: &watch::Sender<Arc<L>>, list: L) {
+    show.send_if_modified(|shown| {
+        let is_new = **shown != list;
+        if is_new {
+            *shown = Arc::new(list);
+        }
+        is_new
+    });
+}
+
+fn lose<L: List>(show: &watch::Sender<Arc<L>>, reason: String) {
+    let mut list = L::clone(&show.borrow());
+    list.lose(reason);
+    publish(show, list);
+}

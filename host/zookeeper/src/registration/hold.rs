@@ -1,0 +1,259 @@
+//! Making the node, watching it, and removing it.
+
+use std::time::Duration;
+
+use tokio::{
+    sync::{oneshot, watch},
+    time::{sleep, timeout},
+};
+use uuid::Uuid;
+use zookeeper_client::{Client, CreateMode, Error, EventType, SessionId};
+
+use super::{Registration, RegistrationState};
+use crate::{ZooKeeper, ZooKeeperError, check_path, error::At, members::join};
+
+/// The first pause before the node is made again that is gone or could not be made; it doubles.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// The longest. BCS's own programs always wait as long.
+const LAST_PAUSE: Duration = Duration::from_secs(3);
+/// How long removing the node may take.
+const WITHDRAWAL: Duration = Duration::from_secs(2);
+
+/// The node that is being made or was made.
+struct Node {
+    /// Whose it is: with this session it goes.
+    session: SessionId,
+    /// The beginning of its name, up to what was registered.
+    prefix: String,
+    /// Where it is, once that is known.
+    path: Option<String>,
+}
+
+struct Hold {
+    zookeeper: ZooKeeper,
+    registration: Registration,
+    state: watch::Sender<RegistrationState>,
+    node: Option<Node>,
+    pause: Duration,
+}
+
+/// Keep the node there until the other end of `stopped` is gone, and then remove it.
+pub(super) async fn keep(
+    zookeeper: ZooKeeper,
+    registration: Registration,
+    state: watch::Sender<RegistrationState>,
+    stopped: oneshot::Receiver<()>,
+) {
+    let mut hold = Hold {
+        zookeeper,
+        registration,
+        state,
+        node: None,
+        pause: FIRST_PAUSE,
+    };
+    tokio::select! {
+        biased;
+        _ = stopped => {}
+        never = hold.for_ever() => match never {},
+    }
+    hold.withdraw().await;
+}
+
+impl Hold {
+    async fn for_ever(&mut self) -> std::convert::Infallible {
+        let name = &self.registration.name;
+        let path = join(&self.registration.parent, name);
+        if let Err(reason) = check_path(&path) {
+            self.missing(format!("{path:?} can be no node: {reason}"));
+            return std::future::pending().await;
+        }
+        if name.is_empty() || name.contains('/') {
+            self.missing(format!("{name:?} can be no node's name"));
+            return std::future::pending().await;
+        }
+        let zookeeper = self.zookeeper.clone();
+        loop {
+            let client = zookeeper.connected().await;
+            match zookeeper.while_connected(self.in_session(&client)).await {
+                Err(_) => self.missing(zookeeper.away().to_string()),
+                Ok(error) if error.is_away() => self.missing(error.to_string()),
+                Ok(error) => {
+                    self.missing(error.to_string());
+                    sleep(self.pause).await;
+                    self.pause = (self.pause * 2).min(LAST_PAUSE);
+                }
+            }
+        }
+    }
+
+    /// Have the node there until something fails.
+    async fn in_session(&mut self, client: &Client) -> ZooKeeperError {
+        loop {
+            if let Err(error) = self.once(client).await {
+                return error;
+            }
+        }
+    }
+
+    /// Make the node, or find it, and wait until something happens to it.
+    async fn once(&mut self, client: &Client) -> Result<(), ZooKeeperError> {
+        let path = self.path(client).await?;
+        let (data, watcher) = match client.get_and_watch_data(&path).await {
+            Ok((data, stat, watcher)) if stat.ephemeral_owner == client.session_id().0 => (data, watcher),
+            Ok(_) | Err(Error::NoNode) => {
+                self.node = None;
+                self.missing(format!("{path} was deleted"));
+                sleep(self.pause).await;
+                self.pause = (self.pause * 2).min(LAST_PAUSE);
+                return Ok(());
+            }
+            Err(error) => return Err(error).at("reading", &path),
+        };
+        if data != self.registration.data {
+            tracing::warn!(path, "what is registered was overwritten, and is put right");
+            let put_right = client.set_data(&path, &self.registration.data, None).await;
+            if put_right != Err(Error::NoNode) {
+                put_right.at("writing", &path)?;
+            }
+            return Ok(());
+        }
+        self.registered(&path);
+        let event = watcher.changed().await;
+        if event.event_type == EventType::Session {
+            return Err(Error::SessionExpired).at("following", &path);
+        }
+        Ok(())
+    }
+
+    /// Where the node is; it is made unless this session has made it.
+    async fn path(&mut self, client: &Client) -> Result<String, ZooKeeperError> {
+        let session = client.session_id();
+        let parent = self.registration.parent.clone();
+        let node = match self.node.as_mut() {
+            Some(node) if node.session == session => node,
+            _ => {
+                // It is told from other tries by a name that no other has.
+                let prefix = format!("_c_{}-", Uuid::new_v4().simple());
+                self.node.insert(Node {
+                    session,
+                    prefix,
+                    path: None,
+                })
+            }
+        };
+        if let Some(path) = &node.path {
+            return Ok(path.clone());
+        }
+        // The answer to an earlier try may have been lost with the connection.
+        if let Some(path) = find(client, &parent, &node.prefix).await? {
+            return Ok(node.path.insert(path).clone());
+        }
+        let begin = join(&parent, &format!("{}{}", node.prefix, self.registration.name));
+        let acls = self.zookeeper.acls();
+        let options = CreateMode::EphemeralSequential.with_acls(acls);
+        let created = client.create(&begin, &self.registration.data, &options).await;
+        let (_, sequence) = match created {
+            Err(Error::NoNode) => {
+                let options = CreateMode::Persistent.with_acls(acls);
+                client.mkdir(&parent, &options).await.at("creating", &parent)?;
+                let options = CreateMode::EphemeralSequential.with_acls(acls);
+                client.create(&begin, &self.registration.data, &options).await
+            }
+            created => created,
+        }
+        .at("creating", &begin)?;
+        Ok(node.path.insert(format!("{begin}{sequence}")).clone())
+    }
+
+    /// Remove the node, wherever making it was when it was stopped.
+    async fn withdraw(&mut self) {
+        let Some(node) = self.node.take() else {
+            return;
+        };
+        self.missing("withdrawn".to_owned());
+        let zookeeper = self.zookeeper.clone();
+        let parent = &self.registration.parent;
+        let removal = async {
+            loop {
+                let client = zookeeper.connected().await;
+                if client.session_id() != node.session {
+                    return Ok(());
+                }
+                match zookeeper.while_connected(remove(&client, parent, &node)).await {
+                    Err(_) => {}
+                    Ok(Err(error)) if error.is_away() => {}
+                    Ok(result) => return result,
+                }
+            }
+        };
+        let result = timeout(WITHDRAWAL, removal).await;
+        let reason = match result {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => self.zookeeper.away().to_string(),
+        };
+        tracing::warn!(
+            parent,
+            name = self.registration.name,
+            reason,
+            "what is registered could not be removed, and goes with the session"
+        );
+    }
+
+    fn registered(&mut self, path: &str) {
+        self.pause = FIRST_PAUSE;
+        let state = RegistrationState::Registered {
+            path: path.to_owned(),
+        };
+        if self.show(state) {
+            tracing::info!(path, "registered in ZooKeeper");
+        }
+    }
+
+    fn missing(&self, reason: String) {
+        let warning = reason.clone();
+        if self.show(RegistrationState::Missing { reason }) {
+            tracing::warn!(
+                parent = self.registration.parent,
+                name = self.registration.name,
+                reason = warning,
+                "not registered in ZooKeeper"
+            );
+        }
+    }
+
+    /// Whether this is new.
+    fn show(&self, state: RegistrationState) -> bool {
+        self.state.send_if_modified(|shown| {
+            let is_new = *shown != state;
+            *shown = state;
+            is_new
+        })
+    }
+}
+
+/// The child whose name begins so.
+async fn find(client: &Client, parent: &str, prefix: &str) -> Result<Option<String>, ZooKeeperError> {
+    match client.list_children(parent).await {
+        Ok(names) => Ok(names
+            .iter()
+            .find(|name| name.starts_with(prefix))
+            .map(|name| join(parent, name))),
+        Err(Error::NoNode) => Ok(None),
+        Err(error) => Err(error).at("reading the children of", parent),
+    }
+}
+
+async fn remove(client: &Client, parent: &str, node: &Node) -> Result<(), ZooKeeperError> {
+    let path = match &node.path {
+        Some(path) => Some(path.clone()),
+        None => find(client, parent, &node.prefix).await?,
+    };
+    let Some(path) = path else {
+        return Ok(());
+    };
+    match client.delete(&path, None).await {
+        Ok(()) | Err(Error::NoNode) => Ok(()),
+        Err(error) => Err(error).at("deleting", &path),
+    }
+}

@@ -1,0 +1,224 @@
+//! The session, made again whenever it is lost.
+
+mod connect;
+
+use std::{
+    fmt,
+    future::Future,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::{sync::watch, task::AbortHandle, time::timeout};
+use zookeeper_client::{Acls, Client, SessionId};
+
+use crate::{Children, EnsembleConfig, Members, Registered, Registration, Servers, ZooKeeperError};
+
+/// How long somebody who needs a session waits for one.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// An ensemble, with a session that is made again whenever it is lost. Cheap to clone; it lives as long as a
+/// clone, or a list or a registration that was made with one.
+#[derive(Clone)]
+pub struct ZooKeeper {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    servers: Servers,
+    is_authenticated: bool,
+    states: watch::Receiver<SessionState>,
+    session: watch::Receiver<Session>,
+    task: AbortHandle,
+}
+
+/// How the session is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionState {
+    /// There was none yet.
+    Connecting {
+        /// Since when.
+        since: Instant,
+        /// Why the last try failed, if there was one.
+        reason: Option<String>,
+    },
+    /// There is one, and a server that it is connected to.
+    Connected {
+        /// Since when.
+        since: Instant,
+        /// Which one: it stays the same while only the connection comes and goes.
+        session: SessionId,
+    },
+    /// There was one, and the connection or the session itself is gone.
+    Lost {
+        /// Since when.
+        since: Instant,
+        /// Why, or why the last try to have it back failed.
+        reason: String,
+    },
+}
+
+/// The same, with what is needed to use it.
+#[derive(Clone, Debug)]
+pub(crate) enum Session {
+    Here(Client),
+    Away(String),
+}
+
+impl SessionState {
+    /// Whether ZooKeeper can be asked something.
+    pub fn is_connected(&self) -> bool {
+        matches!(self, Self::Connected { .. })
+    }
+
+    /// Since when it is so.
+    pub fn since(&self) -> Instant {
+        match self {
+            Self::Connecting { since, .. } | Self::Connected { since, .. } | Self::Lost { since, .. } => {
+                *since
+            }
+        }
+    }
+
+    /// Why ZooKeeper can not be asked anything, where that is known.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Connecting { reason, .. } => reason.as_deref(),
+            Self::Connected { .. } => None,
+            Self::Lost { reason, .. } => Some(reason),
+        }
+    }
+}
+
+impl ZooKeeper {
+    /// Use this ensemble. This returns at once, whether it is there or not: a task connects to it, and tries
+    /// again after 0.1 s, and then ever later, up to 2 s. To be called in a runtime of tokio.
+    pub fn open(config: EnsembleConfig) -> Self {
+        let servers = config.servers.clone();
+        let is_authenticated = config.digest.is_some();
+        let (show, states) = watch::channel(SessionState::Connecting {
+            since: Instant::now(),
+            reason: None,
+        });
+        let (hand_out, session) = watch::channel(Session::Away("not connected yet".to_owned()));
+        let task = tokio::spawn(connect::keep(config, show, hand_out)).abort_handle();
+        Self {
+            shared: Arc::new(Shared {
+                servers,
+                is_authenticated,
+                states,
+                session,
+                task,
+            }),
+        }
+    }
+
+    /// The ensemble's servers.
+    pub fn servers(&self) -> &Servers {
+        &self.shared.servers
+    }
+
+    /// How the session is now.
+    pub fn state(&self) -> SessionState {
+        self.shared.states.borrow().clone()
+    }
+
+    /// How the session is, to wait for it to change. It ends with the last clone of this.
+    pub fn states(&self) -> watch::Receiver<SessionState> {
+        self.shared.states.clone()
+    }
+
+    /// A client of the session. If there is none, this waits up to 2 s for one.
+    ///
+    /// The client is of this session alone: ask for one for each thing that is to be done, and keep none. A
+    /// request that is made while the connection is gone waits in it for as long as the session lasts, so give
+    /// it a bound.
+    pub async fn client(&self) -> Result<Client, ZooKeeperError> {
+        match timeout(PATIENCE, self.connected()).await {
+            Ok(client) => Ok(client),
+            Err(_) => Err(self.away()),
+        }
+    }
+
+    /// The access list of nodes that are made: the user of the configuration and nobody else, or, without a
+    /// user, anyone.
+    pub fn acls(&self) -> Acls<'static> {
+        if self.shared.is_authenticated {
+            Acls::creator_all()
+        } else {
+            Acls::anyone_all()
+        }
+    }
+
+    /// Follow who is registered below this node, in the background. The node need not be there.
+    pub fn members(&self, path: &str) -> Members {
+        Members::follow(self.clone(), path)
+    }
+
+    /// Follow the names of this node's children, in the background. The node need not be there.
+    pub fn children(&self, path: &str) -> Children {
+        Children::follow(self.clone(), path)
+    }
+
+    /// Keep a node there, from now until the result is withdrawn or dropped.
+    pub fn register(&self, registration: Registration) -> Registered {
+        Registered::keep(self.clone(), registration)
+    }
+
+    /// Wait for a session.
+    pub(crate) async fn connected(&self) -> Client {
+        let mut session = self.shared.session.clone();
+        loop {
+            if let Session::Here(client) = &*session.borrow_and_update() {
+                return client.clone();
+            }
+            if session.changed().await.is_err() {
+                // The task has ended with the runtime.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Do something with this client for as long as there is a connection; why there is none any more
+    /// otherwise.
+    pub(crate) async fn while_connected<T>(&self, action: impl Future<Output = T>) -> Result<T, String> {
+        let mut session = self.shared.session.clone();
+        let gone = session.wait_for(|session| matches!(session, Session::Away(_)));
+        tokio::select! {
+            biased;
+            session = gone => match session.as_deref() {
+                Ok(Session::Away(reason)) => Err(reason.clone()),
+                _ => Err("the runtime is ending".to_owned()),
+            },
+            result = action => Ok(result),
+        }
+    }
+
+    /// Why there is no session.
+    pub(crate) fn away(&self) -> ZooKeeperError {
+        let reason = match &*self.shared.session.borrow() {
+            Session::Away(reason) => reason.clone(),
+            Session::Here(_) => "the connection was gone, and is back now".to_owned(),
+        };
+        ZooKeeperError::Away {
+            servers: self.shared.servers.clone(),
+            reason,
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl fmt::Debug for ZooKeeper {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ZooKeeper")
+            .field("servers", &self.shared.servers)
+            .field("state", &*self.shared.states.borrow())
+            .finish_non_exhaustive()
+    }
+}
