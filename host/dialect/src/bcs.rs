@@ -237,6 +237,7 @@ impl Dialect for Bcs {
             End::BodyTimeout { .. } => filtered(StatusCode::REQUEST_TIMEOUT, Code::ReadBody, end),
             End::BodyUnreadable { .. } => filtered(StatusCode::BAD_REQUEST, Code::ReadBody, end),
             End::BodyEncoded { .. } => filtered(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::ReadBody, end),
+            End::NoRoute => translation::no_route(StatusCode::NOT_FOUND, &[]),
             End::Overloaded { retry_after } => {
                 let mut response = filtered(StatusCode::SERVICE_UNAVAILABLE, Code::Driver, end);
                 response

@@ -30,6 +30,8 @@ pub enum End<'a> {
         /// The value of `Content-Encoding`.
         encoding: &'a str,
     },
+    /// Nothing is at its path: what it is for is not there in this configuration.
+    NoRoute,
     /// The front door has as many requests in flight as it allows.
     Overloaded {
         /// When to try again.
@@ -57,6 +59,7 @@ impl End<'_> {
             Self::BodyTimeout { .. } => "body-timeout",
             Self::BodyUnreadable { .. } => "body-unreadable",
             Self::BodyEncoded { .. } => "body-encoded",
+            Self::NoRoute => "no-route",
             Self::Overloaded { .. } => "overloaded",
             Self::UpstreamUnreachable { .. } => "upstream-unreachable",
             Self::UpstreamTimeout { .. } => "upstream-timeout",
@@ -82,6 +85,7 @@ impl fmt::Display for End<'_> {
                 f,
                 "the request's body has the Content-Encoding `{encoding}`; send it uncompressed"
             ),
+            Self::NoRoute => f.write_str("404: Page Not Found"),
             Self::Overloaded { .. } => f.write_str("too many requests are in flight; try again later"),
             Self::UpstreamUnreachable { reason } => f.write_str(reason),
             Self::UpstreamTimeout { limit } => {

@@ -311,6 +311,7 @@ impl Dialect for Rest {
             End::BodyTimeout { .. } => error(StatusCode::REQUEST_TIMEOUT, "BodyTimeout", end),
             End::BodyUnreadable { .. } => error(StatusCode::BAD_REQUEST, "BodyUnreadable", end),
             End::BodyEncoded { .. } => error(StatusCode::UNSUPPORTED_MEDIA_TYPE, "BodyEncoded", end),
+            End::NoRoute => error(StatusCode::NOT_FOUND, "NoRoute", end),
             End::Overloaded { retry_after } => {
                 let mut response = error(StatusCode::SERVICE_UNAVAILABLE, "Overloaded", end);
                 response

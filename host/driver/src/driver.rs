@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use admittance::Host;
+use admittance::{BodyLimits, Host};
 use admittance_cluster::Cluster;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -19,6 +19,7 @@ use crate::{
     front::{Front, FrontService},
     listener::{Listener, Stop},
     namespaces::{FileNamespaces, NamespacesConfig},
+    onward::Onward,
     tls::ServerTls,
     upstream::Upstream,
 };
@@ -127,12 +128,18 @@ impl Driver {
         let is_stopping = Arc::new(AtomicBool::new(false));
         let (service, upstream) = match front {
             FrontConfig::Proxy { dialect, upstream } => {
+                let response_timeout = upstream.response_timeout;
                 let upstream = Upstream::new(upstream, dialect.clone());
+                let body_limits = BodyLimits {
+                    size: limits.body,
+                    time: limits.body_timeout,
+                };
+                let onward = Onward::new(dialect.clone(), body_limits, upstream.clone(), response_timeout);
                 let layer = host
                     .layer_with(dialect.clone())
                     .body_limit(limits.body)
                     .body_timeout(limits.body_timeout);
-                let service = FrontService::Proxy(layer.layer(upstream.clone()), dialect);
+                let service = FrontService::Proxy(layer.layer(onward), dialect);
                 (service, Some(upstream))
             }
             FrontConfig::Reviews => {

@@ -25,13 +25,15 @@ use tower::Service;
 use crate::{
     listener::{Answer, Guarded},
     measure,
-    upstream::{Client, Upstream},
+    onward::Onward,
+    upstream::Client,
 };
 
 /// When a client that was turned away may try again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// How the upstream failed to reply: an extension of the reply that was written instead.
+/// How a request ended behind the chains other than by a reply of the upstream: an extension of the reply that was
+/// written instead.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EndedUpstream(pub(crate) &'static str);
 
@@ -48,7 +50,7 @@ pub(crate) struct Front {
 #[derive(Clone, Debug)]
 pub(crate) enum FrontService {
     /// The chains, and then the upstream.
-    Proxy(AdmissionService<Upstream>, Arc<dyn Dialect>),
+    Proxy(AdmissionService<Onward>, Arc<dyn Dialect>),
     /// The chains alone.
     Reviews(ReviewService),
 }

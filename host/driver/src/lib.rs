@@ -4,7 +4,8 @@
 //! [`Driver::bind`] takes a [`Config`] and a [`Host`](admittance::Host) and binds the ports;
 //! [`Driver::run`] serves until it is told to stop. A request passes, from the outside in: the
 //! connection with its time limits, the limit on requests in flight and the access log, the host's
-//! chains (`admittance::AdmissionLayer`), and the upstream. An AdmissionReview ends at the chains
+//! chains (`admittance::AdmissionLayer`), the way onward that their dialect says, and the upstream. An
+//! AdmissionReview ends at the chains
 //! (`admittance::ReviewService`).
 
 mod admin;
@@ -15,6 +16,7 @@ mod front;
 mod listener;
 mod measure;
 mod namespaces;
+mod onward;
 pub mod tls;
 mod upstream;
 

@@ -1,4 +1,4 @@
-//! Reading the body of a request that must be read.
+//! Reading the body of a request that must be read whole.
 
 use std::{pin::Pin, time::Duration};
 
@@ -12,26 +12,44 @@ use http::{
 use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
-/// What a body may be.
+/// What the body of a request may be that must be read whole.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct BodyLimits {
+pub struct BodyLimits {
     /// In bytes.
-    pub(crate) size: usize,
+    pub size: usize,
     /// Until all of it is there.
-    pub(crate) time: Duration,
+    pub time: Duration,
 }
 
 /// Why a body was not read.
-#[derive(Debug)]
-pub(crate) enum BodyError {
-    TooLarge { limit: usize },
-    TooSlow { limit: Duration },
-    Broken { reason: String },
-    Encoded { encoding: String },
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BodyError {
+    /// It is larger than allowed.
+    TooLarge {
+        /// Bytes.
+        limit: usize,
+    },
+    /// It did not arrive in time.
+    TooSlow {
+        /// How long it may take.
+        limit: Duration,
+    },
+    /// It broke off, or was malformed on the wire.
+    Broken {
+        /// A sentence.
+        reason: String,
+    },
+    /// It is compressed.
+    Encoded {
+        /// The value of `Content-Encoding`.
+        encoding: String,
+    },
 }
 
 impl BodyError {
-    pub(crate) fn end(&self) -> End<'_> {
+    /// How the request ends for it.
+    pub fn end(&self) -> End<'_> {
         match self {
             Self::TooLarge { limit } => End::BodyTooLarge { limit: *limit },
             Self::TooSlow { limit } => End::BodyTimeout { limit: *limit },
@@ -42,8 +60,13 @@ impl BodyError {
 }
 
 impl BodyLimits {
-    /// The whole body.
-    pub(crate) async fn collect<B>(self, head: &Parts, body: B) -> Result<Bytes, BodyError>
+    /// The whole body of the request with this head. What a client still sends of one that is too large is read
+    /// for a while and thrown away, so that it sees the reply.
+    ///
+    /// # Errors
+    ///
+    /// Why it was not read. A compressed body is not, before any of it is.
+    pub async fn collect<B>(self, head: &Parts, body: B) -> Result<Bytes, BodyError>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -85,8 +108,8 @@ async fn drain<B: Body<Data = Bytes>>(mut body: Pin<Box<B>>) {
     let _ = tokio::time::timeout(PATIENCE, reading).await;
 }
 
-/// The encoding of a body that is not sent as it is.
-fn encoding(headers: &HeaderMap) -> Option<String> {
+/// The value of `Content-Encoding`, when the body is not sent as it is.
+pub fn encoding(headers: &HeaderMap) -> Option<String> {
     let values: Vec<_> = headers
         .get_all(CONTENT_ENCODING)
         .iter()

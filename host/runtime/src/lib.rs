@@ -51,6 +51,7 @@ mod statistics;
 mod status;
 mod table;
 
+pub use body::{BodyError, BodyLimits, encoding};
 pub use builder::HostBuilder;
 pub use change::{Application, Applied, AppliedDefinition, AppliedEffect, ChangeError};
 pub use error::{Error, StageError, StageErrorCause};

@@ -70,8 +70,10 @@ static MESSAGES: LazyLock<Schema> = LazyLock::new(|| Schema::new(MESSAGE));
 pub(super) fn onward(head: &Parts) -> Onward {
     let matched = match lookup(head) {
         Lookup::Found(matched) => matched,
-        Lookup::OtherMethod(methods) => return no_route(StatusCode::METHOD_NOT_ALLOWED, &methods),
-        Lookup::NotFound => return no_route(StatusCode::NOT_FOUND, &[]),
+        Lookup::OtherMethod(methods) => {
+            return Onward::Reply(no_route(StatusCode::METHOD_NOT_ALLOWED, &methods));
+        }
+        Lookup::NotFound => return Onward::Reply(no_route(StatusCode::NOT_FOUND, &[])),
     };
     let query = head.uri.query().unwrap_or_default();
     let next = match matched.route.action {
@@ -239,7 +241,8 @@ fn elsewhere(path: &str, below: &str, query: &str) -> Result<PathAndQuery, Fault
     PathAndQuery::try_from(text).map_err(|error| Fault::TooLong(error.to_string()))
 }
 
-fn no_route(status: StatusCode, methods: &[Method]) -> Onward {
+/// The reply where there is no route, or none with the method; these methods have one.
+pub(super) fn no_route(status: StatusCode, methods: &[Method]) -> Response<Bytes> {
     // The original says the same in plain text.
     let message = match status {
         StatusCode::NOT_FOUND => "404: Page Not Found",
@@ -253,5 +256,5 @@ fn no_route(status: StatusCode, methods: &[Method]) -> Onward {
     if let (false, Ok(methods)) = (methods.is_empty(), HeaderValue::from_str(&methods.join(", "))) {
         response.headers_mut().insert(ALLOW, methods);
     }
-    Onward::Reply(response)
+    response
 }

@@ -322,6 +322,7 @@ fn replies() {
         (End::BodyTimeout { limit: second }, 408, "BodyTimeout"),
         (End::BodyUnreadable { reason: "x" }, 400, "BodyUnreadable"),
         (End::BodyEncoded { encoding: "br" }, 415, "BodyEncoded"),
+        (End::NoRoute, 404, "NoRoute"),
         (End::Overloaded { retry_after: second }, 503, "Overloaded"),
         (
             End::UpstreamUnreachable { reason: "x" },

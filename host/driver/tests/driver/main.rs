@@ -11,6 +11,7 @@
 mod admin;
 mod harness;
 mod limits;
+mod onward;
 mod proxy;
 mod shutdown;
 mod tls;

@@ -1,0 +1,107 @@
+//! A scheduler that keeps what it is asked and answers what it is told to, and a driver in front of it.
+
+use std::sync::{Arc, Mutex};
+
+use admittance::dialect::{Bcs, Cluster, bcs::Behind};
+use admittance_driver::FrontConfig;
+use axum::{Router, body::Body};
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+
+use crate::harness::*;
+
+/// What handlers of the scheduler say that did what they were asked.
+pub(super) const SUCCESS: &str = r#"{"result":true,"code":0,"message":"success","data":null}"#;
+
+/// A request as the scheduler sees it.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    /// Method, path and query.
+    pub(super) line: String,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+impl Asked {
+    pub(super) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+}
+
+/// A driver, and the scheduler behind it.
+pub(super) struct Scene {
+    pub(super) driver: Running,
+    asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+impl Scene {
+    /// The scheduler answers success.
+    pub(super) async fn start() -> Self {
+        Self::answering(|| Response::new(Body::from(SUCCESS))).await
+    }
+
+    pub(super) async fn answering(
+        reply: impl Fn() -> Response<Body> + Clone + Send + Sync + 'static,
+    ) -> Self {
+        let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
+        let kept = asked.clone();
+        let routes = Router::new().fallback(async move |request: Request<Body>| {
+            let (head, body) = request.into_parts();
+            // What breaks off on the way has not been asked.
+            if let Ok(body) = body.collect().await {
+                kept.lock().unwrap().push(Asked {
+                    line: format!("{} {}", head.method, head.uri),
+                    headers: head.headers,
+                    body: body.to_bytes(),
+                });
+            }
+            reply()
+        });
+        let driver = in_front_of_schedulers(Setup::new(&[serve(routes).await]))
+            .start()
+            .await;
+        Self { driver, asked }
+    }
+
+    /// What the scheduler was asked since the last time.
+    pub(super) fn asked(&self) -> Vec<Asked> {
+        std::mem::take(&mut *self.asked.lock().unwrap())
+    }
+
+    /// Send a request, and have what the scheduler was asked for it, if anything, and the reply.
+    pub(super) async fn send(&self, method: &str, path: &str, body: &str) -> (Option<Asked>, u16, String) {
+        let request = request(method, &below(path), Body::from(body.to_owned()));
+        let (status, text) = text(self.driver.send(request).await).await;
+        let mut asked = self.asked();
+        assert!(asked.len() < 2, "{method} {path} was asked twice: {asked:?}");
+        (asked.pop(), status, text)
+    }
+}
+
+/// With schedulers for servers.
+pub(super) fn in_front_of_schedulers(mut setup: Setup) -> Setup {
+    if let FrontConfig::Proxy { dialect, .. } = &mut setup.config.front {
+        *dialect = Arc::new(Bcs::new(Cluster::new(CLUSTER).unwrap()).in_front_of(Behind::Scheduler));
+    }
+    setup
+}
+
+/// A path of the driver.
+pub(super) fn below(path: &str) -> String {
+    format!("/mesosdriver/v4{path}")
+}
+
+/// An object of this kind that can be run, with this name in the namespace `n`.
+pub(super) fn runnable(kind: &str, name: &str) -> String {
+    let template = match kind {
+        "process" => json!({"processes": [{"procName": "p"}]}),
+        _ => json!({"containers": [{"type": "MESOS", "image": "i:1"}]}),
+    };
+    json!({
+        "apiVersion": "v4", "kind": kind, "metadata": {"name": name, "namespace": "n"},
+        "spec": {"instance": 2, "template": {"spec": template}},
+    })
+    .to_string()
+}
