@@ -51,9 +51,16 @@ impl Received {
     }
 }
 
-/// Holds an upstream's replies back while it lives.
+/// Holds replies back while it lives.
 #[derive(Debug)]
 pub struct Gate(watch::Sender<bool>);
+
+impl Gate {
+    /// The gate that this opens again.
+    pub(crate) fn of(open: &watch::Sender<bool>) -> Self {
+        Self(open.clone())
+    }
+}
 
 impl Drop for Gate {
     fn drop(&mut self) {
@@ -170,7 +177,7 @@ impl Upstream {
     /// Hold replies back until the gate is dropped. Requests are received all the same.
     pub fn close(&self) -> Gate {
         self.gate.send_replace(false);
-        Gate(self.gate.clone())
+        Gate::of(&self.gate)
     }
 }
 

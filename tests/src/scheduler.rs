@@ -1,0 +1,315 @@
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use axum::{
+    Router,
+    extract::{Request, State},
+    http::{HeaderMap, Method, StatusCode, Uri, header::CONTENT_TYPE},
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto,
+    service::TowerToHyperService,
+};
+use rustls::{RootCertStore, ServerConfig, crypto::ring, server::WebPkiClientVerifier};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
+use serde_json::Value;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpListener,
+    sync::watch,
+    task::{AbortHandle, JoinSet},
+};
+use tokio_rustls::TlsAcceptor;
+
+use crate::{Error, Gate, log::NEVER};
+
+mod holdings;
+mod routes;
+mod shape;
+mod types;
+
+pub use holdings::{Kept, Kind, MesosCluster, Verb, Write};
+use routes::Found;
+
+/// A Mesos scheduler of BCS, as far as a driver sees one: the routes of the original's `sched/api/routes.go`
+/// and what its handlers do with them. What comes is held against what the original would decode; what is
+/// wrong with it is kept beside it. It stops, with all of its connections, when it is dropped.
+///
+/// Like the original it answers 200 with nothing to whatever comes while it is not the master.
+#[derive(Debug)]
+pub struct Scheduler {
+    address: SocketAddr,
+    scheme: &'static str,
+    shared: Arc<Shared>,
+    task: AbortHandle,
+}
+
+#[derive(Debug)]
+struct Shared {
+    cluster: MesosCluster,
+    address: SocketAddr,
+    is_master: AtomicBool,
+    asked: watch::Sender<Vec<Asked>>,
+    open: watch::Sender<bool>,
+}
+
+/// One request as it arrived.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Its method.
+    pub method: Method,
+    /// Its path and query.
+    pub uri: Uri,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its whole body.
+    pub body: Bytes,
+    /// Whether the scheduler was the master when it came.
+    pub by_master: bool,
+    /// What the original would not have understood, or not have been sent.
+    pub mistakes: Vec<String>,
+}
+
+impl Asked {
+    /// The method, the path and the query.
+    pub fn line(&self) -> String {
+        format!("{} {}", self.method, self.uri)
+    }
+
+    /// The body as JSON; null when it is none.
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+}
+
+/// The certificate of a scheduler, and whose clients it serves, all as PEM.
+#[derive(Clone, Copy, Debug)]
+pub struct SchedulerTls<'a> {
+    /// Its certificate.
+    pub certificate: &'a str,
+    /// Its key.
+    pub key: &'a str,
+    /// The authority of its clients' certificates; every client must have one.
+    pub client_authority: &'a str,
+}
+
+impl Scheduler {
+    /// Listen on a port that the kernel chooses. It is the master.
+    ///
+    /// # Errors
+    ///
+    /// When there is no port.
+    pub async fn start(cluster: &MesosCluster) -> Result<Self, Error> {
+        Self::serve(cluster, None).await
+    }
+
+    /// The same over mutual TLS.
+    ///
+    /// # Errors
+    ///
+    /// When there is no port, or a certificate cannot be used.
+    pub async fn start_over_tls(cluster: &MesosCluster, tls: SchedulerTls<'_>) -> Result<Self, Error> {
+        Self::serve(cluster, Some(tls.acceptor()?)).await
+    }
+
+    async fn serve(cluster: &MesosCluster, tls: Option<TlsAcceptor>) -> Result<Self, Error> {
+        let listener = TcpListener::bind(("127.0.0.1", 0))
+            .await
+            .map_err(Error::io("listening as a scheduler"))?;
+        let address = listener
+            .local_addr()
+            .map_err(Error::io("the scheduler's address"))?;
+        let shared = Arc::new(Shared {
+            cluster: cluster.clone(),
+            address,
+            is_master: AtomicBool::new(true),
+            asked: watch::Sender::default(),
+            open: watch::Sender::new(true),
+        });
+        let router = Router::new().fallback(answer).with_state(shared.clone());
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let task = tokio::spawn(accept(listener, tls, router)).abort_handle();
+        Ok(Self {
+            address,
+            scheme,
+            shared,
+            task,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// `http` or `https`.
+    pub fn scheme(&self) -> &'static str {
+        self.scheme
+    }
+
+    /// `http://127.0.0.1:...`
+    pub fn url(&self) -> String {
+        format!("{}://{}", self.scheme, self.address)
+    }
+
+    /// Be the master, or be one no more. What was asked before is still answered as it was then.
+    pub fn lead(&self, is_master: bool) {
+        self.shared.is_master.store(is_master, Ordering::SeqCst);
+    }
+
+    /// The same, detached from the borrow of the scheduler.
+    pub fn leading(&self) -> impl Fn(bool) + Send + Sync + use<> {
+        let shared = self.shared.clone();
+        move |is_master| shared.is_master.store(is_master, Ordering::SeqCst)
+    }
+
+    /// All that came so far.
+    pub fn asked(&self) -> Vec<Asked> {
+        self.shared.asked.borrow().clone()
+    }
+
+    /// What was wrong with all that came so far, each with the request's line.
+    pub fn mistakes(&self) -> Vec<String> {
+        let of = |asked: &Asked| {
+            let line = asked.line();
+            let told = asked
+                .mistakes
+                .iter()
+                .map(move |mistake| format!("{line}: {mistake}"));
+            told.collect::<Vec<_>>()
+        };
+        self.shared.asked.borrow().iter().flat_map(of).collect()
+    }
+
+    /// Wait until at least this many requests came.
+    ///
+    /// # Errors
+    ///
+    /// When they never come.
+    pub async fn until_asked(&self, count: usize) -> Result<(), Error> {
+        let mut asked = self.shared.asked.subscribe();
+        let wait = asked.wait_for(|asked| asked.len() >= count);
+        let waited = tokio::time::timeout(NEVER, wait).await;
+        match waited {
+            // The sender lives in `self`.
+            Ok(_) => Ok(()),
+            Err(_) => Err(Error::Never {
+                what: format!("request {count} to the scheduler"),
+                limit: NEVER,
+                log: format!("{:#?}", self.asked()),
+            }),
+        }
+    }
+
+    /// Hold replies back until the gate is dropped. Requests are received, and what they want is done, all
+    /// the same.
+    pub fn hold(&self) -> Gate {
+        self.shared.open.send_replace(false);
+        Gate::of(&self.shared.open)
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl SchedulerTls<'_> {
+    fn acceptor(self) -> Result<TlsAcceptor, Error> {
+        let wrong = |error: &dyn std::fmt::Display| Error::Invalid(format!("the scheduler's TLS: {error}"));
+        let read = |pem: &str| -> Result<Vec<CertificateDer<'static>>, Error> {
+            CertificateDer::pem_slice_iter(pem.as_bytes())
+                .collect::<Result<_, _>>()
+                .map_err(|error| wrong(&error))
+        };
+        let mut roots = RootCertStore::empty();
+        for certificate in read(self.client_authority)? {
+            roots.add(certificate).map_err(|error| wrong(&error))?;
+        }
+        let provider = Arc::new(ring::default_provider());
+        let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+            .build()
+            .map_err(|error| wrong(&error))?;
+        let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).map_err(|error| wrong(&error))?;
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| wrong(&error))?
+            .with_client_cert_verifier(clients)
+            .with_single_cert(read(self.certificate)?, key)
+            .map_err(|error| wrong(&error))?;
+        Ok(TlsAcceptor::from(Arc::new(config)))
+    }
+}
+
+async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router) {
+    // They end with this task.
+    let mut connections = JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        while connections.try_join_next().is_some() {}
+        let (tls, router) = (tls.clone(), router.clone());
+        connections.spawn(async move {
+            match tls {
+                None => converse(stream, router).await,
+                // Who has no certificate breaks the handshake off.
+                Some(tls) => match tls.accept(stream).await {
+                    Ok(stream) => converse(stream, router).await,
+                    Err(_) => {}
+                },
+            }
+        });
+    }
+}
+
+async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, router: Router) {
+    let service = TowerToHyperService::new(router);
+    // A client may end a connection as it likes.
+    let _ = auto::Builder::new(TokioExecutor::new())
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+}
+
+async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let Ok(body) = body.collect().await.map(http_body_util::Collected::to_bytes) else {
+        return StatusCode::BAD_REQUEST.into_response();
+    };
+    let by_master = shared.is_master.load(Ordering::SeqCst);
+    let found = routes::find(&head.method, &head.uri);
+    let mut mistakes = shape::headers(&head.headers, &body);
+    match &found {
+        Found::Route(route, _) => mistakes.extend(route.mistakes(&head.uri, &body)),
+        Found::Nothing => mistakes.push("the scheduler has no such route".to_owned()),
+    }
+    let asked = Asked {
+        method: head.method,
+        uri: head.uri,
+        headers: head.headers,
+        body,
+        by_master,
+        mistakes,
+    };
+    let reply = match &found {
+        Found::Nothing => (StatusCode::NOT_FOUND, "404: Page Not Found".to_owned()),
+        Found::Route(..) if !by_master => (StatusCode::OK, String::new()),
+        Found::Route(route, parameters) => {
+            let done = shared.cluster.ask(shared.address, route.does, parameters, &asked);
+            (StatusCode::OK, done.to_string())
+        }
+    };
+    shared.asked.send_modify(|all| all.push(asked));
+    // The gate's other end lives as long as the scheduler.
+    let _ = shared.open.subscribe().wait_for(|open| *open).await;
+    // The original says no type; its server guesses this one.
+    let (status, text) = reply;
+    (status, [(CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
+}

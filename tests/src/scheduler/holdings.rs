@@ -1,0 +1,292 @@
+//! What a cluster keeps, and what the handlers of the original's `sched/api/api.go` do with it.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use serde_json::{Value, json};
+
+use super::Asked;
+
+/// What the schedulers of one cluster have in common: in the original it is in ZooKeeper. Clones are the same
+/// cluster.
+#[derive(Clone, Debug, Default)]
+pub struct MesosCluster(Arc<Mutex<Holdings>>);
+
+#[derive(Debug, Default)]
+struct Holdings {
+    objects: BTreeMap<Kept, Value>,
+    writes: Vec<Write>,
+}
+
+/// Which object it is: its kind, its namespace and its name.
+pub type Kept = (Kind, String, String);
+
+/// What a cluster keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Applications and processes.
+    Application,
+    /// Deployments.
+    Deployment,
+    /// Daemonsets.
+    Daemonset,
+    /// Config maps.
+    ConfigMap,
+    /// Secrets.
+    Secret,
+    /// Services.
+    Service,
+}
+
+/// What a write did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// There is an object that was not there.
+    Create,
+    /// An object is another.
+    Change,
+    /// An object is no more.
+    Delete,
+    /// An object has other instances.
+    Scale,
+}
+
+/// Something that a scheduler did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// Which scheduler.
+    pub by: SocketAddr,
+    /// What it did.
+    pub verb: Verb,
+    /// To which object.
+    pub to: Kept,
+}
+
+/// What a route does.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Does {
+    Create(Kind),
+    Change(Kind),
+    Delete(Kind),
+    Scale(Kind),
+    Get(Kind),
+    List(Kind),
+    /// Tell what an object was made of.
+    Define(Kind),
+    /// Tell the versions of an application.
+    Versions,
+    /// What leaves no trace here.
+    Nothing,
+}
+
+/// Why a scheduler does not do what it is asked, with its code.
+struct Refused(u32, String);
+
+const DECODE: u32 = 1_405_010;
+const REQUEST_DATA: u32 = 1_405_008;
+const COMMON: u32 = 1_405_200;
+const EXISTS: u32 = 1_405_201;
+const NOT_FOUND: u32 = 1_405_202;
+
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Application => "application",
+            Self::Deployment => "deployment",
+            Self::Daemonset => "daemonset",
+            Self::ConfigMap => "configmap",
+            Self::Secret => "secret",
+            Self::Service => "service",
+        }
+    }
+
+    /// Namespace and name in a body of this kind.
+    fn id(self, body: &Value) -> (String, String) {
+        let (namespace, name) = match self {
+            Self::Application => ("/RunAs", "/ID"),
+            Self::Daemonset => ("/namespace", "/name"),
+            Self::Deployment | Self::ConfigMap | Self::Secret | Self::Service => {
+                ("/metadata/namespace", "/metadata/name")
+            }
+        };
+        let text = |pointer| body.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        (text(namespace).to_owned(), text(name).to_owned())
+    }
+}
+
+impl MesosCluster {
+    /// What it keeps under this name.
+    pub fn object(&self, kind: Kind, namespace: &str, name: &str) -> Option<Value> {
+        let key = (kind, namespace.to_owned(), name.to_owned());
+        self.lock().objects.get(&key).cloned()
+    }
+
+    /// All that was done, in order.
+    pub fn writes(&self) -> Vec<Write> {
+        self.lock().writes.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Holdings> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Do what a request wants; the reply.
+    pub(super) fn ask(
+        &self,
+        by: SocketAddr,
+        does: Does,
+        parameters: &[(&'static str, String)],
+        asked: &Asked,
+    ) -> Value {
+        let parameter = |name: &str| {
+            let found = parameters.iter().find(|(key, _)| *key == name);
+            found.map(|(_, value)| value.clone()).unwrap_or_default()
+        };
+        let named = |kind| (kind, parameter("ns"), parameter("name"));
+        let mut holdings = self.lock();
+        let done = match does {
+            Does::Create(kind) => holdings.create(by, kind, asked),
+            Does::Change(kind) => holdings.change(by, kind, asked, &named(kind)),
+            Does::Delete(kind) => holdings.delete(by, named(kind)),
+            Does::Scale(kind) => {
+                let instances = parameter("instances");
+                let instances = if instances.is_empty() {
+                    query(asked, "instances")
+                } else {
+                    instances
+                };
+                holdings.scale(by, named(kind), &instances)
+            }
+            Does::Get(kind) => holdings.get(&named(kind)).cloned(),
+            Does::List(kind) => Ok(holdings.list(kind, &parameter("ns"))),
+            Does::Define(kind) => holdings
+                .get(&named(kind))
+                .map(|object| object.get("raw_json").cloned().unwrap_or_default()),
+            Does::Versions => holdings
+                .get(&named(Kind::Application))
+                .map(|_| json!(["1486469930525129787"])),
+            Does::Nothing => Ok(Value::Null),
+        };
+        match done {
+            Ok(data) => json!({"result": true, "code": 0, "message": "success", "data": data}),
+            Err(Refused(code, message)) => {
+                let message = format!("(bcs-scheduler):{message}");
+                json!({"result": false, "code": code, "message": message, "data": null})
+            }
+        }
+    }
+}
+
+impl Holdings {
+    fn get(&self, key: &Kept) -> Result<&Value, Refused> {
+        self.objects
+            .get(key)
+            .ok_or_else(|| Refused(COMMON, "zk: node does not exist".to_owned()))
+    }
+
+    fn list(&self, kind: Kind, namespace: &str) -> Value {
+        let all = self.objects.iter();
+        all.filter(|((of, within, _), _)| *of == kind && within == namespace)
+            .map(|(_, object)| object.clone())
+            .collect()
+    }
+
+    fn write(&mut self, by: SocketAddr, verb: Verb, to: Kept) -> Result<Value, Refused> {
+        self.writes.push(Write { by, verb, to });
+        Ok(Value::Null)
+    }
+
+    fn create(&mut self, by: SocketAddr, kind: Kind, asked: &Asked) -> Result<Value, Refused> {
+        let object = decode(asked)?;
+        let (namespace, name) = kind.id(&object);
+        if kind == Kind::Application && object.get("Instances").and_then(Value::as_i64) <= Some(0) {
+            return Err(Refused(REQUEST_DATA, "instances error".to_owned()));
+        }
+        let key = (kind, namespace, name);
+        if self.objects.contains_key(&key) {
+            return Err(Refused(EXISTS, format!("{} already exist", kind.word())));
+        }
+        self.objects.insert(key.clone(), object);
+        self.write(by, Verb::Create, key)
+    }
+
+    fn change(&mut self, by: SocketAddr, kind: Kind, asked: &Asked, path: &Kept) -> Result<Value, Refused> {
+        let mut object = decode(asked)?;
+        let (namespace, name) = kind.id(&object);
+        let key = (kind, namespace, name);
+        let is_in_path = matches!(kind, Kind::Application | Kind::Deployment);
+        if is_in_path && key != *path {
+            return Err(Refused(COMMON, "version RunAs or ID not correct".to_owned()));
+        }
+        let Some(current) = self.objects.get(&key) else {
+            return match kind {
+                Kind::Application => Err(Refused(COMMON, "cannot get old version data".to_owned())),
+                kind => Err(Refused(NOT_FOUND, format!("{} not exist", kind.word()))),
+            };
+        };
+        if kind == Kind::Application {
+            if current.get("Kind") != object.get("Kind") {
+                let message = "cannot update different kind application";
+                return Err(Refused(COMMON, message.to_owned()));
+            }
+            // An update does not scale.
+            if let (Some(instances), Some(version)) = (current.get("Instances"), object.as_object_mut()) {
+                version.insert("Instances".to_owned(), instances.clone());
+            }
+            if query(asked, "args") != "resource" {
+                let Ok(instances) = query(asked, "instances").parse::<i64>() else {
+                    return Err(Refused(COMMON, "instances must be specified".to_owned()));
+                };
+                if Some(instances) > object.get("Instances").and_then(Value::as_i64) {
+                    let message = "update instances num is more than version.Instances";
+                    return Err(Refused(COMMON, message.to_owned()));
+                }
+            }
+        }
+        self.objects.insert(key.clone(), object);
+        self.write(by, Verb::Change, key)
+    }
+
+    fn delete(&mut self, by: SocketAddr, key: Kept) -> Result<Value, Refused> {
+        match self.objects.remove(&key) {
+            Some(_) => self.write(by, Verb::Delete, key),
+            None => Err(Refused(NOT_FOUND, "zk: node does not exist".to_owned())),
+        }
+    }
+
+    fn scale(&mut self, by: SocketAddr, key: Kept, instances: &str) -> Result<Value, Refused> {
+        let count: u64 = instances
+            .parse()
+            .map_err(|_| Refused(COMMON, format!("instances is `{instances}`")))?;
+        self.get(&key)?;
+        let pointer = match key.0 {
+            Kind::Deployment => "/version/Instances",
+            _ => "/Instances",
+        };
+        if let Some(found) = self
+            .objects
+            .get_mut(&key)
+            .and_then(|object| object.pointer_mut(pointer))
+        {
+            *found = count.into();
+        }
+        self.write(by, Verb::Scale, key)
+    }
+}
+
+fn decode(asked: &Asked) -> Result<Value, Refused> {
+    serde_json::from_slice(&asked.body).map_err(|error| Refused(DECODE, error.to_string()))
+}
+
+/// A value of the query; empty when it has none.
+fn query(asked: &Asked, name: &str) -> String {
+    let pairs = asked.uri.query().unwrap_or_default().split('&');
+    pairs
+        .filter_map(|pair| pair.split_once('='))
+        .find(|(key, _)| *key == name)
+        .map(|(_, value)| value.to_owned())
+        .unwrap_or_default()
+}

@@ -1,0 +1,169 @@
+//! The routes of the original's scheduler below `/v1`, in the order of its `routes.go`.
+
+use http::{Method, Uri};
+
+use super::{
+    holdings::Does::{self, Change, Create, Define, Delete, Get, List, Nothing, Scale, Versions},
+    holdings::Kind::{Application, ConfigMap, Daemonset, Deployment, Secret, Service},
+    shape::{Field, Shape, must},
+    types,
+};
+
+/// A route, what it takes, and what it does.
+#[derive(Debug)]
+pub(super) struct Route {
+    method: &'static str,
+    path: &'static str,
+    /// The names that its query may have.
+    query: &'static [&'static str],
+    /// What its body is, when it has one.
+    body: Option<Shape>,
+    pub(super) does: Does,
+}
+
+/// The route of a request, and the parameters of its path.
+pub(super) enum Found {
+    Route(&'static Route, Vec<(&'static str, String)>),
+    Nothing,
+}
+
+const fn row(
+    method: &'static str,
+    path: &'static str,
+    query: &'static [&'static str],
+    body: Option<Shape>,
+    does: Does,
+) -> Route {
+    Route {
+        method,
+        path,
+        query,
+        body,
+        does,
+    }
+}
+
+const fn body(shape: Shape) -> Option<Shape> {
+    Some(shape)
+}
+
+/// A list of the settings of agents.
+const AGENTS: Shape = Shape::List(&Shape::Object(&[Field("innerIP", must(&Shape::Text))]));
+/// A command, or a custom resource.
+const ANY: Shape = Shape::Object(&[]);
+
+#[rustfmt::skip]
+static ROUTES: [Route; 57] = [
+    row("POST",   "/v1/apps",                                        &[], body(types::VERSION), Create(Application)),
+    row("GET",    "/v1/{ns}/apps",                                   &["kind"], None, List(Application)),
+    row("GET",    "/v1/apps/{ns}/{name}",                            &["kind"], None, Get(Application)),
+    row("DELETE", "/v1/apps/{ns}/{name}",                            &["enforce", "kind"], None, Delete(Application)),
+    row("POST",   "/v1/apps/{ns}/{name}/update",                     &["instances", "args", "kind"], body(types::VERSION), Change(Application)),
+    row("POST",   "/v1/apps/{ns}/{name}/scale",                      &["instances", "kind"], None, Scale(Application)),
+    row("GET",    "/v1/apps/{ns}/{name}/taskgroups",                 &[], None, Nothing),
+    row("PUT",    "/v1/taskgroup/{name}/rescheduler",                &["hostRetainTime"], None, Nothing),
+    row("POST",   "/v1/taskgroup/{name}/restart",                    &[], None, Nothing),
+    row("POST",   "/v1/taskgroup/{name}/reload",                     &[], None, Nothing),
+    row("POST",   "/v1/apps/{ns}/{name}/message",                    &[], body(types::MESSAGE), Nothing),
+    row("POST",   "/v1/apps/{ns}/{name}/message/{taskgroup}",        &[], body(types::MESSAGE), Nothing),
+    row("GET",    "/v1/apps/{ns}/{name}/versions",                   &[], None, Versions),
+    row("GET",    "/v1/apps/{ns}/{name}/versions/{version}",         &[], None, Nothing),
+    row("POST",   "/v1/configmap",                                   &[], body(types::NAMED), Create(ConfigMap)),
+    row("PUT",    "/v1/configmap",                                   &[], body(types::NAMED), Change(ConfigMap)),
+    row("DELETE", "/v1/configmap/{ns}/{name}",                       &[], None, Delete(ConfigMap)),
+    row("POST",   "/v1/secret",                                      &[], body(types::NAMED), Create(Secret)),
+    row("PUT",    "/v1/secret",                                      &[], body(types::NAMED), Change(Secret)),
+    row("DELETE", "/v1/secret/{ns}/{name}",                          &[], None, Delete(Secret)),
+    row("POST",   "/v1/service",                                     &[], body(types::NAMED), Create(Service)),
+    row("PUT",    "/v1/service",                                     &[], body(types::NAMED), Change(Service)),
+    row("DELETE", "/v1/service/{ns}/{name}",                         &[], None, Delete(Service)),
+    row("GET",    "/v1/cluster/resources",                           &[], None, Nothing),
+    row("GET",    "/v1/cluster/endpoints",                           &[], None, Nothing),
+    row("GET",    "/v1/cluster/current/offers",                      &[], None, Nothing),
+    row("POST",   "/v1/deployment/{ns}/{name}",                      &[], body(types::DEPLOYMENT_DEF), Create(Deployment)),
+    row("PUT",    "/v1/deployment/{ns}/{name}",                      &["args"], body(types::DEPLOYMENT_DEF), Change(Deployment)),
+    row("POST",   "/v1/deployment/{ns}/{name}/cancelupdate",         &[], None, Nothing),
+    row("POST",   "/v1/deployment/{ns}/{name}/pauseupdate",          &[], None, Nothing),
+    row("POST",   "/v1/deployment/{ns}/{name}/resumeupdate",         &[], None, Nothing),
+    row("DELETE", "/v1/deployment/{ns}/{name}",                      &["enforce"], None, Delete(Deployment)),
+    row("PUT",    "/v1/deployment/{ns}/{name}/scale/{instances}",    &[], None, Scale(Deployment)),
+    row("GET",    "/v1/agentsettings",                               &["ips"], None, Nothing),
+    row("POST",   "/v1/agentsettings",                               &[], body(AGENTS), Nothing),
+    row("POST",   "/v1/agentsettings/enable",                        &["ips"], None, Nothing),
+    row("POST",   "/v1/agentsettings/disable",                       &["ips"], None, Nothing),
+    row("PUT",    "/v1/agentsettings/taint",                         &[], body(AGENTS), Nothing),
+    row("PUT",    "/v1/agentsettings/extendedresource",              &[], body(ANY), Nothing),
+    row("POST",   "/v1/crr/register",                                &[], body(ANY), Nothing),
+    row("POST",   "/v1/crd/namespaces/{ns}/{kind}",                  &[], body(ANY), Nothing),
+    row("PUT",    "/v1/crd/namespaces/{ns}/{kind}",                  &[], body(ANY), Nothing),
+    row("DELETE", "/v1/crd/namespaces/{ns}/{kind}/{name}",           &[], None, Nothing),
+    row("GET",    "/v1/crd/namespaces/{ns}/{kind}",                  &[], None, Nothing),
+    row("GET",    "/v1/crd/namespaces/{ns}/{kind}/{name}",           &[], None, Nothing),
+    row("GET",    "/v1/crd/{kind}",                                  &[], None, Nothing),
+    row("POST",   "/v1/image/commit/{taskgroup}",                    &["image", "url"], None, Nothing),
+    row("GET",    "/v1/definition/application/{ns}/{name}",          &[], None, Define(Application)),
+    row("GET",    "/v1/definition/deployment/{ns}/{name}",           &[], None, Define(Deployment)),
+    row("POST",   "/v1/command/{of}/{ns}/{name}",                    &[], body(ANY), Nothing),
+    row("GET",    "/v1/command/{of}/{ns}/{name}",                    &["id"], None, Nothing),
+    row("DELETE", "/v1/command/{of}/{ns}/{name}",                    &["id"], None, Nothing),
+    row("POST",   "/v1/daemonsets",                                  &[], body(types::DAEMONSET_DEF), Create(Daemonset)),
+    row("DELETE", "/v1/daemonsets/{ns}/{name}",                      &["enforce"], None, Delete(Daemonset)),
+    row("GET",    "/v1/transactions/{ns}",                           &["objKind", "objName"], None, Nothing),
+    row("DELETE", "/v1/transactions/{ns}/{name}",                    &[], None, Nothing),
+    row("POST",   "/v1/healthcheck",                                 &[], body(ANY), Nothing),
+];
+
+/// The route of a request.
+pub(super) fn find(method: &Method, uri: &Uri) -> Found {
+    for route in &ROUTES {
+        if route.method == method.as_str()
+            && let Some(parameters) = parameters(route.path, uri.path())
+        {
+            return Found::Route(route, parameters);
+        }
+    }
+    Found::Nothing
+}
+
+fn parameters(pattern: &'static str, path: &str) -> Option<Vec<(&'static str, String)>> {
+    let mut found = Vec::new();
+    let (mut expected, mut segments) = (pattern.split('/'), path.split('/'));
+    loop {
+        match (expected.next(), segments.next()) {
+            (None, None) => return Some(found),
+            (Some(expected), Some(segment)) => {
+                let name = expected.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+                match name {
+                    Some(name) if !segment.is_empty() => found.push((name, segment.to_owned())),
+                    None if expected == segment => {}
+                    Some(_) | None => return None,
+                }
+            }
+            (Some(_), None) | (None, Some(_)) => return None,
+        }
+    }
+}
+
+impl Route {
+    /// What is wrong with the query and the body.
+    pub(super) fn mistakes(&self, uri: &Uri, body: &[u8]) -> Vec<String> {
+        let query = uri.query().unwrap_or_default().split('&');
+        let names = query.filter(|pair| !pair.is_empty()).map(|pair| {
+            let (name, _) = pair.split_once('=').unwrap_or((pair, ""));
+            name
+        });
+        let mut mistakes: Vec<String> = names
+            .filter(|name| !self.query.contains(name))
+            .map(|name| format!("the query has `{name}`"))
+            .collect();
+        match (&self.body, body.is_empty()) {
+            (None, true) => {}
+            (None, false) => mistakes.push("it has a body".to_owned()),
+            (Some(shape), _) => match serde_json::from_slice(body) {
+                Ok(value) => shape.check("body", &value, &mut mistakes),
+                Err(error) => mistakes.push(format!("the body: {error}")),
+            },
+        }
+        mistakes
+    }
+}

@@ -1,0 +1,155 @@
+//! What a scheduler can decode.
+
+use http::{
+    HeaderMap,
+    header::{ACCEPT, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST},
+};
+use serde_json::Value;
+
+/// What a value is. As Go has it, null is a value of every type; what is not named here may be anything.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Shape {
+    Text,
+    /// A whole number.
+    Whole,
+    Number,
+    Flag,
+    /// One of these texts.
+    OneOf(&'static [&'static str]),
+    /// An object whose members are texts.
+    Texts,
+    List(&'static Self),
+    Object(&'static [Field]),
+}
+
+/// A member of an object.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Field(pub(super) &'static str, pub(super) Member);
+
+/// Whether a member must be there.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Member {
+    Must(&'static Shape),
+    May(&'static Shape),
+}
+
+pub(super) const fn must(shape: &'static Shape) -> Member {
+    Member::Must(shape)
+}
+
+pub(super) const fn may(shape: &'static Shape) -> Member {
+    Member::May(shape)
+}
+
+impl Shape {
+    pub(super) fn check(&self, path: &str, value: &Value, mistakes: &mut Vec<String>) {
+        let is = match (self, value) {
+            (_, Value::Null) => true,
+            (Self::Text, value) => value.is_string(),
+            (Self::Whole, value) => value.is_i64() || value.is_u64(),
+            (Self::Number, value) => value.is_number(),
+            (Self::Flag, value) => value.is_boolean(),
+            (Self::OneOf(texts), value) => value.as_str().is_some_and(|text| texts.contains(&text)),
+            (Self::Texts, Value::Object(members)) => members.values().all(Value::is_string),
+            (Self::List(shape), Value::Array(elements)) => {
+                for (index, element) in elements.iter().enumerate() {
+                    shape.check(&format!("{path}[{index}]"), element, mistakes);
+                }
+                true
+            }
+            (Self::Object(fields), Value::Object(members)) => {
+                for Field(name, member) in *fields {
+                    match (member, members.get(*name)) {
+                        (Member::Must(shape) | Member::May(shape), Some(value)) => {
+                            shape.check(&format!("{path}.{name}"), value, mistakes);
+                        }
+                        (Member::Must(_), None) => mistakes.push(format!("{path}.{name} is not there")),
+                        (Member::May(_), None) => {}
+                    }
+                }
+                true
+            }
+            (Self::Texts | Self::List(_) | Self::Object(_), _) => false,
+        };
+        if !is {
+            mistakes.push(format!("{path} is {value}, not {self:?}"));
+        }
+    }
+}
+
+/// What is wrong with the headers: the original's client sends the two of them, and none of its own client's.
+pub(super) fn headers(headers: &HeaderMap, body: &[u8]) -> Vec<String> {
+    let mut mistakes = Vec::new();
+    for name in headers.keys() {
+        if ![ACCEPT, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST].contains(name) {
+            mistakes.push(format!("it has the header {name}"));
+        }
+    }
+    for name in [ACCEPT, CONTENT_TYPE] {
+        let values: Vec<_> = headers.get_all(&name).iter().collect();
+        if values != ["application/json"] {
+            mistakes.push(format!("{name} is {values:?}"));
+        }
+    }
+    let length = headers.get(CONTENT_LENGTH);
+    let expected = body.len().to_string();
+    if length.is_some_and(|length| length.as_bytes() != expected.as_bytes()) {
+        mistakes.push(format!("Content-Length is {length:?} for {expected} bytes"));
+    }
+    mistakes
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{super::types::VERSION, *};
+
+    #[test]
+    fn what_cannot_be_decoded_is_told() {
+        const SHAPE: Shape = Shape::Object(&[
+            Field("name", must(&Shape::Text)),
+            Field("count", may(&Shape::Whole)),
+            Field("mode", may(&Shape::OneOf(&["RW", "R"]))),
+            Field("labels", may(&Shape::Texts)),
+            Field("many", may(&Shape::List(&Shape::Number))),
+            Field("is", may(&Shape::Flag)),
+        ]);
+        for (value, expected) in [
+            (json!({"name": "a", "other": 1}), ""),
+            (json!({"name": null, "count": null}), ""),
+            (
+                json!({"name": "a", "count": 2, "mode": "R", "labels": {"a": "b"}, "many": [1, 2.5], "is": true}),
+                "",
+            ),
+            (json!({}), "b.name is not there"),
+            (json!({"name": 1}), "b.name is 1, not Text"),
+            (json!({"name": "a", "count": 1.5}), "b.count is 1.5, not Whole"),
+            (
+                json!({"name": "a", "mode": "W"}),
+                "b.mode is \"W\", not OneOf([\"RW\", \"R\"])",
+            ),
+            (
+                json!({"name": "a", "labels": {"a": 1}}),
+                "b.labels is {\"a\":1}, not Texts",
+            ),
+            (
+                json!({"name": "a", "many": [1, "2"]}),
+                "b.many[1] is \"2\", not Number",
+            ),
+            (json!({"name": "a", "is": 0}), "b.is is 0, not Flag"),
+        ] {
+            let mut mistakes = Vec::new();
+            SHAPE.check("b", &value, &mut mistakes);
+            assert_eq!(mistakes.join("; "), expected, "{value}");
+        }
+        // A client's own application is none of the scheduler's.
+        let mut mistakes = Vec::new();
+        VERSION.check(
+            "b",
+            &json!({"kind": "application", "metadata": {"name": "a"}}),
+            &mut mistakes,
+        );
+        assert!(mistakes.contains(&"b.ID is not there".to_owned()), "{mistakes:?}");
+    }
+}
