@@ -4,12 +4,16 @@
 //! decoder has it, since older drivers print Go's own names (`ResourcesRef`, `CaBundle`). What the
 //! driver takes in silence and then calls no hook, or none in time, is a mistake here.
 
+mod object;
+mod shape;
+
 use std::{collections::HashMap, time::Duration};
 
 use admittance_admission::{
     FailurePolicy, LabelSelector, MatchConditions, Matcher, Operation, Phase, Reinvocation, Rule, SideEffects,
 };
 
+pub use self::object::{BcsObject, NoBcsObject};
 use crate::{
     Location, client,
     document::{Fields, Mistakes, Node, quoted},
@@ -128,10 +132,20 @@ fn read_name(metadata: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
     let mut fields = metadata.object_of_any_case(mistakes)?;
     let name = fields
         .required("name", "name the definition", mistakes)
-        .and_then(|name| name.parse_with(printable, mistakes));
+        .and_then(|name| name.parse_with(segment, mistakes));
     let namespace = fields
         .required("namespace", "write the definition's namespace", mistakes)
-        .and_then(|namespace| namespace.parse_with(printable, mistakes));
+        .and_then(|namespace| namespace.parse_with(segment, mistakes));
+    for key in ["labels", "annotations"] {
+        if let Some(texts) = fields.optional(key) {
+            texts.string_map(mistakes);
+        }
+    }
+    for key in ["creationTimestamp", "clusterName"] {
+        if let Some(text) = fields.optional(key) {
+            text.string(mistakes);
+        }
+    }
     fields.ignore(&metadata::KEPT);
     fields.finish(mistakes);
     Some(format!("{}/{}", namespace?, name?))
@@ -275,6 +289,21 @@ fn printable(text: &str) -> Result<String, String> {
         ));
     }
     Ok(text.to_owned())
+}
+
+/// A name that can also stand in a path, between slashes: the API has it there, and ZooKeeper.
+fn segment(text: &str) -> Result<String, String> {
+    let name = printable(text)?;
+    let text = quoted(text);
+    if name.contains('/') {
+        return Err(format!(
+            "{text} is no name: remove the `/`, which stands between namespace and name"
+        ));
+    }
+    if matches!(name.as_str(), "." | "..") {
+        return Err(format!("{text} is no name: in a path it means something else"));
+    }
+    Ok(name)
 }
 
 #[cfg(test)]

@@ -1,0 +1,239 @@
+//! The object of a BCS definition, as clients of the BCS driver send and get it.
+
+use serde_json::{Map, Value as Json};
+
+use super::shape::DEFINITION;
+use crate::{
+    StoredDefinition,
+    document::{self, Document, Mistake, Mistakes, Node},
+    form::{self, Form},
+};
+
+/// What every object says of itself.
+const API_VERSION: &str = "v4";
+const KIND: &str = "admissionwebhook";
+
+/// What an update leaves as it was stored (the scheduler's `updateAdmissionwebhook`).
+const KEPT: [&str; 3] = ["apiVersion", "kind", "metadata"];
+
+/// An `admissionwebhook` with its keys in the spelling of the BCS documents. Lives as long as the request that
+/// it is for.
+///
+/// Nothing is left out of it, also no key that is not known, so that whoever checks it finds every mistake.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BcsObject(Map<String, Json>);
+
+/// Why a body is no `admissionwebhook`. As text: what the BCS driver says, and what it leaves out after it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoBcsObject {
+    /// It is no JSON, or can be read in two ways.
+    #[error("json decode failed!{0}")]
+    Json(String),
+    /// It is no object, or its kind is no text.
+    #[error("Unmarshal TypeMeta failed: {0}")]
+    TypeMeta(String),
+    /// It is of another kind, to the letter.
+    #[error("Kind {0} is invalid")]
+    Kind(String),
+}
+
+impl BcsObject {
+    /// Read the body of a request.
+    ///
+    /// # Errors
+    ///
+    /// When it is no JSON object, or none of this kind. What is wrong with the definition in it is told by
+    /// whoever reads it as one.
+    pub fn parse(body: &[u8]) -> Result<Self, NoBcsObject> {
+        let text = std::str::from_utf8(body).map_err(|error| NoBcsObject::Json(error.to_string()))?;
+        let mut mistakes = Mistakes::new();
+        // The name makes it be read as JSON alone.
+        let documents = document::read_text("body.json", text, &mut mistakes);
+        if !mistakes.is_empty() {
+            return Err(NoBcsObject::Json(told(&mistakes)));
+        }
+        let Some(document) = documents.first() else {
+            return Err(NoBcsObject::Json("unexpected end of JSON input".to_owned()));
+        };
+        let value = match DEFINITION.spelled(document.root().json()) {
+            Json::Object(value) => value,
+            // Go takes it for an object without fields.
+            Json::Null => Map::new(),
+            _ => return Err(NoBcsObject::TypeMeta("the body is no object".to_owned())),
+        };
+        for key in ["apiVersion", "kind"] {
+            if value.get(key).is_some_and(|value| !value.is_string()) {
+                return Err(NoBcsObject::TypeMeta(format!("{key} is no text")));
+            }
+        }
+        match value.get("kind").and_then(Json::as_str).unwrap_or_default() {
+            KIND => Ok(Self(value)),
+            kind => Err(NoBcsObject::Kind(kind.to_owned())),
+        }
+    }
+
+    /// `metadata.namespace`; empty when it has none.
+    pub fn namespace(&self) -> &str {
+        self.metadata("namespace")
+    }
+
+    /// `metadata.name`; empty when it has none.
+    pub fn name(&self) -> &str {
+        self.metadata("name")
+    }
+
+    /// The same in this namespace, if it names none itself.
+    #[must_use]
+    pub fn or_in_namespace(self, namespace: &str) -> Self {
+        if self.namespace().is_empty() && !namespace.is_empty() {
+            self.with_metadata("namespace", namespace)
+        } else {
+            self
+        }
+    }
+
+    /// The same, created at this moment: RFC 3339.
+    #[must_use]
+    pub fn created_at(self, moment: &str) -> Self {
+        self.with_metadata("creationTimestamp", moment)
+    }
+
+    /// This one, changed to what another says: version, kind and metadata stay.
+    #[must_use]
+    pub fn updated_to(&self, other: Self) -> Self {
+        let mut fields = Map::new();
+        for key in KEPT {
+            if let Some(value) = self.0.get(key) {
+                fields.insert(key.to_owned(), value.clone());
+            }
+        }
+        let others = other.0.into_iter();
+        fields.extend(others.filter(|(key, _)| !KEPT.contains(&key.as_str())));
+        Self(fields)
+    }
+
+    /// As it is written into a store, a JSON text: what was said, and the version.
+    pub fn to_text(&self) -> String {
+        format!("{:#}\n", Json::Object(self.said()))
+    }
+
+    /// As the BCS driver prints it: every field, also those that nobody wrote.
+    pub fn printed(&self) -> Json {
+        DEFINITION.printed(Json::Object(self.said()))
+    }
+
+    /// In the order of the documents, with kind and version.
+    fn said(&self) -> Map<String, Json> {
+        let mut fields = self.0.clone();
+        fields.insert("kind".to_owned(), KIND.into());
+        let version = fields.entry("apiVersion").or_insert_with(|| API_VERSION.into());
+        if version == "" {
+            *version = API_VERSION.into();
+        }
+        match DEFINITION.spelled(Json::Object(fields)) {
+            Json::Object(fields) => fields,
+            _ => Map::new(),
+        }
+    }
+
+    fn metadata(&self, key: &str) -> &str {
+        let metadata = self.0.get("metadata");
+        metadata
+            .and_then(|metadata| metadata.get(key))
+            .and_then(Json::as_str)
+            .unwrap_or_default()
+    }
+
+    /// What is no object stays, to be told.
+    fn with_metadata(mut self, key: &str, value: &str) -> Self {
+        let metadata = self
+            .0
+            .entry("metadata")
+            .or_insert_with(|| Json::Object(Map::new()));
+        if let Json::Object(metadata) = metadata {
+            metadata.insert(key.to_owned(), value.into());
+        }
+        self
+    }
+}
+
+impl StoredDefinition {
+    /// The object, when it is a definition of BCS: the document itself, or what a custom resource holds.
+    pub fn bcs_object(&self) -> Option<BcsObject> {
+        self.read_bcs(|form, root| object(form, &root))
+    }
+
+    /// What is to be applied so that this definition of BCS holds this object in place of its own.
+    pub fn with_bcs_object(&self, object: &BcsObject) -> Option<String> {
+        self.read_bcs(|form, root| match form {
+            Form::Bcs => Some(object.to_text()),
+            Form::BcsResource => {
+                let Json::Object(mut resource) = root.json() else {
+                    return None;
+                };
+                let Some(Json::Object(before)) = resource.get("spec") else {
+                    return None;
+                };
+                let had_metadata = before.keys().any(|key| key.eq_ignore_ascii_case("metadata"));
+                let mut spec = object.said();
+                if !had_metadata {
+                    spec.shift_remove("metadata");
+                }
+                resource.insert("spec".to_owned(), Json::Object(spec));
+                Some(format!("{:#}\n", Json::Object(resource)))
+            }
+            Form::Native | Form::Kubernetes(..) => None,
+        })
+    }
+
+    fn read_bcs<T>(&self, read: impl FnOnce(Form, Node<'_>) -> Option<T>) -> Option<T> {
+        let documents: Vec<Document> = document::read_text_of(&self.file, &self.text, &mut Mistakes::new());
+        let document = documents.first()?;
+        let (form, root) = form::definitions(document, &mut Mistakes::new())
+            .into_iter()
+            .next()?;
+        read(form, root)
+    }
+}
+
+fn object(form: Form, root: &Node<'_>) -> Option<BcsObject> {
+    let value = match form {
+        Form::Bcs => root.json(),
+        Form::BcsResource => {
+            let Json::Object(mut resource) = root.json() else {
+                return None;
+            };
+            let mut spec = resource.remove("spec")?;
+            let object = spec.as_object_mut()?;
+            let mut keys = object.keys();
+            if !keys.any(|key| key.eq_ignore_ascii_case("metadata"))
+                && let Some(metadata) = resource.remove("metadata")
+            {
+                object.insert("metadata".to_owned(), metadata);
+            }
+            spec
+        }
+        Form::Native | Form::Kubernetes(..) => return None,
+    };
+    match DEFINITION.spelled(value) {
+        Json::Object(value) => Some(BcsObject(value)),
+        _ => None,
+    }
+}
+
+/// Where in the body, and what.
+fn told(mistakes: &Mistakes) -> String {
+    let told = |mistake: &Mistake| {
+        let place = &mistake.location;
+        let message = &mistake.message;
+        match place.line {
+            0 => message.clone(),
+            line => format!("line {line}, column {}: {message}", place.column),
+        }
+    };
+    let told: Vec<String> = mistakes.iter().map(told).collect();
+    told.join("; ")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,361 @@
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use super::*;
+use crate::{DefinitionFile, DefinitionSet, load_text};
+
+fn parse(body: &str) -> Result<BcsObject, String> {
+    BcsObject::parse(body.as_bytes()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn bodies() {
+    // (body, what it is not)
+    for (body, expected) in [
+        (r#"{"kind":"admissionwebhook"}"#, None),
+        (r#"{"KIND":"admissionwebhook","apiVersion":null}"#, None),
+        ("", Some("json decode failed!unexpected end of JSON input")),
+        (" ", Some("json decode failed!unexpected end of JSON input")),
+        (
+            "kind: admissionwebhook",
+            Some("json decode failed!line 1, column 1: this is not JSON: expected value"),
+        ),
+        (
+            "{\n\"kind\":\"admissionwebhook\",}",
+            Some("json decode failed!line 2, column 27: this is not JSON: key must be a string"),
+        ),
+        (
+            "{\"kind\":\"admissionwebhook\",\n\"kind\":\"admissionwebhook\", \"metadata\": {\"a\": 1, \"a\": 2}}",
+            Some(
+                "json decode failed!line 2, column 46: the field `a` is written a second time; the first is on line 2; \
+                 line 2, column 1: the field `kind` is written a second time; the first is on line 1",
+            ),
+        ),
+        ("[]", Some("Unmarshal TypeMeta failed: the body is no object")),
+        ("\"a\"", Some("Unmarshal TypeMeta failed: the body is no object")),
+        (
+            r#"{"kind":1}"#,
+            Some("Unmarshal TypeMeta failed: kind is no text"),
+        ),
+        (
+            r#"{"apiVersion":4,"kind":"admissionwebhook"}"#,
+            Some("Unmarshal TypeMeta failed: apiVersion is no text"),
+        ),
+        ("null", Some("Kind  is invalid")),
+        ("{}", Some("Kind  is invalid")),
+        (r#"{"kind":"application"}"#, Some("Kind application is invalid")),
+        (
+            r#"{"kind":"AdmissionWebhook"}"#,
+            Some("Kind AdmissionWebhook is invalid"),
+        ),
+    ] {
+        assert_eq!(parse(body).err().as_deref(), expected, "{body}");
+    }
+    assert_eq!(
+        BcsObject::parse(b"\"\xff\"").unwrap_err().to_string(),
+        "json decode failed!invalid utf-8 sequence of 1 bytes from index 1"
+    );
+}
+
+/// As people and old drivers write it.
+const WRITTEN: &str = r#"{"KIND":"admissionwebhook","Metadata":{"namespace":"n","NAME":"w","labels":{"App":"a"},"annotations":{}},
+ "AdmissionWebhooks":[
+  {"ClientConfig":{"Url":"https://h","CaBundle":"eA=="},"Name":"a","namespaceSelector":{"Operator":"In","Values":["x"]}},
+  {"name":"b","failurePolicy":"Fail","timeout":"2s","plugin":{"source":"file:/p.wasm","settings":{"Kind":"kept"}},"clientConfig":null}],
+ "ResourcesRef":{"Kind":"Application","Operation":"Create"}}"#;
+
+#[test]
+fn what_is_stored() {
+    let object = parse(WRITTEN).unwrap().created_at("2026-01-02T03:04:05.000Z");
+    assert_eq!((object.namespace(), object.name()), ("n", "w"));
+    let expected = r#"{
+  "apiVersion": "v4",
+  "kind": "admissionwebhook",
+  "metadata": {
+    "name": "w",
+    "namespace": "n",
+    "creationTimestamp": "2026-01-02T03:04:05.000Z",
+    "labels": {
+      "App": "a"
+    },
+    "annotations": {}
+  },
+  "resourcesRef": {
+    "operation": "Create",
+    "kind": "Application"
+  },
+  "admissionWebhooks": [
+    {
+      "name": "a",
+      "clientConfig": {
+        "url": "https://h",
+        "caBundle": "eA=="
+      },
+      "namespaceSelector": {
+        "operator": "In",
+        "values": [
+          "x"
+        ]
+      }
+    },
+    {
+      "name": "b",
+      "failurePolicy": "Fail",
+      "plugin": {
+        "source": "file:/p.wasm",
+        "settings": {
+          "Kind": "kept"
+        }
+      },
+      "timeout": "2s"
+    }
+  ]
+}
+"#;
+    assert_eq!(object.to_text(), expected);
+    assert_eq!(parse(&object.to_text()).unwrap().to_text(), expected);
+}
+
+#[test]
+fn what_is_printed() {
+    let whole = json!({
+        "apiVersion": "v4",
+        "kind": "admissionwebhook",
+        "metadata": {"name": "w", "namespace": "n", "creationTimestamp": "0001-01-01T00:00:00Z", "labels": {"App": "a"}},
+        "resourcesRef": {"operation": "Create", "kind": "Application"},
+        "admissionWebhooks": [
+            {
+                "name": "a",
+                "failurePolicy": "",
+                "clientConfig": {"url": "https://h", "caBundle": "eA==", "namespace": "", "name": "", "path": "", "port": 0},
+                "namespaceSelector": {"operator": "In", "values": ["x"]},
+            },
+            {
+                "name": "b",
+                "failurePolicy": "Fail",
+                "clientConfig": null,
+                "namespaceSelector": null,
+                "plugin": {"source": "file:/p.wasm", "settings": {"Kind": "kept"}},
+                "timeout": "2s",
+            },
+        ],
+    });
+    // (object, as it is printed)
+    for (object, expected) in [
+        (WRITTEN, &whole),
+        // What is printed can be sent again, and prints the same.
+        (whole.to_string().as_str(), &whole),
+        (
+            r#"{"kind":"admissionwebhook"}"#,
+            &json!({
+                "apiVersion": "v4",
+                "kind": "admissionwebhook",
+                "metadata": {"name": "", "namespace": "", "creationTimestamp": "0001-01-01T00:00:00Z"},
+                "resourcesRef": null,
+                "admissionWebhooks": null,
+            }),
+        ),
+        // What is of another type stays what it is.
+        (
+            r#"{"kind":"admissionwebhook","metadata":1,"admissionWebhooks":[2,null],"resourcesRef":[]}"#,
+            &json!({
+                "apiVersion": "v4",
+                "kind": "admissionwebhook",
+                "metadata": 1,
+                "resourcesRef": [],
+                "admissionWebhooks": [2, null],
+            }),
+        ),
+    ] {
+        let printed = parse(object).unwrap().printed();
+        // As texts, since the order counts.
+        assert_eq!(printed.to_string(), expected.to_string(), "{object}");
+    }
+}
+
+#[test]
+fn no_mistake_is_lost_on_the_way_to_the_store() {
+    // (a part of a definition, the path of the mistake in it)
+    for (part, path) in [
+        (r#""other":null"#, "other"),
+        (r#""Kind":"admissionwebhook""#, "Kind"),
+        (r#""resourcesref":{"kind":"Service"}"#, "resourcesref"),
+        (
+            r#""metadata":{"name":"a","Name":"b","namespace":"n"}"#,
+            "metadata.Name",
+        ),
+        (
+            r#""metadata":{"Name":"b","name":"a","namespace":"n"}"#,
+            "metadata.Name",
+        ),
+        (
+            r#""metadata":{"name":"a","namespace":"n","lables":{}}"#,
+            "metadata.lables",
+        ),
+        (
+            r#""metadata":{"name":"a","namespace":"n","labels":{"a":1}}"#,
+            "metadata.labels.a",
+        ),
+        (
+            r#""metadata":{"name":"a","namespace":"n","creationTimestamp":1}"#,
+            "metadata.creationTimestamp",
+        ),
+        (r#""metadata":{"name":"a/b","namespace":"n"}"#, "metadata.name"),
+        (r#""metadata":{"name":"..","namespace":"n"}"#, "metadata.name"),
+        (r#""metadata":{"name":"a","namespace":"."}"#, "metadata.namespace"),
+        (r#""metadata":"a""#, "metadata"),
+        (r#""admissionWebhooks":[null]"#, "admissionWebhooks[0]"),
+    ] {
+        let mut members = vec![r#""kind":"admissionwebhook""#];
+        for other in [
+            r#""metadata":{"name":"a","namespace":"n"}"#,
+            r#""resourcesRef":{"operation":"Create","kind":"Application"}"#,
+            r#""admissionWebhooks":[]"#,
+        ] {
+            let key = other.split(':').next().unwrap();
+            if !part.starts_with(key) {
+                members.push(other);
+            }
+        }
+        members.push(part);
+        let text = parse(&format!("{{{}}}", members.join(","))).unwrap().to_text();
+        let mistakes = load_text("f.json", &text).unwrap_err();
+        let paths: Vec<_> = mistakes.iter().map(|mistake| mistake.path.as_str()).collect();
+        assert_eq!(paths, [path], "{part}");
+    }
+}
+
+#[test]
+fn namespaces_of_paths() {
+    // (metadata, the namespace in the path, what counts)
+    for (metadata, path, expected) in [
+        (r#"{"name":"w","namespace":"n"}"#, "p", "n"),
+        (r#"{"name":"w","namespace":""}"#, "p", "p"),
+        (r#"{"name":"w"}"#, "p", "p"),
+        ("null", "p", "p"),
+        ("1", "p", ""),
+        (r#"{"name":"w"}"#, "", ""),
+    ] {
+        let body = format!(r#"{{"kind":"admissionwebhook","metadata":{metadata}}}"#);
+        let object = parse(&body).unwrap().or_in_namespace(path);
+        assert_eq!(object.namespace(), expected, "{body}");
+    }
+}
+
+#[test]
+fn updates() {
+    let stored = parse(WRITTEN).unwrap().created_at("2026-01-02T03:04:05.000Z");
+    let update = r#"{"apiVersion":"v5","kind":"admissionwebhook","metadata":{"namespace":"n","name":"w","labels":{"other":"x"}},
+        "resourcesRef":{"operation":"Update","kind":"Deployment"},"admissionWebhooks":[],"unknown":1}"#;
+    let updated = stored.updated_to(parse(update).unwrap());
+    let expected = json!({
+        "apiVersion": "v4",
+        "kind": "admissionwebhook",
+        "metadata": {
+            "name": "w",
+            "namespace": "n",
+            "creationTimestamp": "2026-01-02T03:04:05.000Z",
+            "labels": {"App": "a"},
+            "annotations": {},
+        },
+        "resourcesRef": {"operation": "Update", "kind": "Deployment"},
+        "admissionWebhooks": [],
+        // Told by whoever reads it as a definition.
+        "unknown": 1,
+    });
+    assert_eq!(updated.to_text(), format!("{expected:#}\n"));
+}
+
+#[test]
+fn definitions_in_files() {
+    let metadata = json!({"name": "w", "namespace": "n", "creationTimestamp": "0001-01-01T00:00:00Z"});
+    let printed = |metadata: &Json| {
+        json!({
+            "apiVersion": "v4",
+            "kind": "admissionwebhook",
+            "metadata": metadata,
+            "resourcesRef": {"operation": "Create", "kind": "Application"},
+            "admissionWebhooks": [],
+        })
+    };
+    let content = "resourcesRef: { operation: Create, kind: Application }\nadmissionWebhooks: []\n";
+    let inside = content.replace("adm", "  adm");
+    // (text, what is printed of it, what replaces it)
+    for (text, expected, replacement) in [
+        (
+            format!("# Mine.\nkind: AdmissionWebhook\nmetadata: {{ namespace: n, name: w }}\n{content}"),
+            Some(printed(&metadata)),
+            Some(json!({
+                "apiVersion": "v4",
+                "kind": "admissionwebhook",
+                "metadata": {"name": "w", "namespace": "n"},
+                "resourcesRef": {"operation": "Update", "kind": "Application"},
+            })),
+        ),
+        (
+            format!(
+                "apiVersion: bkbcs.tencent.com/v2\nkind: AdmissionWebhookConfiguration\nmetadata: {{ namespace: n, name: w, \
+                 uid: u, creationTimestamp: '2020-01-01T00:00:00Z' }}\nspec:\n  {inside}"
+            ),
+            Some(printed(&json!({
+                "name": "w",
+                "namespace": "n",
+                "creationTimestamp": "2020-01-01T00:00:00Z",
+            }))),
+            Some(json!({
+                "apiVersion": "bkbcs.tencent.com/v2",
+                "kind": "AdmissionWebhookConfiguration",
+                "metadata": {"namespace": "n", "name": "w", "uid": "u", "creationTimestamp": "2020-01-01T00:00:00Z"},
+                "spec": {
+                    "apiVersion": "v4",
+                    "kind": "admissionwebhook",
+                    "resourcesRef": {"operation": "Update", "kind": "Application"},
+                },
+            })),
+        ),
+        (
+            format!(
+                "apiVersion: bkbcs.tencent.com/v2\nkind: AdmissionWebhookConfiguration\nmetadata: {{ namespace: b, name: other \
+                 }}\nspec:\n  metadata: {{ namespace: n, name: w }}\n  {inside}"
+            ),
+            Some(printed(&metadata)),
+            Some(json!({
+                "apiVersion": "bkbcs.tencent.com/v2",
+                "kind": "AdmissionWebhookConfiguration",
+                "metadata": {"namespace": "b", "name": "other"},
+                "spec": {
+                    "apiVersion": "v4",
+                    "kind": "admissionwebhook",
+                    "metadata": {"name": "w", "namespace": "n"},
+                    "resourcesRef": {"operation": "Update", "kind": "Application"},
+                },
+            })),
+        ),
+        (
+            "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: { name: c }\n".to_owned(),
+            None,
+            None,
+        ),
+    ] {
+        let set = DefinitionSet::of_files(vec![DefinitionFile {
+            path: PathBuf::from("chains/f.yaml"),
+            text: text.clone(),
+        }]);
+        let [stored] = set.documents().try_into().unwrap();
+        let object = stored.bcs_object();
+        let found = object.as_ref().map(BcsObject::printed);
+        assert_eq!(found, expected, "{text}");
+        let update =
+            r#"{"kind":"admissionwebhook","resourcesRef":{"operation":"Update","kind":"Application"}}"#;
+        let updated = match &object {
+            Some(object) => object.updated_to(parse(update).unwrap()),
+            None => parse(update).unwrap(),
+        };
+        assert_eq!(
+            stored.with_bcs_object(&updated),
+            replacement.map(|replacement| format!("{replacement:#}\n")),
+            "{text}"
+        );
+    }
+}
