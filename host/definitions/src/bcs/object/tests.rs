@@ -28,8 +28,8 @@ fn bodies() {
         (
             "{\"kind\":\"admissionwebhook\",\n\"kind\":\"admissionwebhook\", \"metadata\": {\"a\": 1, \"a\": 2}}",
             Some(
-                "json decode failed!line 2, column 46: the field `a` is written a second time; the first is on line 2; \
-                 line 2, column 1: the field `kind` is written a second time; the first is on line 1",
+                "json decode failed!line 2, column 1: the field `kind` is written a second time; the first is on line 1; \
+                 line 2, column 49: the field `a` is written a second time; the first is on line 2",
             ),
         ),
         ("[]", Some("Unmarshal TypeMeta failed: the body is no object")),
