@@ -5,7 +5,7 @@ use std::{borrow::Cow, net::IpAddr, sync::LazyLock};
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Method, Response, StatusCode,
-    header::{ACCEPT, ALLOW, CONTENT_TYPE},
+    header::{ACCEPT, ACCEPT_ENCODING, ALLOW, CONTENT_TYPE},
     request::Parts,
     uri::PathAndQuery,
 };
@@ -188,6 +188,8 @@ fn rewritten(
     for name in [CONTENT_TYPE, ACCEPT] {
         headers.insert(name, HeaderValue::from_static("application/json"));
     }
+    // The beginning of the reply must be readable.
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     Ok(Onward::Rewritten(Rewritten {
         method: call.verb.method(),
         path_and_query,

@@ -91,6 +91,7 @@ impl http_body::Body for Opened {
 
 #[cfg(test)]
 mod tests {
+    use http_body::Body as _;
     use http_body_util::StreamBody;
 
     use super::*;

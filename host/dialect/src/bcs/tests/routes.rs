@@ -190,6 +190,10 @@ fn the_scheduler_gets_no_header_of_the_client() {
     headers.sort();
     assert_eq!(
         headers,
-        ["accept: application/json", "content-type: application/json"]
+        [
+            "accept-encoding: identity",
+            "accept: application/json",
+            "content-type: application/json"
+        ]
     );
 }
