@@ -7,8 +7,12 @@ use admittance_admission::{
 use tokio::runtime::Handle;
 
 use crate::{
-    ClusterConfig, ConfigError, authorize, connection::Connection, health::WatchStatus, kinds::Kinds,
+    ClusterConfig, ConfigError, authorize,
+    connection::Connection,
+    health::WatchStatus,
+    kinds::Kinds,
     namespaces::Namespaces,
+    resources::{ResourceKind, Resources},
 };
 
 /// A Kubernetes API server: answers from what its watches brought, and asks the server otherwise.
@@ -64,6 +68,11 @@ impl Cluster {
         for kind in kinds {
             self.0.kinds.start(kind, &self.0.runtime);
         }
+    }
+
+    /// The resources of a kind, to read and write; begins to watch them.
+    pub fn resources(&self, kind: &ResourceKind) -> Resources {
+        Resources::new(self.0.connection.clone(), kind, &self.0.runtime)
     }
 
     /// What the watches are doing.

@@ -6,6 +6,8 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use tokio::sync::watch;
+
 use crate::measure;
 
 /// How long objects are taken from the cache while the watch is down. After that every look-up asks the
@@ -71,6 +73,8 @@ pub(crate) struct Health {
     /// What is watched, in messages and as the label of the gauge.
     name: String,
     now: Mutex<Now>,
+    /// How often the objects, or the state, became others.
+    changes: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
@@ -93,6 +97,7 @@ impl Health {
                 heard: None,
                 last_error: None,
             }),
+            changes: watch::Sender::new(0),
         }
     }
 
@@ -117,8 +122,24 @@ impl Health {
         drop(now);
         if changes {
             measure::watch_up(&self.name, state == WatchState::Watching);
+            self.something_changed();
         }
         changes
+    }
+
+    /// Wakes who waits for changes.
+    pub(crate) fn something_changed(&self) {
+        self.changes.send_modify(|number| *number += 1);
+    }
+
+    /// How often something changed, and when it does again.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Whether changes arrive.
+    pub(crate) fn is_watching(&self) -> bool {
+        self.lock().state == WatchState::Watching
     }
 
     pub(crate) fn starting(&self) {

@@ -8,7 +8,7 @@ use kube::{
     Resource,
     core::{ApiResource, DynamicResourceScope},
 };
-use serde::{Deserialize, Deserializer, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::{Map, Value};
 
 use crate::cache::Key;
@@ -45,6 +45,12 @@ impl<'de> Deserialize<'de> for Item {
             ..ObjectMeta::default()
         };
         Ok(Self { meta, object })
+    }
+}
+
+impl Serialize for Item {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.object.serialize(serializer)
     }
 }
 
@@ -91,6 +97,10 @@ impl Item {
             self.meta.namespace.as_deref(),
             self.meta.name.as_deref().unwrap_or_default(),
         )
+    }
+
+    pub(crate) fn into_object(self) -> Map<String, Value> {
+        self.object
     }
 
     /// The object as JSON. The items of a list come without `apiVersion` and `kind`: they are put in front.

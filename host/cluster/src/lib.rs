@@ -1,5 +1,5 @@
 //! A Kubernetes API server as the source of namespace labels, of look-ups for plugins, and of what users
-//! may do.
+//! may do, and as a place where definitions are kept.
 //!
 //! A [`Cluster`] watches what it is asked for, keeps it, and answers from there. Before the first list is
 //! complete, and when a watch is down for long, it asks the server itself. A server that is away stops
@@ -15,6 +15,7 @@ mod item;
 mod kinds;
 mod measure;
 mod namespaces;
+mod resources;
 mod selector;
 mod trouble;
 mod watch;
@@ -23,3 +24,4 @@ pub use cluster::{Cluster, ClusterStatus};
 pub use config::{ClusterConfig, ClusterSource, ConfigError};
 pub use health::{STALE_LIMIT, WatchState, WatchStatus};
 pub use measure::describe_metrics;
+pub use resources::{Resource, ResourceError, ResourceKind, Resources};

@@ -10,8 +10,8 @@ const WATCH_UP: &str = "admittance_cluster_watch_up";
 pub fn describe_metrics() {
     describe_counter!(
         REQUESTS,
-        "Requests to the Kubernetes API server, by verb: get, list, watch, discover, review; and result: \
-         ok, not-found, forbidden, refused, unavailable, timeout"
+        "Requests to the Kubernetes API server, by verb: get, list, watch, discover, review, create, \
+         replace, delete; and result: ok, not-found, conflict, forbidden, refused, unavailable, timeout"
     );
     describe_gauge!(
         WATCH_UP,
@@ -27,6 +27,9 @@ pub(crate) enum Verb {
     Watch,
     Discover,
     Review,
+    Create,
+    Replace,
+    Delete,
 }
 
 impl Verb {
@@ -37,6 +40,9 @@ impl Verb {
             Self::Watch => "watch",
             Self::Discover => "discover",
             Self::Review => "review",
+            Self::Create => "create",
+            Self::Replace => "replace",
+            Self::Delete => "delete",
         }
     }
 }

@@ -10,6 +10,8 @@ use kube::{Error, error::DiscoveryError};
 pub(crate) enum Trouble {
     /// There is no such thing.
     NotFound(String),
+    /// It is there already, or is another one by now.
+    Conflict(String),
     /// This program may not do it.
     Forbidden(String),
     /// The server says no for another reason.
@@ -36,6 +38,7 @@ impl Trouble {
                     }
                     403 => Self::Forbidden(words),
                     404 => Self::NotFound(words),
+                    409 => Self::Conflict(words),
                     408 | 425 | 429 | 500.. => Self::Unavailable(words),
                     _ => Self::Refused(words),
                 }
@@ -51,6 +54,7 @@ impl Trouble {
     pub(crate) fn result(&self) -> &'static str {
         match self {
             Self::NotFound(_) => "not-found",
+            Self::Conflict(_) => "conflict",
             Self::Forbidden(_) => "forbidden",
             Self::Refused(_) => "refused",
             Self::Unavailable(_) => "unavailable",
@@ -62,6 +66,7 @@ impl Trouble {
     pub(crate) fn sentence(&self) -> String {
         match self {
             Self::NotFound(words)
+            | Self::Conflict(words)
             | Self::Forbidden(words)
             | Self::Refused(words)
             | Self::Unavailable(words) => words.clone(),
@@ -73,7 +78,9 @@ impl Trouble {
     pub(crate) fn for_plugin(self, permission: &str) -> ClusterError {
         match self {
             Self::Forbidden(words) => ClusterError::Refused(format!("{words}; {permission}")),
-            Self::NotFound(words) | Self::Refused(words) => ClusterError::Refused(words),
+            Self::NotFound(words) | Self::Conflict(words) | Self::Refused(words) => {
+                ClusterError::Refused(words)
+            }
             Self::Unavailable(words) => ClusterError::Unavailable(words),
             Self::Timeout => ClusterError::Timeout,
         }

@@ -92,7 +92,9 @@ impl Pace {
             self.waits = Self::waits();
         }
         let wait = match trouble {
-            Trouble::Forbidden(_) | Trouble::NotFound(_) | Trouble::Refused(_) => REFUSED_WAIT,
+            Trouble::Forbidden(_) | Trouble::NotFound(_) | Trouble::Conflict(_) | Trouble::Refused(_) => {
+                REFUSED_WAIT
+            }
             Trouble::Unavailable(_) | Trouble::Timeout => self.waits.next().unwrap_or(SLOWEST),
         };
         sleep(wait).await;
@@ -158,15 +160,18 @@ fn take<K, V>(event: Event<K>, view: &View<V>, entry: &impl Fn(K) -> (Key, V)) {
         Event::InitDone => {
             view.cache.end_list();
             tracing::debug!(watch = view.health.name(), objects = view.cache.len(), "listed");
+            view.health.something_changed();
         }
         Event::Apply(object) => {
             view.health.heard();
             let (key, value) = entry(object);
             view.cache.insert(key, value);
+            view.health.something_changed();
         }
         Event::Delete(object) => {
             view.health.heard();
             view.cache.remove(&entry(object).0);
+            view.health.something_changed();
         }
     }
 }

@@ -1,6 +1,9 @@
 //! An API server that keeps objects in memory, and does what a test says: it goes away, forgets changes,
 //! refuses, or holds replies back.
 
+#[path = "api_server/writing.rs"]
+mod writing;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
@@ -61,10 +64,17 @@ struct Data {
     requests: Vec<(String, String)>,
     open_watches: usize,
     page: usize,
+    /// Plurals of kinds that are not served.
+    absent: BTreeSet<String>,
+    /// What is done before the next write of this verb: somebody else's write, for instance.
+    before: BTreeMap<String, Vec<Event>>,
     /// The status of every review.
     access: Value,
     reviews: Vec<Value>,
 }
+
+/// What a test lets happen.
+type Event = Box<dyn FnOnce(&mut Data) + Send>;
 
 struct Change {
     version: u64,
@@ -267,6 +277,7 @@ impl Target {
         let (api_version, rest) = match parts.as_slice() {
             ["api", "v1", rest @ ..] => ("v1", rest),
             ["apis", "apps", "v1", rest @ ..] => ("apps/v1", rest),
+            ["apis", "bkbcs.tencent.com", "v2", rest @ ..] => ("bkbcs.tencent.com/v2", rest),
             _ => return None,
         };
         let (namespace, plural, name) = match rest {
@@ -279,6 +290,9 @@ impl Target {
         };
         let kind = match api_version {
             "apps/v1" => (*plural == "deployments").then_some("Deployment"),
+            "bkbcs.tencent.com/v2" => {
+                (*plural == "admissionwebhookconfigurations").then_some("AdmissionWebhookConfiguration")
+            }
             _ => CORE
                 .iter()
                 .find(|(_, known, _, _)| known == plural)
@@ -321,6 +335,8 @@ impl Shared {
         let target = Target::of(&path);
         let verb = match (&head.method, &target) {
             (&Method::POST, _) => "create",
+            (&Method::PUT, _) => "replace",
+            (&Method::DELETE, _) => "delete",
             (_, None) => "discover",
             (_, Some(target)) if target.name.is_some() => "get",
             _ if query.get("watch").is_some_and(|watch| watch == "true") => "watch",
@@ -339,6 +355,9 @@ impl Shared {
             return self.special(&path, &body);
         };
         self.held(verb, &target.plural).await;
+        if self.data().absent.contains(&target.plural) {
+            return not_served();
+        }
         let rule = (verb.to_owned(), target.plural.clone());
         if self.data().forbidden.contains(&rule) {
             let words = format!(
@@ -352,6 +371,9 @@ impl Shared {
             .get(ACCEPT)
             .is_some_and(|accept| accept.to_str().unwrap().contains("as=PartialObjectMetadata"));
         match verb {
+            "create" => self.create(&target, &body),
+            "replace" => self.replace(&target, &body),
+            "delete" => self.delete(&target, &body),
             "get" => self.get(&target, is_partial),
             "watch" => {
                 let from = query["resourceVersion"].parse().unwrap();
@@ -394,12 +416,7 @@ impl Shared {
                            "verbs": ["get", "list", "watch"]}),
                 ],
             ),
-            _ => {
-                let body = Full::new(Bytes::from("404 page not found\n")).boxed();
-                let mut reply = Response::new(body);
-                *reply.status_mut() = StatusCode::NOT_FOUND;
-                reply
-            }
+            _ => not_served(),
         }
     }
 
@@ -552,6 +569,13 @@ fn typed(object: &Value, target: &Target, is_partial: bool) -> Value {
         whole[key] = value.clone();
     }
     whole
+}
+
+fn not_served() -> Reply {
+    let body = Full::new(Bytes::from("404 page not found\n")).boxed();
+    let mut reply = Response::new(body);
+    *reply.status_mut() = StatusCode::NOT_FOUND;
+    reply
 }
 
 fn status(code: u16, reason: &str, message: &str) -> Reply {

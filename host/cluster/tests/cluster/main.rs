@@ -9,4 +9,5 @@ mod authorize;
 mod connection;
 mod kinds;
 mod namespaces;
+mod resources;
 mod setting;

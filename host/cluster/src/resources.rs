@@ -1,0 +1,365 @@
+//! Resources that are read and written as they are, and never from a cache.
+
+use std::{sync::Arc, time::Duration};
+
+use kube::{
+    Api, Client,
+    api::{DeleteParams, ListParams, PostParams, Preconditions},
+    core::{ApiResource, PartialObjectMeta},
+};
+use serde_json::{Map, Value, json};
+use tokio::{runtime::Handle, time::Instant};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::{
+    cache::Key,
+    connection::Connection,
+    item::Item,
+    measure::Verb,
+    trouble::{Trouble, permission},
+    watch::{View, follow},
+};
+
+/// How long a request waits for the API server at most.
+const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+/// Objects in one reply of a list.
+const PAGE: u32 = 500;
+/// What the API server is told of who writes.
+const MANAGER: &str = "admittance";
+
+/// A kind whose resources are in namespaces, as the API server's paths name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResourceKind {
+    /// `bkbcs.tencent.com`.
+    pub group: &'static str,
+    /// `v2`.
+    pub version: &'static str,
+    /// `AdmissionWebhookConfiguration`.
+    pub kind: &'static str,
+    /// `admissionwebhookconfigurations`.
+    pub plural: &'static str,
+}
+
+/// A resource as the API server has it, without `metadata.managedFields`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resource {
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// All of it, `metadata.resourceVersion` too. The items of a list have no `apiVersion` and `kind`.
+    pub object: Map<String, Value>,
+}
+
+/// Why resources cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResourceError {
+    /// There is no such resource, no such namespace or no such kind.
+    #[error("{0}")]
+    NotFound(String),
+    /// There is one of this name, or it is another one by now.
+    #[error("{0}")]
+    Conflict(String),
+    /// The API server says no.
+    #[error("{0}")]
+    Refused(String),
+    /// The API server cannot be reached, or does not answer. What was to be written may be written or not.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+/// The resources of one kind in all namespaces. Cheap to clone; dropping the last clone ends its watch.
+///
+/// Every answer is the API server's own. The watch only tells when to ask again.
+#[derive(Clone, Debug)]
+pub struct Resources(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    connection: Connection,
+    resource: ApiResource,
+    view: Arc<View<()>>,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl ResourceKind {
+    fn resource(&self) -> ApiResource {
+        ApiResource {
+            group: self.group.to_owned(),
+            version: self.version.to_owned(),
+            api_version: format!("{}/{}", self.group, self.version),
+            kind: self.kind.to_owned(),
+            plural: self.plural.to_owned(),
+        }
+    }
+}
+
+impl Resource {
+    /// A field of its metadata.
+    pub fn metadata(&self, field: &str) -> Option<&str> {
+        self.object.get("metadata")?.get(field)?.as_str()
+    }
+
+    fn of(item: Item) -> Self {
+        let Key { namespace, name } = item.key();
+        Self {
+            namespace,
+            name,
+            object: item.into_object(),
+        }
+    }
+
+    fn item(&self) -> Result<Item, ResourceError> {
+        serde_json::from_value(Value::Object(self.object.clone()))
+            .map_err(|error| ResourceError::Refused(error.to_string()))
+    }
+}
+
+impl Resources {
+    pub(crate) fn new(connection: Connection, kind: &ResourceKind, runtime: &Handle) -> Self {
+        let resource = kind.resource();
+        let view = Arc::new(View::new(resource.plural.clone()));
+        view.health.starting();
+        let watched = (connection.clone(), resource.clone(), view.clone());
+        let task = runtime.spawn(async move {
+            let (connection, resource, view) = watched;
+            let permission = permission("`list` and `watch`", &resource.plural, &resource.group);
+            // Of what is watched no more than the place is kept.
+            let entry = |found: PartialObjectMeta<Item>| {
+                let metadata = found.metadata;
+                let name = metadata.name.unwrap_or_default();
+                (Key::new(metadata.namespace.as_deref(), &name), ())
+            };
+            let api = |client: Client| Api::all_with(client, &resource);
+            follow(&connection, api, &view, entry, &permission).await;
+        });
+        Self(Arc::new(Inner {
+            connection,
+            resource,
+            view,
+            _task: AbortOnDropHandle::new(task),
+        }))
+    }
+
+    /// The API server: scheme, host and port.
+    pub fn server(&self) -> &str {
+        self.0.connection.url()
+    }
+
+    /// A number that grows with every change that the watch brings, and whenever the watch ends or is up
+    /// again.
+    pub fn changes(&self) -> u64 {
+        *self.0.view.health.changes().borrow()
+    }
+
+    /// Waits until [`changes`](Self::changes) is another number.
+    pub async fn changed_since(&self, changes: u64) {
+        let mut receiver = self.0.view.health.changes();
+        // The sender lives as long as this.
+        let _ = receiver.wait_for(|number| *number != changes).await;
+    }
+
+    /// Whether the watch is up; else nothing tells of changes.
+    pub fn is_watched(&self) -> bool {
+        self.0.view.health.is_watching()
+    }
+
+    /// All of them, in all namespaces.
+    ///
+    /// # Errors
+    ///
+    /// When they cannot be listed to the last one.
+    pub async fn list(&self) -> Result<Vec<Resource>, ResourceError> {
+        let api = Api::<Item>::all_with(self.0.connection.client(), &self.0.resource);
+        let until = Instant::now() + REQUEST_LIMIT;
+        let mut all = Vec::new();
+        let mut params = ListParams::default().limit(PAGE);
+        loop {
+            let page = self
+                .0
+                .connection
+                .ask(Verb::List, until, api.list(&params))
+                .await
+                .map_err(|trouble| match trouble {
+                    Trouble::NotFound(_) => ResourceError::NotFound(self.no_such_kind()),
+                    other => self.error("list", other),
+                })?;
+            all.extend(page.items.into_iter().map(Resource::of));
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(&token),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    /// The one of this name, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// When the API server gives no answer.
+    pub async fn get(&self, namespace: &str, name: &str) -> Result<Option<Resource>, ResourceError> {
+        let answer = self.ask(Verb::Get, self.api(namespace).get(name)).await;
+        match answer {
+            Ok(item) => Ok(Some(Resource::of(item))),
+            Err(Trouble::NotFound(_)) => Ok(None),
+            Err(trouble) => Err(self.error("get", trouble)),
+        }
+    }
+
+    /// Creates one of this name that has these fields beside its metadata. Its namespace is created too, if
+    /// it is not there.
+    ///
+    /// # Errors
+    ///
+    /// [`ResourceError::Conflict`] when there is one of this name; when the API server refuses, or gives no
+    /// answer.
+    pub async fn create(
+        &self,
+        namespace: &str,
+        name: &str,
+        fields: Map<String, Value>,
+    ) -> Result<(), ResourceError> {
+        let mut object = Map::new();
+        object.insert(
+            "apiVersion".to_owned(),
+            self.0.resource.api_version.clone().into(),
+        );
+        object.insert("kind".to_owned(), self.0.resource.kind.clone().into());
+        object.insert(
+            "metadata".to_owned(),
+            json!({"name": name, "namespace": namespace}),
+        );
+        object.extend(fields);
+        let resource = Resource {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            object,
+        };
+        let item = resource.item()?;
+        let (api, params) = (self.api(namespace), written());
+        let mut answer = self.ask(Verb::Create, api.create(&params, &item)).await;
+        if let Err(Trouble::NotFound(_)) = &answer {
+            // There is no such namespace; or else no such kind, which the second attempt tells.
+            self.create_namespace(namespace).await?;
+            answer = self.ask(Verb::Create, api.create(&params, &item)).await;
+        }
+        match answer {
+            Ok(_) => Ok(()),
+            Err(Trouble::NotFound(_)) => Err(ResourceError::NotFound(self.no_such_kind())),
+            Err(trouble) => Err(self.error("create", trouble)),
+        }
+    }
+
+    async fn create_namespace(&self, name: &str) -> Result<(), ResourceError> {
+        let namespaces = ApiResource {
+            group: String::new(),
+            version: "v1".to_owned(),
+            api_version: "v1".to_owned(),
+            kind: "Namespace".to_owned(),
+            plural: "namespaces".to_owned(),
+        };
+        let fields = [
+            ("apiVersion".to_owned(), "v1".into()),
+            ("kind".to_owned(), "Namespace".into()),
+            ("metadata".to_owned(), json!({ "name": name })),
+        ];
+        let namespace = Resource {
+            namespace: String::new(),
+            name: name.to_owned(),
+            object: Map::from_iter(fields),
+        };
+        let item = namespace.item()?;
+        let api = Api::<Item>::all_with(self.0.connection.client(), &namespaces);
+        match self.ask(Verb::Create, api.create(&written(), &item)).await {
+            Ok(_) | Err(Trouble::Conflict(_)) => Ok(()),
+            Err(Trouble::Forbidden(words)) => Err(ResourceError::Refused(format!(
+                "there is no namespace `{name}`, and it cannot be created: {words}; create it with \
+                 `kubectl create namespace {name}`"
+            ))),
+            Err(trouble) => Err(self.error("create", trouble)),
+        }
+    }
+
+    /// Writes this in place of the one that it was read as.
+    ///
+    /// # Errors
+    ///
+    /// [`ResourceError::Conflict`] when that is another one by now; when the API server refuses, or gives no
+    /// answer.
+    pub async fn replace(&self, resource: &Resource) -> Result<(), ResourceError> {
+        let item = resource.item()?;
+        let (api, params) = (self.api(&resource.namespace), written());
+        self.ask(Verb::Replace, api.replace(&resource.name, &params, &item))
+            .await
+            .map(|_| ())
+            .map_err(|trouble| self.error("update", trouble))
+    }
+
+    /// Deletes this one.
+    ///
+    /// # Errors
+    ///
+    /// [`ResourceError::Conflict`] when it is another one by now; when the API server refuses, or gives no
+    /// answer.
+    pub async fn delete(&self, resource: &Resource) -> Result<(), ResourceError> {
+        let version = |field| resource.metadata(field).map(str::to_owned);
+        let params = DeleteParams {
+            preconditions: Some(Preconditions {
+                resource_version: version("resourceVersion"),
+                uid: version("uid"),
+            }),
+            ..DeleteParams::default()
+        };
+        let api = self.api(&resource.namespace);
+        self.ask(Verb::Delete, api.delete(&resource.name, &params))
+            .await
+            .map(|_| ())
+            .map_err(|trouble| self.error("delete", trouble))
+    }
+
+    fn api(&self, namespace: &str) -> Api<Item> {
+        Api::namespaced_with(self.0.connection.client(), namespace, &self.0.resource)
+    }
+
+    async fn ask<T>(&self, verb: Verb, request: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
+        let until = Instant::now() + REQUEST_LIMIT;
+        self.0.connection.ask(verb, until, request).await
+    }
+
+    fn no_such_kind(&self) -> String {
+        let ApiResource {
+            plural,
+            group,
+            version,
+            ..
+        } = &self.0.resource;
+        format!(
+            "the API server has no `{plural}.{group}` of version {version}; install their \
+             CustomResourceDefinition"
+        )
+    }
+
+    fn error(&self, verb: &str, trouble: Trouble) -> ResourceError {
+        match trouble {
+            Trouble::NotFound(words) => ResourceError::NotFound(words),
+            Trouble::Conflict(words) => ResourceError::Conflict(words),
+            Trouble::Forbidden(words) => {
+                let ApiResource { plural, group, .. } = &self.0.resource;
+                let permission = permission(&format!("`{verb}`"), plural, group);
+                ResourceError::Refused(format!("{words}; {permission}"))
+            }
+            Trouble::Refused(words) => ResourceError::Refused(words),
+            trouble @ (Trouble::Unavailable(_) | Trouble::Timeout) => {
+                ResourceError::Unavailable(trouble.sentence())
+            }
+        }
+    }
+}
+
+fn written() -> PostParams {
+    PostParams {
+        field_manager: Some(MANAGER.to_owned()),
+        ..PostParams::default()
+    }
+}

@@ -1,0 +1,145 @@
+//! What is written through the API.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::{ApiServer, Data, Place, Reply, Shared, Target, json, status, typed};
+
+impl ApiServer {
+    /// Serves this kind no longer, as if its CustomResourceDefinition were not there.
+    pub(crate) fn remove_kind(&self, plural: &str) {
+        self.change(|data| data.absent.insert(plural.into()));
+    }
+
+    /// Puts an object there between what a client read and what it writes: right before the next request of
+    /// this verb is looked at.
+    pub(crate) fn put_before(&self, verb: &str, plural: &str, object: Value) {
+        let plural = plural.to_owned();
+        self.change(|data| {
+            let events = data.before.entry(verb.to_owned()).or_default();
+            events.push(Box::new(move |data: &mut Data| data.put(&plural, object)));
+        });
+    }
+
+    /// What is there now, as a client gets it.
+    pub(crate) fn object(&self, plural: &str, namespace: &str, name: &str) -> Option<Value> {
+        let place: Place = (plural.into(), namespace.into(), name.into());
+        self.shared.data().objects.get(&place).cloned()
+    }
+}
+
+impl Data {
+    fn let_happen(&mut self, verb: &str) {
+        for event in self.before.remove(verb).unwrap_or_default() {
+            event(self);
+        }
+    }
+
+    fn version_of(&self, place: &Place) -> Option<String> {
+        let object = self.objects.get(place)?;
+        object["metadata"]["resourceVersion"].as_str().map(str::to_owned)
+    }
+}
+
+impl Shared {
+    /// Runs a write, and wakes the watches.
+    fn write(&self, verb: &str, write: impl FnOnce(&mut Data) -> Reply) -> Reply {
+        let mut data = self.data();
+        data.let_happen(verb);
+        let reply = write(&mut data);
+        drop(data);
+        self.changed.send_replace(());
+        reply
+    }
+
+    pub(super) fn create(&self, target: &Target, body: &Bytes) -> Reply {
+        let mut object: Value = serde_json::from_slice(body).unwrap();
+        self.write("create", |data| {
+            let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            let namespace = target.namespace.clone();
+            let home = ("namespaces".to_owned(), String::new(), namespace.clone());
+            if !namespace.is_empty() && !data.objects.contains_key(&home) {
+                return status(404, "NotFound", &format!("namespaces \"{namespace}\" not found"));
+            }
+            if !is_subdomain(&name) {
+                let words = format!("{name:?} is invalid: metadata.name: a lowercase RFC 1123 subdomain");
+                return status(422, "Invalid", &words);
+            }
+            let place = (target.plural.clone(), namespace, name.clone());
+            if data.objects.contains_key(&place) {
+                let words = format!("{} \"{name}\" already exists", target.plural);
+                return status(409, "AlreadyExists", &words);
+            }
+            object["metadata"]["uid"] = format!("uid-{}", data.version).into();
+            data.put(&target.plural, object);
+            json(201, &typed(&data.objects[&place], target, false))
+        })
+    }
+
+    pub(super) fn replace(&self, target: &Target, body: &Bytes) -> Reply {
+        let object: Value = serde_json::from_slice(body).unwrap();
+        self.write("replace", |data| {
+            let place = target.place();
+            let Some(version) = data.version_of(&place) else {
+                return target.not_found();
+            };
+            let sent = &object["metadata"]["resourceVersion"];
+            match sent.as_str() {
+                None => return status(422, "Invalid", "metadata.resourceVersion: must be specified"),
+                Some(sent) if sent != version => return target.was_modified(),
+                Some(_) => {}
+            }
+            data.put(&target.plural, object);
+            json(200, &typed(&data.objects[&place], target, false))
+        })
+    }
+
+    pub(super) fn delete(&self, target: &Target, body: &Bytes) -> Reply {
+        let options: Value = serde_json::from_slice(body).unwrap_or_default();
+        self.write("delete", |data| {
+            let place = target.place();
+            let Some(object) = data.objects.get(&place).cloned() else {
+                return target.not_found();
+            };
+            for field in ["uid", "resourceVersion"] {
+                let expected = &options["preconditions"][field];
+                if !expected.is_null() && *expected != object["metadata"][field] {
+                    return target.was_modified();
+                }
+            }
+            data.delete(place);
+            json(200, &typed(&object, target, false))
+        })
+    }
+}
+
+impl Target {
+    fn place(&self) -> Place {
+        let name = self.name.clone().unwrap_or_default();
+        (self.plural.clone(), self.namespace.clone(), name)
+    }
+
+    fn not_found(&self) -> Reply {
+        let words = format!("{} \"{}\" not found", self.plural, self.place().2);
+        status(404, "NotFound", &words)
+    }
+
+    fn was_modified(&self) -> Reply {
+        let words = format!(
+            "Operation cannot be fulfilled on {} \"{}\": the object has been modified",
+            self.plural,
+            self.place().2
+        );
+        status(409, "Conflict", &words)
+    }
+}
+
+fn is_subdomain(name: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_label = |label: &str| {
+        label.bytes().all(|byte| is_letter(byte) || byte == b'-')
+            && label.bytes().next().is_some_and(is_letter)
+            && label.bytes().last().is_some_and(is_letter)
+    };
+    name.len() <= 253 && name.split('.').all(is_label)
+}

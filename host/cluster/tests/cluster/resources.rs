@@ -1,0 +1,145 @@
+//! Resources that are read and written.
+
+use admittance_cluster::{Resource, ResourceError, ResourceKind, Resources};
+use serde_json::{Map, Value, json};
+
+use crate::setting::{Setting, eventually};
+
+const KIND: ResourceKind = ResourceKind {
+    group: "bkbcs.tencent.com",
+    version: "v2",
+    kind: "AdmissionWebhookConfiguration",
+    plural: "admissionwebhookconfigurations",
+};
+
+fn spec(number: u32) -> Map<String, Value> {
+    Map::from_iter([("spec".to_owned(), json!({ "number": number }))])
+}
+
+async fn created(resources: &Resources) -> Resource {
+    resources.create("bkbcs", "a", spec(1)).await.unwrap();
+    resources.get("bkbcs", "a").await.unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn what_is_written_is_there() {
+    let setting = Setting::new();
+    let resources = setting.cluster().await.resources(&KIND);
+    assert!(resources.list().await.unwrap().is_empty());
+    assert_eq!(resources.get("bkbcs", "a").await.unwrap(), None);
+    let mut there = created(&resources).await;
+    assert!(
+        setting.server.object("namespaces", "", "bkbcs").is_some(),
+        "the namespace is made"
+    );
+    assert_eq!(there.object["spec"]["number"], 1);
+    assert!(there.metadata("resourceVersion").is_some());
+    assert!(there.metadata("managedFields").is_none());
+
+    there.object.extend(spec(2));
+    resources.replace(&there).await.unwrap();
+    resources.create("bkbcs", "b", spec(3)).await.unwrap();
+    setting.server.page(1);
+    let numbers: Vec<_> = resources
+        .list()
+        .await
+        .unwrap()
+        .iter()
+        .map(|resource| resource.object["spec"]["number"].clone())
+        .collect();
+    assert_eq!(numbers, [2, 3], "of all pages");
+    let there = resources.get("bkbcs", "a").await.unwrap().unwrap();
+    resources.delete(&there).await.unwrap();
+    assert_eq!(resources.get("bkbcs", "a").await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn what_is_another_one_by_now_stays() {
+    let setting = Setting::new();
+    let resources = setting.cluster().await.resources(&KIND);
+    let old = created(&resources).await;
+    let mut new = old.clone();
+    new.object.extend(spec(2));
+    resources.replace(&new).await.unwrap();
+    for result in [
+        resources.create("bkbcs", "a", spec(3)).await,
+        resources.replace(&old).await,
+        resources.delete(&old).await,
+    ] {
+        assert!(matches!(result, Err(ResourceError::Conflict(_))), "{result:?}");
+    }
+    let there = resources.get("bkbcs", "a").await.unwrap().unwrap();
+    assert_eq!(there.object["spec"]["number"], 2);
+    // Somebody else is faster by a moment.
+    let other = json!({"metadata": {"name": "a", "namespace": "bkbcs"}, "spec": {"number": 4}});
+    setting.server.put_before("delete", KIND.plural, other);
+    let result = resources.delete(&there).await;
+    assert!(matches!(result, Err(ResourceError::Conflict(_))), "{result:?}");
+    let there = resources.get("bkbcs", "a").await.unwrap().unwrap();
+    assert_eq!(there.object["spec"]["number"], 4);
+    resources.delete(&there).await.unwrap();
+    let gone = resources.replace(&there).await;
+    assert!(matches!(gone, Err(ResourceError::NotFound(_))), "{gone:?}");
+}
+
+#[tokio::test]
+async fn what_the_server_does_not_allow() {
+    let setting = Setting::new();
+    let resources = setting.cluster().await.resources(&KIND);
+    let there = created(&resources).await;
+    let namespace = resources.create("other", "a", spec(1));
+    setting.server.forbid("create", "namespaces");
+    let error = namespace.await.unwrap_err().to_string();
+    assert!(error.contains("`kubectl create namespace other`"), "{error}");
+    for verb in ["list", "get", "create", "replace", "delete"] {
+        setting.server.forbid(verb, KIND.plural);
+    }
+    // (what was refused, what to allow)
+    for (result, verb) in [
+        (resources.list().await.map(|_| ()), "`list`"),
+        (resources.get("bkbcs", "a").await.map(|_| ()), "`get`"),
+        (resources.create("bkbcs", "b", spec(1)).await, "`create`"),
+        (resources.replace(&there).await, "`update`"),
+        (resources.delete(&there).await, "`delete`"),
+    ] {
+        let words = format!("account {verb} on `admissionwebhookconfigurations` of the API group");
+        match result {
+            Err(ResourceError::Refused(error)) => assert!(error.contains(&words), "{error}"),
+            result => panic!("{verb}: {result:?}"),
+        }
+    }
+    let setting = Setting::new();
+    setting.server.remove_kind(KIND.plural);
+    let resources = setting.cluster().await.resources(&KIND);
+    for result in [
+        resources.list().await.map(|_| ()),
+        resources.create("bkbcs", "a", spec(1)).await,
+    ] {
+        match result {
+            Err(ResourceError::NotFound(error)) => assert!(error.contains("install"), "{error}"),
+            result => panic!("{result:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_watch_tells_of_changes_and_of_itself() {
+    let setting = Setting::new();
+    let resources = setting.cluster().await.resources(&KIND);
+    eventually("the watch is up", async || resources.is_watched()).await;
+    let begin = resources.changes();
+    resources.create("bkbcs", "a", spec(1)).await.unwrap();
+    resources.changed_since(begin).await;
+
+    let before = resources.changes();
+    setting.server.leave();
+    resources.changed_since(before).await;
+    assert!(!resources.is_watched());
+    let error = resources.list().await.unwrap_err();
+    assert!(matches!(error, ResourceError::Unavailable(_)), "{error:?}");
+
+    let before = resources.changes();
+    setting.server.come_back();
+    resources.changed_since(before).await;
+    assert_eq!(resources.list().await.unwrap().len(), 1);
+}
