@@ -9,6 +9,8 @@ use crate::{ZooKeeper, ZooKeeperError, check_path, error::At};
 
 /// How long after an error that is not the connection's it tries again.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How long after a request found no connection, which the session itself will tell of, too.
+pub(crate) const SOON: Duration = Duration::from_millis(20);
 
 /// A list of children, of whatever is known of each.
 pub(crate) trait List: Clone + Default + PartialEq + Send + Sync + 'static {
@@ -66,14 +68,12 @@ async fn follow<L: List>(zookeeper: &ZooKeeper, path: &str, show: &watch::Sender
         return;
     }
     loop {
-        let client = zookeeper.connected().await;
+        let client = zookeeper.connected(|away| lose(show, away.to_string())).await;
         match zookeeper.while_connected(in_session(&client, path, show)).await {
-            Err(_) => lose(show, zookeeper.away().to_string()),
-            Ok(error) => {
+            None => lose(show, zookeeper.away().to_string()),
+            Some(error) => {
                 lose(show, error.to_string());
-                if !error.is_away() {
-                    sleep(PAUSE).await;
-                }
+                sleep(if error.is_away() { SOON } else { PAUSE }).await;
             }
         }
     }

@@ -134,7 +134,7 @@ impl ZooKeeper {
     /// request that is made while the connection is gone waits in it for as long as the session lasts, so give
     /// it a bound.
     pub async fn client(&self) -> Result<Client, ZooKeeperError> {
-        match timeout(PATIENCE, self.connected()).await {
+        match timeout(PATIENCE, self.connected(drop)).await {
             Ok(client) => Ok(client),
             Err(_) => Err(self.away()),
         }
@@ -165,13 +165,14 @@ impl ZooKeeper {
         Registered::keep(self.clone(), registration)
     }
 
-    /// Wait for a session.
-    pub(crate) async fn connected(&self) -> Client {
+    /// Wait for a session, and tell why there is none, again whenever that is another reason.
+    pub(crate) async fn connected(&self, mut tell: impl FnMut(ZooKeeperError)) -> Client {
         let mut session = self.shared.session.clone();
         loop {
             if let Session::Here(client) = &*session.borrow_and_update() {
                 return client.clone();
             }
+            tell(self.away());
             if session.changed().await.is_err() {
                 // The task has ended with the runtime.
                 std::future::pending::<()>().await;
@@ -179,18 +180,13 @@ impl ZooKeeper {
         }
     }
 
-    /// Do something with this client for as long as there is a connection; why there is none any more
-    /// otherwise.
-    pub(crate) async fn while_connected<T>(&self, action: impl Future<Output = T>) -> Result<T, String> {
+    /// Do something for as long as there is a connection; nothing if there is none any more.
+    pub(crate) async fn while_connected<T>(&self, action: impl Future<Output = T>) -> Option<T> {
         let mut session = self.shared.session.clone();
-        let gone = session.wait_for(|session| matches!(session, Session::Away(_)));
         tokio::select! {
             biased;
-            session = gone => match session.as_deref() {
-                Ok(Session::Away(reason)) => Err(reason.clone()),
-                _ => Err("the runtime is ending".to_owned()),
-            },
-            result = action => Ok(result),
+            _ = session.wait_for(|session| matches!(session, Session::Away(_))) => None,
+            result = action => Some(result),
         }
     }
 

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use zookeeper_client::{Client, CreateMode, Error, EventType, SessionId};
 
 use super::{Registration, RegistrationState};
-use crate::{ZooKeeper, ZooKeeperError, check_path, error::At, members::join};
+use crate::{ZooKeeper, ZooKeeperError, check_path, error::At, follow::SOON, members::join};
 
 /// The first pause before the node is made again that is gone or could not be made; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -73,14 +73,16 @@ impl Hold {
         }
         let zookeeper = self.zookeeper.clone();
         loop {
-            let client = zookeeper.connected().await;
+            let client = zookeeper.connected(|away| self.missing(away.to_string())).await;
             match zookeeper.while_connected(self.in_session(&client)).await {
-                Err(_) => self.missing(zookeeper.away().to_string()),
-                Ok(error) if error.is_away() => self.missing(error.to_string()),
-                Ok(error) => {
+                None => self.missing(zookeeper.away().to_string()),
+                Some(error) => {
                     self.missing(error.to_string());
-                    sleep(self.pause).await;
-                    self.pause = (self.pause * 2).min(LAST_PAUSE);
+                    if error.is_away() {
+                        sleep(SOON).await;
+                    } else {
+                        self.pause().await;
+                    }
                 }
             }
         }
@@ -103,8 +105,7 @@ impl Hold {
             Ok(_) | Err(Error::NoNode) => {
                 self.node = None;
                 self.missing(format!("{path} was deleted"));
-                sleep(self.pause).await;
-                self.pause = (self.pause * 2).min(LAST_PAUSE);
+                self.pause().await;
                 return Ok(());
             }
             Err(error) => return Err(error).at("reading", &path),
@@ -125,29 +126,33 @@ impl Hold {
         Ok(())
     }
 
+    async fn pause(&mut self) {
+        sleep(self.pause).await;
+        self.pause = (self.pause * 2).min(LAST_PAUSE);
+    }
+
     /// Where the node is; it is made unless this session has made it.
     async fn path(&mut self, client: &Client) -> Result<String, ZooKeeperError> {
         let session = client.session_id();
         let parent = self.registration.parent.clone();
         let node = match self.node.as_mut() {
-            Some(node) if node.session == session => node,
-            _ => {
-                // It is told from other tries by a name that no other has.
-                let prefix = format!("_c_{}-", Uuid::new_v4().simple());
-                self.node.insert(Node {
-                    session,
-                    prefix,
-                    path: None,
-                })
+            Some(node) if node.session == session => {
+                if let Some(path) = &node.path {
+                    return Ok(path.clone());
+                }
+                // The answer to the earlier try may have been lost with the connection.
+                if let Some(path) = find(client, &parent, &node.prefix).await? {
+                    return Ok(node.path.insert(path).clone());
+                }
+                node
             }
+            _ => self.node.insert(Node {
+                session,
+                // It is told from other tries by a name that no other has.
+                prefix: format!("_c_{}-", Uuid::new_v4().simple()),
+                path: None,
+            }),
         };
-        if let Some(path) = &node.path {
-            return Ok(path.clone());
-        }
-        // The answer to an earlier try may have been lost with the connection.
-        if let Some(path) = find(client, &parent, &node.prefix).await? {
-            return Ok(node.path.insert(path).clone());
-        }
         let begin = join(&parent, &format!("{}{}", node.prefix, self.registration.name));
         let acls = self.zookeeper.acls();
         let options = CreateMode::EphemeralSequential.with_acls(acls);
@@ -175,14 +180,14 @@ impl Hold {
         let parent = &self.registration.parent;
         let removal = async {
             loop {
-                let client = zookeeper.connected().await;
+                let client = zookeeper.connected(drop).await;
                 if client.session_id() != node.session {
                     return Ok(());
                 }
                 match zookeeper.while_connected(remove(&client, parent, &node)).await {
-                    Err(_) => {}
-                    Ok(Err(error)) if error.is_away() => {}
-                    Ok(result) => return result,
+                    None => {}
+                    Some(Err(error)) if error.is_away() => sleep(SOON).await,
+                    Some(result) => return result,
                 }
             }
         };
@@ -234,6 +239,12 @@ impl Hold {
 
 /// The child whose name begins so.
 async fn find(client: &Client, parent: &str, prefix: &str) -> Result<Option<String>, ZooKeeperError> {
+    // Another server may know of what was made a little later than the one that made it.
+    match client.sync(parent).await {
+        Ok(()) => {}
+        Err(Error::NoNode) => return Ok(None),
+        Err(error) => return Err(error).at("reading the children of", parent),
+    }
     match client.list_children(parent).await {
         Ok(names) => Ok(names
             .iter()

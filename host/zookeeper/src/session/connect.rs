@@ -90,9 +90,17 @@ async fn stay(client: Client, shown: &mut Shown) -> String {
 async fn explain(error: &Error, config: &EnsembleConfig) -> String {
     match error {
         Error::NoHosts | Error::Timeout | Error::ConnectionLoss => {
-            let mut reasons = Vec::new();
-            for server in config.servers.iter() {
-                reasons.push(probe(server).await);
+            let probes: Vec<_> = config
+                .servers
+                .iter()
+                .cloned()
+                .map(probe)
+                .map(tokio::spawn)
+                .collect();
+            let mut reasons = Vec::with_capacity(probes.len());
+            for probe in probes {
+                // It fails only with the runtime.
+                reasons.extend(probe.await);
             }
             reasons.join("; ")
         }
@@ -101,7 +109,7 @@ async fn explain(error: &Error, config: &EnsembleConfig) -> String {
     }
 }
 
-async fn probe(server: &Server) -> String {
+async fn probe(server: Server) -> String {
     match timeout(PROBE, TcpStream::connect((server.host(), server.port()))).await {
         Err(_) => format!("{server} does not answer"),
         Ok(Err(error)) => format!("{server}: {error}"),

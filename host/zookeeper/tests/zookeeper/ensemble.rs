@@ -1,0 +1,412 @@
+//! Real ZooKeeper servers for tests: Debian's, on loopback addresses of their own.
+//!
+//! This file needs nothing of the crate. Others include it with `#[path]`; they need `tempfile`, and
+//! `rustix` with its feature `process`. All of it blocks, for a second or so where a server starts.
+
+#![allow(
+    dead_code,
+    reason = "each program of tests that includes this uses a part of it"
+)]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    env,
+    fmt::Write as _,
+    fs::{self, File},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{self, Child, Command, Stdio},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU8, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// Names the directory with the jars; otherwise it is Debian's.
+const DIRECTORY: &str = "ADMITTANCE_TEST_ZOOKEEPER";
+const INSTALLED: &str = "/usr/share/java";
+
+/// What ZooKeeper consists of.
+const JARS: [&str; 6] = [
+    "zookeeper.jar",
+    "zookeeper-jute.jar",
+    "metrics-core.jar",
+    "slf4j-api.jar",
+    "slf4j-simple.jar",
+    "snappy-java.jar",
+];
+
+/// Small and soon there. What is written need not survive the machine, only the program.
+const OPTIONS: [&str; 5] = [
+    "-Xmx64m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Dzookeeper.forceSync=no",
+    "-Dzookeeper.preAllocSize=1024",
+];
+
+/// Runs the program in its arguments until its own input ends, which it does however this process ends.
+/// Ctrl-C is for this process alone.
+const KEEPER: &str = r#"
+trap '' INT HUP
+exec 3<&0
+"$@" <&- 3<&- >"$LOG" 2>&1 &
+program=$!
+echo $program
+(cat <&3 >/dev/null; kill -9 $program) >/dev/null 2>&1 &
+wait $program
+if [ -n "$REMOVE" ]; then rm -rf "$REMOVE"; fi
+"#;
+
+/// Longer than anything takes on a busy machine: it ends a wait that would not end.
+const NEVER: Duration = Duration::from_secs(120);
+
+/// Between two looks at a server, which does not tell when it is ready.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// The timeouts that a session may have. Shorter than a real ensemble's, for tests to be short.
+const SESSION_TIMEOUTS: &str = "minSessionTimeout=200\nmaxSessionTimeout=60000\n";
+
+/// A server of its own. It is killed when this is dropped, or when this process ends.
+#[derive(Debug)]
+pub(crate) struct Server {
+    address: String,
+    configuration: PathBuf,
+    log: PathBuf,
+    /// Which is removed by the keeper, if this is never dropped.
+    is_static: bool,
+    directory: Option<TempDir>,
+    running: Option<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    /// Its input, while it is open, keeps the server alive.
+    keeper: Child,
+    server: Pid,
+}
+
+impl Server {
+    /// Start a server without others.
+    pub(crate) fn start() -> Self {
+        let mut server = Self::prepared(free_addresses::<1>()[0], "");
+        server.start_again();
+        server
+    }
+
+    fn prepared(address: SocketAddr, more: &str) -> Self {
+        let directory = tempfile::Builder::new().prefix("zookeeper").tempdir().unwrap();
+        let (configuration, data) = (directory.path().join("zoo.cfg"), directory.path().join("data"));
+        fs::create_dir(&data).unwrap();
+        let text = format!(
+            "tickTime=100\ninitLimit=100\nsyncLimit=50\nmaxClientCnxns=0\n{SESSION_TIMEOUTS}\
+             admin.enableServer=false\n4lw.commands.whitelist=*\ndataDir={}\n\
+             clientPortAddress={}\nclientPort={}\n{more}",
+            data.display(),
+            address.ip(),
+            address.port(),
+        );
+        fs::write(&configuration, text).unwrap();
+        Self {
+            address: address.to_string(),
+            configuration,
+            log: directory.path().join("log"),
+            is_static: false,
+            directory: Some(directory),
+            running: None,
+        }
+    }
+
+    /// `host:port`, which stays the same when it is started again.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Start it, with the data that it had, and wait until it serves.
+    pub(crate) fn start_again(&mut self) {
+        self.launch();
+        self.until_serving();
+    }
+
+    fn launch(&mut self) {
+        assert!(self.running.is_none(), "it runs");
+        let mut keeper = Command::new("sh")
+            .args(["-c", KEEPER, "keeper", "java"])
+            .args(OPTIONS)
+            .arg("-cp")
+            .arg(class_path())
+            .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
+            .arg(&self.configuration)
+            .env("LOG", &self.log)
+            .env(
+                "REMOVE",
+                if self.is_static {
+                    self.folder()
+                } else {
+                    Path::new("")
+                },
+            )
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(keeper.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let server = Pid::from_raw(line.trim().parse().unwrap()).unwrap();
+        self.running = Some(Running { keeper, server });
+    }
+
+    fn folder(&self) -> &Path {
+        self.configuration.parent().unwrap()
+    }
+
+    fn until_serving(&mut self) {
+        let begin = Instant::now();
+        while mode(&self.address).is_none() {
+            let running = self.running.as_mut().unwrap();
+            let ended = running.keeper.try_wait().unwrap();
+            assert!(
+                ended.is_none() && begin.elapsed() < NEVER,
+                "ZooKeeper does not start: {}",
+                fs::read_to_string(&self.log).unwrap_or_default()
+            );
+            thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    /// Kill it. Its data stays.
+    pub(crate) fn stop(&mut self) {
+        self.running = None;
+    }
+
+    /// Let it do nothing, as if the network had gone. Its connections stay.
+    pub(crate) fn suspend(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Let it go on.
+    pub(crate) fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(self.running.as_ref().unwrap().server, signal).unwrap();
+    }
+
+    /// The sessions that are connected to it.
+    pub(crate) fn sessions(&self) -> Vec<i64> {
+        sessions(&self.address)
+    }
+
+    /// See [`expire`].
+    pub(crate) fn expire(&self, session: i64) {
+        expire(&self.address, session);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Without its input the keeper kills the server, stopped or not, and ends when that is gone.
+        drop(self.keeper.stdin.take());
+        let _ = self.keeper.wait();
+    }
+}
+
+/// Several servers that are one. Killed when this is dropped, or when this process ends.
+#[derive(Debug)]
+pub(crate) struct Ensemble {
+    servers: Vec<Server>,
+}
+
+impl Ensemble {
+    /// Start so many, and wait until they have a leader and all of them serve.
+    pub(crate) fn start(count: usize) -> Self {
+        let addresses: Vec<_> = (0..count).map(|_| free_addresses::<3>()).collect();
+        let mut peers = String::new();
+        for (index, [_, peer, election]) in addresses.iter().enumerate() {
+            let (number, ip) = (index + 1, peer.ip());
+            writeln!(peers, "server.{number}={ip}:{}:{}", peer.port(), election.port()).unwrap();
+        }
+        let mut servers = Vec::new();
+        for (index, [client, ..]) in addresses.iter().enumerate() {
+            let server = Server::prepared(*client, &peers);
+            fs::write(server.folder().join("data/myid"), (index + 1).to_string()).unwrap();
+            servers.push(server);
+        }
+        // All are started before any can serve.
+        servers.iter_mut().for_each(Server::launch);
+        servers.iter_mut().for_each(Server::until_serving);
+        Self { servers }
+    }
+
+    /// `host:port,host:port,...`
+    pub(crate) fn addresses(&self) -> String {
+        let addresses: Vec<_> = self.servers.iter().map(Server::address).collect();
+        addresses.join(",")
+    }
+
+    /// One of the servers.
+    pub(crate) fn server(&self, index: usize) -> &Server {
+        &self.servers[index]
+    }
+
+    /// Which one leads. Waits until one does.
+    pub(crate) fn leader(&self) -> usize {
+        let begin = Instant::now();
+        loop {
+            let is_leader = |server: &Server| mode(&server.address).as_deref() == Some("leader");
+            if let Some(index) = self.servers.iter().position(is_leader) {
+                return index;
+            }
+            assert!(begin.elapsed() < NEVER, "no leader");
+            thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    /// Kill one of them. Its data stays.
+    pub(crate) fn kill(&mut self, index: usize) {
+        self.servers[index].stop();
+    }
+
+    /// Start one that was killed, and wait until it serves: for that, it and others must be most of them.
+    pub(crate) fn start_again(&mut self, index: usize) {
+        self.servers[index].start_again();
+    }
+}
+
+/// The address of a server that the tests of this process share: each uses nodes of its own.
+pub(crate) fn shared() -> &'static str {
+    static SHARED: OnceLock<Server> = OnceLock::new();
+    SHARED
+        .get_or_init(|| {
+            let mut server = Server::prepared(free_addresses::<1>()[0], "");
+            // What is static is not dropped.
+            let _stays = server.directory.take().unwrap().keep();
+            server.is_static = true;
+            server.start_again();
+            server
+        })
+        .address()
+}
+
+/// End a session as if ZooKeeper had not heard of it for too long: its ephemeral nodes go, and whoever has it
+/// is told that it has expired. The address is that of any server of its ensemble.
+///
+/// That is another connection with the same session, which closes it. ZooKeeper makes the password of a
+/// session of the session's number (`generatePasswd` in its `ZooKeeperServer`), so no more than that is needed.
+pub(crate) fn expire(address: &str, session: i64) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let mut connect = Vec::new();
+    connect.extend(0_i32.to_be_bytes()); // The protocol's version.
+    connect.extend(0_i64.to_be_bytes()); // The last change that was seen.
+    connect.extend(10_000_i32.to_be_bytes()); // The timeout, in milliseconds.
+    connect.extend(session.to_be_bytes());
+    let password = password(session);
+    connect.extend(16_i32.to_be_bytes());
+    connect.extend(password);
+    connect.push(0); // Not only for reading.
+    send(&mut stream, &connect);
+    let reply = receive(&mut stream);
+    assert_eq!(
+        reply[8..16],
+        session.to_be_bytes(),
+        "there is no session {session:#x}"
+    );
+    let close = [1_i32.to_be_bytes(), (-11_i32).to_be_bytes()].concat();
+    send(&mut stream, &close);
+    // It answers, and ends the connection.
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest);
+    assert!(!rest.is_empty(), "the session {session:#x} was not closed");
+}
+
+/// The sixteen bytes that Java's `Random` gives, beginning with the number and a constant of ZooKeeper's.
+fn password(session: i64) -> [u8; 16] {
+    const MULTIPLIER: u64 = 0x5_DEEC_E66D;
+    const MASK: u64 = (1 << 48) - 1;
+    let mut seed = ((session ^ 0xB341_5C00).cast_unsigned() ^ MULTIPLIER) & MASK;
+    let mut password = [0; 16];
+    for bytes in password.chunks_exact_mut(4) {
+        seed = seed.wrapping_mul(MULTIPLIER).wrapping_add(0xB) & MASK;
+        bytes.copy_from_slice(&((seed >> 16) as u32).to_le_bytes());
+    }
+    password
+}
+
+fn send(stream: &mut TcpStream, body: &[u8]) {
+    let length = i32::try_from(body.len()).unwrap().to_be_bytes();
+    stream.write_all(&[&length[..], body].concat()).unwrap();
+}
+
+fn receive(stream: &mut TcpStream) -> Vec<u8> {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length).unwrap();
+    let mut body = vec![0; u32::from_be_bytes(length) as usize];
+    stream.read_exact(&mut body).unwrap();
+    body
+}
+
+/// The sessions that are connected to a server.
+pub(crate) fn sessions(address: &str) -> Vec<i64> {
+    let text = ask(address, "cons").unwrap_or_default();
+    text.split("sid=0x")
+        .skip(1)
+        .filter_map(|rest| u64::from_str_radix(rest.split(',').next()?, 16).ok())
+        .map(u64::cast_signed)
+        .collect()
+}
+
+/// What a server is, once it serves: `standalone`, `leader` or `follower`.
+fn mode(address: &str) -> Option<String> {
+    let text = ask(address, "srvr")?;
+    let mode = text.lines().find_map(|line| line.strip_prefix("Mode: "));
+    mode.map(str::to_owned)
+}
+
+/// What a server says to one of its commands of four letters.
+fn ask(address: &str, command: &str) -> Option<String> {
+    let address: SocketAddr = address.parse().unwrap();
+    let mut stream = TcpStream::connect_timeout(&address, LOOK_AGAIN * 10).ok()?;
+    // One that is suspended takes connections, and says nothing.
+    stream.set_read_timeout(Some(LOOK_AGAIN * 10)).ok()?;
+    stream.write_all(command.as_bytes()).ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+/// Addresses with ports that are free.
+///
+/// The host is one of the many of the loopback interface that no other server of the tests has, so that
+/// nothing takes the port while a server is stopped that will want it again.
+fn free_addresses<const N: usize>() -> [SocketAddr; N] {
+    static COUNT: AtomicU8 = AtomicU8::new(1);
+    let [.., high, low] = process::id().to_be_bytes();
+    let ip = Ipv4Addr::new(127, high | 0x80, low, COUNT.fetch_add(1, Ordering::Relaxed));
+    // All are held until all are chosen, so that no two are the same.
+    let held = [(); N].map(|()| TcpListener::bind((ip, 0)).unwrap());
+    held.map(|listener| listener.local_addr().unwrap())
+}
+
+/// Where the jars are.
+fn class_path() -> String {
+    let directory = env::var_os(DIRECTORY).map_or_else(|| PathBuf::from(INSTALLED), PathBuf::from);
+    let jars = JARS.map(|jar| directory.join(jar));
+    for jar in &jars {
+        assert!(
+            File::open(jar).is_ok(),
+            "there is no {}: run the tests with `cargo task test`, install Debian's package `zookeeper`, or \
+             name the directory with its jars in {DIRECTORY}",
+            jar.display()
+        );
+    }
+    jars.map(|jar| jar.display().to_string()).join(":")
+}

@@ -1,0 +1,15 @@
+//! Sessions, members and registrations, with real servers of ZooKeeper.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod acl;
+mod ensemble;
+mod following;
+// mod registering;
+mod scene;
+mod sessions;
