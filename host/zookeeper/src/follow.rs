@@ -65,7 +65,7 @@ impl<L> Drop for Followed<L> {
 async fn follow<L: List>(zookeeper: &ZooKeeper, path: &str, show: &watch::Sender<Arc<L>>) {
     if let Err(reason) = check_path(path) {
         lose(show, format!("{path:?} can be no node: {reason}"));
-        return;
+        return std::future::pending().await;
     }
     loop {
         let client = zookeeper.connected(|away| lose(show, away.to_string())).await;

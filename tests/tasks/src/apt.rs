@@ -33,7 +33,7 @@ impl Apt {
             directory: directory.to_owned(),
             log,
         };
-        let sources = machine_sources()?;
+        let sources = machine_sources(purpose)?;
         if sources.is_empty() {
             return Err(Error::Missing(format!(
                 "{purpose} from the packages of Debian 12: apt on this machine knows none of its suites \
@@ -85,8 +85,9 @@ impl Apt {
         command
     }
 
-    /// Install what lacks among these programs, each given with its package, if this is root.
-    pub(crate) fn require_programs(&self, programs: &[(&str, &str)]) -> Result<(), Error> {
+    /// Install what lacks among these programs, each given with its package, if this is root. `purpose` is
+    /// what needs them.
+    pub(crate) fn require_programs(&self, purpose: &str, programs: &[(&str, &str)]) -> Result<(), Error> {
         let packages: Vec<_> = programs
             .iter()
             .filter(|(program, _)| !is_on_path(program))
@@ -98,12 +99,12 @@ impl Apt {
         let packages_text = packages.join(" ");
         if !is_root() {
             return Err(Error::Missing(format!(
-                "compiling Kubernetes needs programs that this machine does not have: install them with \
-                 `apt-get install {packages_text}` as root"
+                "{purpose} needs programs that this machine does not have: install them with `apt-get \
+                 install {packages_text}` as root"
             )));
         }
         say(&format!(
-            "Installing with apt-get what compiling Kubernetes needs: {packages_text}"
+            "Installing with apt-get what {purpose} needs: {packages_text}"
         ));
         run_logged(
             self.get()
@@ -159,7 +160,7 @@ impl Apt {
     }
 }
 
-fn is_on_path(program: &str) -> bool {
+pub(crate) fn is_on_path(program: &str) -> bool {
     env::var_os("PATH")
         .is_some_and(|path| env::split_paths(&path).any(|directory| directory.join(program).is_file()))
 }
@@ -173,9 +174,9 @@ fn is_root() -> bool {
 
 /// The files of the machine's apt sources, with sources added to packages, and without other origins
 /// than the distribution.
-fn machine_sources() -> Result<Vec<(OsString, String)>, Error> {
+fn machine_sources(purpose: &str) -> Result<Vec<(OsString, String)>, Error> {
     let mut files = Vec::new();
-    let [list, parts] = configured_places()?;
+    let [list, parts] = configured_places(purpose)?;
     files.extend(list.is_file().then_some(list));
     if parts.is_dir() {
         for entry in fs::read_dir(&parts).map_err(at(&parts))? {
@@ -198,12 +199,11 @@ fn machine_sources() -> Result<Vec<(OsString, String)>, Error> {
 }
 
 /// Where apt's own configuration says that the sources are: a file, and a folder.
-fn configured_places() -> Result<[PathBuf; 2], Error> {
+fn configured_places(purpose: &str) -> Result<[PathBuf; 2], Error> {
     let start = |source| match source {
-        source if std::io::Error::kind(&source) == std::io::ErrorKind::NotFound => Error::Missing(
-            "the API server is compiled from the packages of Debian 12, and this machine has no apt"
-                .to_owned(),
-        ),
+        source if std::io::Error::kind(&source) == std::io::ErrorKind::NotFound => Error::Missing(format!(
+            "{purpose} from the packages of Debian 12, and this machine has no apt"
+        )),
         source => Error::Start {
             program: "apt-config".into(),
             source,

@@ -102,7 +102,7 @@ pub(crate) fn install() -> Result<(), Error> {
     create_directory(&layout.programs())?;
 
     let apt = Apt::new(&layout.apt(), layout.log("apt"), "the API server is compiled")?;
-    apt.require_programs(&[("make", "make"), ("rsync", "rsync")])?;
+    apt.require_programs("compiling Kubernetes", &[("make", "make"), ("rsync", "rsync")])?;
     say("Downloading etcd, kubectl, Go and the source of Kubernetes (150 MB)");
     apt.unpack(&PACKAGES, &layout.unpacked())?;
     for program in PROGRAMS {

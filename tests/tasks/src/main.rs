@@ -11,6 +11,7 @@ mod plugins;
 mod registry;
 mod suite;
 mod target;
+mod zookeeper;
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
@@ -93,7 +94,7 @@ fn run(task: Task) -> Result<(), Error> {
         Task::Test { rest } => {
             plugins::build(Guests::With)?;
             build_programs()?;
-            suite::run(rest, registry_of_tests().as_deref())
+            suite::run(rest, servers_of_tests())
         }
         Task::Cluster { rest } => {
             cluster::install()?;
@@ -116,11 +117,20 @@ fn run(task: Task) -> Result<(), Error> {
     }
 }
 
-/// The registry that tests use. Where there is none, the others still run, and those that need it say so.
-fn registry_of_tests() -> Option<PathBuf> {
-    registry::install()
-        .inspect_err(|error| say(&format!("No registry for the tests that need one: {error}")))
-        .ok()
+/// The servers that tests start. Where one can not be had, the other tests still run, and those that need it
+/// say so.
+fn servers_of_tests() -> impl Iterator<Item = (&'static str, PathBuf)> {
+    let found = |what, variable, result: Result<PathBuf, Error>| {
+        let path = result
+            .inspect_err(|error| say(&format!("No {what} for the tests that need one: {error}")))
+            .ok()?;
+        Some((variable, path))
+    };
+    let servers = [
+        found("registry", registry::VARIABLE, registry::install()),
+        found("ZooKeeper", zookeeper::VARIABLE, zookeeper::install()),
+    ];
+    servers.into_iter().flatten()
 }
 
 /// Compile the driver, the demo and what tries it with an API server.

@@ -3,14 +3,11 @@
 use std::{
     ffi::OsString,
     io::{BufRead, BufReader, Write},
-    path::Path,
+    path::PathBuf,
     process::{Command, Stdio},
 };
 
-use crate::{
-    command::{Error, cargo_program, root, say},
-    registry,
-};
+use crate::command::{Error, cargo_program, root, say};
 
 /// What the runners' closing lines add up to.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -19,9 +16,12 @@ struct Count {
     failed: u64,
 }
 
-/// Run the tests of the whole workspace, all of them even when some fail. `rest` goes to `cargo test`, and
-/// the path of the registry's program to the tests that start one.
-pub(crate) fn run(rest: impl IntoIterator<Item = OsString>, registry: Option<&Path>) -> Result<(), Error> {
+/// Run the tests of the whole workspace, all of them even when some fail. `rest` goes to `cargo test`.
+/// `servers` are variables with the paths of the servers that tests start.
+pub(crate) fn run(
+    rest: impl IntoIterator<Item = OsString>,
+    servers: impl IntoIterator<Item = (&'static str, PathBuf)>,
+) -> Result<(), Error> {
     say("Running the tests");
     let program = cargo_program();
     let start = |source| Error::Start {
@@ -29,7 +29,7 @@ pub(crate) fn run(rest: impl IntoIterator<Item = OsString>, registry: Option<&Pa
         source,
     };
     let mut child = Command::new(&program)
-        .envs(registry.map(|path| (registry::VARIABLE, path)))
+        .envs(servers)
         .args(["test", "--workspace", "--no-fail-fast"])
         .args(rest)
         .current_dir(root())

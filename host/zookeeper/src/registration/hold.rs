@@ -61,14 +61,9 @@ pub(super) async fn keep(
 
 impl Hold {
     async fn for_ever(&mut self) -> std::convert::Infallible {
-        let name = &self.registration.name;
-        let path = join(&self.registration.parent, name);
-        if let Err(reason) = check_path(&path) {
-            self.missing(format!("{path:?} can be no node: {reason}"));
-            return std::future::pending().await;
-        }
-        if name.is_empty() || name.contains('/') {
-            self.missing(format!("{name:?} can be no node's name"));
+        if let Err(reason) = check(&self.registration) {
+            let Registration { parent, name, .. } = &self.registration;
+            self.missing(format!("{name:?} below {parent:?} can be no node: {reason}"));
             return std::future::pending().await;
         }
         let zookeeper = self.zookeeper.clone();
@@ -235,6 +230,16 @@ impl Hold {
             is_new
         })
     }
+}
+
+/// Whether there can be such a node.
+fn check(registration: &Registration) -> Result<(), &'static str> {
+    let Registration { parent, name, .. } = registration;
+    if name.is_empty() || name.contains('/') {
+        return Err("a name is one part of a path");
+    }
+    check_path(parent)?;
+    check_path(&join(parent, name))
 }
 
 /// The child whose name begins so.

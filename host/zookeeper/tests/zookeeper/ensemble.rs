@@ -55,7 +55,7 @@ const OPTIONS: [&str; 5] = [
 /// Ctrl-C is for this process alone.
 const KEEPER: &str = r#"
 trap '' INT HUP
-exec 3<&0
+exec 3<&0 2>/dev/null
 "$@" <&- 3<&- >"$LOG" 2>&1 &
 program=$!
 echo $program

@@ -102,8 +102,8 @@ async fn children_are_names() {
 async fn what_can_be_no_node_has_no_members() {
     let zookeeper = ZooKeeper::open(config(shared()));
     for path in ["bcs", "", "/bcs/", "/bcs//x"] {
-        let mut list = zookeeper.members(path).receiver();
-        let state = until(&mut list, |list| list.lost.is_some()).await;
+        let members = zookeeper.members(path);
+        let state = until(&mut members.receiver(), |list| list.lost.is_some()).await;
         assert!(!state.is_read, "{path}");
         let reason = state.lost.clone().unwrap();
         assert!(reason.contains("can be no node"), "{path}: {reason}");

@@ -10,6 +10,7 @@
 mod acl;
 mod ensemble;
 mod following;
-// mod registering;
+mod interruption;
+mod registering;
 mod scene;
 mod sessions;

@@ -1,0 +1,127 @@
+//! A network that breaks at the worst moment: while the answer to the making of a node is on its way.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicI64, Ordering},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    task::AbortHandle,
+};
+
+/// The operation `create` of the protocol, and the flags of a node that is ephemeral and has a sequence.
+const CREATE: i32 = 1;
+const EPHEMERAL_SEQUENTIAL: i32 = 3;
+
+/// When the connection breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moment {
+    /// When the request was sent, before the server has it.
+    Asked,
+    /// When the server has done it, before its answer arrives.
+    Done,
+}
+
+/// Stands between a client and a server, and breaks one connection, once. Ends when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Interruption {
+    address: String,
+    was: Arc<AtomicBool>,
+    task: AbortHandle,
+}
+
+impl Interruption {
+    /// Break the connection in which the first ephemeral node with a sequence is made.
+    pub(crate) async fn of(server: &str, moment: Moment) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let was = Arc::new(AtomicBool::new(false));
+        let (server, is_over) = (server.to_owned(), was.clone());
+        let task = tokio::spawn(async move {
+            loop {
+                let (client, _) = listener.accept().await.unwrap();
+                let server = TcpStream::connect(&server).await.unwrap();
+                tokio::spawn(relay(client, server, moment, is_over.clone()));
+            }
+        });
+        Self {
+            address,
+            was,
+            task: task.abort_handle(),
+        }
+    }
+
+    /// What the client is to connect to.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Whether it has broken a connection.
+    pub(crate) fn was(&self) -> bool {
+        self.was.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Interruption {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Both connections end with this.
+async fn relay(client: TcpStream, server: TcpStream, moment: Moment, was: Arc<AtomicBool>) {
+    let (mut from_client, mut to_client) = client.into_split();
+    let (mut from_server, mut to_server) = server.into_split();
+    // The number of the request whose answer is not to arrive: none has this.
+    let withheld = AtomicI64::new(i64::MIN);
+    let requests = async {
+        while let Some(frame) = read(&mut from_client).await {
+            let makes_it = number(&frame, 4) == Some(CREATE)
+                && number(&frame, frame.len() - 4) == Some(EPHEMERAL_SEQUENTIAL);
+            if makes_it && !was.swap(true, Ordering::Relaxed) {
+                match moment {
+                    Moment::Asked => return,
+                    Moment::Done => {
+                        withheld.store(number(&frame, 0).unwrap().into(), Ordering::Relaxed);
+                    }
+                }
+            }
+            if write(&mut to_server, &frame).await.is_none() {
+                return;
+            }
+        }
+    };
+    let answers = async {
+        while let Some(frame) = read(&mut from_server).await {
+            if number(&frame, 0).map(i64::from) == Some(withheld.load(Ordering::Relaxed)) {
+                return;
+            }
+            if write(&mut to_client, &frame).await.is_none() {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        () = requests => {}
+        () = answers => {}
+    }
+}
+
+async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Option<Vec<u8>> {
+    let length = stream.read_u32().await.ok()?;
+    let mut frame = vec![0; length as usize];
+    stream.read_exact(&mut frame).await.ok()?;
+    Some(frame)
+}
+
+async fn write(stream: &mut (impl AsyncWrite + Unpin), frame: &[u8]) -> Option<()> {
+    stream.write_u32(u32::try_from(frame.len()).ok()?).await.ok()?;
+    stream.write_all(frame).await.ok()
+}
+
+fn number(frame: &[u8], at: usize) -> Option<i32> {
+    let bytes = frame.get(at..)?.first_chunk()?;
+    Some(i32::from_be_bytes(*bytes))
+}
