@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 pub(crate) use self::{
-    apply::apply,
+    apply::{apply, file_name},
     delete::delete,
     extent::{Extent, extents},
     promote::promote,
@@ -38,6 +38,27 @@ pub struct Change {
     /// What happens to each definition that the change is about, in the order they were named.
     pub effects: Vec<(DefinitionId, Effect)>,
     files: Vec<FileChange>,
+}
+
+/// What is expected of the definitions that are applied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Expected {
+    /// Nothing: those that are there are replaced, and the others are new.
+    #[default]
+    Any,
+    /// None of them is there.
+    New,
+    /// Each of them is there.
+    There,
+}
+
+/// Where a definition that is new is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// To a file of its own in this directory.
+    Directory(PathBuf),
+    /// To this path of a store.
+    Store(PathBuf),
 }
 
 /// What a change does to a definition.
@@ -111,8 +132,13 @@ impl Change {
     /// When a file is not what it was when the set was read, or cannot be written. Nothing was changed
     /// then, but for [`CommitError::Unfinished`].
     pub fn commit(&self, journal: &Path) -> Result<(), CommitError> {
-        commit::commit(&self.files, journal, &mut |_| Ok(()))
+        write(&self.files, journal)
     }
+}
+
+/// Write these changes: all of them or nothing, as [`Change::commit`].
+pub(crate) fn write(files: &[FileChange], journal: &Path) -> Result<(), CommitError> {
+    commit::commit(files, journal, &mut |_| Ok(()))
 }
 
 /// Whether both are the same, wherever they are written.

@@ -14,6 +14,8 @@
 //! that leaves every byte alone that it does not mean. A change is checked whole, then written whole or not
 //! at all.
 //!
+//! Definitions are kept in files, or in any other [`DefinitionStore`].
+//!
 //! Nothing is fetched, compiled or connected here: a definition says what to load, and is checked as
 //! far as its text goes. [`document`] is the reader beneath; it reads any other configuration too.
 
@@ -41,7 +43,10 @@ mod share;
 mod store;
 
 pub use admittance_module::{Digest, ModuleReference, OciReference};
-pub use change::{Change, ChangeError, CommitError, Effect, FileChange, Recovery, recover};
+pub use bcs::{BcsObject, NoBcsObject};
+pub use change::{
+    Change, ChangeError, CommitError, Destination, Effect, Expected, FileChange, Recovery, recover,
+};
 pub use document::{Location, Mistake, Mistakes};
 pub use identity::{ChainId, DefinitionId, InvalidId, StageId};
 pub use load::{load, load_text};
@@ -51,4 +56,4 @@ pub use model::{
 };
 pub use set::{DefinitionFile, DefinitionSet, StoredDefinition};
 pub use share::{InvalidShare, Share};
-pub use store::{DefinitionStore, StoreError};
+pub use store::{DefinitionStore, FileStore, StoreError};

@@ -150,6 +150,12 @@ fn read_share(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Share> {
 
 fn read_source(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ModuleReference> {
     match node.text(mistakes)?.parse() {
+        Ok(ModuleReference::File(path)) if path.is_relative() && !node.is_in_directory() => {
+            let path = quoted(&path.display().to_string());
+            let message = format!("the path {path} is relative, and this definition is in no directory");
+            node.wrong(message, "write an absolute path, or `https:` or `oci:`", mistakes);
+            None
+        }
         Ok(ModuleReference::File(path)) => Some(ModuleReference::File(node.beside(path))),
         Ok(reference) => Some(reference),
         Err(InvalidReference { text, problem, fix }) => {

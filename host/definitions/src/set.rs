@@ -6,15 +6,13 @@ mod stored;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{path::PathBuf, sync::Arc};
 
+pub(crate) use self::files::is_definition;
 pub use self::stored::StoredDefinition;
 pub(crate) use self::stored::{Definition, definitions};
 use crate::{
-    ChainDefinition, Change, ChangeError, DefinitionId, StageId, chains, change,
+    ChainDefinition, Change, ChangeError, DefinitionId, Destination, Expected, StageId, chains, change,
     document::{self, Document, Mistakes},
 };
 
@@ -22,6 +20,8 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DefinitionSet {
     files: Arc<[DefinitionFile]>,
+    /// How many of them, the last ones, are held by stores and are no files of the system.
+    stored: usize,
 }
 
 /// A definition file.
@@ -57,12 +57,47 @@ impl DefinitionSet {
 
     /// A set of these files, in this order.
     pub fn of_files(files: Vec<DefinitionFile>) -> Self {
-        Self { files: files.into() }
+        Self {
+            files: files.into(),
+            stored: 0,
+        }
     }
 
-    /// The files, in the order they were read.
+    /// The files of this set, and in place of what it had of stores what is held by stores now, sorted by
+    /// path. In those there are no relative paths, since they are in no directory, and what is written to
+    /// them is JSON.
+    pub fn with_stored(&self, mut stored: Vec<DefinitionFile>) -> Self {
+        stored.sort_by(|a, b| a.path.cmp(&b.path));
+        let number = stored.len();
+        let files = self.of_system().iter().cloned();
+        Self {
+            files: files.chain(stored).collect(),
+            stored: number,
+        }
+    }
+
+    /// The files, in the order they were read; after them what is held by stores.
     pub fn files(&self) -> &[DefinitionFile] {
         &self.files
+    }
+
+    /// Those that are files of the system.
+    pub fn of_system(&self) -> &[DefinitionFile] {
+        self.files.get(..self.first_stored()).unwrap_or_default()
+    }
+
+    /// Those that are held by stores.
+    pub fn stored(&self) -> &[DefinitionFile] {
+        self.files.get(self.first_stored()..).unwrap_or_default()
+    }
+
+    /// Whether the file of this index is held by a store.
+    pub(crate) fn is_stored(&self, index: usize) -> bool {
+        index >= self.first_stored()
+    }
+
+    fn first_stored(&self) -> usize {
+        self.files.len().saturating_sub(self.stored)
     }
 
     /// The chains that they define, as [`load`](crate::load) gives them.
@@ -81,8 +116,15 @@ impl DefinitionSet {
 
     /// The documents of each file.
     pub(crate) fn parse(&self, mistakes: &mut Mistakes) -> Vec<Vec<Document>> {
-        let documents = |file: &DefinitionFile| document::read_text_of(&file.path, &file.text, mistakes);
-        self.files.iter().map(documents).collect()
+        let documents = |(index, file): (usize, &DefinitionFile)| {
+            let documents = document::read_text_of(&file.path, &file.text, mistakes);
+            if self.is_stored(index) {
+                documents.iter().map(Document::without_directory).collect()
+            } else {
+                documents
+            }
+        };
+        self.files.iter().enumerate().map(documents).collect()
     }
 
     /// The definitions in them, in the order of files and lines. Those whose kind or name cannot be read
@@ -92,7 +134,7 @@ impl DefinitionSet {
     }
 
     /// What is to be written so that the definitions of this text are there: each in place of the one
-    /// that has its name now, or in a new file of `directory`.
+    /// that has its name now, or where `destination` has it.
     ///
     /// In a file that is there, nothing is changed but the document itself, from the comment above it to
     /// its last line. The whole that comes of it is checked; nothing is written before
@@ -100,10 +142,16 @@ impl DefinitionSet {
     ///
     /// # Errors
     ///
-    /// Every mistake in the text, and every conflict with other definitions; a definition that is an item
-    /// of a list in its file; a new definition without `directory`.
-    pub fn apply(&self, text: &str, name: &str, directory: Option<&Path>) -> Result<Change, ChangeError> {
-        change::apply(self, text, name, directory)
+    /// Every mistake in the text, and every conflict with other definitions; a definition that is not as
+    /// `expected`; one that is an item of a list in its file; a new one without a destination.
+    pub fn apply(
+        &self,
+        text: &str,
+        name: &str,
+        expected: Expected,
+        destination: &dyn Fn(&DefinitionId) -> Option<Destination>,
+    ) -> Result<Change, ChangeError> {
+        change::apply(self, text, name, expected, destination)
     }
 
     /// What is to be written so that this definition is there no more. A file goes with its last

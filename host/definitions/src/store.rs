@@ -1,5 +1,7 @@
 //! Where definitions are kept.
 
+mod files;
+
 use std::{
     fmt::Debug,
     path::{Path, PathBuf},
@@ -7,6 +9,7 @@ use std::{
 
 use async_trait::async_trait;
 
+pub use self::files::FileStore;
 use crate::{CommitError, DefinitionFile, DefinitionId, FileChange, Mistakes};
 
 /// A place that keeps definitions: files, the nodes of an ensemble, the resources of a cluster. Lives as
@@ -42,7 +45,8 @@ pub trait DefinitionStore: Send + Sync + Debug + 'static {
     async fn commit(&self, changes: &[FileChange]) -> Result<(), StoreError>;
 
     /// Wait until it holds, or may hold, something else than the last [`read`](Self::read) gave; also when it
-    /// is lost, and when it is there again. May be dropped and called again without missing anything.
+    /// is lost, and when it is there again. May be dropped and called again without missing anything. A read
+    /// that failed counts: while the store stays lost nothing has changed.
     async fn changed(&self);
 }
 

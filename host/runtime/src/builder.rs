@@ -7,7 +7,7 @@ use std::{
 
 use admittance_admission::{Authorizer, Chain, NamespaceSource, NoAuthorizer, StaticNamespaces};
 use admittance_catalog::{Catalog, CatalogConfig, Store};
-use admittance_definitions::ChainDefinition;
+use admittance_definitions::{ChainDefinition, DefinitionStore};
 use admittance_sandbox::SandboxConfig;
 use admittance_watch::Fingerprint;
 use admittance_webhook::{Resolve, WebhookClients};
@@ -19,6 +19,7 @@ use crate::{
     history::History,
     plugins::Plugins,
     source::Source,
+    stores::{Home, Stores},
 };
 
 /// Puts a [`Host`] together: where its chains come from, and what they may use.
@@ -29,7 +30,7 @@ use crate::{
 /// # Ok(()) }
 /// ```
 pub struct HostBuilder {
-    definitions: Vec<PathBuf>,
+    homes: Vec<Home>,
     read: Vec<ChainDefinition>,
     chains: Vec<Chain>,
     request_timeout: Duration,
@@ -48,7 +49,7 @@ pub struct HostBuilder {
 impl Default for HostBuilder {
     fn default() -> Self {
         Self {
-            definitions: Vec::new(),
+            homes: Vec::new(),
             read: Vec::new(),
             chains: Vec::new(),
             request_timeout: Duration::from_secs(10),
@@ -68,8 +69,21 @@ impl Default for HostBuilder {
 
 impl HostBuilder {
     /// Take the definitions in this file, or in the files of this directory. May be called again.
+    ///
+    /// A definition that is applied and new is written to the first place that takes it, of all files,
+    /// directories and [stores](Self::definition_store) in the order they are given here. A file takes none.
     pub fn definitions(mut self, path: impl Into<PathBuf>) -> Self {
-        self.definitions.push(path.into());
+        self.homes.push(Home::Path(path.into()));
+        self
+    }
+
+    /// Take the definitions of this store too. May be called again.
+    ///
+    /// What it holds becomes part of the table as what files hold does: all of it or nothing. While it is
+    /// lost, the table stays as it is, and [`Host::status`] says why; a start waits five seconds for it, and
+    /// serves what was live last after that.
+    pub fn definition_store(mut self, store: impl DefinitionStore) -> Self {
+        self.homes.push(Home::Store(Arc::new(store)));
         self
     }
 
@@ -187,7 +201,7 @@ impl HostBuilder {
             workers: Semaphore::new(WORKERS),
         });
         let source = Source {
-            definitions: self.definitions,
+            stores: Arc::new(Stores::new(self.homes, history.journal())),
             given: self.read,
             chains: self.chains.into_iter().map(Arc::new).collect(),
             namespaces: self.namespaces,
@@ -214,7 +228,7 @@ impl HostBuilder {
 impl fmt::Debug for HostBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HostBuilder")
-            .field("definitions", &self.definitions)
+            .field("definitions", &self.homes)
             .field("chains", &self.chains)
             .field("request_timeout", &self.request_timeout)
             .field("store", &self.store)

@@ -1,12 +1,11 @@
 //! Changes that somebody asks for: definitions that are applied, deleted or promoted, and tables that are
 //! rolled back to.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::sync::Arc;
 
-use admittance_definitions::{Change, DefinitionId, DefinitionSet, Effect, StageId, StoredDefinition};
+use admittance_definitions::{
+    Change, DefinitionId, DefinitionSet, Effect, Expected, StageId, StoreError, StoredDefinition,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +13,9 @@ use crate::{
     Comparison, Error, Host, Moment, Origin, Revision, RevisionDetail,
     assembly::Modules,
     history::{self, Entry, HistoryError},
-    host::{as_it_was, entry_of, seen},
+    host::{Workshop, as_it_was, entry_of},
+    source::revision_files,
+    stores::Stores,
 };
 
 /// How a change is made.
@@ -24,6 +25,8 @@ pub struct Application {
     pub dry_run: bool,
     /// Who asks for it, for the history.
     pub by: Option<String>,
+    /// What [`Host::apply`] expects of the definitions that it is given. Default: nothing.
+    pub expected: Expected,
 }
 
 /// What a change came to.
@@ -84,35 +87,55 @@ pub enum ChangeError {
     NoHistory,
     /// The files of definitions cannot be written.
     #[error(transparent)]
-    Files(#[from] admittance_definitions::CommitError),
+    Files(admittance_definitions::CommitError),
+    /// The store of the definitions cannot be written, or holds another by now.
+    #[error(transparent)]
+    Store(StoreError),
+    /// The change is of definitions in several stores, which cannot be written all or none.
+    #[error("this changes definitions in {one} and in {other}; change those in one at a time")]
+    SeveralStores {
+        /// [`DefinitionStore::location`](admittance_definitions::DefinitionStore::location).
+        one: String,
+        /// The same of another.
+        other: String,
+    },
+}
+
+impl From<StoreError> for ChangeError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Files(error) => Self::Files(error),
+            error => Self::Store(error),
+        }
+    }
 }
 
 impl Host {
-    /// The definitions as the files hold them now, which are not live when they are wrong.
+    /// The definitions as the files and stores hold them now, which are not live when they are wrong.
     ///
     /// # Errors
     ///
     /// When they cannot be read.
     pub async fn definitions(&self) -> Result<Vec<StoredDefinition>, ChangeError> {
-        let paths = self.0.definitions.clone();
-        let read =
-            tokio::task::spawn_blocking(move || DefinitionSet::read(&paths).map(|set| set.documents()));
-        let read = read.await.map_err(Error::Interrupted)?;
-        Ok(read.map_err(Error::Definitions)?)
+        let look = self.0.stores.look().await?;
+        self.0.stores.tell_of(&look);
+        let set = look.set()?;
+        let read = tokio::task::spawn_blocking(move || set.documents());
+        Ok(read.await.map_err(Error::Interrupted)?)
     }
 
     /// Go live with the definitions in this text besides those that are there; one of the same kind and
-    /// name is replaced. Files are written when the table is made, and `name` stands for the text in
-    /// mistakes.
+    /// name is replaced. Files and stores are written when the table is made, and `name` stands for the text
+    /// in mistakes.
     ///
     /// # Errors
     ///
-    /// When the text is wrong, or a table of it cannot be made, or the files cannot be written. Nothing is
-    /// changed then.
+    /// When the text is wrong, or a table of it cannot be made, or it cannot be written. Nothing is changed
+    /// then.
     pub async fn apply(&self, text: &str, name: &str, how: &Application) -> Result<Applied, ChangeError> {
-        let (text, name) = (text.to_owned(), name.to_owned());
-        self.change(how, Origin::Applied, move |set, directory| {
-            set.apply(&text, &name, directory)
+        let (text, name, expected) = (text.to_owned(), name.to_owned(), how.expected);
+        self.change(how, Origin::Applied, move |set, stores| {
+            set.apply(&text, &name, expected, &|id| stores.destination(id))
         })
         .await
     }
@@ -121,8 +144,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// When it is not there, or the rest cannot be made, or the files cannot be written. Nothing is
-    /// changed then.
+    /// When it is not there, or the rest cannot be made, or it cannot be written. Nothing is changed then.
     pub async fn delete(&self, id: &DefinitionId, how: &Application) -> Result<Applied, ChangeError> {
         let id = id.clone();
         self.change(how, Origin::Deleted, move |set, _| set.delete(&id))
@@ -133,7 +155,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// When there is none, or the files cannot be written. Nothing is changed then.
+    /// When there is none, or it cannot be written. Nothing is changed then.
     pub async fn promote(&self, stage: &StageId, how: &Application) -> Result<Applied, ChangeError> {
         let origin = Origin::Promoted {
             stage: stage.to_string(),
@@ -146,21 +168,30 @@ impl Host {
         &self,
         how: &Application,
         origin: Origin,
-        change: impl FnOnce(&DefinitionSet, Option<&Path>) -> Result<Change, admittance_definitions::ChangeError>
+        change: impl FnOnce(&DefinitionSet, &Stores) -> Result<Change, admittance_definitions::ChangeError>
         + Send
         + 'static,
     ) -> Result<Applied, ChangeError> {
         let mut workshop = self.0.workshop.lock().await;
-        let journal = workshop.history.journal();
-        if journal.is_none() && !how.dry_run {
+        let stores = self.0.stores.clone();
+        if stores.are_files() && workshop.history.journal().is_none() && !how.dry_run {
             return Err(ChangeError::NoHistory);
         }
         let _building = self.building();
-        let set = workshop.source.read().await?;
-        let directory = directory(&workshop.source.definitions);
-        let change = tokio::task::spawn_blocking(move || change(&set, directory.as_deref()))
-            .await
-            .map_err(Error::Interrupted)??;
+        let look = stores.look().await?;
+        stores.tell_of(&look);
+        let set = look.set()?;
+        let change = {
+            let stores = stores.clone();
+            tokio::task::spawn_blocking(move || change(&set, &stores))
+                .await
+                .map_err(Error::Interrupted)??
+        };
+        let store = if how.dry_run {
+            None
+        } else {
+            stores.of_changes(change.files())?
+        };
         let modules = Modules::current();
         let made = workshop.source.make(change.set.clone(), modules).await?;
         let place = self.place(&workshop).await?;
@@ -177,14 +208,30 @@ impl Host {
             definitions: effects(&change),
             comparison: compare(workshop.history.last().map(|last| &**last), &entry),
         };
-        let (false, true, Some(journal)) = (how.dry_run, is_new, journal) else {
+        if how.dry_run || !is_new {
             return Ok(applied);
-        };
-        tokio::task::spawn_blocking(move || change.commit(&journal))
-            .await
-            .map_err(Error::Interrupted)??;
-        self.go_live(&mut workshop, made, entry, place).await;
+        }
+        if let Some(store) = store {
+            store.commit(change.files()).await?;
+        }
+        self.go_live(&mut workshop, made, entry.clone(), place).await;
+        self.look_again(&mut workshop, &entry).await;
         Ok(applied)
+    }
+
+    /// Know what was written as what is live, so that a rollback that follows at once is one to something
+    /// else than it.
+    async fn look_again(&self, workshop: &mut Workshop, entry: &Entry) {
+        let Ok(look) = self.0.stores.look().await else {
+            return;
+        };
+        let whole = look.whole(&self.0.stores.known());
+        if revision_files(&whole) == entry.detail.files {
+            // Should it break off, it is done when the change is noticed.
+            let _ = workshop.source.act_upon(look).await;
+        } else {
+            self.0.stores.tell_of(&look);
+        }
     }
 
     /// The revisions that are kept, the newest first.
@@ -230,7 +277,7 @@ impl Host {
         let number = workshop.history.next_number();
         let mut entry = entry_of(&made, number, Origin::RolledBack { to }, by);
         entry.detail.revision.at = Moment::now();
-        entry.instead_of = Some(seen(&workshop.source));
+        entry.instead_of = Some(workshop.source.said());
         let entry = Arc::new(entry);
         // Written down first: a rollback that a restart undoes is none.
         workshop.history.push(entry.clone()).await?;
@@ -238,11 +285,6 @@ impl Host {
         self.is_live(&entry, &workshop);
         Ok(entry.revision().clone())
     }
-}
-
-/// Where new definitions are written: the first directory among the definitions.
-fn directory(definitions: &[PathBuf]) -> Option<PathBuf> {
-    definitions.iter().find(|path| path.is_dir()).cloned()
 }
 
 fn compare(last: Option<&Entry>, entry: &Entry) -> Comparison {

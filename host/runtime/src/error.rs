@@ -1,6 +1,6 @@
 use std::{fmt, sync::Arc};
 
-use admittance_definitions::{Location, Mistakes};
+use admittance_definitions::{Location, Mistakes, StoreError};
 use tokio::task::JoinError;
 
 use crate::HistoryError;
@@ -12,6 +12,9 @@ pub enum Error {
     /// Definitions are wrong: every mistake of every file.
     #[error("{0}")]
     Definitions(#[from] Mistakes),
+    /// Stores of definitions cannot be read: each of them, and what is wrong besides.
+    #[error("{}", lines(.0))]
+    Stores(Vec<StoreError>),
     /// Stages cannot be made: each of them.
     #[error("{}", lines(.0))]
     Stages(Vec<StageError>),
@@ -48,6 +51,10 @@ impl Error {
             }),
             Self::Catalog(error) => error.is_transient(),
             Self::TooManyTables(_) => true,
+            // What is wrong in them waits for a change; a right may be given without one.
+            Self::Stores(errors) => errors
+                .iter()
+                .any(|error| !matches!(error, StoreError::Mistakes(_))),
             _ => false,
         }
     }
@@ -105,7 +112,7 @@ fn one_line(cause: &StageErrorCause) -> String {
     cause.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn lines(errors: &[StageError]) -> impl fmt::Display + '_ {
+fn lines<T: fmt::Display>(errors: &[T]) -> impl fmt::Display + '_ {
     fmt::from_fn(|f| {
         for (index, error) in errors.iter().enumerate() {
             if index > 0 {

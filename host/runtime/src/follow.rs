@@ -10,7 +10,7 @@ use admittance_definitions::DefinitionSet;
 use admittance_watch::{Watch, WatchConfig};
 use tokio::time::{Instant, sleep_until};
 
-use crate::Host;
+use crate::{Error, Host};
 
 impl Host {
     /// Watch the definitions and the modules that they name, and [`reload`](Self::reload) whenever what
@@ -44,20 +44,29 @@ impl Host {
                     self.let_return().await;
                     HashSet::new()
                 }
+                () = self.0.stores.changed() => HashSet::new(),
                 due = schedule.due() => due,
                 () = at(retry.map(|(instant, _)| instant)) => schedule.take_failed(),
             };
             let before = self.table().revision();
+            let had_trouble = self.0.live.load().problem.is_some();
             match self.reload_asking_again(due.clone()).await {
                 Ok(table) if table.revision() != before => {
                     let revision = table.revision();
                     let (chains, plugins) = (table.chains().len(), table.plugins().len());
                     tracing::info!(revision, chains, plugins, "the changed definitions are live");
                 }
+                Ok(_) if had_trouble => tracing::info!("the definitions say what is live again"),
                 Ok(_) => tracing::debug!("the definitions say what is live"),
                 Err(error) => {
                     schedule.failed(due);
-                    tracing::error!("the changed definitions are not used, those before them stay: {error}");
+                    if matches!(*error, Error::Stores(_)) {
+                        tracing::error!("definitions cannot be read, those read before them stay: {error}");
+                    } else {
+                        tracing::error!(
+                            "the changed definitions are not used, those before them stay: {error}"
+                        );
+                    }
                 }
             }
         }
@@ -70,14 +79,20 @@ const RETURN: Duration = Duration::from_millis(500);
 impl Host {
     /// A directory that is being replaced is empty for a moment, and without definitions everything passes.
     async fn let_return(&self) {
-        let mut workshop = self.0.workshop.lock().await;
-        let had_some = workshop
-            .history
-            .last()
-            .is_some_and(|last| !last.detail.files.is_empty());
-        let has_none = |set: DefinitionSet| set.files().is_empty();
-        if had_some && workshop.source.read().await.is_ok_and(has_none) {
-            drop(workshop);
+        let stores = &self.0.stores;
+        let had_some = {
+            let workshop = self.0.workshop.lock().await;
+            workshop.history.last().is_some_and(|last| {
+                let mut files = last.detail.files.iter();
+                files.any(|file| stores.is_file(&file.path))
+            })
+        };
+        if !had_some {
+            return;
+        }
+        let paths = stores.paths();
+        let read = tokio::task::spawn_blocking(move || DefinitionSet::read(&paths)).await;
+        if read.is_ok_and(|read| read.is_ok_and(|set| set.files().is_empty())) {
             tracing::warn!("there are no definitions any more; they may be about to return");
             tokio::time::sleep(RETURN).await;
         }

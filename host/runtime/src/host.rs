@@ -1,7 +1,7 @@
 use std::{
     collections::HashSet,
     fmt,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -12,7 +12,6 @@ use std::{
 use admittance_admission::{Outcome, Request};
 use admittance_catalog::{InUse, ModuleReference};
 use admittance_definitions::DefinitionSet;
-use admittance_module::Digest;
 use arc_swap::ArcSwap;
 use tokio::sync::{Mutex, OwnedSemaphorePermit};
 
@@ -25,6 +24,7 @@ use crate::{
     recording::Taps,
     source::{Made, Source},
     status::{CandidateReport, HistoryStatus, Status},
+    stores::Stores,
 };
 
 /// The door for embedders: holds the live table of chains. Cheap to clone; lives as long as the
@@ -35,8 +35,7 @@ pub struct Host(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     table: ArcSwap<Table>,
     pub(crate) live: ArcSwap<Live>,
-    /// The files and directories of definitions.
-    pub(crate) definitions: Vec<PathBuf>,
+    pub(crate) stores: Arc<Stores>,
     /// What tables are made of. One is made at a time.
     pub(crate) workshop: Mutex<Workshop>,
     is_building: AtomicBool,
@@ -70,10 +69,10 @@ impl Host {
     pub(crate) async fn start(mut source: Source, mut history: History) -> Result<Self, Error> {
         let (places, taps) = (Places::default(), Arc::<Taps>::default());
         let place = places.take(Duration::ZERO).await?;
-        let read = source.read().await;
+        let read = source.read_first().await;
         let held = history
             .last()
-            .filter(|last| last.instead_of.as_deref() == Some(seen(&source).as_str()))
+            .filter(|last| last.instead_of.as_deref() == Some(source.said().as_str()))
             .cloned();
         let (made, entry, trouble) = match held {
             // It was rolled back, and the files say what they said then.
@@ -133,7 +132,7 @@ impl Host {
         let host = Self(Arc::new(Inner {
             table: ArcSwap::from_pointee(table),
             live: ArcSwap::from_pointee(live),
-            definitions: source.definitions.clone(),
+            stores: source.stores.clone(),
             is_building: AtomicBool::new(false),
             assembler: source.assembler.clone(),
             workshop: Mutex::new(Workshop { source, history }),
@@ -215,7 +214,7 @@ impl Host {
                 let is_held = workshop
                     .history
                     .last()
-                    .is_some_and(|last| last.instead_of.as_deref() == Some(seen(&workshop.source).as_str()));
+                    .is_some_and(|last| last.instead_of.as_deref() == Some(workshop.source.said().as_str()));
                 if is_held {
                     self.settled(&workshop.history);
                     return Ok(self.table());
@@ -410,11 +409,6 @@ pub(crate) fn entry_of(made: &Made, number: u64, origin: Origin, by: Option<Stri
         },
         instead_of: None,
     }
-}
-
-/// What the files say, as a text.
-pub(crate) fn seen(source: &Source) -> String {
-    Digest::from(source.seen.digest()).to_string()
 }
 
 pub(crate) fn history_status(history: &History) -> HistoryStatus {

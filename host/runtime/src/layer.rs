@@ -158,7 +158,7 @@ where
         let waiting = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, waiting);
         let door = self.door.clone();
-        let uid = uid_of(request.headers());
+        let uid = request_uid(request.headers());
         let span = tracing::info_span!("request", uid = uid.as_str());
         let handle = async move {
             let (mut head, body) = request.into_parts();
@@ -292,7 +292,9 @@ impl<B: From<Bytes>> Passed<B> {
     }
 }
 
-fn uid_of(headers: &HeaderMap) -> Uid {
+/// The uid of the request with these headers: what [`REQUEST_ID`] says, if that can be one, or else a new one. For
+/// services beside an [`AdmissionLayer`] that are to do as it does.
+pub fn request_uid(headers: &HeaderMap) -> Uid {
     headers
         .get(REQUEST_ID)
         .and_then(|value| value.to_str().ok())

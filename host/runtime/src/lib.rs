@@ -49,6 +49,7 @@ mod reviews;
 mod source;
 mod statistics;
 mod status;
+mod stores;
 mod table;
 
 pub use body::{BodyError, BodyLimits, encoding};
@@ -59,7 +60,7 @@ pub use history::{
     Comparison, HistoryError, ModuleChange, Origin, Revision, RevisionDetail, RevisionFile, RevisionModule,
 };
 pub use host::Host;
-pub use layer::{AdmissionLayer, AdmissionService, Passage, REQUEST_ID};
+pub use layer::{AdmissionLayer, AdmissionService, Passage, REQUEST_ID, request_uid};
 pub use measure::{DURATION_BUCKETS, describe_metrics};
 pub use moment::Moment;
 pub use plugins::{Loaded, Progress};
@@ -76,6 +77,7 @@ pub use table::Table;
 pub use admittance_admission as admission;
 pub use admittance_catalog as catalog;
 pub use admittance_definitions as definitions;
+pub use admittance_definitions::Expected;
 pub use admittance_dialect as dialect;
 pub use admittance_module::{Digest, ModuleReference};
 pub use admittance_sandbox as sandbox;

@@ -4,19 +4,24 @@ use std::{ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
 
 use admittance_admission::{Authorizer, Chain, NamespaceSource};
 use admittance_catalog::{ModuleReference, signature::SIGNATURE_SUFFIXES};
-use admittance_definitions::{ChainDefinition, DefinitionSet, HookDefinition, PluginDefinition};
+use admittance_definitions::{
+    ChainDefinition, DefinitionFile, DefinitionSet, HookDefinition, PluginDefinition,
+};
+use admittance_module::Digest;
 use admittance_watch::Fingerprint;
+use serde_json::Value as Json;
+use tokio::time::{Instant, timeout_at};
 
 use crate::{
     Error, RevisionFile, RevisionModule,
     assembly::{Assembled, AssembledChain, Assembler, Modules},
     plugins::Loaded,
+    stores::{Look, Stores},
 };
 
 /// Lives as long as the host.
 pub(crate) struct Source {
-    /// Files and directories.
-    pub(crate) definitions: Vec<PathBuf>,
+    pub(crate) stores: Arc<Stores>,
     /// Those that the program itself read or made.
     pub(crate) given: Vec<ChainDefinition>,
     /// Chains that the program itself made; they come first.
@@ -27,7 +32,8 @@ pub(crate) struct Source {
     pub(crate) assembler: Arc<Assembler>,
     /// The most that the store may hold, in bytes; none: as much as comes.
     pub(crate) store_limit: Option<u64>,
-    /// What the definitions and the modules that they name held when they were last read.
+    /// What the files of definitions, and those of the modules that definitions name, held when a table was
+    /// last made of them, or tried to be.
     pub(crate) seen: Fingerprint,
     /// The modules that are asked for again on a schedule, as of the last reading.
     pub(crate) refreshed: Vec<(ModuleReference, Duration)>,
@@ -42,32 +48,74 @@ pub(crate) struct Made {
     pub(crate) files: Vec<RevisionFile>,
 }
 
+/// How long a start waits for a store that cannot be reached.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long it waits for news of it before it asks again.
+const PAUSE: Duration = Duration::from_millis(500);
+
 impl Source {
-    /// Read the definitions. What changes while they are read is seen to have changed.
+    /// Read the definitions, to make a table of them. What changes while they are read is seen to have
+    /// changed.
     pub(crate) async fn read(&mut self) -> Result<DefinitionSet, Error> {
-        let paths = self.definitions.clone();
-        // Each is looked at before it is read.
-        let (seen, refreshed, set) = tokio::task::spawn_blocking(move || {
-            let seen = Fingerprint::of(paths.iter().cloned());
-            let set = DefinitionSet::read(&paths);
+        let look = self.stores.look().await?;
+        self.act_upon(look).await
+    }
+
+    /// As [`read`](Self::read), and wait for stores that may soon be there: a start may come before the
+    /// first connection.
+    pub(crate) async fn read_first(&mut self) -> Result<DefinitionSet, Error> {
+        let latest = Instant::now() + PATIENCE;
+        loop {
+            let look = self.stores.look().await?;
+            if !look.is_lost() || Instant::now() >= latest {
+                return self.act_upon(look).await;
+            }
+            let next = (Instant::now() + PAUSE).min(latest);
+            let _ = timeout_at(next, self.stores.changed()).await;
+        }
+    }
+
+    /// Take this for what is made a table of.
+    pub(crate) async fn act_upon(&mut self, look: Look) -> Result<DefinitionSet, Error> {
+        self.stores.act_upon(&look);
+        // A store that is lost goes on naming its modules.
+        let whole = look.whole(&self.stores.known());
+        let (modules, refreshed) = tokio::task::spawn_blocking(move || {
             // Wrong definitions name no modules; whoever mends them changes them.
-            let chains = set
-                .as_ref()
-                .ok()
-                .and_then(|set| set.chains().ok())
-                .unwrap_or_default();
+            let chains = whole.chains().unwrap_or_default();
             let plugins = || chains.iter().flat_map(plugins);
             let modules = Fingerprint::of(plugins().flat_map(files));
-            let refreshed = plugins()
-                .filter_map(|plugin| Some((plugin.source.clone(), plugin.refresh?)))
-                .collect();
-            (seen.and(modules), refreshed, set)
+            let refreshed = plugins().filter_map(|plugin| Some((plugin.source.clone(), plugin.refresh?)));
+            (modules, refreshed.collect())
         })
         .await
         .map_err(Error::Interrupted)?;
-        self.seen = seen;
+        self.seen = look.seen.clone().and(modules);
         self.refreshed = refreshed;
-        Ok(set?)
+        look.set()
+    }
+
+    /// What the definitions said when a table was last made of them, or tried to be, as a text.
+    pub(crate) fn said(&self) -> String {
+        let files = self.seen.digest();
+        let known = self.stores.known();
+        if known.is_empty() {
+            return Digest::from(files).to_string();
+        }
+        let mut parts: Vec<Vec<u8>> = vec![files.to_vec()];
+        for held in known {
+            parts.push(
+                held.as_ref()
+                    .map(|held| held.len().to_string())
+                    .unwrap_or_default()
+                    .into_bytes(),
+            );
+            for file in held.iter().flat_map(|held| held.iter()) {
+                parts.push(file.path.as_os_str().as_encoded_bytes().to_vec());
+                parts.push(comparable(&file.text).into_bytes());
+            }
+        }
+        Digest::of_parts(parts.iter().map(Vec::as_slice)).to_string()
     }
 
     /// A table of this set of definitions.
@@ -76,11 +124,7 @@ impl Source {
         let (files, definitions) = tokio::task::spawn_blocking(move || {
             let mut definitions = set.chains()?;
             definitions.extend(given);
-            let files = set.files().iter().map(|file| RevisionFile {
-                path: file.path.clone(),
-                text: file.text.clone(),
-            });
-            Ok::<_, Error>((files.collect(), definitions))
+            Ok::<_, Error>((revision_files(&set), definitions))
         })
         .await
         .map_err(Error::Interrupted)??;
@@ -99,6 +143,32 @@ impl Source {
             modules,
             files,
         })
+    }
+}
+
+/// The texts of a revision. Those of stores are put in one form, since a store may write in another what it
+/// was given.
+pub(crate) fn revision_files(set: &DefinitionSet) -> Vec<RevisionFile> {
+    let of_system = |file: &DefinitionFile| RevisionFile {
+        path: file.path.clone(),
+        text: file.text.clone(),
+    };
+    let stored = |file: &DefinitionFile| RevisionFile {
+        path: file.path.clone(),
+        text: comparable(&file.text),
+    };
+    let files = set.of_system().iter().map(of_system);
+    files.chain(set.stored().iter().map(stored)).collect()
+}
+
+/// The same text for the same JSON, one field a line; of anything else the text itself.
+fn comparable(text: &str) -> String {
+    match serde_json::from_str::<Json>(text) {
+        Ok(mut value) => {
+            value.sort_all_objects();
+            format!("{value:#}\n")
+        }
+        Err(_) => text.to_owned(),
     }
 }
 

@@ -3,7 +3,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Change, ChangeError, Effect, Extent, extents, mean_the_same, rewrite};
+use super::{
+    Change, ChangeError, Destination, Effect, Expected, Extent, error::near, extents, mean_the_same, rewrite,
+};
 use crate::{
     ChainDefinition, DefinitionFile, DefinitionId, DefinitionSet, Location, chains,
     document::{self, BYTE_ORDER_MARK, Document, Mistakes, Syntax},
@@ -14,7 +16,8 @@ pub(crate) fn apply(
     set: &DefinitionSet,
     text: &str,
     name: &str,
-    directory: Option<&Path>,
+    expected: Expected,
+    destination: &dyn Fn(&DefinitionId) -> Option<Destination>,
 ) -> Result<Change, ChangeError> {
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let mut mistakes = Mistakes::new();
@@ -25,40 +28,47 @@ pub(crate) fn apply(
 
     let mut mistakes = Mistakes::new();
     let there = set.parse(&mut mistakes);
-    let targets = targets(&definitions(&there), &applied)?;
+    let definitions = definitions(&there);
+    let targets = targets(&definitions, &applied)?;
+    let goals = goals(targets, &applied, expected, destination, &definitions)?;
 
     // What is there without what is replaced, then what replaces it: so a conflict is told of the
     // applied text, with the place of the other.
-    let replaced: HashSet<(usize, usize)> = targets.iter().flatten().map(|target| target.key()).collect();
+    let replaced: HashSet<(usize, usize)> = goals.iter().filter_map(Goal::target).map(Target::key).collect();
     let mut whole: Vec<Document> = Vec::new();
     for (file, documents) in there.iter().enumerate() {
         let kept = documents.iter().enumerate();
         let kept = kept.filter(|(index, _)| !replaced.contains(&(file, *index)));
         whole.extend(kept.map(|(_, document)| document.clone()));
     }
-    for (applied, target) in applied.iter().zip(&targets) {
-        let beside = match target {
-            Some(target) => set.files().get(target.file).and_then(|file| file.path.parent()),
-            None => directory,
+    for (applied, goal) in applied.iter().zip(&goals) {
+        let directory = match goal {
+            Goal::Replace(target) if set.is_stored(target.file) => None,
+            Goal::Replace(target) => set.files().get(target.file).and_then(|file| file.path.parent()),
+            Goal::Create(Destination::Directory(directory)) => Some(directory.as_path()),
+            Goal::Create(Destination::Store(_)) => None,
         };
-        let beside = beside.ok_or_else(|| ChangeError::NoDirectory(applied.id.clone()))?;
-        whole.push(applied.document.within(beside));
+        whole.push(match directory {
+            Some(directory) => applied.document.within(directory),
+            None => applied.document.without_directory(),
+        });
     }
-    let expected = chains::of_documents(&whole, mistakes)?;
+    let chains = chains::of_documents(&whole, mistakes)?;
 
     let mut writer = Writer::new(set, &there);
-    for (applied, target) in applied.iter().zip(&targets) {
-        match (target, directory) {
-            (Some(target), _) => writer.replace(applied, target)?,
-            (None, Some(directory)) => writer.create(applied, directory),
-            (None, None) => return Err(ChangeError::NoDirectory(applied.id.clone())),
+    for (applied, goal) in applied.iter().zip(&goals) {
+        match goal {
+            Goal::Replace(target) => writer.replace(applied, target)?,
+            Goal::Create(Destination::Directory(directory)) => writer.create(applied, directory),
+            Goal::Create(Destination::Store(path)) => writer.store(applied, path),
         }
     }
-    let changed = targets.iter().flatten().map(|target| target.location.clone());
+    let changed = goals.iter().filter_map(Goal::target);
+    let changed = changed.map(|target| target.location.clone());
     let place = changed
         .chain(applied.iter().map(|applied| applied.document.location()))
         .next();
-    writer.finish(&expected, place.unwrap_or_else(|| Location::of_file(name)))
+    writer.finish(&chains, place.unwrap_or_else(|| Location::of_file(name)))
 }
 
 /// A document of the applied text.
@@ -121,6 +131,53 @@ impl Target {
     }
 }
 
+/// Where an applied document goes.
+enum Goal {
+    Replace(Target),
+    Create(Destination),
+}
+
+impl Goal {
+    fn target(&self) -> Option<&Target> {
+        match self {
+            Self::Replace(target) => Some(target),
+            Self::Create(_) => None,
+        }
+    }
+}
+
+/// For each applied document where it goes, if that is as expected.
+fn goals(
+    targets: Vec<Option<Target>>,
+    applied: &[Applied<'_>],
+    expected: Expected,
+    destination: &dyn Fn(&DefinitionId) -> Option<Destination>,
+    there: &[Definition<'_>],
+) -> Result<Vec<Goal>, ChangeError> {
+    let goal = |(target, applied): (Option<Target>, &Applied<'_>)| {
+        let id = applied.id.clone();
+        match (target, expected) {
+            (Some(target), Expected::New) => Err(ChangeError::AlreadyThere {
+                id,
+                location: target.location,
+            }),
+            (Some(target), Expected::Any | Expected::There) => Ok(Goal::Replace(target)),
+            (None, Expected::There) => {
+                let near = near(
+                    &id.to_string(),
+                    there.iter().map(|other| other.id.clone()).collect(),
+                );
+                Err(ChangeError::Unknown { id, near })
+            }
+            (None, Expected::Any | Expected::New) => match destination(&id) {
+                Some(destination) => Ok(Goal::Create(destination)),
+                None => Err(ChangeError::NoDirectory(id)),
+            },
+        }
+    };
+    targets.into_iter().zip(applied).map(goal).collect()
+}
+
 /// For each applied document the one that it replaces.
 fn targets(there: &[Definition<'_>], applied: &[Applied<'_>]) -> Result<Vec<Option<Target>>, ChangeError> {
     let target = |one: &Applied<'_>| {
@@ -158,6 +215,8 @@ struct Writer<'a> {
     /// For each file what is put in place of which bytes.
     replaced: BTreeMap<usize, Vec<(Extent, String)>>,
     created: Vec<DefinitionFile>,
+    /// The same in stores.
+    stored: Vec<DefinitionFile>,
     effects: Vec<(DefinitionId, Effect)>,
 }
 
@@ -168,6 +227,7 @@ impl<'a> Writer<'a> {
             there,
             replaced: BTreeMap::new(),
             created: Vec::new(),
+            stored: Vec::new(),
             effects: Vec::new(),
         }
     }
@@ -182,18 +242,26 @@ impl<'a> Writer<'a> {
         let old = text.get(extent.own.clone()).ok_or_else(by_hand)?;
 
         let mut new = applied.own.to_owned();
+        let is_stored = self.set.is_stored(target.file);
         let fits = match applied.document.syntax() {
             // What such a file holds is read as JSON alone.
-            Syntax::Yaml => !document::is_named_json(&file.path),
+            Syntax::Yaml => !is_stored && !document::is_named_json(&file.path),
             // YAML does not have JSON's escapes of characters in two halves.
-            Syntax::Json => document::is_named_json(&file.path) || !new.contains("\\u"),
+            Syntax::Json => is_stored || document::is_named_json(&file.path) || !new.contains("\\u"),
         };
         if !fits {
             new = rewrite::pretty_json(&applied.document.root().json());
         }
         let new = rewrite::with_lines_of(&file.text, &new);
         let trimmed = new.trim_end_matches(['\r', '\n']);
-        if trimmed == old.trim_end_matches(['\r', '\n']) {
+        let is_same = if is_stored {
+            // A store may write what it holds in its own way.
+            let there = documents.get(target.document).ok_or_else(by_hand)?;
+            there.root().json() == applied.document.root().json()
+        } else {
+            trimmed == old.trim_end_matches(['\r', '\n'])
+        };
+        if is_same {
             self.effects.push((applied.id.clone(), Effect::Unchanged));
             return Ok(());
         }
@@ -230,6 +298,18 @@ impl<'a> Writer<'a> {
         self.effects.push((applied.id.clone(), Effect::Created));
     }
 
+    fn store(&mut self, applied: &Applied<'_>, path: &Path) {
+        let text = match applied.document.syntax() {
+            Syntax::Yaml => rewrite::pretty_json(&applied.document.root().json()),
+            Syntax::Json => applied.own.to_owned(),
+        };
+        self.stored.push(DefinitionFile {
+            path: path.to_owned(),
+            text: text.trim_end().to_owned(),
+        });
+        self.effects.push((applied.id.clone(), Effect::Created));
+    }
+
     /// A name in the directory that nothing has.
     fn free_name(&self, id: &DefinitionId, ending: &str, directory: &Path) -> PathBuf {
         let base = file_name(&id.name);
@@ -259,11 +339,13 @@ impl<'a> Writer<'a> {
             }
             file.text = format!("{mark}{text}");
         }
+        let mut stored = files.split_off(self.set.of_system().len());
+        stored.extend(self.stored);
         for file in self.created {
             let index = place_among(&files, &file.path);
             files.insert(index, file);
         }
-        let set = DefinitionSet::of_files(files);
+        let set = DefinitionSet::of_files(files).with_stored(stored);
         match set.chains() {
             Ok(chains) if mean_the_same(&chains, expected) => {
                 Ok(Change::between(self.set, set, self.effects))
@@ -282,7 +364,7 @@ fn place_among(files: &[DefinitionFile], path: &Path) -> usize {
 }
 
 /// A name like this one that every file system takes, that is not hidden and does not lead elsewhere.
-fn file_name(name: &str) -> String {
+pub(crate) fn file_name(name: &str) -> String {
     const LONGEST: usize = 100;
     let plain = |c: char| {
         if c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_') {

@@ -26,9 +26,13 @@ pub(crate) fn delete(set: &DefinitionSet, id: &DefinitionId) -> Result<Change, C
     let expected = chains::of_documents(others, mistakes)?;
 
     let mut files: Vec<DefinitionFile> = set.files().to_vec();
+    let mut of_system = set.of_system().len();
     let documents = there.get(found.file).ok_or_else(by_hand)?;
     if documents.len() == 1 {
         files.remove(found.file);
+        if !set.is_stored(found.file) {
+            of_system -= 1;
+        }
     } else {
         let file = files.get_mut(found.file).ok_or_else(by_hand)?;
         let (mark, text) = rewrite::split_mark(&file.text);
@@ -37,7 +41,8 @@ pub(crate) fn delete(set: &DefinitionSet, id: &DefinitionId) -> Result<Change, C
         let text = without(text, extent).ok_or_else(by_hand)?;
         file.text = format!("{mark}{text}");
     }
-    let new = DefinitionSet::of_files(files);
+    let stored = files.split_off(of_system);
+    let new = DefinitionSet::of_files(files).with_stored(stored);
     match new.chains() {
         Ok(chains) if mean_the_same(&chains, &expected) => {
             let effects = vec![(found.id.clone(), Effect::Deleted)];

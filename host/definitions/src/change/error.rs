@@ -14,9 +14,9 @@ pub enum ChangeError {
         "{0}: lists of definitions cannot be applied; write its items as documents of their own, with `---` between them"
     )]
     List(Location),
-    /// The definition is new, and there is no directory for its file.
+    /// The definition is new, and nothing that is configured takes it.
     #[error(
-        "{0} is new, and there is no directory to write it to: all that is configured are single files; add a directory to `definitions`"
+        "{0} is new, and there is no directory to write it to: all that is configured are single files, and stores that take no such definition; add a directory to `definitions`"
     )]
     NoDirectory(DefinitionId),
     /// The definition is an item of a list.
@@ -25,6 +25,14 @@ pub enum ChangeError {
         /// The definition.
         id: DefinitionId,
         /// Where the item is.
+        location: Location,
+    },
+    /// The definition was to be new.
+    #[error("{id} is there already, in {location}")]
+    AlreadyThere {
+        /// The definition.
+        id: DefinitionId,
+        /// Where it is.
         location: Location,
     },
     /// There is no such definition.

@@ -27,7 +27,8 @@ pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, Chang
     let file = files.get_mut(definition.file).ok_or_else(by_hand)?;
     file.text = rewritten(file, &location).ok_or_else(by_hand)?;
 
-    let new = DefinitionSet::of_files(files);
+    let stored = files.split_off(set.of_system().len());
+    let new = DefinitionSet::of_files(files).with_stored(stored);
     match new.chains() {
         Ok(chains) if mean_the_same(&chains, &expected) => {
             let effects = vec![(definition.id.clone(), Effect::Changed)];

@@ -6,7 +6,7 @@ mod promoting;
 
 use std::path::Path;
 
-use crate::{Change, DefinitionFile, DefinitionSet};
+use crate::{Change, DefinitionFile, DefinitionId, DefinitionSet, Destination};
 
 /// A native chain in block style.
 fn chain(name: &str) -> String {
@@ -36,6 +36,11 @@ fn set(files: &[(&str, &str)]) -> DefinitionSet {
         text: (*text).to_owned(),
     };
     DefinitionSet::of_files(files.iter().map(file).collect())
+}
+
+/// New definitions go to this directory.
+fn to(directory: &Path) -> impl Fn(&DefinitionId) -> Option<Destination> {
+    move |_| Some(Destination::Directory(directory.to_owned()))
 }
 
 fn text(set: &DefinitionSet, path: &str) -> Option<String> {

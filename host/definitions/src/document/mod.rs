@@ -46,7 +46,8 @@ pub(crate) const BYTE_ORDER_MARK: char = '\u{feff}';
 #[derive(Clone, Debug)]
 pub struct Document {
     file: String,
-    directory: PathBuf,
+    /// None if it is in no directory.
+    directory: Option<PathBuf>,
     syntax: Syntax,
     root: Positioned,
 }
@@ -76,7 +77,15 @@ impl Document {
     /// The same document, its relative paths taken from this directory.
     pub(crate) fn within(&self, directory: &Path) -> Self {
         Self {
-            directory: directory.to_owned(),
+            directory: Some(directory.to_owned()),
+            ..self.clone()
+        }
+    }
+
+    /// The same document, in which there are no relative paths.
+    pub(crate) fn without_directory(&self) -> Self {
+        Self {
+            directory: None,
             ..self.clone()
         }
     }
@@ -211,7 +220,7 @@ fn read(file: String, path: &Path, text: &str, mistakes: &mut Mistakes) -> Vec<D
         .into_iter()
         .map(|root| Document {
             file: file.clone(),
-            directory: directory.clone(),
+            directory: Some(directory.clone()),
             syntax,
             root,
         })

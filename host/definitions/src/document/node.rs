@@ -297,7 +297,15 @@ impl<'a> Node<'a> {
 
     /// This path, taken from the directory of the document's file if it is relative.
     pub fn beside(&self, path: impl AsRef<Path>) -> PathBuf {
-        self.document.directory.join(path)
+        match &self.document.directory {
+            Some(directory) => directory.join(path),
+            None => path.as_ref().to_owned(),
+        }
+    }
+
+    /// Whether there is a directory that relative paths are taken from.
+    pub(crate) fn is_in_directory(&self) -> bool {
+        self.document.directory.is_some()
     }
 
     /// An object whose keys are free.

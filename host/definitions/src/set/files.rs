@@ -151,7 +151,7 @@ fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// By its name alone. Backups (`a.yaml~`, `#a.yaml#`, `a.yaml.bak`) have another ending; `.#a.yaml` is
 /// hidden.
-fn is_definition(file: &Path) -> bool {
+pub(crate) fn is_definition(file: &Path) -> bool {
     let hidden = file
         .file_name()
         .is_none_or(|name| name.to_string_lossy().starts_with('.'));

@@ -1,4 +1,4 @@
-use std::{fs, os::unix::fs::symlink, sync::atomic::AtomicBool, sync::atomic::Ordering};
+use std::{fs, os::unix::fs::symlink, path::Path, sync::atomic::AtomicBool, sync::atomic::Ordering};
 
 use super::*;
 

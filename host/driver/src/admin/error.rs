@@ -2,7 +2,7 @@
 
 use admittance::{
     ChangeError, Error, HistoryError,
-    definitions::{self, CommitError},
+    definitions::{self, CommitError, StoreError},
 };
 use axum::{
     Json,
@@ -53,6 +53,10 @@ impl From<ChangeError> for ApiError {
             ChangeError::Files(error @ CommitError::ChangedMeanwhile { .. }) => {
                 Self::Conflict(error.to_string())
             }
+            ChangeError::SeveralStores { .. }
+            | ChangeError::Store(StoreError::ChangedMeanwhile { .. } | StoreError::OneAtATime { .. }) => {
+                Self::Conflict(error.to_string())
+            }
             error => Self::Unavailable(error.to_string()),
         }
     }
@@ -69,7 +73,8 @@ impl From<definitions::ChangeError> for ApiError {
                 Self::Malformed(error.to_string())
             }
             Change::Unknown { .. } | Change::UnknownStage { .. } => Self::NotFound(error.to_string()),
-            Change::NoDirectory(_)
+            Change::AlreadyThere { .. }
+            | Change::NoDirectory(_)
             | Change::InList { .. }
             | Change::Ambiguous { .. }
             | Change::NoCandidate { .. }

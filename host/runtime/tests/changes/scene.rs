@@ -90,14 +90,14 @@ pub(crate) fn live(host: &Host) -> String {
 
 pub(crate) fn by(name: &str) -> Application {
     Application {
-        dry_run: false,
         by: Some(name.to_owned()),
+        ..Application::default()
     }
 }
 
 pub(crate) fn dry_run() -> Application {
     Application {
         dry_run: true,
-        by: None,
+        ..Application::default()
     }
 }

@@ -1,13 +1,13 @@
 use std::path::Path;
 
-use super::{chain, json, line, set, text, told};
-use crate::DefinitionSet;
+use super::{chain, json, line, set, text, to, told};
+use crate::{DefinitionId, DefinitionSet, Destination, Expected};
 
 /// The text of the file after applying this.
 fn applied(file: &str, text_of_file: &str, new: &str) -> Result<String, String> {
     let old = set(&[(file, text_of_file)]);
     let change = old
-        .apply(new, "new.yaml", None)
+        .apply(new, "new.yaml", Expected::Any, &|_| None)
         .map_err(|error| error.to_string())?;
     Ok(text(&change.set, file).unwrap())
 }
@@ -49,7 +49,9 @@ fn what_is_around_a_document_stays() {
             format!("---\n{b}"),
             format!("\u{feff}{b}\n\n"),
         ] {
-            let change = set(&[("f.yaml", &old)]).apply(&same, "new.yaml", None).unwrap();
+            let change = set(&[("f.yaml", &old)])
+                .apply(&same, "new.yaml", Expected::Any, &|_| None)
+                .unwrap();
             assert_eq!(told(&change), "AdmissionChain/b Unchanged;", "{around}");
         }
     }
@@ -149,13 +151,16 @@ fn one_of_each_phase() {
     };
     let (mutating, validating) = (of("Mutating", "CREATE"), of("Validating", "CREATE"));
     let both = set(&[("m.yaml", &mutating), ("v.yaml", &validating)]);
-    let change = both.apply(&of("Validating", "DELETE"), "n", None).unwrap();
+    let change = both
+        .apply(&of("Validating", "DELETE"), "n", Expected::Any, &|_| None)
+        .unwrap();
     assert_eq!(told(&change), "AdmissionChain/a Changed; ~v.yaml");
     let change = both
         .apply(
             &format!("{}\n---\n{mutating}", of("Validating", "DELETE")),
             "n",
-            None,
+            Expected::Any,
+            &|_| None,
         )
         .unwrap();
     assert_eq!(
@@ -165,7 +170,7 @@ fn one_of_each_phase() {
     // Alone, it may change its phase.
     let one = set(&[("m.yaml", &mutating)]);
     assert_eq!(
-        told(&one.apply(&validating, "n", None).unwrap()),
+        told(&one.apply(&validating, "n", Expected::Any, &|_| None).unwrap()),
         "AdmissionChain/a Changed; ~m.yaml"
     );
     // The other beside it is new.
@@ -173,7 +178,8 @@ fn one_of_each_phase() {
     let change = one.apply(
         &format!("{mutating}\n---\n{validating}"),
         "n",
-        Some(directory.path()),
+        Expected::Any,
+        &to(directory.path()),
     );
     let path = directory.path().join("a.yaml");
     assert_eq!(
@@ -227,7 +233,7 @@ fn new_files() {
     ];
     for (new, expected) in table {
         let change = DefinitionSet::default()
-            .apply(&new, "n", Some(directory.path()))
+            .apply(&new, "n", Expected::Any, &to(directory.path()))
             .unwrap();
         let found: Vec<_> = change
             .set
@@ -260,7 +266,9 @@ fn a_new_file_is_where_reading_finds_it() {
     let paths = [directory.path().to_owned(), alone];
     for name in ["a", "c", "e"] {
         let set = DefinitionSet::read(&paths).unwrap();
-        let change = set.apply(&chain(name), "n", Some(directory.path())).unwrap();
+        let change = set
+            .apply(&chain(name), "n", Expected::Any, &to(directory.path()))
+            .unwrap();
         let journal = tempfile::tempdir().unwrap();
         change.commit(&journal.path().join("journal")).unwrap();
         assert_eq!(DefinitionSet::read(&paths).unwrap(), change.set);
@@ -305,7 +313,7 @@ fn why_a_text_is_not_applied() {
         (
             beside.clone(),
             chain("c"),
-            "AdmissionChain/c is new, and there is no directory to write it to: all that is configured are single files; add a directory to `definitions`".to_owned(),
+            "AdmissionChain/c is new, and there is no directory to write it to: all that is configured are single files, and stores that take no such definition; add a directory to `definitions`".to_owned(),
         ),
         (
             format!("{}---\n{b}", list(&line("a"))),
@@ -336,8 +344,12 @@ fn why_a_text_is_not_applied() {
     ];
     for (old, new, expected) in table {
         let set = set(&[("f.yaml", &old)]);
-        let directory = (expected.contains("already") || expected.contains("also")).then_some(Path::new("."));
-        let found = set.apply(&new, "new.yaml", directory).unwrap_err().to_string();
+        let has_directory = expected.contains("already") || expected.contains("also");
+        let directory = |_: &DefinitionId| has_directory.then(|| Destination::Directory(".".into()));
+        let found = set
+            .apply(&new, "new.yaml", Expected::Any, &directory)
+            .unwrap_err()
+            .to_string();
         assert!(found.starts_with(&expected), "{found}\nfor\n{expected}");
     }
     // What is wrong in a document goes when the document is replaced.
@@ -353,12 +365,22 @@ fn why_a_text_is_not_applied() {
 fn modules_are_beside_the_file() {
     let set = set(&[("chains/f.yaml", &chain("a"))]);
     let change = set
-        .apply(&line("a"), "elsewhere/new.yaml", Some(Path::new("more")))
+        .apply(
+            &line("a"),
+            "elsewhere/new.yaml",
+            Expected::Any,
+            &to(Path::new("more")),
+        )
         .unwrap();
     let plugin = |set: &DefinitionSet| format!("{:?}", set.chains().unwrap()[0].stages[0].hook);
     assert_eq!(plugin(&change.set), plugin(&set));
     let change = set
-        .apply(&line("b"), "elsewhere/new.yaml", Some(Path::new("more")))
+        .apply(
+            &line("b"),
+            "elsewhere/new.yaml",
+            Expected::Any,
+            &to(Path::new("more")),
+        )
         .unwrap();
     let chains = change.set.chains().unwrap();
     assert!(format!("{:?}", chains[1].stages[0].hook).contains("more/s.wasm"));

@@ -5,9 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{chain, set};
+use super::{chain, set, to};
 use crate::{
-    Change, CommitError, DefinitionSet, FileChange, Recovery,
+    Change, CommitError, DefinitionSet, Expected, FileChange, Recovery,
     change::commit::{self, Step},
     recover,
 };
@@ -357,11 +357,15 @@ fn a_whole_change() {
     let read = || DefinitionSet::read(std::slice::from_ref(&directory)).unwrap();
     let commit = |change: Change| change.commit(&place.journal()).unwrap();
     let text = format!("{}---\n{}", chain("b"), chain("a").replace("CREATE", "UPDATE"));
-    let change = read().apply(&text, "new", Some(&directory)).unwrap();
+    let change = read()
+        .apply(&text, "new", Expected::Any, &to(&directory))
+        .unwrap();
     commit(change.clone());
     assert_eq!(read(), change.set);
     // Nothing to do, and nowhere to do it.
-    let nothing = read().apply(&text, "new", Some(&directory)).unwrap();
+    let nothing = read()
+        .apply(&text, "new", Expected::Any, &to(&directory))
+        .unwrap();
     nothing.commit(Path::new("/nowhere/journal")).unwrap();
     let change = read().delete(&"AdmissionChain/b".parse().unwrap()).unwrap();
     commit(change.clone());

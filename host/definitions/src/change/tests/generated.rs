@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 
-use super::{chain, json, line, set, text};
-use crate::DefinitionId;
+use super::{chain, json, line, set, text, to};
+use crate::{DefinitionId, Expected};
 
 /// What can stand between two documents, and belongs to neither.
 fn between() -> impl Strategy<Value = String> {
@@ -81,10 +81,10 @@ proptest! {
         prop_assert_eq!(&stored, &documents);
         for document in &documents {
             let other = document.replace("CREATE", "DELETE");
-            let changed = old.apply(&other, "new", None).unwrap().set;
+            let changed = old.apply(&other, "new", Expected::Any, &|_| None).unwrap().set;
             let expected = whole.replacen(document.as_str(), &other, 1);
             prop_assert_eq!(text(&changed, "f.yaml").unwrap(), expected);
-            prop_assert_eq!(changed.apply(document, "new", None).unwrap().set, old.clone());
+            prop_assert_eq!(changed.apply(document, "new", Expected::Any, &|_| None).unwrap().set, old.clone());
         }
     }
 
@@ -92,7 +92,7 @@ proptest! {
     fn created_and_deleted((_, whole) in file()) {
         let directory = tempfile::tempdir().unwrap();
         let old = set(&[("f.yaml", &whole)]);
-        let created = old.apply(&chain("new"), "new", Some(directory.path())).unwrap().set;
+        let created = old.apply(&chain("new"), "new", Expected::Any, &to(directory.path())).unwrap().set;
         let id: DefinitionId = "AdmissionChain/new".parse().unwrap();
         prop_assert_eq!(created.delete(&id).unwrap().set, old);
     }

@@ -171,6 +171,7 @@ where
     let how = Application {
         dry_run,
         by: Some(by.clone()),
+        ..Application::default()
     };
     to_its_end(async move {
         let result = change(how).await;

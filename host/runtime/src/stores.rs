@@ -1,0 +1,227 @@
+//! Where the definitions are kept, and what was read there last.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use admittance_definitions::{
+    DefinitionFile, DefinitionId, DefinitionSet, DefinitionStore, Destination, FileChange, FileStore,
+    Mistakes, StoreError,
+};
+use admittance_watch::Fingerprint;
+use futures_util::future::{join_all, select_all};
+use tokio::sync::Notify;
+
+use crate::{ChangeError, Error};
+
+/// A place that definitions are taken from, and that new ones may be written to.
+#[derive(Clone, Debug)]
+pub(crate) enum Home {
+    /// A file or a directory.
+    Path(PathBuf),
+    Store(Arc<dyn DefinitionStore>),
+}
+
+/// What a store holds, sorted by path.
+pub(crate) type Held = Arc<[DefinitionFile]>;
+
+/// All places of definitions. Lives as long as the host.
+#[derive(Debug)]
+pub(crate) struct Stores {
+    /// In the order of the configuration.
+    homes: Vec<Home>,
+    /// Writes files; none where nothing can be written down before it is done.
+    files: Option<FileStore>,
+    /// What each store held when a table was last made of it, or tried to be; none before the first time.
+    known: Mutex<Vec<Option<Held>>>,
+    /// Rung when something else was read than what is known.
+    news: Notify,
+}
+
+/// What the places hold at one moment.
+#[derive(Debug)]
+pub(crate) struct Look {
+    /// Of the files, taken before they were read.
+    pub(crate) seen: Fingerprint,
+    files: Result<DefinitionSet, Mistakes>,
+    stores: Vec<Result<Held, StoreError>>,
+}
+
+impl Stores {
+    pub(crate) fn new(homes: Vec<Home>, journal: Option<PathBuf>) -> Self {
+        let mut stores = Self {
+            homes,
+            files: None,
+            known: Mutex::default(),
+            news: Notify::new(),
+        };
+        stores.files = journal.map(|journal| FileStore::new(stores.paths(), journal));
+        stores.known = Mutex::new(vec![None; stores.stores().count()]);
+        stores
+    }
+
+    /// The files and directories.
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
+        let path = |home: &Home| match home {
+            Home::Path(path) => Some(path.clone()),
+            Home::Store(_) => None,
+        };
+        self.homes.iter().filter_map(path).collect()
+    }
+
+    fn stores(&self) -> impl Iterator<Item = &Arc<dyn DefinitionStore>> {
+        self.homes.iter().filter_map(|home| match home {
+            Home::Path(_) => None,
+            Home::Store(store) => Some(store),
+        })
+    }
+
+    /// Whether all that can be changed are files.
+    pub(crate) fn are_files(&self) -> bool {
+        self.stores().next().is_none()
+    }
+
+    /// Whether this is a file of the system.
+    pub(crate) fn is_file(&self, path: &Path) -> bool {
+        !self.stores().any(|store| store.owns(path))
+    }
+
+    /// Read everything.
+    pub(crate) async fn look(&self) -> Result<Look, Error> {
+        let paths = self.paths();
+        let files = tokio::task::spawn_blocking(move || {
+            let seen = Fingerprint::of(paths.iter().cloned());
+            (seen, DefinitionSet::read(&paths))
+        });
+        let stores = join_all(self.stores().map(|store| store.read()));
+        let (files, stores) = tokio::join!(files, stores);
+        let (seen, files) = files.map_err(Error::Interrupted)?;
+        let sorted = |mut held: Vec<DefinitionFile>| {
+            held.sort_by(|a, b| a.path.cmp(&b.path));
+            Held::from(held)
+        };
+        Ok(Look {
+            seen,
+            files,
+            stores: stores.into_iter().map(|read| read.map(sorted)).collect(),
+        })
+    }
+
+    /// Where a new definition is written: to the first place that takes it.
+    pub(crate) fn destination(&self, id: &DefinitionId) -> Option<Destination> {
+        self.homes.iter().find_map(|home| match home {
+            Home::Path(path) if path.is_dir() => Some(Destination::Directory(path.clone())),
+            Home::Path(_) => None,
+            Home::Store(store) => store.place_for(id).map(Destination::Store),
+        })
+    }
+
+    /// The store that all of these changes are made in; none when there are none.
+    pub(crate) fn of_changes(
+        &self,
+        changes: &[FileChange],
+    ) -> Result<Option<&dyn DefinitionStore>, ChangeError> {
+        let mut one: Option<&dyn DefinitionStore> = None;
+        for change in changes {
+            let store = match (self.stores().find(|store| store.owns(&change.path)), &self.files) {
+                (Some(store), _) => store.as_ref(),
+                (None, Some(files)) => files,
+                (None, None) => return Err(ChangeError::NoHistory),
+            };
+            match one {
+                Some(before) if before.location() != store.location() => {
+                    return Err(ChangeError::SeveralStores {
+                        one: before.location(),
+                        other: store.location(),
+                    });
+                }
+                _ => one = Some(store),
+            }
+        }
+        Ok(one)
+    }
+
+    /// Wait until a store may hold something else than what is known. What files hold is watched elsewhere,
+    /// together with the modules that they name.
+    pub(crate) async fn changed(&self) {
+        let news = self.news.notified();
+        let stores = self.stores().map(|store| store.changed());
+        let mut changes: Vec<_> = stores.collect();
+        changes.push(Box::pin(news));
+        select_all(changes).await;
+    }
+
+    /// From now on this is what is known. What could not be read is known to be as before.
+    pub(crate) fn act_upon(&self, look: &Look) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = look.held(&known);
+    }
+
+    /// Have it told by [`changed`](Self::changed) if this is something else than what is known: a store tells
+    /// of what was not read yet alone.
+    pub(crate) fn tell_of(&self, look: &Look) {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if look.held(&known) != *known {
+            self.news.notify_one();
+        }
+    }
+
+    /// What is known of each.
+    pub(crate) fn known(&self) -> Vec<Option<Held>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Look {
+    /// What each store holds; of what could not be read what was known before.
+    fn held(&self, known: &[Option<Held>]) -> Vec<Option<Held>> {
+        let held = |(read, known): (&Result<Held, StoreError>, &Option<Held>)| match read {
+            Ok(held) => Some(held.clone()),
+            Err(_) => known.clone(),
+        };
+        self.stores.iter().zip(known).map(held).collect()
+    }
+
+    /// Whether a store cannot be reached now.
+    pub(crate) fn is_lost(&self) -> bool {
+        let is_unreachable =
+            |read: &Result<Held, StoreError>| matches!(read, Err(StoreError::Unreachable { .. }));
+        self.stores.iter().any(is_unreachable)
+    }
+
+    /// All that is there; of what could not be read, what was known before.
+    pub(crate) fn whole(&self, known: &[Option<Held>]) -> DefinitionSet {
+        let files = self.files.clone().unwrap_or_default();
+        let held = self.held(known);
+        let held = held.iter().flatten().flat_map(|held| held.iter().cloned());
+        files.with_stored(held.collect())
+    }
+
+    /// All that is there.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake of every file, and every store that cannot be read.
+    pub(crate) fn set(self) -> Result<DefinitionSet, Error> {
+        let (mut mistakes, mut lost, mut stored) = (Mistakes::new(), Vec::new(), Vec::new());
+        let files = self.files.unwrap_or_else(|wrong| {
+            mistakes.extend(wrong);
+            DefinitionSet::default()
+        });
+        for read in self.stores {
+            match read {
+                Ok(held) => stored.extend(held.iter().cloned()),
+                Err(StoreError::Mistakes(wrong)) => mistakes.extend(wrong),
+                Err(error) => lost.push(error),
+            }
+        }
+        if lost.is_empty() {
+            return Ok(mistakes.into_result(files.with_stored(stored))?);
+        }
+        if !mistakes.is_empty() {
+            lost.push(StoreError::Mistakes(mistakes));
+        }
+        Err(Error::Stores(lost))
+    }
+}
