@@ -1,0 +1,205 @@
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::Read,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use admittance_definitions::{
+    Mistakes,
+    document::{Fields, Node},
+};
+use http::{HeaderValue, Uri};
+
+use super::{HOUR, duration, if_there, parsed_list, upstream, zookeeper::Ensembles};
+use crate::{
+    admin::token::is_world_readable,
+    config::NodePath,
+    gateway::{ClusterId, EndpointConfig, GatewayConfig, Statuses, TokenTable, TokensConfig},
+    upstream::Server,
+};
+
+/// What stands in `dialect.gateway`.
+pub(super) fn gateway(
+    node: &Node<'_>,
+    ensembles: Ensembles,
+    mistakes: &mut Mistakes,
+) -> Option<GatewayConfig> {
+    let mut fields = node.object(mistakes)?;
+    let clusters_node = fields.optional("clusters");
+    let clusters = match &clusters_node {
+        Some(node) => clusters(node, mistakes),
+        None => Some(BTreeMap::new()),
+    };
+    let discovery = if_there(fields.optional("discover"), mistakes, |node, mistakes| {
+        discovery(node, ensembles, mistakes)
+    });
+    if clusters_node.is_none() && !fields.has("discover") {
+        node.wrong(
+            "it is not said where the drivers are",
+            "write `clusters: { BCS-MESOS-10001: [ \"http://10.0.0.5:8090\" ] }`, or `discover: {}`",
+            mistakes,
+        );
+    }
+    let needs_authorities = clusters
+        .iter()
+        .flat_map(BTreeMap::values)
+        .flatten()
+        .any(Server::is_tls);
+    let drivers = upstream::reached(&mut fields, needs_authorities, mistakes);
+    let tokens = if_there(fields.optional("tokens"), mistakes, tokens);
+    let forward_token = match fields.optional("forwardToken") {
+        Some(node) => node.boolean(mistakes),
+        None => Some(false),
+    };
+    let words = Statuses::ALL.map(|statuses| (statuses.as_str(), statuses));
+    let statuses = match fields.optional("statuses") {
+        Some(node) => node.one_of("way of statuses", &words, mistakes),
+        None => Some(Statuses::default()),
+    };
+    fields.finish(mistakes);
+    Some(GatewayConfig {
+        clusters: clusters?,
+        discovery: discovery?,
+        drivers: drivers?,
+        tokens: tokens?,
+        forward_token: forward_token?,
+        statuses: statuses?,
+    })
+}
+
+fn clusters(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<BTreeMap<ClusterId, Vec<Server>>> {
+    let mut clusters = BTreeMap::new();
+    let entries = node.map(mistakes)?;
+    let count = entries.len();
+    for (id, node) in entries {
+        let id = match id.parse::<ClusterId>() {
+            Ok(id) => Some(id),
+            Err(error) => {
+                node.wrong(error.to_string(), "", mistakes);
+                None
+            }
+        };
+        let servers = node
+            .filled_list("write [ \"http://10.0.0.5:8090\" ]", mistakes)
+            .and_then(|_| parsed_list::<Server>(&node, mistakes));
+        clusters.extend(id.zip(servers));
+    }
+    // One that is wrong has been told, and is missing.
+    (clusters.len() == count).then_some(clusters)
+}
+
+fn discovery(node: &Node<'_>, ensembles: Ensembles, mistakes: &mut Mistakes) -> Option<NodePath> {
+    let mut fields = node.object(mistakes)?;
+    let path = match fields.optional("path") {
+        Some(node) => node.parse(mistakes),
+        None => GatewayConfig::DEFAULT_PATH.parse().ok(),
+    };
+    fields.finish(mistakes);
+    ensembles.need_any(node, mistakes)?;
+    path
+}
+
+fn tokens(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<TokensConfig> {
+    let mut fields = node.object(mistakes)?;
+    let (file, endpoint_node) = (fields.optional("file"), fields.optional("endpoint"));
+    fields.finish(mistakes);
+    match (file, endpoint_node) {
+        (Some(node), None) => match TokenTable::read(&node.file(mistakes)?) {
+            Ok(table) => Some(TokensConfig::File(table)),
+            Err(wrong) => {
+                mistakes.extend(wrong);
+                None
+            }
+        },
+        (None, Some(node)) => endpoint(&node, mistakes).map(TokensConfig::Endpoint),
+        _ => {
+            let message = "it is not said in one way who knows the tokens";
+            node.wrong(message, "write one of `file` and `endpoint`", mistakes);
+            None
+        }
+    }
+}
+
+fn endpoint(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<EndpointConfig> {
+    let mut fields = node.object(mistakes)?;
+    let url = fields
+        .required("url", "write https://usermanager:8080", mistakes)
+        .and_then(|node| node.parse_with(url, mistakes));
+    let needs_authorities = url.as_ref().is_some_and(|url| url.scheme_str() == Some("https"));
+    let tls = upstream::client_tls(&mut fields, needs_authorities, mistakes);
+    let token_file = if_there(fields.optional("tokenFile"), mistakes, own_token);
+    let timeout = duration(&mut fields, "timeout", EndpointConfig::DEFAULT_TIMEOUT, mistakes);
+    let cache = cache(&mut fields, mistakes);
+    let hooks_action = match fields.optional("hooksAction") {
+        Some(node) => node.text(mistakes).map(str::to_owned),
+        None => Some(EndpointConfig::DEFAULT_HOOKS_ACTION.to_owned()),
+    };
+    fields.finish(mistakes);
+    Some(EndpointConfig {
+        url: url?,
+        tls: tls?,
+        token_file: token_file?,
+        timeout: timeout?,
+        cache: cache?,
+        hooks_action: hooks_action?,
+    })
+}
+
+fn cache(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Duration> {
+    match fields.optional("cache") {
+        // 0s: every request asks.
+        Some(node) => node.duration(Duration::ZERO..=HOUR, mistakes),
+        None => Some(EndpointConfig::DEFAULT_CACHE),
+    }
+}
+
+/// Where tokens are asked about, with a path.
+fn url(text: &str) -> Result<Uri, String> {
+    let wrong = || format!("{text:?} is no URL to ask: write https://usermanager:8080");
+    let uri: Uri = text.parse().map_err(|_| wrong())?;
+    let mut parts = uri.into_parts();
+    let is_http = parts
+        .scheme
+        .as_ref()
+        .is_some_and(|scheme| matches!(scheme.as_str(), "http" | "https"));
+    let is_plain = parts
+        .authority
+        .as_ref()
+        .is_some_and(|authority| !authority.as_str().contains('@') && !authority.host().is_empty());
+    if !is_http || !is_plain {
+        return Err(wrong());
+    }
+    if parts.path_and_query.as_ref().is_none_or(|path| path == "/") {
+        parts.path_and_query = EndpointConfig::DEFAULT_PATH.parse().ok();
+    }
+    Uri::from_parts(parts).map_err(|_| wrong())
+}
+
+fn own_token(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<PathBuf> {
+    let path = node.file(mistakes)?;
+    super::good(check_token(&path), node, mistakes)?;
+    Some(path)
+}
+
+/// Whether a token can be read from a file, and not by everybody.
+fn check_token(path: &Path) -> Result<(), String> {
+    /// A header has to hold it.
+    const MOST: u64 = 4096;
+    let shown = path.display();
+    let unreadable = |error: std::io::Error| format!("{shown}: {error}");
+    let file = File::open(path).map_err(unreadable)?;
+    if is_world_readable(&file).map_err(unreadable)? {
+        return Err(format!(
+            "{shown}: everybody may read the token: chmod o-r {shown}"
+        ));
+    }
+    let mut text = String::new();
+    file.take(MOST).read_to_string(&mut text).map_err(unreadable)?;
+    let token = text.trim();
+    if token.is_empty() || HeaderValue::from_str(token).is_err() || token.contains(char::is_whitespace) {
+        return Err(format!("{shown}: it holds no token: write it on one line"));
+    }
+    Ok(())
+}

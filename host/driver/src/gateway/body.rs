@@ -1,0 +1,222 @@
+//! Bodies on their way through: streamed up to a limit, or read and turned into JSON.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use admittance::BodyLimits;
+use axum::body::Body;
+use bytes::Bytes;
+use http::{
+    HeaderValue,
+    header::{CONTENT_LENGTH, CONTENT_TYPE, EXPECT, TRANSFER_ENCODING},
+    request::Parts,
+};
+use http_body::{Frame, SizeHint};
+
+use super::{reply::Ended, yaml};
+
+/// The types of bodies that are YAML. The first is the one that bcs-api knows.
+const YAML: [&str; 2] = ["application/x-yaml", "application/yaml"];
+/// Smaller bodies are converted where they are; larger ones would keep other requests of the thread waiting.
+const SMALL: usize = 64 * 1024;
+
+/// Whether the body of the request with this head is YAML.
+pub(super) fn is_yaml(head: &Parts) -> bool {
+    let Some(value) = head
+        .headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+    else {
+        return false;
+    };
+    let essence = value.split(';').next().unwrap_or_default().trim();
+    YAML.iter().any(|yaml| essence.eq_ignore_ascii_case(yaml))
+}
+
+/// The body of this request as JSON. Its head says what it then is.
+pub(super) async fn converted(head: &mut Parts, body: Body, limits: BodyLimits) -> Result<Body, Ended> {
+    let bytes = limits
+        .collect(head, body)
+        .await
+        .map_err(|error| Ended::from(&error.end()))?;
+    let json = if bytes.len() < SMALL {
+        yaml::to_json(&bytes, limits.size)
+    } else {
+        let converting = tokio::task::spawn_blocking(move || yaml::to_json(&bytes, limits.size));
+        // An error: the runtime is stopping.
+        converting
+            .await
+            .map_err(|error| Ended::Unreadable(error.to_string()))?
+    }?;
+    let headers = &mut head.headers;
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CONTENT_LENGTH, json.len().into());
+    headers.remove(TRANSFER_ENCODING);
+    headers.remove(EXPECT);
+    for name in ["digest", "content-digest", "content-md5"] {
+        headers.remove(name);
+    }
+    Ok(Body::from(json))
+}
+
+/// Tells whether a body was cut off at its limit.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CutOff(Arc<AtomicBool>);
+
+impl CutOff {
+    pub(super) fn has_happened(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The body of this request, to be streamed up to the limit.
+pub(super) async fn streamed(
+    head: &mut Parts,
+    body: Body,
+    limits: BodyLimits,
+) -> Result<(Body, CutOff), Ended> {
+    let announced = http_body::Body::size_hint(&body).lower();
+    if usize::try_from(announced).map_or(true, |announced| announced > limits.size) {
+        // Reading it is refused, in a way that lets the client see the reply.
+        head.headers.remove(http::header::CONTENT_ENCODING);
+        let refused = limits.collect(head, body).await;
+        return match refused {
+            Err(error) => Err(Ended::from(&error.end())),
+            Ok(_) => Err(Ended::TooLarge { limit: limits.size }),
+        };
+    }
+    let cut_off = CutOff::default();
+    let bounded = Bounded {
+        body,
+        left: limits.size,
+        cut_off: cut_off.clone(),
+    };
+    Ok((Body::new(bounded), cut_off))
+}
+
+/// A body that breaks when it is larger than allowed.
+struct Bounded {
+    body: Body,
+    left: usize,
+    cut_off: CutOff,
+}
+
+impl http_body::Body for Bounded {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &polled
+            && let Some(data) = frame.data_ref()
+        {
+            match self.left.checked_sub(data.len()) {
+                Some(left) => self.left = left,
+                None => {
+                    self.cut_off.0.store(true, Ordering::Relaxed);
+                    let error = std::io::Error::other("the body is larger than allowed");
+                    return Poll::Ready(Some(Err(axum::Error::new(error))));
+                }
+            }
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http::Request;
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    const LIMITS: BodyLimits = BodyLimits {
+        size: 10,
+        time: Duration::from_secs(60),
+    };
+
+    fn head(headers: &[(&str, &str)]) -> Parts {
+        let request = headers.iter().fold(Request::post("/"), |request, (name, value)| {
+            request.header(*name, *value)
+        });
+        request.body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn types() {
+        for (value, expected) in [
+            ("application/x-yaml", true),
+            ("application/yaml", true),
+            ("Application/X-YAML; charset=utf-8", true),
+            ("application/json", false),
+            ("application/x-yaml2", false),
+            ("text/plain", false),
+        ] {
+            assert_eq!(is_yaml(&head(&[("content-type", value)])), expected, "{value}");
+        }
+        assert!(!is_yaml(&head(&[])));
+    }
+
+    #[tokio::test]
+    async fn the_head_says_what_the_body_is() {
+        let mut head = head(&[
+            ("content-type", "application/x-yaml"),
+            ("content-length", "4"),
+            ("content-md5", "x"),
+            ("x-kept", "1"),
+        ]);
+        let body = converted(&mut head, Body::from("a: 1"), LIMITS).await.unwrap();
+        assert_eq!(body.collect().await.unwrap().to_bytes(), r#"{"a":1}"#);
+        assert_eq!(head.headers["content-type"], "application/json");
+        assert_eq!(head.headers["content-length"], "7");
+        assert_eq!(head.headers["x-kept"], "1");
+        assert_eq!(head.headers.len(), 3);
+    }
+
+    #[tokio::test]
+    async fn what_is_too_large_is_cut_off() {
+        let chunks = |sizes: &'static [usize]| {
+            let stream =
+                futures_util::stream::iter(sizes).map(|size| Ok::<_, std::io::Error>(vec![b'x'; *size]));
+            Body::from_stream(stream)
+        };
+        use futures_util::StreamExt;
+        for (sizes, is_whole) in [
+            (&[][..], true),
+            (&[10], true),
+            (&[5, 5], true),
+            (&[11], false),
+            (&[5, 5, 1], false),
+        ] {
+            let (body, cut_off) = streamed(&mut head(&[]), chunks(sizes), LIMITS).await.unwrap();
+            assert_eq!(body.collect().await.is_ok(), is_whole, "{sizes:?}");
+            assert_eq!(cut_off.has_happened(), !is_whole, "{sizes:?}");
+        }
+        let announced = streamed(
+            &mut head(&[("content-encoding", "gzip")]),
+            Body::from("12345678901"),
+            LIMITS,
+        )
+        .await;
+        assert_eq!(announced.unwrap_err(), Ended::TooLarge { limit: 10 });
+    }
+}

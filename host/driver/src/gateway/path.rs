@@ -1,0 +1,116 @@
+//! Which driver's path a path of the gateway is.
+
+use http::{Uri, uri::PathAndQuery};
+use percent_encoding::percent_decode_str;
+
+/// Paths of the gateway begin with one of these. The first is bcs-api's; the second is the other one that
+/// bcs-gateway-discovery leads to drivers, for consoles among others. The longer one comes first.
+const OUTER: [&str; 2] = ["/bcsapi/v4/scheduler/mesos", "/bcsapi/v1"];
+/// Every path of a driver begins with it.
+const INNER: &str = "/mesosdriver/v4";
+
+/// Why a path leads to no driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum InvalidPath {
+    #[error("there is nothing here: paths begin with /bcsapi/v4/scheduler/mesos/ or /bcsapi/v1/")]
+    NotFound,
+    /// A driver could read it as another path than the gateway, which has decided who may use it.
+    #[error("the path has a segment `.` or `..`, or an empty one; write it without")]
+    Dots,
+    /// It is longer than a URI may be.
+    #[error("the path is too long")]
+    TooLong,
+}
+
+/// The path of the driver for a path of the gateway. The query is the same, and so is what is percent-encoded.
+pub(super) fn inner(uri: &Uri) -> Result<PathAndQuery, InvalidPath> {
+    let path = uri.path();
+    let rest = OUTER
+        .iter()
+        .find_map(|prefix| path.strip_prefix(prefix).filter(|rest| rest.starts_with('/')))
+        .filter(|rest| rest.len() > 1)
+        .ok_or(InvalidPath::NotFound)?;
+    if !is_plain(rest) {
+        return Err(InvalidPath::Dots);
+    }
+    let text = match uri.query() {
+        Some(query) => format!("{INNER}{rest}?{query}"),
+        None => format!("{INNER}{rest}"),
+    };
+    text.parse().map_err(|_| InvalidPath::TooLong)
+}
+
+/// Whether every segment between slashes, encoded ones as well, stands for itself. The last may be empty.
+fn is_plain(rest: &str) -> bool {
+    let decoded = decoded(rest);
+    let mut segments: Vec<&str> = decoded.split('/').skip(1).collect();
+    if segments.last() == Some(&"") {
+        segments.pop();
+    }
+    !segments.iter().any(|segment| matches!(*segment, "" | "." | ".."))
+}
+
+/// Servers on the way may each decode a path; there are not more of them than this.
+const ROUNDS: usize = 4;
+
+/// The path with everything decoded that is percent-encoded, also what is encoded several times.
+pub(super) fn decoded(path: &str) -> String {
+    let mut text = path.to_owned();
+    for _ in 0..ROUNDS {
+        if !text.contains('%') {
+            break;
+        }
+        text = percent_decode_str(&text).decode_utf8_lossy().into_owned();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths() {
+        use InvalidPath::{Dots, NotFound};
+        for (outer, expected) in [
+            ("/bcsapi/v4/scheduler/mesos/a/b", Ok("/mesosdriver/v4/a/b")),
+            ("/bcsapi/v4/scheduler/mesos/a/", Ok("/mesosdriver/v4/a/")),
+            (
+                "/bcsapi/v4/scheduler/mesos/a?x=%20;y&",
+                Ok("/mesosdriver/v4/a?x=%20;y&"),
+            ),
+            (
+                "/bcsapi/v4/scheduler/mesos/a%2Fb%61",
+                Ok("/mesosdriver/v4/a%2Fb%61"),
+            ),
+            (
+                "/bcsapi/v4/scheduler/mesos/a..b/.c",
+                Ok("/mesosdriver/v4/a..b/.c"),
+            ),
+            (
+                "/bcsapi/v1/webconsole/x?host_ip=10.0.0.1",
+                Ok("/mesosdriver/v4/webconsole/x?host_ip=10.0.0.1"),
+            ),
+            ("/bcsapi/v1/a%zz", Ok("/mesosdriver/v4/a%zz")),
+            ("/", Err(NotFound)),
+            ("/mesosdriver/v4/a", Err(NotFound)),
+            ("/bcsapi/v4/scheduler/mesos", Err(NotFound)),
+            ("/bcsapi/v4/scheduler/mesos/", Err(NotFound)),
+            ("/bcsapi/v4/scheduler/mesosphere/a", Err(NotFound)),
+            ("/bcsapi/v4/scheduler/k8s/a", Err(NotFound)),
+            ("/bcsapi/v10/a", Err(NotFound)),
+            ("/BCSAPI/v1/a", Err(NotFound)),
+            ("/bcsapi/v1/../v4", Err(Dots)),
+            ("/bcsapi/v1/a/./b", Err(Dots)),
+            ("/bcsapi/v1/a//b", Err(Dots)),
+            ("/bcsapi/v1//a", Err(Dots)),
+            ("/bcsapi/v1/%2e%2e/a", Err(Dots)),
+            ("/bcsapi/v1/a%2f..%2fb", Err(Dots)),
+            ("/bcsapi/v1/a/%252e%252e/b", Err(Dots)),
+        ] {
+            let found = inner(&outer.parse().unwrap());
+            let expected = expected.map(|path: &str| path.parse::<PathAndQuery>().unwrap());
+            assert_eq!(found, expected, "{outer}");
+        }
+    }
+}
