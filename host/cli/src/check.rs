@@ -1,6 +1,9 @@
 //! `admittance check`: are these documents right?
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use admittance::{Error, Host, definitions};
 use admittance_driver::Config;
@@ -66,7 +69,12 @@ fn documents(
 ) -> Result<(Vec<definitions::ChainDefinition>, Option<Config>), definitions::Mistakes> {
     let config = arguments.config.as_deref().map(Config::read).transpose()?;
     let mut paths = arguments.files.clone();
-    paths.extend(config.iter().flat_map(|config| config.definitions.clone()));
+    paths.extend(
+        config
+            .iter()
+            .flat_map(Config::definition_files)
+            .map(Path::to_owned),
+    );
     let chains = definitions::load(&paths)?;
     if chains.is_empty() && config.is_none() {
         let mut mistakes = definitions::Mistakes::new();

@@ -296,7 +296,7 @@ fn input(arguments: &ManifestArguments) -> Result<(Configuration, Vec<ChainDefin
     let configuration = match &arguments.config {
         Some(path) => {
             let (configuration, config) = Configuration::read(path)?;
-            paths.extend(config.definitions);
+            paths.extend(config.definition_files().map(Path::to_owned));
             configuration
         }
         None => Configuration::new(),

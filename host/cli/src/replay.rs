@@ -5,7 +5,11 @@ mod chains;
 mod recorded;
 mod report;
 
-use std::{path::PathBuf, process::ExitCode, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
 
 use admittance::{
     Host, ModuleReference, SandboxConfig, Table,
@@ -82,11 +86,11 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
 async fn replay(arguments: &Arguments) -> crate::Result<Report> {
     let config = arguments.config.as_deref().map(Config::read).transpose()?;
     let named = match (&config, arguments.chains.as_slice()) {
-        (Some(config), []) => &config.definitions,
-        _ => &arguments.chains,
+        (Some(config), []) => config.definition_files().map(Path::to_owned).collect(),
+        _ => arguments.chains.clone(),
     };
     let webhooks = arguments.call_webhooks;
-    let mut definitions = chains::load(named, webhooks)?;
+    let mut definitions = chains::load(&named, webhooks)?;
     if let (Some(module), Some(stage)) = (&arguments.module, &arguments.stage) {
         chains::replace(&mut definitions, stage, module)?;
     }

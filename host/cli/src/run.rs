@@ -7,7 +7,7 @@ use admittance::{
     admission::{Labels, Operation, StaticNamespaces},
     definitions::ChainDefinition,
 };
-use admittance_driver::{Config, FrontConfig};
+use admittance_driver::Config;
 use clap::Args;
 
 use crate::{
@@ -82,11 +82,8 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
         resource: arguments.resource.clone(),
         namespace: arguments.namespace.clone(),
     };
-    let dialect = config.as_ref().and_then(|config| match &config.front {
-        FrontConfig::Proxy { dialect, .. } => Some(&**dialect),
-        FrontConfig::Reviews => None,
-    });
-    let request = request_file::read(&arguments.request, &hints, dialect)?;
+    let dialect = config.as_ref().and_then(|config| config.front.dialect());
+    let request = request_file::read(&arguments.request, &hints, dialect.as_deref())?;
     let namespace = request.namespace.clone().unwrap_or_default();
     let labels: Labels = arguments.namespace_label.iter().cloned().collect();
     let builder = hooks(arguments, config.as_ref())?.namespaces(StaticNamespaces::new([(namespace, labels)]));

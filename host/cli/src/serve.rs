@@ -5,7 +5,8 @@ use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Du
 use admittance::{DURATION_BUCKETS, Host, admission::NamespaceSelector};
 use admittance_cluster::Cluster;
 use admittance_driver::{
-    AdminConfig, Config, Driver, FrontConfig, LogFormat, NamespacesConfig, Server, Shutdown, Stopped,
+    AdminConfig, Config, Driver, Ensembles, FrontConfig, LogFormat, NamespacesConfig, SchedulersConfig,
+    Server, Shutdown, Stopped,
 };
 use clap::Args;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
@@ -33,7 +34,7 @@ pub(crate) struct Arguments {
     /// Serve /healthz, /readyz, /metrics and the API here in place of the configuration's admin.address.
     #[arg(long, value_name = "ADDRESS", env = "ADMITTANCE_ADMIN")]
     admin: Option<SocketAddr>,
-    /// Forward to these servers in place of the configuration's upstream.servers.
+    /// Forward to these servers in place of the configuration's upstream.servers or upstream.discover.
     #[arg(long, value_name = "URL", env = "ADMITTANCE_UPSTREAM", value_delimiter = ',')]
     upstream: Vec<http::Uri>,
     /// Keep modules and their compiled forms here in place of the configuration's store.directory [default:
@@ -62,16 +63,22 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
         });
     }
     if !arguments.upstream.is_empty() {
-        let FrontConfig::Proxy { upstream, .. } = &mut config.front else {
-            return Err(
-                "--upstream: the dialect `kubernetes` answers kube-apiserver and has no upstream".into(),
-            );
-        };
-        upstream.servers = arguments
-            .upstream
-            .into_iter()
-            .map(Server::new)
-            .collect::<Result<_, _>>()?;
+        let listed = arguments.upstream.into_iter().map(Server::new);
+        let listed = listed.collect::<Result<Vec<_>, _>>()?;
+        match &mut config.front {
+            FrontConfig::Proxy { servers, .. } => *servers = listed,
+            FrontConfig::Bcs(bcs) => bcs.servers = SchedulersConfig::Listed(listed),
+            FrontConfig::Reviews => {
+                return Err(
+                    "--upstream: the dialect `kubernetes` answers kube-apiserver and has no upstream".into(),
+                );
+            }
+            FrontConfig::Gateway(_) => {
+                return Err("--upstream: a gateway finds drivers by their clusters; list them in \
+                            `dialect.gateway.clusters`"
+                    .into());
+            }
+        }
     }
     let format = arguments.log_format.unwrap_or(match config.log.format {
         LogFormat::Auto => logging::Format::Auto,
@@ -94,13 +101,14 @@ async fn serve(config: Config, metrics: PrometheusHandle) -> crate::Result<ExitC
         Some(config) => Some(Cluster::connect(config).await?),
         None => None,
     };
+    let ensembles = Ensembles::open(&config.zookeeper);
     let host = build(&config, cluster.as_ref()).await?;
     match &cluster {
         Some(cluster) => warm(cluster, &host),
         None => warn_of_conditions(&host),
     }
     let maintained = metrics.clone();
-    let driver = Driver::bind(config, host, Arc::new(move || metrics.render()))
+    let driver = Driver::bind(config, ensembles, host, Arc::new(move || metrics.render()))
         .await?
         .showing(cluster);
     tracing::info!(
@@ -143,7 +151,7 @@ async fn build(config: &Config, cluster: Option<&Cluster>) -> Result<Host, admit
         (None, NamespacesConfig::File(namespaces)) => builder.namespaces(namespaces.clone()),
     };
     builder = builder.sandbox(sandbox);
-    for path in &config.definitions {
+    for path in config.definition_files() {
         builder = builder.definitions(path);
     }
     for (host, address) in &config.resolve {

@@ -1,12 +1,15 @@
 //! What the configuration file of the driver says, as types that cannot be wrong.
 
 mod admin;
+mod bcs;
+mod definitions;
 mod modules;
 mod read;
+mod zookeeper;
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
-    path::PathBuf,
+    path::Path,
     sync::Arc,
     time::Duration,
 };
@@ -14,13 +17,17 @@ use std::{
 pub(crate) use self::admin::is_loopback;
 pub use self::{
     admin::{AdminConfig, AdminTls, CertificateHolder, Role, TokensInTheClear},
+    bcs::{BcsConfig, DiscoveryConfig, ExternalAddress, RegistrationConfig, SchedulersConfig},
+    definitions::DefinitionPlace,
     modules::{HistoryConfig, StoreConfig},
+    zookeeper::{InvalidNodePath, NodePath, ZooKeeperConfig},
 };
 use admittance::{AdmissionLayer, SandboxConfig, catalog::CatalogConfig, dialect::Dialect};
 use admittance_cluster::ClusterConfig;
 use http::uri::PathAndQuery;
 
 use crate::{
+    gateway::GatewayConfig,
     namespaces::NamespacesConfig,
     tls::{ClientTls, ServerTls},
     upstream::Server,
@@ -37,8 +44,10 @@ pub struct Config {
     pub front: FrontConfig,
     /// What it takes.
     pub limits: Limits,
-    /// Files and directories of chain definitions.
-    pub definitions: Vec<PathBuf>,
+    /// Where chain definitions are, in the order in which new ones are offered to them.
+    pub definitions: Vec<DefinitionPlace>,
+    /// The ensembles in which it looks others up and makes itself known.
+    pub zookeeper: ZooKeeperConfig,
     /// Where modules are kept, with what was made of them.
     pub store: StoreConfig,
     /// Where the revisions that were live are kept.
@@ -58,6 +67,13 @@ pub struct Config {
     pub log: LogConfig,
 }
 
+impl Config {
+    /// The files and directories among the places of chain definitions.
+    pub fn definition_files(&self) -> impl Iterator<Item = &Path> {
+        self.definitions.iter().filter_map(DefinitionPlace::as_file)
+    }
+}
+
 /// What a driver does with the requests at its port.
 #[derive(Clone, Debug)]
 pub enum FrontConfig {
@@ -65,11 +81,38 @@ pub enum FrontConfig {
     Proxy {
         /// How it reads requests and writes replies.
         dialect: Arc<dyn Dialect>,
-        /// The control plane behind it.
+        /// The servers of the control plane: at least one.
+        servers: Vec<Server>,
+        /// How they are reached.
         upstream: UpstreamConfig,
     },
+    /// It is the driver of a BCS Mesos cluster, or stands in front of one.
+    Bcs(BcsConfig),
+    /// It stands in front of the drivers of BCS clusters.
+    Gateway(GatewayConfig),
     /// It stands behind kube-apiserver, as its webhook, and answers AdmissionReviews.
     Reviews,
+}
+
+impl FrontConfig {
+    /// How it reads requests and writes replies; none when it has no control plane behind it.
+    pub fn dialect(&self) -> Option<Arc<dyn Dialect>> {
+        match self {
+            Self::Proxy { dialect, .. } => Some(dialect.clone()),
+            Self::Bcs(bcs) => Some(Arc::new(bcs.dialect())),
+            Self::Gateway(_) | Self::Reviews => None,
+        }
+    }
+
+    /// How the servers behind it are reached; none when there are none.
+    pub fn upstream(&self) -> Option<&UpstreamConfig> {
+        match self {
+            Self::Proxy { upstream, .. } => Some(upstream),
+            Self::Bcs(bcs) => Some(&bcs.upstream),
+            Self::Gateway(gateway) => Some(&gateway.drivers),
+            Self::Reviews => None,
+        }
+    }
 }
 
 /// The driver's own port.
@@ -90,11 +133,9 @@ impl Default for ListenConfig {
     }
 }
 
-/// The control plane behind the driver.
+/// How the servers of the control plane are reached.
 #[derive(Clone, Debug)]
 pub struct UpstreamConfig {
-    /// At least one.
-    pub servers: Vec<Server>,
     /// Whom to trust, and what to show.
     pub tls: ClientTls,
     /// For name, connection and TLS handshake together. Default: 2 s.

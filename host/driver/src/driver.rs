@@ -1,3 +1,5 @@
+mod serving;
+
 use std::{
     net::SocketAddr,
     sync::{
@@ -7,19 +9,21 @@ use std::{
     time::Duration,
 };
 
-use admittance::{BodyLimits, Host};
+use admittance::Host;
 use admittance_cluster::Cluster;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use tower::Layer;
 
+use self::serving::Serving;
 use crate::{
     admin::{self, Access, AdminService, RECORDINGS, RenderMetrics},
-    config::{AdminConfig, Config, FrontConfig, Limits},
-    front::{Front, FrontService},
+    config::{AdminConfig, Config, Limits},
+    discovery::Discovery,
+    ensembles::Ensembles,
+    front::Front,
+    gateway::Gateway,
     listener::{Listener, Stop},
     namespaces::{FileNamespaces, NamespacesConfig},
-    onward::Onward,
     tls::ServerTls,
     upstream::Upstream,
 };
@@ -40,6 +44,14 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
+    /// A setting needs an ensemble that was not opened.
+    #[error("{setting} needs the ensemble `{ensemble}`, which is not known")]
+    NoEnsemble {
+        /// `upstream.discover`, for instance.
+        setting: &'static str,
+        /// `zookeeper.cluster`, for instance.
+        ensemble: &'static str,
+    },
 }
 
 /// The front door with its ports bound. Requests that come before [`run`](Self::run) wait.
@@ -51,6 +63,8 @@ pub struct Driver {
     admin: admin::Parts,
     front: Front,
     upstream: Option<Upstream>,
+    gateway: Option<Gateway>,
+    discovery: Option<Discovery>,
     limits: Limits,
     namespaces: Option<FileNamespaces>,
 }
@@ -83,15 +97,20 @@ impl Shutdown {
 }
 
 impl Driver {
-    /// Bind the ports. `metrics` writes what `/metrics` shows.
+    /// Bind the ports. `metrics` writes what `/metrics` shows; `ensembles` are those of the configuration.
     ///
     /// The limits that are the host's own (`limits.request_timeout`, `sandbox`, `definitions` and so on)
     /// must have been given to the host when it was built.
     ///
     /// # Errors
     ///
-    /// When a port cannot be had.
-    pub async fn bind(config: Config, host: Host, metrics: RenderMetrics) -> Result<Self, Error> {
+    /// When a port cannot be had, or an ensemble is missing.
+    pub async fn bind(
+        config: Config,
+        ensembles: Ensembles,
+        host: Host,
+        metrics: RenderMetrics,
+    ) -> Result<Self, Error> {
         let Config {
             listen,
             admin,
@@ -126,30 +145,12 @@ impl Driver {
             }
         };
         let is_stopping = Arc::new(AtomicBool::new(false));
-        let (service, upstream) = match front {
-            FrontConfig::Proxy { dialect, upstream } => {
-                let response_timeout = upstream.response_timeout;
-                let upstream = Upstream::new(upstream, dialect.clone());
-                let body_limits = BodyLimits {
-                    size: limits.body,
-                    time: limits.body_timeout,
-                };
-                let onward = Onward::new(dialect.clone(), body_limits, upstream.clone(), response_timeout);
-                let layer = host
-                    .layer_with(dialect.clone())
-                    .body_limit(limits.body)
-                    .body_timeout(limits.body_timeout);
-                let service = FrontService::Proxy(layer.layer(onward), dialect);
-                (service, Some(upstream))
-            }
-            FrontConfig::Reviews => {
-                let service = host
-                    .reviews()
-                    .body_limit(limits.body)
-                    .body_timeout(limits.body_timeout);
-                (FrontService::Reviews(service), None)
-            }
-        };
+        let Serving {
+            service,
+            upstream,
+            discovery,
+            gateway,
+        } = Serving::new(front, &ensembles, &host, &limits)?;
         Ok(Self {
             front: Front::new(service, limits.concurrency, is_stopping.clone()),
             admin: admin::Parts {
@@ -161,6 +162,7 @@ impl Driver {
                 access: Access::new(&admin.unwrap_or_else(|| AdminConfig::new(address))),
                 host,
                 upstream: upstream.clone(),
+                gateway: gateway.clone(),
                 cluster: None,
                 is_stopping,
                 recordings: Arc::new(Semaphore::new(RECORDINGS)),
@@ -170,6 +172,8 @@ impl Driver {
             address,
             admin_listener,
             upstream,
+            gateway,
+            discovery,
             limits,
             namespaces: match namespaces {
                 NamespacesConfig::Listed(_) => None,
@@ -202,6 +206,7 @@ impl Driver {
             admin,
             front,
             upstream,
+            gateway,
             limits,
             namespaces,
             ..
@@ -223,11 +228,14 @@ impl Driver {
         });
         let stop = Stop::default();
         let serving = {
-            let (upstream, stop) = (upstream.clone(), stop.clone());
+            let (upstream, gateway, stop) = (upstream.clone(), gateway.clone(), stop.clone());
             async move {
                 listener.serve(front, stop).await;
                 if let Some(upstream) = upstream {
                     upstream.tunnels_ended().await;
+                }
+                if let Some(gateway) = gateway {
+                    gateway.tunnels_ended().await;
                 }
             }
         };
@@ -237,6 +245,11 @@ impl Driver {
                 upstream.check_health().await;
             }
         };
+        let renewing = async {
+            if let Some(gateway) = &gateway {
+                gateway.follow().await;
+            }
+        };
         let reading = async {
             if let Some(file) = namespaces {
                 file.follow().await;
@@ -244,7 +257,7 @@ impl Driver {
         };
         // None of them ends the driver.
         let background = async {
-            tokio::join!(checking, following, refreshing, reading, access.follow());
+            tokio::join!(checking, following, refreshing, renewing, reading, access.follow());
             std::future::pending::<()>().await;
         };
         let stopping = async {
@@ -274,6 +287,9 @@ impl Driver {
                 stop.now.cancel();
                 if let Some(upstream) = &upstream {
                     upstream.stop_tunnels();
+                }
+                if let Some(gateway) = &gateway {
+                    gateway.stop_tunnels();
                 }
                 serving.await;
                 Stopped::Cut

@@ -5,18 +5,22 @@
 //! [`Driver::run`] serves until it is told to stop. A request passes, from the outside in: the
 //! connection with its time limits, the limit on requests in flight and the access log, the host's
 //! chains (`admittance::AdmissionLayer`), the way onward that their dialect says, and the upstream. An
-//! AdmissionReview ends at the chains
-//! (`admittance::ReviewService`).
+//! AdmissionReview ends at the chains (`admittance::ReviewService`).
 
 mod admin;
 pub mod api;
 mod config;
+mod definitions_api;
+mod discovery;
 mod driver;
+mod ensembles;
 mod front;
+mod gateway;
 mod listener;
 mod measure;
 mod namespaces;
 mod onward;
+mod server_info;
 pub mod tls;
 mod upstream;
 
@@ -25,10 +29,19 @@ pub use admin::{
     token::{InvalidTokenDigest, Token, TokenDigest, TokenFile, TokenFileError, TokenSource},
 };
 pub use config::{
-    AdminConfig, AdminTls, CertificateHolder, Config, FrontConfig, HealthCheck, HistoryConfig, Limits,
-    ListenConfig, LogConfig, LogFormat, LogLevel, Role, StoreConfig, TokensInTheClear, UpstreamConfig,
+    AdminConfig, AdminTls, BcsConfig, CertificateHolder, Config, DefinitionPlace, DiscoveryConfig,
+    ExternalAddress, FrontConfig, HealthCheck, HistoryConfig, InvalidNodePath, Limits, ListenConfig, LogConfig,
+    LogFormat, LogLevel, NodePath, RegistrationConfig, Role, SchedulersConfig, StoreConfig, TokensInTheClear,
+    UpstreamConfig, ZooKeeperConfig,
 };
 pub use driver::{Driver, Error, Shutdown, Stopped};
+pub use ensembles::Ensembles;
+pub use gateway::{
+    ClusterId, EndpointConfig, GatewayConfig, Permission, Statuses, TokenTable, TokensConfig,
+};
 pub use measure::describe_metrics;
 pub use namespaces::{FileNamespaces, NamespacesConfig};
-pub use upstream::{Client, InvalidServer, Server, ServerHealth, Upstream};
+pub use server_info::ServerInfo;
+pub use upstream::{
+    Choice, Client, FollowedServer, FollowedServers, InvalidServer, Replies, Server, ServerHealth, Servers, Upstream,
+};

@@ -10,12 +10,16 @@ pub(crate) const CONNECTIONS: &str = "admittance_http_connections";
 pub(crate) const UPSTREAM_DURATION: &str = "admittance_http_upstream_duration_seconds";
 pub(crate) const UPSTREAM_ERRORS: &str = "admittance_http_upstream_errors_total";
 pub(crate) const UPSTREAM_CONNECT_FAILURES: &str = "admittance_http_upstream_connect_failures_total";
+pub(crate) const DISCOVERED: &str = "admittance_discovered_servers";
+pub(crate) const MASTER_CHANGES: &str = "admittance_master_changes_total";
+pub(crate) const DEFINITIONS: &str = "admittance_definition_requests_total";
 pub(crate) const CERTIFICATE_EXPIRY: &str = "admittance_certificate_expiry_timestamp_seconds";
 pub(crate) const CERTIFICATE_RELOADED: &str = "admittance_certificate_last_reload_successful";
 pub(crate) const CERTIFICATE_RELOAD_FAILURES: &str = "admittance_certificate_reload_failures_total";
 
 /// Tell the exporter what the driver's metrics mean. Call it once, after the exporter is installed.
 pub fn describe_metrics() {
+    crate::gateway::measure::describe();
     describe_counter!(
         REQUESTS,
         "Requests that were answered, by class of the status (2xx) and by what was done with them (passage)"
@@ -38,11 +42,24 @@ pub fn describe_metrics() {
     );
     describe_counter!(
         UPSTREAM_ERRORS,
-        "Requests that the upstream gave no reply to, by reason: connect, broken, timeout, protocol"
+        "Requests that the upstream gave no reply to, by reason: nobody, connect, broken, timeout, protocol"
     );
     describe_counter!(
         UPSTREAM_CONNECT_FAILURES,
         "Attempts to connect to a server of the upstream that failed; the next server may have answered"
+    );
+    describe_gauge!(
+        DISCOVERED,
+        "Servers that are registered in ZooKeeper as far as is known, by the node that they are below (path)"
+    );
+    describe_counter!(
+        MASTER_CHANGES,
+        "Changes of the scheduler that requests go to, the first included, by the node that schedulers are below (path)"
+    );
+    describe_counter!(
+        DEFINITIONS,
+        "Requests about definitions of hooks that were answered here, by what was asked (action) and the code of the \
+         answer (code), 0 for done"
     );
     describe_gauge!(
         CERTIFICATE_EXPIRY,

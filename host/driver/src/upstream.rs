@@ -4,25 +4,24 @@ mod body;
 mod connection;
 mod headers;
 mod health;
+mod roster;
+mod server;
 
 use std::{
     convert::Infallible,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    fmt,
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
 
-use admittance::dialect::{Dialect, End};
+use admittance::dialect::End;
 use axum::body::Body;
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{
-    HeaderValue, Method, Request, Response, StatusCode, Uri, Version,
-    header::HOST,
-    request::Parts,
-    uri::{Authority, PathAndQuery, Scheme},
+    HeaderValue, Method, Request, Response, StatusCode, Version, header::HOST, request::Parts,
+    uri::PathAndQuery,
 };
 use hyper_util::rt::TokioIo;
 use metrics::{counter, histogram};
@@ -30,105 +29,57 @@ use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::Service;
 
-pub use self::health::ServerHealth;
+pub(crate) use self::connection::{Connector, connector};
 use self::{
     body::Lent,
     connection::Pool,
     headers::{prepare_request, prepare_response},
-    health::Health,
+    roster::{InFlight, Roster},
+};
+pub use self::{
+    health::ServerHealth,
+    roster::{Choice, FollowedServer, FollowedServers, Servers},
+    server::{InvalidServer, Server},
 };
 use crate::{
     config::{HealthCheck, UpstreamConfig},
+    listener::Guarded,
     measure,
     tls::{ClientTls, TlsStatus},
 };
 
-/// One server of the control plane: scheme, host and port.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Server {
-    scheme: Scheme,
-    authority: Authority,
-}
-
-/// A text that is no server of a control plane.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no server: write http:// or https://, a host and a port, such as http://127.0.0.1:8081")]
-pub struct InvalidServer(pub String);
-
-impl std::str::FromStr for Server {
-    type Err = InvalidServer;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let uri = text.parse().map_err(|_| InvalidServer(text.to_owned()))?;
-        Self::new(uri)
-    }
-}
-
-impl Server {
-    /// The server at this URL.
-    ///
-    /// # Errors
-    ///
-    /// When it is not `http` or `https`, or says more than a host and a port.
-    pub fn new(uri: Uri) -> Result<Self, InvalidServer> {
-        let text = uri.to_string();
-        let error = || InvalidServer(text.clone());
-        let parts = uri.into_parts();
-        let scheme = parts
-            .scheme
-            .filter(|scheme| *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS);
-        // User information would be lost, and a path would be silently dropped.
-        let authority = parts
-            .authority
-            .filter(|authority| !authority.as_str().contains('@') && !authority.host().is_empty());
-        let bare = parts.path_and_query.is_none_or(|path| path == "/");
-        match (scheme, authority) {
-            (Some(scheme), Some(authority)) if bare => Ok(Self { scheme, authority }),
-            _ => Err(error()),
-        }
-    }
-
-    /// Whether connections to it are encrypted.
-    pub fn is_tls(&self) -> bool {
-        self.scheme == Scheme::HTTPS
-    }
-
-    fn uri(&self, path: PathAndQuery) -> Uri {
-        let mut parts = http::uri::Parts::default();
-        parts.scheme = Some(self.scheme.clone());
-        parts.authority = Some(self.authority.clone());
-        parts.path_and_query = Some(path);
-        // All three are there and valid, which is all that is asked.
-        Uri::from_parts(parts).unwrap_or_default()
-    }
-}
-
-impl std::fmt::Display for Server {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}://{}", self.scheme, self.authority)
-    }
-}
+/// Writes the reply for a request that the upstream did not reply to.
+pub type Replies = Arc<dyn Fn(&End<'_>) -> Response<Bytes> + Send + Sync>;
 
 /// Hands requests on to the control plane. Cheap to clone; lives as long as the driver.
 ///
-/// Servers that are up take turns; those that are down are tried last, so that a wrong health check
-/// does not stop everything. A request goes to the next server only when no connection could be made
-/// to the one before, that is, when no byte of it has left. Bodies are streamed both ways, trailers
-/// included, and a switched protocol (a WebSocket) becomes a tunnel.
+/// [`Choice`] says to which of its servers. A request goes to another one only when no connection could be
+/// made to the one before, that is, when no byte of it has left; so servers that are down are tried last
+/// rather than never, and a wrong health check does not stop everything. Bodies are streamed both ways,
+/// trailers included, and a switched protocol (a WebSocket) becomes a tunnel.
 #[derive(Clone, Debug)]
 pub struct Upstream(Arc<Inner>);
 
-#[derive(Debug)]
 struct Inner {
-    servers: Vec<(Server, Health)>,
-    turn: AtomicUsize,
+    roster: Roster,
     pool: Pool,
     tls: ClientTls,
+    connect_timeout: Duration,
     response_timeout: Duration,
     health: Option<HealthCheck>,
-    dialect: Arc<dyn Dialect>,
+    replies: Replies,
     tunnels: TaskTracker,
     stop_tunnels: CancellationToken,
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner")
+            .field("roster", &self.roster)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("response_timeout", &self.response_timeout)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Who sent a request, and how: an extension that the listener puts on it.
@@ -141,33 +92,29 @@ pub struct Client {
 }
 
 impl Upstream {
-    /// The upstream of this configuration; errors go to clients in this dialect.
-    pub fn new(config: UpstreamConfig, dialect: Arc<dyn Dialect>) -> Self {
+    /// These servers, reached in this way. `replies` writes what clients get when none of them replied.
+    pub fn new(servers: Servers, config: UpstreamConfig, choice: Choice, replies: Replies) -> Self {
         Self(Arc::new(Inner {
+            roster: Roster::new(servers, choice),
             pool: Pool::new(config.tls.clone(), config.connect_timeout),
             tls: config.tls,
-            servers: config
-                .servers
-                .into_iter()
-                .map(|server| (server, Health::default()))
-                .collect(),
-            turn: AtomicUsize::new(0),
+            connect_timeout: config.connect_timeout,
             response_timeout: config.response_timeout,
             health: config.health,
-            dialect,
+            replies,
             tunnels: TaskTracker::new(),
             stop_tunnels: CancellationToken::new(),
         }))
     }
 
-    /// How the servers are.
+    /// How the servers of this moment are.
     pub fn health(&self) -> Vec<ServerHealth> {
-        self.0
-            .servers
+        let targets = self.0.roster.targets();
+        targets
             .iter()
-            .map(|(server, health)| ServerHealth {
-                server: server.to_string(),
-                is_up: health.is_up(),
+            .map(|target| ServerHealth {
+                server: target.server.to_string(),
+                is_up: target.health.is_up(),
             })
             .collect()
     }
@@ -176,7 +123,7 @@ impl Upstream {
     /// is dropped.
     pub async fn check_health(&self) {
         if let Some(check) = &self.0.health {
-            health::check(&self.0.servers, &self.0.pool, check).await;
+            health::check(&self.0.roster, &self.0.pool, check).await;
         }
     }
 
@@ -211,10 +158,12 @@ impl Upstream {
         let (mut head, body) = request.into_parts();
         prepare_request(&mut head, client_upgrade.is_some());
         match inner.exchange(&head, body).await {
-            Ok(mut response) => {
+            Ok((mut response, in_flight)) => {
                 let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
                 match (switches, client_upgrade) {
-                    (true, Some(client)) => self.tunnel(client, hyper::upgrade::on(&mut response)),
+                    (true, Some(client)) => {
+                        self.tunnel(client, hyper::upgrade::on(&mut response), in_flight);
+                    }
                     (true, None) => {
                         return inner.end(
                             &End::UpstreamUnreachable {
@@ -223,11 +172,23 @@ impl Upstream {
                             "protocol",
                         );
                     }
-                    (false, _) => {}
+                    (false, _) => {
+                        response = response.map(|body| Body::new(Guarded::new(body, in_flight)));
+                    }
                 }
                 prepare_response(&mut response, switches);
                 response
             }
+            Err(Broken::Nobody) => inner.end(
+                &End::UpstreamUnreachable {
+                    // As clients of bcs-mesos-driver know it.
+                    reason: match inner.roster.choice() {
+                        Choice::Master => "scheduler not exist",
+                        Choice::Turns | Choice::LeastLoaded => "the upstream has no servers",
+                    },
+                },
+                "nobody",
+            ),
             Err(Broken::NoConnection) => inner.end(
                 &End::UpstreamUnreachable {
                     reason: "no server of the upstream accepted a connection",
@@ -249,9 +210,15 @@ impl Upstream {
         }
     }
 
-    fn tunnel(&self, client: hyper::upgrade::OnUpgrade, server: hyper::upgrade::OnUpgrade) {
+    fn tunnel(
+        &self,
+        client: hyper::upgrade::OnUpgrade,
+        server: hyper::upgrade::OnUpgrade,
+        in_flight: InFlight,
+    ) {
         let stop = self.0.stop_tunnels.clone();
         self.0.tunnels.spawn(async move {
+            let _in_flight = in_flight;
             let run = async {
                 let (client, server) = tokio::try_join!(client, server)?;
                 let (mut client, mut server) = (TokioIo::new(client), TokioIo::new(server));
@@ -270,15 +237,21 @@ impl Upstream {
 
 /// Why there is no reply.
 enum Broken {
+    /// There is no server.
+    Nobody,
     NoConnection,
     Connection,
     Timeout,
 }
 
 impl Inner {
-    async fn exchange(&self, head: &Parts, body: Body) -> Result<Response<Body>, Broken> {
+    async fn exchange(&self, head: &Parts, body: Body) -> Result<(Response<Body>, InFlight), Broken> {
         let (mut lent, mut loan) = Lent::new(body);
-        for (server, health) in self.order() {
+        let mut attempts = self.roster.attempts(self.connect_timeout).await;
+        let mut broken = Broken::Nobody;
+        while let Some(target) = attempts.next().await {
+            let (server, health) = (&target.server, &target.health);
+            let in_flight = target.enter();
             let started = Instant::now();
             let request = request_to(server, head, lent);
             let reply = self.pool.request(request);
@@ -299,12 +272,13 @@ impl Inner {
                 Ok(response) => {
                     health.connected();
                     histogram!(measure::UPSTREAM_DURATION).record(started.elapsed());
-                    return Ok(response.map(Body::new));
+                    return Ok((response.map(Body::new), in_flight));
                 }
                 Err(error) if error.is_connect() => {
                     health.refused();
                     counter!(measure::UPSTREAM_CONNECT_FAILURES).increment(1);
                     tracing::warn!(%server, error = chain(&error), "no connection to a server of the upstream");
+                    broken = Broken::NoConnection;
                     (lent, loan) = match loan.take_back() {
                         Some(body) => body,
                         None => return Err(Broken::NoConnection),
@@ -316,22 +290,12 @@ impl Inner {
                 }
             }
         }
-        Err(Broken::NoConnection)
-    }
-
-    /// The servers in the order in which to try them.
-    fn order(&self) -> impl Iterator<Item = &(Server, Health)> {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let (mut up, down): (Vec<_>, Vec<_>) = self.servers.iter().partition(|(_, health)| health.is_up());
-        if let Some(first) = turn.checked_rem(up.len()) {
-            up.rotate_left(first);
-        }
-        up.into_iter().chain(down)
+        Err(broken)
     }
 
     fn end(&self, end: &End<'_>, reason: &'static str) -> Response<Body> {
         counter!(measure::UPSTREAM_ERRORS, "reason" => reason).increment(1);
-        let mut response = self.dialect.reply(end).map(Body::from);
+        let mut response = (self.replies)(end).map(Body::from);
         response
             .extensions_mut()
             .insert(crate::front::EndedUpstream(end.as_str()));
@@ -350,14 +314,14 @@ fn request_to(server: &Server, head: &Parts, body: Lent) -> Request<Lent> {
     *request.uri_mut() = server.uri(path);
     *request.version_mut() = Version::HTTP_11;
     *request.headers_mut() = head.headers.clone();
-    if let Ok(host) = HeaderValue::from_str(server.authority.as_str()) {
+    if let Ok(host) = HeaderValue::from_str(server.authority()) {
         request.headers_mut().insert(HOST, host);
     }
     request
 }
 
 /// An error with its causes, for the log.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
@@ -386,29 +350,5 @@ impl Service<Request<Body>> for Upstream {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let upstream = self.clone();
         Box::pin(async move { Ok(upstream.send(request).await) })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn servers() {
-        for (text, expected) in [
-            ("http://127.0.0.1:8081", Some("http://127.0.0.1:8081")),
-            ("https://scheduler/", Some("https://scheduler")),
-            ("http://[::1]:80", Some("http://[::1]:80")),
-            ("127.0.0.1:8081", None),
-            ("ftp://a", None),
-            ("http://user@a", None),
-            ("http://a/path", None),
-            ("http://a?x", None),
-            ("/a", None),
-            ("", None),
-        ] {
-            let server = text.parse::<Server>().ok().map(|server| server.to_string());
-            assert_eq!(server.as_deref(), expected, "{text}");
-        }
     }
 }

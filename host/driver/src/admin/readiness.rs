@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::Api;
 use crate::{
+    gateway::{Gateway, GatewayStatus},
     tls::{ServerTls, TlsStatus},
     upstream::Upstream,
 };
@@ -43,6 +44,8 @@ pub(super) struct Readiness {
     plugins: Vec<ReadyPlugin>,
     /// The servers of the control plane.
     upstream: Vec<ReadyServer>,
+    /// The clusters behind a gateway; null when it is none.
+    gateway: Option<GatewayStatus>,
     /// The cluster that is asked; null without one.
     cluster: Option<ReadyCluster>,
     /// What is shown to others, and how it is with its files.
@@ -167,10 +170,12 @@ impl Readiness {
                     up: health.is_up,
                 })
                 .collect(),
+            gateway: api.gateway.as_ref().map(Gateway::status),
             cluster: api.cluster.as_ref().map(cluster),
             certificates: own
                 .filter_map(ServerTls::status)
                 .chain(api.upstream.iter().filter_map(Upstream::tls_status))
+                .chain(api.gateway.iter().filter_map(Gateway::tls_status))
                 .map(certificate)
                 .collect(),
         }

@@ -54,7 +54,7 @@ impl TokenDigest {
     }
 
     /// Takes the same time whatever is in them.
-    fn is(&self, other: &Self) -> Choice {
+    pub(crate) fn is(&self, other: &Self) -> Choice {
         self.0.ct_eq(&other.0)
     }
 }
@@ -171,13 +171,13 @@ fn read(path: &Path) -> Result<TokenDigest, TokenFileError> {
 }
 
 #[cfg(unix)]
-fn is_world_readable(file: &File) -> std::io::Result<bool> {
+pub(crate) fn is_world_readable(file: &File) -> std::io::Result<bool> {
     use std::os::unix::fs::PermissionsExt;
     Ok(file.metadata()?.permissions().mode() & 0o004 != 0)
 }
 
 #[cfg(not(unix))]
-fn is_world_readable(_: &File) -> std::io::Result<bool> {
+pub(crate) fn is_world_readable(_: &File) -> std::io::Result<bool> {
     Ok(false)
 }
 

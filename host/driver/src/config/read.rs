@@ -1,7 +1,10 @@
 //! From the configuration file to its types, with every mistake found at once.
 
 mod admin;
+mod bcs;
+mod definitions;
 mod front;
+mod gateway;
 mod limits;
 mod modules;
 mod namespaces;
@@ -9,6 +12,7 @@ mod ports;
 mod rest;
 mod signatures;
 mod upstream;
+mod zookeeper;
 
 use std::{path::Path, time::Duration};
 
@@ -20,12 +24,14 @@ use admittance_definitions::{
 
 use self::{
     admin::admin,
+    definitions::definitions,
     front::front,
     limits::{limits, sandbox},
     modules::{history, modules, store},
     namespaces::{cluster, namespaces},
     ports::listen,
     signatures::signatures,
+    zookeeper::{Ensembles, zookeeper},
 };
 use super::{Config, LogConfig, LogFormat, LogLevel};
 
@@ -57,14 +63,15 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
     let mut fields = root.object(mistakes)?;
     let listen = section(fields.optional("listen"), mistakes, listen);
     let admin = if_there(fields.optional("admin"), mistakes, admin);
-    let front = front(&mut fields, mistakes);
+    // What needs an ensemble says so when it has none.
+    let ensembles = Ensembles::of(&fields);
+    let front = front(&mut fields, listen.as_ref(), ensembles, mistakes);
     let limits = section(fields.optional("limits"), mistakes, limits);
-    let definitions = match fields.optional("definitions") {
-        Some(node) => node
-            .list(mistakes)
-            .map(|entries| entries.iter().filter_map(|entry| entry.file(mistakes)).collect()),
-        None => Some(Vec::new()),
-    };
+    let has_cluster = fields.has("cluster");
+    let definitions = section(fields.optional("definitions"), mistakes, |node, mistakes| {
+        definitions(node, ensembles, has_cluster, mistakes)
+    });
+    let zookeeper = section(fields.optional("zookeeper"), mistakes, zookeeper);
     // Only then, so that it is not among the fields that are known here.
     if fields.has("cache") {
         fields.refuse(
@@ -90,6 +97,7 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
         front: front?,
         limits: limits?,
         definitions: definitions?,
+        zookeeper: zookeeper?,
         store: store?,
         history: history?,
         catalog: CatalogConfig {

@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use http::{Request, Version};
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::{Lent, Pool, Server};
+use super::{Lent, Pool, Server, roster::Roster};
 use crate::config::HealthCheck;
 
 /// How long a server to which no connection could be made is passed over.
@@ -47,13 +47,15 @@ impl Health {
     }
 }
 
-/// Check every server at each interval, for ever.
-pub(super) async fn check(servers: &[(Server, Health)], pool: &Pool, check: &HealthCheck) {
-    join_all(servers.iter().map(|(server, health)| async move {
-        let mut ticks = tokio::time::interval(check.interval);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            ticks.tick().await;
+/// Check every server that there is at each interval, for ever.
+pub(super) async fn check(roster: &Roster, pool: &Pool, check: &HealthCheck) {
+    let mut ticks = tokio::time::interval(check.interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let targets = roster.targets();
+        join_all(targets.iter().map(|target| async {
+            let (server, health) = (&target.server, &target.health);
             let reason = ask(server, pool, check).await.err();
             let was_failed = health.failed_check.swap(reason.is_some(), Ordering::Relaxed);
             match (was_failed, reason) {
@@ -61,9 +63,9 @@ pub(super) async fn check(servers: &[(Server, Health)], pool: &Pool, check: &Hea
                 (true, None) => tracing::info!(%server, "a server of the upstream is up again"),
                 _ => {}
             }
-        }
-    }))
-    .await;
+        }))
+        .await;
+    }
 }
 
 async fn ask(server: &Server, pool: &Pool, check: &HealthCheck) -> Result<(), String> {

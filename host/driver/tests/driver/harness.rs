@@ -8,11 +8,11 @@ use admittance::{
         Chain, Deadline, Denial, Failure, Hook, Operation, Patch, Request as Admission, Response as Answer,
         Rule, Stage, Verdict, async_trait,
     },
-    dialect::{Bcs, Cluster},
+    dialect::{Cluster, bcs::Behind},
 };
 use admittance_driver::{
-    AdminConfig, Config, Driver, FrontConfig, Limits, ListenConfig, LogConfig, Server, Shutdown, Stopped,
-    UpstreamConfig,
+    AdminConfig, BcsConfig, Config, DefinitionPlace, Driver, Ensembles, FrontConfig, Limits, ListenConfig,
+    LogConfig, SchedulersConfig, Server, Shutdown, Stopped, UpstreamConfig,
     tls::{self, ServerTls},
 };
 use axum::{Router, body::Body};
@@ -41,7 +41,7 @@ pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future).await.expect("it hangs")
 }
 
-/// Denies objects named `bad`, and marks those named `plain`.
+/// Denies objects named `bad`, warns of those named `odd`, and marks those named `plain`.
 struct Judge;
 
 #[async_trait]
@@ -53,6 +53,10 @@ impl Hook for Judge {
                 let patch = json!([{"op": "add", "path": "/seen", "value": true}]);
                 Answer::new(Verdict::Patch(Patch::parse(patch.to_string()).unwrap()))
             }
+            "odd" => Answer {
+                warnings: vec!["it is odd".to_owned()],
+                ..Answer::allow()
+            },
             _ => Answer::allow(),
         })
     }
@@ -91,18 +95,21 @@ impl Setup {
                     tls: None,
                 },
                 admin: Some(AdminConfig::new(loopback())),
-                front: FrontConfig::Proxy {
-                    dialect: Arc::new(Bcs::new(Cluster::new(CLUSTER).unwrap())),
+                front: FrontConfig::Bcs(BcsConfig {
+                    cluster: Cluster::new(CLUSTER).unwrap(),
+                    behind: Behind::Driver,
+                    servers: SchedulersConfig::Listed(servers),
                     upstream: UpstreamConfig {
-                        servers,
                         tls: tls::no_client().unwrap().into(),
                         connect_timeout: UpstreamConfig::DEFAULT_CONNECT_TIMEOUT,
                         response_timeout: UpstreamConfig::DEFAULT_RESPONSE_TIMEOUT,
                         health: None,
                     },
-                },
+                    registration: None,
+                }),
                 limits: Limits::default(),
                 definitions: Vec::new(),
+                zookeeper: Default::default(),
                 store: Default::default(),
                 history: Default::default(),
                 catalog: Default::default(),
@@ -120,10 +127,20 @@ impl Setup {
         self
     }
 
-    pub(crate) fn upstream(mut self, change: impl FnOnce(&mut UpstreamConfig)) -> Self {
-        if let FrontConfig::Proxy { upstream, .. } = &mut self.config.front {
-            change(upstream);
-        }
+    pub(crate) fn upstream(self, change: impl FnOnce(&mut UpstreamConfig)) -> Self {
+        self.bcs(|bcs| change(&mut bcs.upstream))
+    }
+
+    pub(crate) fn servers(self, servers: &[&str]) -> Self {
+        let servers = servers.iter().map(|server| server.parse().unwrap()).collect();
+        self.bcs(|bcs| bcs.servers = SchedulersConfig::Listed(servers))
+    }
+
+    pub(crate) fn bcs(mut self, change: impl FnOnce(&mut BcsConfig)) -> Self {
+        let FrontConfig::Bcs(bcs) = &mut self.config.front else {
+            panic!("no driver of BCS");
+        };
+        change(bcs);
         self
     }
 
@@ -135,7 +152,7 @@ impl Setup {
     /// With the definitions in `chains` below this directory, and a history in `history`.
     pub(crate) fn steered(mut self, directory: &Path) -> Self {
         std::fs::create_dir_all(directory.join("chains")).unwrap();
-        self.config.definitions = vec![directory.join("chains")];
+        self.config.definitions = vec![DefinitionPlace::File(directory.join("chains"))];
         self.config.history.directory = Some(directory.join("history"));
         self
     }
@@ -153,7 +170,7 @@ impl Setup {
             vec![Stage::new("judge", Judge)],
         );
         let mut builder = Host::builder().chain(chain);
-        for path in &self.config.definitions {
+        for path in self.config.definition_files() {
             builder = builder.definitions(path);
         }
         if let Some(directory) = &self.config.history.directory {
@@ -161,7 +178,8 @@ impl Setup {
         }
         let host = builder.build().await.unwrap();
         let metrics = Arc::new(|| "a_metric 1\n".to_owned());
-        let driver = Driver::bind(self.config, host, metrics).await.unwrap();
+        let ensembles = Ensembles::open(&self.config.zookeeper);
+        let driver = Driver::bind(self.config, ensembles, host, metrics).await.unwrap();
         let shutdown = Shutdown::default();
         Running {
             address: driver.address(),

@@ -175,8 +175,8 @@ async fn the_upstream_may_want_tls_and_a_certificate() {
     let port = inner.address.port();
     for (identity, expected) in [(Some(&client), true), (None, false)] {
         let outer = Setup::new(&[])
+            .servers(&[&format!("https://localhost:{port}")])
             .upstream(|upstream| {
-                upstream.servers = vec![format!("https://localhost:{port}").parse().unwrap()];
                 upstream.tls =
                     ClientTls::of_files(Some(authority.file("ca.pem")), identity.cloned()).unwrap();
             })
@@ -480,8 +480,8 @@ async fn what_is_shown_to_the_upstream_changes() {
     let mount = authority.file("mount");
     rename_over(&mount, "", &strangers.sign("client"));
     let outer = Setup::new(&[])
+        .servers(&[&format!("https://localhost:{port}")])
         .upstream(|upstream| {
-            upstream.servers = vec![format!("https://localhost:{port}").parse().unwrap()];
             upstream.tls =
                 ClientTls::of_files(Some(authority.file("ca.pem")), Some(mounted(&mount))).unwrap();
         })

@@ -1,28 +1,51 @@
 use std::sync::Arc;
 
-use admittance::dialect::{Bcs, Cluster, Dialect};
+use admittance::dialect::{Dialect, bcs::Behind};
 use admittance_definitions::{
     Mistakes,
     document::{Fields, Node},
 };
 
-use super::{only, rest, upstream};
-use crate::config::FrontConfig;
+use super::{
+    bcs::{self, BcsDialect},
+    gateway::gateway,
+    rest, upstream,
+    zookeeper::Ensembles,
+};
+use crate::{
+    config::{BcsConfig, FrontConfig, ListenConfig, SchedulersConfig},
+    gateway::GatewayConfig,
+};
 
-/// What `dialect` says: of a proxy, or of a webhook server.
+/// What `dialect` says: of a proxy, of a webhook server, or of a front of drivers.
 enum DialectConfig {
-    Proxy(Arc<dyn Dialect>),
+    Bcs(BcsDialect),
+    Rest(Arc<dyn Dialect>),
     Kubernetes,
+    Gateway(Box<GatewayConfig>),
 }
 
-pub(super) fn front(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<FrontConfig> {
+pub(super) fn front(
+    fields: &mut Fields<'_>,
+    listen: Option<&ListenConfig>,
+    ensembles: Ensembles,
+    mistakes: &mut Mistakes,
+) -> Option<FrontConfig> {
     let dialect = fields
         .required(
             "dialect",
-            "write `dialect: { bcs: { cluster: ... } }`, `rest: ...` or `kubernetes: {}`",
+            "write `dialect: { bcs: { cluster: ... } }`, `rest: ...`, `kubernetes: {}` or `gateway: ...`",
             mistakes,
         )
-        .and_then(|node| dialect(&node, mistakes));
+        .and_then(|node| dialect(&node, ensembles, mistakes));
+    if let Some(DialectConfig::Rest(_) | DialectConfig::Kubernetes | DialectConfig::Gateway(_)) = dialect {
+        fields.refuse(
+            "registration",
+            "only drivers of the dialect `bcs` are registered",
+            "remove it",
+            mistakes,
+        );
+    }
     if let Some(DialectConfig::Kubernetes) = dialect {
         fields.refuse(
             "upstream",
@@ -32,45 +55,96 @@ pub(super) fn front(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<
         );
         return Some(FrontConfig::Reviews);
     }
-    let upstream = fields
-        .required(
-            "upstream",
-            "write `upstream: { servers: [ \"http://127.0.0.1:8081\" ] }`",
-            mistakes,
-        )
-        .and_then(|node| upstream::upstream(&node, mistakes));
-    match dialect? {
-        DialectConfig::Kubernetes => Some(FrontConfig::Reviews),
-        DialectConfig::Proxy(dialect) => Some(FrontConfig::Proxy {
-            dialect,
-            upstream: upstream?,
-        }),
+    if let Some(DialectConfig::Gateway(gateway)) = dialect {
+        let why = "a gateway finds drivers by their clusters";
+        fields.refuse("upstream", why, "write `dialect.gateway.clusters` or `discover`", mistakes);
+        let why = "a gateway runs no chains";
+        fields.refuse("definitions", why, "give them to the drivers behind it", mistakes);
+        return Some(FrontConfig::Gateway(*gateway));
+    }
+    let registration = super::if_there(fields.optional("registration"), mistakes, |node, mistakes| {
+        bcs::registration(node, listen, ensembles, mistakes)
+    });
+    let upstream_node = fields.required(
+        "upstream",
+        "write `upstream: { servers: [ \"http://127.0.0.1:8081\" ] }`",
+        mistakes,
+    );
+    let upstream = upstream_node
+        .as_ref()
+        .and_then(|node| upstream::upstream(node, ensembles, mistakes));
+    match (dialect?, upstream_node, upstream?) {
+        (DialectConfig::Kubernetes, ..) => Some(FrontConfig::Reviews),
+        (DialectConfig::Gateway(gateway), ..) => Some(FrontConfig::Gateway(*gateway)),
+        (DialectConfig::Rest(dialect), _, (SchedulersConfig::Listed(servers), upstream)) => {
+            Some(FrontConfig::Proxy {
+                dialect,
+                servers,
+                upstream,
+            })
+        }
+        (DialectConfig::Rest(_), node, (SchedulersConfig::Discovered(_), _)) => {
+            let fix = "write `servers`";
+            undiscovered(node, "only schedulers of BCS can be discovered", fix, mistakes)
+        }
+        (DialectConfig::Bcs(bcs), node, (servers, upstream)) => {
+            let behind = match (bcs.behind, &servers) {
+                (None, SchedulersConfig::Listed(_)) => Behind::Driver,
+                (None, SchedulersConfig::Discovered(_)) => Behind::Scheduler,
+                (Some(Behind::Driver), SchedulersConfig::Discovered(_)) => {
+                    let why =
+                        "schedulers are discovered, and `dialect.bcs.behind` says that a driver is behind";
+                    return undiscovered(node, why, "write `servers`, or `behind: scheduler`", mistakes);
+                }
+                (Some(behind), _) => behind,
+            };
+            Some(FrontConfig::Bcs(BcsConfig {
+                cluster: bcs.cluster,
+                behind,
+                servers,
+                upstream,
+                registration: registration?,
+            }))
+        }
     }
 }
 
-fn dialect(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<DialectConfig> {
+/// `upstream.discover` cannot be.
+fn undiscovered(
+    upstream: Option<Node<'_>>,
+    why: &str,
+    fix: &str,
+    mistakes: &mut Mistakes,
+) -> Option<FrontConfig> {
+    if let Some(discover) = upstream?.object(mistakes)?.optional("discover") {
+        discover.wrong(why, fix, mistakes);
+    }
+    None
+}
+
+fn dialect(node: &Node<'_>, ensembles: Ensembles, mistakes: &mut Mistakes) -> Option<DialectConfig> {
     let mut fields = node.object(mistakes)?;
-    let (bcs, rest, kubernetes) = (
+    let (bcs, rest, kubernetes, gateway_node) = (
         fields.optional("bcs"),
         fields.optional("rest"),
         fields.optional("kubernetes"),
+        fields.optional("gateway"),
     );
     fields.finish(mistakes);
-    match (bcs, rest, kubernetes) {
-        (Some(bcs), None, None) => {
-            let cluster = only(&bcs, "cluster", "name the cluster, BCS-MESOS-10001", mistakes)?;
-            let cluster = cluster.parse_with(Cluster::new, mistakes)?;
-            Some(DialectConfig::Proxy(Arc::new(Bcs::new(cluster))))
+    match (bcs, rest, kubernetes, gateway_node) {
+        (Some(bcs), None, None, None) => bcs::dialect(&bcs, mistakes).map(DialectConfig::Bcs),
+        (None, Some(rest), None, None) => Some(DialectConfig::Rest(Arc::new(rest::dialect(&rest, mistakes)?))),
+        (None, None, None, Some(node)) => {
+            gateway(&node, ensembles, mistakes).map(|gateway| DialectConfig::Gateway(Box::new(gateway)))
         }
-        (None, Some(rest), None) => Some(DialectConfig::Proxy(Arc::new(rest::dialect(&rest, mistakes)?))),
-        (None, None, Some(kubernetes)) => {
+        (None, None, Some(kubernetes), None) => {
             kubernetes.object(mistakes)?.finish(mistakes);
             Some(DialectConfig::Kubernetes)
         }
-        (None, None, None) => {
+        (None, None, None, None) => {
             node.wrong(
                 "there is no dialect",
-                "write `bcs: { cluster: ... }`, `rest: { routes: [ ... ] }` or `kubernetes: {}`",
+                "write `bcs: { cluster: ... }`, `rest: { routes: [ ... ] }`, `kubernetes: {}` or `gateway: { discover: {} }`",
                 mistakes,
             );
             None
@@ -78,7 +152,7 @@ fn dialect(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<DialectConfig> {
         _ => {
             node.wrong(
                 "there are several dialects",
-                "keep one of `bcs`, `rest` and `kubernetes`",
+                "keep one of `bcs`, `rest`, `kubernetes` and `gateway`",
                 mistakes,
             );
             None

@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use admittance::{
     admission::{GroupVersionResource, Operation, Outline},
@@ -9,9 +9,13 @@ use rcgen::{CertifiedKey, generate_simple_self_signed};
 use tempfile::TempDir;
 
 use super::*;
-use crate::{FrontConfig, HealthCheck, HistoryConfig, Limits, NamespacesConfig, StoreConfig, UpstreamConfig};
+use crate::{
+    DefinitionPlace, FrontConfig, HealthCheck, HistoryConfig, Limits, NamespacesConfig, SchedulersConfig,
+    StoreConfig, UpstreamConfig,
+};
 
 mod admin;
+mod bcs;
 mod modules;
 mod signatures;
 
@@ -30,11 +34,21 @@ fn read_in(directory: &TempDir, text: &str) -> Result<Config, Vec<String>> {
     })
 }
 
-fn proxy(config: &Config) -> (&dyn Dialect, &UpstreamConfig) {
-    match &config.front {
-        FrontConfig::Proxy { dialect, upstream } => (&**dialect, upstream),
-        FrontConfig::Reviews => panic!("no proxy: {config:?}"),
-    }
+fn proxy(config: &Config) -> (Arc<dyn Dialect>, &UpstreamConfig) {
+    let front = &config.front;
+    (front.dialect().unwrap(), front.upstream().unwrap())
+}
+
+fn servers(config: &Config) -> Vec<String> {
+    let servers = match &config.front {
+        FrontConfig::Proxy { servers, .. } => servers.as_slice(),
+        FrontConfig::Bcs(bcs) => match &bcs.servers {
+            SchedulersConfig::Listed(servers) => servers,
+            SchedulersConfig::Discovered(_) => panic!("no servers are listed: {config:?}"),
+        },
+        _ => panic!("no proxy: {config:?}"),
+    };
+    servers.iter().map(ToString::to_string).collect()
 }
 
 const LEAST: &str = r#"
@@ -161,7 +175,10 @@ log: { level: debug, format: json }
     let admin = config.admin.as_ref().unwrap();
     assert_eq!(admin.address(), "127.0.0.1:9090".parse().unwrap());
     assert!(admin.tls().is_none() && admin.tokens().is_empty());
-    assert_eq!(proxy(&config).1.servers.len(), 2);
+    assert_eq!(
+        servers(&config),
+        ["http://127.0.0.1:8081", "https://scheduler:8082"]
+    );
     assert_eq!(proxy(&config).1.connect_timeout, Duration::from_secs(1));
     assert_eq!(proxy(&config).1.response_timeout, Duration::from_secs(3));
     assert_eq!(
@@ -186,7 +203,7 @@ log: { level: debug, format: json }
     );
     assert_eq!(
         config.definitions,
-        [directory.path().join("chains/"), PathBuf::from("/etc/one.yaml")]
+        [directory.path().join("chains/"), PathBuf::from("/etc/one.yaml")].map(DefinitionPlace::File)
     );
     assert_eq!(
         config.store,
@@ -422,7 +439,8 @@ fn the_example_for_nomad() {
         assert_eq!(read(method, uri, body), expected, "{method} {uri}");
     }
 
-    let chains = admittance_definitions::load(&config.definitions).unwrap();
+    let files: Vec<PathBuf> = config.definition_files().map(Path::to_owned).collect();
+    let chains = admittance_definitions::load(&files).unwrap();
     let [chain] = chains.as_slice() else {
         panic!("there is one chain, not {}", chains.len());
     };

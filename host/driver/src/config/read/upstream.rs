@@ -1,56 +1,87 @@
-use admittance_definitions::{Mistakes, document::Node};
+use admittance_definitions::{
+    Mistakes,
+    document::{Fields, Node},
+};
 use http::uri::PathAndQuery;
 
-use super::{duration, good, if_there, parsed_list, ports::pem_file};
+use super::{bcs, duration, good, if_there, parsed_list, ports::pem_file, zookeeper::Ensembles};
 use crate::{
-    config::{HealthCheck, UpstreamConfig},
+    config::{HealthCheck, SchedulersConfig, UpstreamConfig},
     tls::{self, ClientTls, Identity},
     upstream::Server,
 };
 
-pub(super) fn upstream(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<UpstreamConfig> {
+/// `upstream`. Only schedulers can be discovered.
+pub(super) fn upstream(
+    node: &Node<'_>,
+    ensembles: Ensembles,
+    mistakes: &mut Mistakes,
+) -> Option<(SchedulersConfig, UpstreamConfig)> {
+    let fix = "write [ \"http://127.0.0.1:8081\" ]";
     let mut fields = node.object(mistakes)?;
-    let servers = fields
-        .required("servers", "write [ \"http://127.0.0.1:8081\" ]", mistakes)
-        .and_then(|node| {
-            node.filled_list("write [ \"http://127.0.0.1:8081\" ]", mistakes)?;
-            parsed_list::<Server>(&node, mistakes)
-        });
-    let tls = match fields.optional("tls") {
-        Some(node) => upstream_tls(&node, mistakes),
-        // Without a server that needs them, the system's authorities need not be there.
-        None if servers.iter().flatten().any(Server::is_tls) => {
-            good(tls::client(None, None).map(ClientTls::from), node, mistakes)
+    let discover = fields.optional("discover");
+    let listed = match &discover {
+        None => fields.required("servers", fix, mistakes),
+        Some(_) => {
+            let why = "the servers are listed, and discovered too";
+            fields.refuse("servers", why, "keep `servers` or `discover`", mistakes);
+            None
         }
-        None => good(
-            tls::client(None, None)
-                .or_else(|_| tls::no_client())
-                .map(ClientTls::from),
-            node,
-            mistakes,
-        ),
     };
+    let listed = listed.and_then(|node| {
+        node.filled_list(fix, mistakes)?;
+        parsed_list::<Server>(&node, mistakes)
+    });
+    let needs_authorities = listed.iter().flatten().any(Server::is_tls);
+    let servers = match discover {
+        None => listed.map(SchedulersConfig::Listed),
+        Some(node) => bcs::discovery(&node, ensembles, mistakes).map(SchedulersConfig::Discovered),
+    };
+    let config = reached(&mut fields, needs_authorities, mistakes);
+    fields.finish(mistakes);
+    Some((servers?, config?))
+}
+
+/// How servers are reached.
+pub(super) fn reached(
+    fields: &mut Fields<'_>,
+    needs_authorities: bool,
+    mistakes: &mut Mistakes,
+) -> Option<UpstreamConfig> {
+    let tls = client_tls(fields, needs_authorities, mistakes);
     let connect_timeout = duration(
-        &mut fields,
+        fields,
         "connectTimeout",
         UpstreamConfig::DEFAULT_CONNECT_TIMEOUT,
         mistakes,
     );
     let response_timeout = duration(
-        &mut fields,
+        fields,
         "responseTimeout",
         UpstreamConfig::DEFAULT_RESPONSE_TIMEOUT,
         mistakes,
     );
     let health = if_there(fields.optional("health"), mistakes, health);
-    fields.finish(mistakes);
     Some(UpstreamConfig {
-        servers: servers?,
         tls: tls?,
         connect_timeout: connect_timeout?,
         response_timeout: response_timeout?,
         health: health?,
     })
+}
+
+/// `tls` of a client. Without a server that needs them, the system's authorities need not be there.
+pub(super) fn client_tls(
+    fields: &mut Fields<'_>,
+    needs_authorities: bool,
+    mistakes: &mut Mistakes,
+) -> Option<ClientTls> {
+    if let Some(node) = fields.optional("tls") {
+        return upstream_tls(&node, mistakes);
+    }
+    let tls = tls::client(None, None);
+    let tls = if needs_authorities { tls } else { tls.or_else(|_| tls::no_client()) };
+    good(tls.map(ClientTls::from), fields.node(), mistakes)
 }
 
 fn upstream_tls(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ClientTls> {

@@ -1,0 +1,94 @@
+use admittance_definitions::{Mistakes, document::Node};
+
+use super::zookeeper::Ensembles;
+use crate::config::{DefinitionPlace, NodePath};
+
+pub(super) fn definitions(
+    node: &Node<'_>,
+    ensembles: Ensembles,
+    has_cluster: bool,
+    mistakes: &mut Mistakes,
+) -> Option<Vec<DefinitionPlace>> {
+    let entries = node.list(mistakes)?;
+    let mut stores = Vec::new();
+    let mut places = Vec::new();
+    for entry in &entries {
+        let Some(place) = place(entry, ensembles, has_cluster, mistakes) else {
+            continue;
+        };
+        // Two stores of one place would have every definition twice.
+        if place.as_file().is_none() {
+            if stores.contains(&place) {
+                entry.wrong("this store is named a second time", "remove it", mistakes);
+            }
+            stores.push(place.clone());
+        }
+        places.push(place);
+    }
+    Some(places)
+}
+
+fn place(
+    node: &Node<'_>,
+    ensembles: Ensembles,
+    has_cluster: bool,
+    mistakes: &mut Mistakes,
+) -> Option<DefinitionPlace> {
+    if !node.json().is_object() {
+        return node.file(mistakes).map(DefinitionPlace::File);
+    }
+    let mut fields = node.object(mistakes)?;
+    let (zookeeper, resources) = (fields.optional("zookeeper"), fields.optional("customResources"));
+    fields.finish(mistakes);
+    match (zookeeper, resources) {
+        (Some(zookeeper), None) => {
+            let mut fields = zookeeper.object(mistakes)?;
+            let path = match fields.optional("path") {
+                Some(node) => node.parse::<NodePath>(mistakes),
+                None => DefinitionPlace::DEFAULT_PATH.parse().ok(),
+            };
+            fields.finish(mistakes);
+            ensembles.need_cluster(&zookeeper, mistakes)?;
+            Some(DefinitionPlace::ZooKeeper { path: path? })
+        }
+        (None, Some(resources)) => {
+            let mut fields = resources.object(mistakes)?;
+            let namespace = match fields.optional("namespace") {
+                Some(node) => node.parse_with(namespace, mistakes),
+                None => Some(DefinitionPlace::DEFAULT_NAMESPACE.to_owned()),
+            };
+            fields.finish(mistakes);
+            if !has_cluster {
+                resources.wrong(
+                    "there is no Kubernetes cluster that they could be resources of",
+                    "write `cluster: {}`, or `cluster: { kubeconfig: ... }`",
+                    mistakes,
+                );
+                return None;
+            }
+            Some(DefinitionPlace::CustomResources {
+                namespace: namespace?,
+            })
+        }
+        _ => {
+            node.wrong(
+                "this is not one place of definitions",
+                "write a path, `zookeeper: {}` or `customResources: {}`",
+                mistakes,
+            );
+            None
+        }
+    }
+}
+
+/// A name as Kubernetes takes it for a namespace.
+fn namespace(text: &str) -> Result<String, String> {
+    let is_plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+    let is_one = (1..=63).contains(&text.len())
+        && text.bytes().all(is_plain)
+        && !text.starts_with('-')
+        && !text.ends_with('-');
+    is_one.then(|| text.to_owned()).ok_or_else(|| {
+        format!("{text:?} is no namespace: write lower case letters, digits and -, such as bkbcs")
+    })
+}

@@ -1,0 +1,340 @@
+//! What only a driver of BCS is told: ensembles, discovery, registration.
+
+use std::{fs::Permissions, os::unix::fs::PermissionsExt};
+
+use admittance::dialect::bcs::Behind;
+
+use super::*;
+use crate::{BcsConfig, DiscoveryConfig, ExternalAddress, RegistrationConfig};
+
+const CLUSTER: &str = "zookeeper: { cluster: { servers: [\"127.0.0.1:2181\"] } }";
+const LISTED: &str = "upstream: { servers: [\"http://127.0.0.1:1\"] }";
+const DISCOVERED: &str = "upstream: { discover: {} }";
+const REST: &str = "dialect: { rest: { routes: [{ method: [PUT], path: /a, operation: create, resource: jobs, kind: Job }] } }";
+const DIALECT: &str = "dialect: { bcs: { cluster: BCS-MESOS-10001 } }";
+
+fn bcs(config: &Config) -> &BcsConfig {
+    match &config.front {
+        FrontConfig::Bcs(bcs) => bcs,
+        _ => panic!("no driver of BCS: {config:?}"),
+    }
+}
+
+#[test]
+fn what_is_behind_a_driver() {
+    let listed = "servers: [\"http://127.0.0.1:1\"]";
+    // (what the dialect says, the upstream, what is behind and where it is looked for)
+    for (dialect, upstream, behind, path) in [
+        ("", listed, Behind::Driver, None),
+        (", behind: driver", listed, Behind::Driver, None),
+        (", behind: scheduler", listed, Behind::Scheduler, None),
+        (
+            "",
+            "discover: {}",
+            Behind::Scheduler,
+            Some(DiscoveryConfig::DEFAULT_PATH),
+        ),
+        (
+            ", behind: scheduler",
+            "discover: { path: /a/b }",
+            Behind::Scheduler,
+            Some("/a/b"),
+        ),
+    ] {
+        let text = format!(
+            "{CLUSTER}\ndialect: {{ bcs: {{ cluster: BCS-MESOS-10001{dialect} }} }}\nupstream: {{ {upstream} }}"
+        );
+        let config = read(&text).unwrap();
+        assert_eq!(bcs(&config).behind, behind, "{text}");
+        let discovered = match &bcs(&config).servers {
+            SchedulersConfig::Listed(_) => None,
+            SchedulersConfig::Discovered(discovery) => Some(discovery.path.as_str()),
+        };
+        assert_eq!(discovered, path, "{text}");
+    }
+}
+
+#[test]
+fn everything_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let password = directory.path().join("password");
+    std::fs::write(&password, "p w:x\n").unwrap();
+    std::fs::set_permissions(&password, Permissions::from_mode(0o600)).unwrap();
+    let config = read_in(
+        &directory,
+        r#"
+listen: { address: "0.0.0.0:8090" }
+zookeeper:
+  cluster:
+    servers: ["10.0.0.1:2181", "zk.local", "[::1]:2182"]
+    chroot: /below
+    sessionTimeout: 4s
+    digest: { user: u, passwordFile: password }
+  service: { servers: ["10.0.0.9:2181"] }
+dialect: { bcs: { cluster: BCS-MESOS-10001 } }
+upstream: { discover: {}, connectTimeout: 1s }
+registration:
+  ip: 10.0.0.5
+  port: 80
+  hostname: h
+  external: { ip: 192.0.2.1, port: 8443 }
+cluster: { kubeconfig: kubeconfig }
+definitions:
+  - chains/
+  - zookeeper: {}
+  - zookeeper: { path: /other }
+  - customResources: {}
+  - customResources: { namespace: hooks }
+"#,
+    )
+    .unwrap();
+    let cluster = config.zookeeper.cluster.as_ref().unwrap();
+    assert_eq!(
+        cluster.servers.to_string(),
+        "10.0.0.1:2181,zk.local:2181,[::1]:2182/below"
+    );
+    assert_eq!(cluster.session_timeout, Duration::from_secs(4));
+    assert_eq!(
+        cluster.digest,
+        Some(admittance_zookeeper::Digest::new("u", "p w:x"))
+    );
+    let service = config.zookeeper.service.as_ref().unwrap();
+    assert_eq!(service.servers.to_string(), "10.0.0.9:2181");
+    assert_eq!(service.session_timeout, Duration::from_secs(10));
+    assert_eq!(service.digest, None);
+    assert_eq!(
+        bcs(&config).registration,
+        Some(RegistrationConfig {
+            ip: Some([10, 0, 0, 5].into()),
+            port: Some(80),
+            hostname: Some("h".to_owned()),
+            external: Some(ExternalAddress {
+                ip: [192, 0, 2, 1].into(),
+                port: 8443,
+            }),
+        })
+    );
+    assert_eq!(bcs(&config).upstream.connect_timeout, Duration::from_secs(1));
+    let zookeeper = |path: &str| DefinitionPlace::ZooKeeper {
+        path: path.parse().unwrap(),
+    };
+    let resources = |namespace: &str| DefinitionPlace::CustomResources {
+        namespace: namespace.to_owned(),
+    };
+    assert_eq!(
+        config.definitions,
+        [
+            DefinitionPlace::File(directory.path().join("chains/")),
+            zookeeper("/blueking/admissionwebhook"),
+            zookeeper("/other"),
+            resources("bkbcs"),
+            resources("hooks"),
+        ]
+    );
+}
+
+#[test]
+fn what_cannot_be() {
+    let directory = tempfile::tempdir().unwrap();
+    for (file, text, mode) in [
+        ("empty", "\n", 0o600),
+        ("two", "a\nb", 0o600),
+        ("open", "a", 0o644),
+    ] {
+        let path = directory.path().join(file);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+    }
+    // (the parts of the file, the only mistake)
+    let table: Vec<(&[&str], &str)> = vec![
+        (
+            &[DIALECT, DISCOVERED],
+            "upstream.discover: there is no `zookeeper.cluster`",
+        ),
+        (
+            &[DIALECT, DISCOVERED, "zookeeper: { service: { servers: [a] } }"],
+            "upstream.discover: there is no `zookeeper.cluster`",
+        ),
+        (
+            &[
+                DIALECT,
+                CLUSTER,
+                "upstream: { discover: {}, servers: [\"http://a:1\"] }",
+            ],
+            "upstream.servers: the servers are LISTED, and discovered too",
+        ),
+        (
+            &[DIALECT, CLUSTER, "upstream: { discover: { path: a } }"],
+            "upstream.discover.path: `a` cannot be used: ",
+        ),
+        (
+            &[DIALECT, CLUSTER, "upstream: { discover: { path: / } }"],
+            "upstream.discover.path: `/` cannot be used: the root ",
+        ),
+        (
+            &[REST, CLUSTER, DISCOVERED],
+            "upstream.discover: only schedulers of BCS can be discovered",
+        ),
+        (
+            &[
+                "dialect: { bcs: { cluster: A, behind: driver } }",
+                CLUSTER,
+                DISCOVERED,
+            ],
+            "upstream.discover: schedulers are DISCOVERED, and `dialect.bcs.behind` says ",
+        ),
+        (
+            &["dialect: { bcs: { cluster: A, behind: Scheduler } }", LISTED],
+            "dialect.bcs.behind: \"Scheduler\" is no ",
+        ),
+        (
+            &[REST, CLUSTER, LISTED, "registration: {}"],
+            "registration: only drivers of the dialect `bcs`",
+        ),
+        (
+            &["dialect: { kubernetes: {} }", CLUSTER, "registration: {}"],
+            "registration: only drivers of the dialect `bcs`",
+        ),
+        (
+            &[DIALECT, LISTED, "registration: {}"],
+            "registration: there is no `zookeeper`",
+        ),
+        (
+            &[
+                DIALECT,
+                LISTED,
+                CLUSTER,
+                "listen: { address: \"0.0.0.0:1\" }",
+                "registration: {}",
+            ],
+            "registration: others cannot reach it at 0.0.0.0",
+        ),
+        (
+            &[DIALECT, LISTED, CLUSTER, "registration: { ip: \"0.0.0.0\" }"],
+            "registration.ip: nobody is reached at 0.0.0.0",
+        ),
+        (
+            &[DIALECT, LISTED, CLUSTER, "registration: { ip: host }"],
+            "registration.ip: \"host\" is no IP address",
+        ),
+        (
+            &[DIALECT, LISTED, CLUSTER, "registration: { port: 0 }"],
+            "registration.port: 0 is out of range",
+        ),
+        (
+            &[
+                DIALECT,
+                LISTED,
+                CLUSTER,
+                "registration: { external: { ip: 192.0.2.1 } }",
+            ],
+            "registration.external.port: missing",
+        ),
+        (
+            &[DIALECT, LISTED, "zookeeper: { cluster: {} }"],
+            "zookeeper.cluster.servers: missing",
+        ),
+        (
+            &[DIALECT, LISTED, "zookeeper: { cluster: { servers: [] } }"],
+            "zookeeper.cluster.servers: the list is empty",
+        ),
+        (
+            &[
+                DIALECT,
+                LISTED,
+                "zookeeper: { cluster: { servers: [\"zk://a\"] } }",
+            ],
+            "zookeeper.cluster.servers[0]: ",
+        ),
+        (
+            &[
+                DIALECT,
+                LISTED,
+                "zookeeper: { cluster: { servers: [a], chroot: b } }",
+            ],
+            "zookeeper.cluster.chroot: ",
+        ),
+        (
+            &[
+                DIALECT,
+                LISTED,
+                "zookeeper: { cluster: { servers: [a], sessionTimeout: 1ms } }",
+            ],
+            "zookeeper.cluster.sessionTimeout: ",
+        ),
+        (
+            &[
+                DIALECT,
+                LISTED,
+                "zookeeper: { cluster: { servers: [a], digest: { user: u, passwordFile: none } } }",
+            ],
+            "zookeeper.cluster.digest.passwordFile: ",
+        ),
+        (
+            &[
+                DIALECT,
+                LISTED,
+                "zookeeper: { cluster: { servers: [a], digest: { user: u, passwordFile: open } } }",
+            ],
+            "zookeeper.cluster.digest.passwordFile: everybody may read ",
+        ),
+        (
+            &[
+                DIALECT,
+                LISTED,
+                "zookeeper: { cluster: { servers: [a], digest: { user: u, passwordFile: empty } } }",
+            ],
+            "zookeeper.cluster.digest.passwordFile: ",
+        ),
+        (
+            &[
+                DIALECT,
+                LISTED,
+                "zookeeper: { cluster: { servers: [a], digest: { user: u, passwordFile: two } } }",
+            ],
+            "zookeeper.cluster.digest.passwordFile: ",
+        ),
+        (
+            &[DIALECT, LISTED, "zookeeper: { other: {} }"],
+            "zookeeper.other: unknown field",
+        ),
+        (
+            &[DIALECT, LISTED, "definitions: [ { zookeeper: {} } ]"],
+            "definitions[0].zookeeper: there is no `zookeeper.cluster`",
+        ),
+        (
+            &[DIALECT, LISTED, "definitions: [ { customResources: {} } ]"],
+            "definitions[0].customResources: there is no Kubernetes cluster",
+        ),
+        (
+            &[
+                DIALECT,
+                LISTED,
+                "cluster: {}",
+                "definitions: [ { customResources: { namespace: A } } ]",
+            ],
+            "definitions[0].customResources.namespace: \"A\" is no namespace",
+        ),
+        (
+            &[
+                DIALECT,
+                LISTED,
+                CLUSTER,
+                "definitions: [ { zookeeper: {} }, { zookeeper: {} } ]",
+            ],
+            "definitions[1]: this store is named a second time",
+        ),
+        (
+            &[DIALECT, LISTED, CLUSTER, "definitions: [ {} ]"],
+            "definitions[0]: this is not one place of definitions",
+        ),
+    ];
+    for (parts, expected) in table {
+        let text = parts.join("\n");
+        let mistakes = read_in(&directory, &text).unwrap_err();
+        assert!(
+            matches!(mistakes.as_slice(), [mistake] if mistake.starts_with(expected)),
+            "{text}\n{mistakes:#?}"
+        );
+    }
+}

@@ -1,0 +1,132 @@
+use std::{fs::File, io::Read, ops::RangeInclusive, path::Path, time::Duration};
+
+use admittance_definitions::{
+    Mistakes,
+    document::{Fields, Node},
+};
+use admittance_zookeeper::{Digest, EnsembleConfig, Server, Servers};
+
+use super::{good, if_there, parsed_list};
+use crate::{admin::token::is_world_readable, config::ZooKeeperConfig};
+
+/// The ensemble has bounds of its own, which are within these.
+const SESSION_TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_secs(600);
+/// In bytes. Nobody's password is longer.
+const LONGEST_PASSWORD: usize = 4096;
+
+/// Which ensembles the configuration names, whether rightly or not.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ensembles {
+    cluster: bool,
+    any: bool,
+}
+
+impl Ensembles {
+    pub(super) fn of(root: &Fields<'_>) -> Self {
+        let zookeeper = root.node().json().get("zookeeper").cloned().unwrap_or_default();
+        let has = |name| zookeeper.get(name).is_some_and(|ensemble| !ensemble.is_null());
+        Self {
+            cluster: has("cluster"),
+            any: has("cluster") || has("service"),
+        }
+    }
+
+    /// `node` needs the cluster's ensemble.
+    pub(super) fn need_cluster(self, node: &Node<'_>, mistakes: &mut Mistakes) -> Option<()> {
+        if !self.cluster {
+            node.wrong(
+                "there is no `zookeeper.cluster`, which this is in",
+                "write `zookeeper: { cluster: { servers: [ \"127.0.0.1:2181\" ] } }`",
+                mistakes,
+            );
+        }
+        self.cluster.then_some(())
+    }
+
+    /// `node` needs an ensemble, of either kind.
+    pub(super) fn need_any(self, node: &Node<'_>, mistakes: &mut Mistakes) -> Option<()> {
+        if !self.any {
+            node.wrong(
+                "there is no `zookeeper`, which this is in",
+                "write `zookeeper: { service: { servers: [ \"127.0.0.1:2181\" ] } }`",
+                mistakes,
+            );
+        }
+        self.any.then_some(())
+    }
+}
+
+pub(super) fn zookeeper(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ZooKeeperConfig> {
+    let mut fields = node.object(mistakes)?;
+    let cluster = if_there(fields.optional("cluster"), mistakes, ensemble);
+    let service = if_there(fields.optional("service"), mistakes, ensemble);
+    fields.finish(mistakes);
+    Some(ZooKeeperConfig {
+        cluster: cluster?,
+        service: service?,
+    })
+}
+
+fn ensemble(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<EnsembleConfig> {
+    let fix = "write [ \"10.0.0.1:2181\" ]";
+    let mut fields = node.object(mistakes)?;
+    let servers = fields.required("servers", fix, mistakes).and_then(|node| {
+        node.filled_list(fix, mistakes)?;
+        parsed_list::<Server>(&node, mistakes)
+    });
+    let chroot = if_there(fields.optional("chroot"), mistakes, |node, mistakes| {
+        node.text(mistakes).map(|path| (path.to_owned(), node.clone()))
+    });
+    let session_timeout = if_there(fields.optional("sessionTimeout"), mistakes, |node, mistakes| {
+        node.duration(SESSION_TIMEOUTS, mistakes)
+    });
+    let digest = if_there(fields.optional("digest"), mistakes, digest);
+    fields.finish(mistakes);
+    let (servers, chroot) = (servers?, chroot?);
+    let (root, at) = chroot.unzip();
+    let servers = good(Servers::new(servers, root), at.as_ref().unwrap_or(node), mistakes)?;
+    let mut config = EnsembleConfig::new(servers);
+    config.session_timeout = session_timeout?.unwrap_or(config.session_timeout);
+    config.digest = digest?;
+    Some(config)
+}
+
+fn digest(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Digest> {
+    let mut fields = node.object(mistakes)?;
+    let user = fields
+        .required("user", "name the user", mistakes)
+        .and_then(|node| node.parse_with(user, mistakes));
+    let password = fields
+        .required("passwordFile", "name the file that holds the password", mistakes)
+        .and_then(|node| good(password(&node.file(mistakes)?), &node, mistakes));
+    fields.finish(mistakes);
+    Some(Digest::new(user?, password?))
+}
+
+/// The password begins after the first colon of what is sent.
+fn user(text: &str) -> Result<String, String> {
+    match text.contains(':') {
+        true => Err(format!("{text:?} is no user: a name has no colon")),
+        false => Ok(text.to_owned()),
+    }
+}
+
+fn password(path: &Path) -> Result<String, String> {
+    let shown = path.display();
+    let unreadable = |error| format!("{shown} cannot be read: {error}");
+    let file = File::open(path).map_err(unreadable)?;
+    if is_world_readable(&file).map_err(unreadable)? {
+        return Err(format!(
+            "everybody may read {shown}; take that right away (chmod o-r)"
+        ));
+    }
+    let mut text = String::new();
+    let most = u64::try_from(LONGEST_PASSWORD).unwrap_or(u64::MAX);
+    file.take(most).read_to_string(&mut text).map_err(unreadable)?;
+    // An editor's newline is no part of it; a space may be.
+    let text = text.trim_end_matches(['\r', '\n']);
+    if text.is_empty() || text.len() + 2 > LONGEST_PASSWORD || text.contains(['\r', '\n']) {
+        return Err(format!("{shown} holds no password: write it on one line"));
+    }
+    Ok(text.to_owned())
+}

@@ -1,0 +1,149 @@
+use std::sync::Arc;
+
+use admittance::{
+    BodyLimits, Host,
+    dialect::{Dialect, End, bcs::Behind},
+};
+use tower::Layer;
+
+use super::Error;
+use crate::{
+    config::{FrontConfig, Limits, SchedulersConfig, UpstreamConfig},
+    definitions_api::DefinitionsApi,
+    discovery::{Discovery, Registered},
+    ensembles::Ensembles,
+    front::FrontService,
+    gateway::Gateway,
+    onward::Onward,
+    upstream::{Choice, Servers, Upstream},
+};
+
+/// What answers the requests of the driver's port, and what it needs for it. Lives as long as the driver.
+#[derive(Debug)]
+pub(super) struct Serving {
+    pub(super) service: FrontService,
+    /// The servers behind it, if it hands requests on.
+    pub(super) upstream: Option<Upstream>,
+    /// How they are found, when they are not listed.
+    pub(super) discovery: Option<Discovery>,
+    /// The same for a gateway, in place of both.
+    pub(super) gateway: Option<Gateway>,
+}
+
+impl Serving {
+    /// # Errors
+    ///
+    /// When there is no ensemble to discover the servers in.
+    pub(super) fn new(
+        front: FrontConfig,
+        ensembles: &Ensembles,
+        host: &Host,
+        limits: &Limits,
+    ) -> Result<Self, Error> {
+        match front {
+            FrontConfig::Proxy {
+                dialect,
+                servers,
+                upstream,
+            } => Ok(Self::proxy(
+                dialect,
+                (Servers::Listed(servers), Choice::Turns),
+                upstream,
+                host,
+                limits,
+                None,
+            )),
+            FrontConfig::Bcs(bcs) => {
+                let (servers, discovery) = match &bcs.servers {
+                    SchedulersConfig::Listed(servers) => (Servers::Listed(servers.clone()), None),
+                    SchedulersConfig::Discovered(discovery) => {
+                        let zookeeper = ensembles.cluster().ok_or(Error::NoEnsemble {
+                            setting: "upstream.discover",
+                            ensemble: "zookeeper.cluster",
+                        })?;
+                        let discovery =
+                            Discovery::start(zookeeper, discovery.path.clone(), Registered::Schedulers);
+                        (Servers::Followed(discovery.servers()), Some(discovery))
+                    }
+                };
+                let choice = match bcs.behind {
+                    Behind::Driver => Choice::Turns,
+                    Behind::Scheduler => Choice::Master,
+                };
+                let dialect = Arc::new(bcs.dialect());
+                let definitions = DefinitionsApi::new(host.clone(), dialect.clone(), body_limits(limits));
+                let serving = Self::proxy(
+                    dialect,
+                    (servers, choice),
+                    bcs.upstream,
+                    host,
+                    limits,
+                    Some(definitions),
+                );
+                Ok(Self { discovery, ..serving })
+            }
+            FrontConfig::Gateway(config) => {
+                let service = ensembles.service();
+                if config.discovery.is_some() && service.is_none() {
+                    return Err(Error::NoEnsemble {
+                        setting: "dialect.gateway.discover",
+                        ensemble: "zookeeper.service",
+                    });
+                }
+                let gateway = Gateway::new(config, service, body_limits(limits));
+                Ok(Self {
+                    service: FrontService::Gateway(gateway.clone()),
+                    upstream: None,
+                    discovery: None,
+                    gateway: Some(gateway),
+                })
+            }
+            FrontConfig::Reviews => {
+                let service = host
+                    .reviews()
+                    .body_limit(limits.body)
+                    .body_timeout(limits.body_timeout);
+                Ok(Self {
+                    service: FrontService::Reviews(service),
+                    upstream: None,
+                    discovery: None,
+                    gateway: None,
+                })
+            }
+        }
+    }
+
+    fn proxy(
+        dialect: Arc<dyn Dialect>,
+        (servers, choice): (Servers, Choice),
+        config: UpstreamConfig,
+        host: &Host,
+        limits: &Limits,
+        definitions: Option<DefinitionsApi>,
+    ) -> Self {
+        let response_timeout = config.response_timeout;
+        let replies = {
+            let dialect = dialect.clone();
+            Arc::new(move |end: &End<'_>| dialect.reply(end))
+        };
+        let upstream = Upstream::new(servers, config, choice, replies);
+        let onward = Onward::new(dialect.clone(), body_limits(limits), upstream.clone(), response_timeout);
+        let layer = host
+            .layer_with(dialect.clone())
+            .body_limit(limits.body)
+            .body_timeout(limits.body_timeout);
+        Self {
+            service: FrontService::Proxy(layer.layer(onward), dialect, definitions),
+            upstream: Some(upstream),
+            discovery: None,
+            gateway: None,
+        }
+    }
+}
+
+fn body_limits(limits: &Limits) -> BodyLimits {
+    BodyLimits {
+        size: limits.body,
+        time: limits.body_timeout,
+    }
+}

@@ -1,0 +1,47 @@
+//! The sessions with ZooKeeper.
+
+use admittance_zookeeper::ZooKeeper;
+
+use crate::config::ZooKeeperConfig;
+
+/// Sessions with the ensembles of a configuration. Cheap to clone; they last as long as a clone, or anything
+/// that is looked up or registered by them.
+#[derive(Clone, Debug, Default)]
+pub struct Ensembles {
+    cluster: Option<ZooKeeper>,
+    /// None when it is the cluster's.
+    service: Option<ZooKeeper>,
+}
+
+impl Ensembles {
+    /// Begin to connect to these ensembles. This returns at once; to be called in a runtime of tokio.
+    pub fn open(config: &ZooKeeperConfig) -> Self {
+        let open = |config| ZooKeeper::open(Clone::clone(config));
+        // One session is enough for one ensemble.
+        let of_its_own = config
+            .service
+            .as_ref()
+            .filter(|service| config.cluster.as_ref() != Some(service));
+        Self {
+            cluster: config.cluster.as_ref().map(open),
+            service: of_its_own.map(open),
+        }
+    }
+
+    /// The cluster's own.
+    pub fn cluster(&self) -> Option<&ZooKeeper> {
+        self.cluster.as_ref()
+    }
+
+    /// The one of the services around: the cluster's own when there is no other.
+    pub fn service(&self) -> Option<&ZooKeeper> {
+        self.service.as_ref().or(self.cluster.as_ref())
+    }
+
+    /// Each, by the name that the configuration has for it.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&'static str, &ZooKeeper)> {
+        let cluster = self.cluster.as_ref().map(|zookeeper| ("cluster", zookeeper));
+        let service = self.service.as_ref().map(|zookeeper| ("service", zookeeper));
+        cluster.into_iter().chain(service)
+    }
+}

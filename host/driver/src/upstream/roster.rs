@@ -1,0 +1,239 @@
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+    vec::IntoIter,
+};
+
+use tokio::{sync::watch, time::Instant};
+
+use super::{Server, health::Health};
+
+/// Which servers there are. Cheap to clone.
+#[derive(Clone, Debug)]
+pub enum Servers {
+    /// Always these.
+    Listed(Vec<Server>),
+    /// Those of the moment. What was known last holds when nobody follows them any more.
+    Followed(watch::Receiver<Arc<FollowedServers>>),
+}
+
+/// Servers as they are known at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FollowedServers {
+    /// In the order in which they registered: the first is the master.
+    pub servers: Vec<FollowedServer>,
+    /// Whether it was ever learned which there are. Until then there are none, and requests wait for a moment.
+    pub is_known: bool,
+    /// Why this may be old; none when it is not.
+    pub lost: Option<String>,
+}
+
+/// A server that has registered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FollowedServer {
+    /// Of the registration. A server that registers again has another.
+    pub name: String,
+    /// Where it is.
+    pub server: Server,
+}
+
+/// To which server a request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// They take turns; those that are down come last.
+    Turns,
+    /// The first alone. When no connection to it can be made, and the servers are followed, the request waits
+    /// for another first one, no longer than a connection may take. Listed servers are tried in their order.
+    Master,
+    /// The one with the fewest requests in flight from here; those that are down come last.
+    LeastLoaded,
+}
+
+/// A server, and how it is. Lives as long as its registration, and the requests to it.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) server: Server,
+    pub(super) health: Health,
+    /// Of the registration; empty for a server that is listed.
+    name: String,
+    in_flight: AtomicUsize,
+}
+
+/// A request that is in flight to a server, until this is dropped.
+#[derive(Debug)]
+pub(super) struct InFlight(Arc<Target>);
+
+impl Target {
+    fn new(server: Server, name: String) -> Arc<Self> {
+        Arc::new(Self {
+            server,
+            health: Health::default(),
+            name,
+            in_flight: AtomicUsize::new(0),
+        })
+    }
+
+    pub(super) fn enter(self: &Arc<Self>) -> InFlight {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        InFlight(self.clone())
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The servers of an upstream, and the choice between them.
+#[derive(Debug)]
+pub(super) struct Roster {
+    choice: Choice,
+    turn: AtomicUsize,
+    followed: Option<watch::Receiver<Arc<FollowedServers>>>,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    /// What `targets` were made of; none of listed ones.
+    of: Option<Arc<FollowedServers>>,
+    targets: Arc<[Arc<Target>]>,
+}
+
+impl Roster {
+    pub(super) fn new(servers: Servers, choice: Choice) -> Self {
+        let (listed, followed) = match servers {
+            Servers::Listed(servers) => (servers, None),
+            Servers::Followed(followed) => (Vec::new(), Some(followed)),
+        };
+        let targets = listed
+            .into_iter()
+            .map(|server| Target::new(server, String::new()));
+        Self {
+            choice,
+            turn: AtomicUsize::new(0),
+            followed,
+            known: Mutex::new(Known {
+                of: None,
+                targets: targets.collect(),
+            }),
+        }
+    }
+
+    pub(super) fn choice(&self) -> Choice {
+        self.choice
+    }
+
+    /// The servers of this moment.
+    pub(super) fn targets(&self) -> Arc<[Arc<Target>]> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(followed) = &self.followed {
+            let followed = followed.borrow().clone();
+            if !known.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, &followed)) {
+                // One that stays keeps what is known of it.
+                let target = |followed: &FollowedServer| {
+                    let is_it = |target: &&Arc<Target>| {
+                        target.server == followed.server && target.name == followed.name
+                    };
+                    let before = known.targets.iter().find(is_it).cloned();
+                    before.unwrap_or_else(|| Target::new(followed.server.clone(), followed.name.clone()))
+                };
+                known.targets = followed.servers.iter().map(target).collect();
+                known.of = Some(followed);
+            }
+        }
+        known.targets.clone()
+    }
+
+    /// The servers to which one request may go, one after another. `patience` is how long it may wait for one.
+    pub(super) async fn attempts(&self, patience: Duration) -> Attempts<'_> {
+        if let Some(followed) = &self.followed {
+            let mut followed = followed.clone();
+            // An error says that nobody will learn of any more; those that are known are tried.
+            let _ = tokio::time::timeout(patience, followed.wait_for(|servers| servers.is_known)).await;
+        }
+        match (&self.followed, self.choice) {
+            (Some(followed), Choice::Master) => Attempts::Master {
+                roster: self,
+                followed: followed.clone(),
+                refused: None,
+                until: None,
+                patience,
+            },
+            _ => Attempts::InOrder(self.order().into_iter()),
+        }
+    }
+
+    /// The servers in the order in which to try them.
+    fn order(&self) -> Vec<Arc<Target>> {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let targets = self.targets();
+        if self.choice == Choice::Master {
+            return targets.to_vec();
+        }
+        let (mut up, down): (Vec<_>, Vec<_>) =
+            targets.iter().cloned().partition(|target| target.health.is_up());
+        if let Some(first) = turn.checked_rem(up.len()) {
+            up.rotate_left(first);
+        }
+        if self.choice == Choice::LeastLoaded {
+            // Stable: among those that have as many, they take turns.
+            up.sort_by_key(|target| target.in_flight.load(Ordering::Relaxed));
+        }
+        up.extend(down);
+        up
+    }
+}
+
+/// The servers to which one request may go.
+#[derive(Debug)]
+pub(super) enum Attempts<'r> {
+    InOrder(IntoIter<Arc<Target>>),
+    Master {
+        roster: &'r Roster,
+        followed: watch::Receiver<Arc<FollowedServers>>,
+        /// The master to which no connection could be made.
+        refused: Option<Arc<Target>>,
+        /// Until when another is waited for, once it is.
+        until: Option<Instant>,
+        patience: Duration,
+    },
+}
+
+impl Attempts<'_> {
+    /// The next one, after no connection could be made to the one before.
+    pub(super) async fn next(&mut self) -> Option<Arc<Target>> {
+        let (roster, followed, refused, until, patience) = match self {
+            Self::InOrder(targets) => return targets.next(),
+            Self::Master {
+                roster,
+                followed,
+                refused,
+                until,
+                patience,
+            } => (roster, followed, refused, until, *patience),
+        };
+        loop {
+            followed.mark_unchanged();
+            let master = roster.targets().first().cloned();
+            match (refused.as_ref(), master) {
+                (None, None) => return None,
+                (Some(refused), Some(master)) if Arc::ptr_eq(refused, &master) => {}
+                (Some(_), None) => {}
+                (_, Some(master)) => {
+                    *refused = Some(master.clone());
+                    return Some(master);
+                }
+            }
+            let until = *until.get_or_insert_with(|| Instant::now() + patience);
+            match tokio::time::timeout_at(until, followed.changed()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) | Err(_) => return None,
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+use http::{
+    Uri,
+    uri::{Authority, PathAndQuery, Scheme},
+};
+
+/// One server of the control plane: scheme, host and port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    scheme: Scheme,
+    authority: Authority,
+}
+
+/// A text that is no server of a control plane.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no server: write http:// or https://, a host and a port, such as http://127.0.0.1:8081")]
+pub struct InvalidServer(pub String);
+
+impl std::str::FromStr for Server {
+    type Err = InvalidServer;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let uri = text.parse().map_err(|_| InvalidServer(text.to_owned()))?;
+        Self::new(uri)
+    }
+}
+
+impl Server {
+    /// The server at this URL.
+    ///
+    /// # Errors
+    ///
+    /// When it is not `http` or `https`, or says more than a host and a port.
+    pub fn new(uri: Uri) -> Result<Self, InvalidServer> {
+        let text = uri.to_string();
+        let error = || InvalidServer(text.clone());
+        let parts = uri.into_parts();
+        let scheme = parts
+            .scheme
+            .filter(|scheme| *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS);
+        // User information would be lost, and a path would be silently dropped.
+        let authority = parts
+            .authority
+            .filter(|authority| !authority.as_str().contains('@') && !authority.host().is_empty());
+        let bare = parts.path_and_query.is_none_or(|path| path == "/");
+        match (scheme, authority) {
+            (Some(scheme), Some(authority)) if bare => Ok(Self { scheme, authority }),
+            _ => Err(error()),
+        }
+    }
+
+    /// Whether connections to it are encrypted.
+    pub fn is_tls(&self) -> bool {
+        self.scheme == Scheme::HTTPS
+    }
+
+    /// Host and port.
+    pub(super) fn authority(&self) -> &str {
+        self.authority.as_str()
+    }
+
+    pub(super) fn uri(&self, path: PathAndQuery) -> Uri {
+        let mut parts = http::uri::Parts::default();
+        parts.scheme = Some(self.scheme.clone());
+        parts.authority = Some(self.authority.clone());
+        parts.path_and_query = Some(path);
+        // All three are there and valid, which is all that is asked.
+        Uri::from_parts(parts).unwrap_or_default()
+    }
+}
+
+impl std::fmt::Display for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}://{}", self.scheme, self.authority)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers() {
+        for (text, expected) in [
+            ("http://127.0.0.1:8081", Some("http://127.0.0.1:8081")),
+            ("https://scheduler/", Some("https://scheduler")),
+            ("http://[::1]:80", Some("http://[::1]:80")),
+            ("127.0.0.1:8081", None),
+            ("ftp://a", None),
+            ("http://user@a", None),
+            ("http://a/path", None),
+            ("http://a?x", None),
+            ("/a", None),
+            ("", None),
+        ] {
+            let server = text.parse::<Server>().ok().map(|server| server.to_string());
+            assert_eq!(server.as_deref(), expected, "{text}");
+        }
+    }
+}
