@@ -149,9 +149,8 @@ impl Inner {
         let (mut head, body) = request.into_parts();
         let passed = self.pass(&mut head, body).await;
         let (mut response, own_status, cluster) = match passed {
-            Ok((response, cluster)) => {
+            Ok((mut response, cluster)) => {
                 let own = response.status();
-                let mut response = response;
                 *response.status_mut() = self.statuses.of_reply(own);
                 (response, own, cluster)
             }
@@ -220,10 +219,12 @@ impl Inner {
         body: Body,
         drivers: &Drivers,
     ) -> Result<Response<Body>, Ended> {
-        let (body, cut_off) = if body::is_yaml(head) {
-            (body::converted(head, body, self.limits).await?, CutOff::default())
+        let (body, cut_off, passage) = if body::is_yaml(head) {
+            let body = body::converted(head, body, self.limits).await?;
+            (body, CutOff::default(), Passage::Changed)
         } else {
-            body::streamed(head, body, self.limits).await?
+            let (body, cut_off) = body::streamed(head, body, self.limits).await?;
+            (body, cut_off, Passage::Untouched)
         };
         let mut request = Request::new(body);
         *request.method_mut() = head.method.clone();
@@ -232,7 +233,7 @@ impl Inner {
         *request.headers_mut() = std::mem::take(&mut head.headers);
         *request.extensions_mut() = std::mem::take(&mut head.extensions);
         let mut upstream = drivers.upstream.clone();
-        let response = match upstream.call(request).await {
+        let mut response = match upstream.call(request).await {
             Ok(response) => response,
             Err(never) => match never {},
         };
@@ -242,6 +243,7 @@ impl Inner {
                 limit: self.limits.size,
             });
         }
+        response.extensions_mut().insert(passage);
         Ok(response)
     }
 }

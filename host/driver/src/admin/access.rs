@@ -158,7 +158,7 @@ fn known(head: &Parts, tokens: &[Token], clients: &[CertificateHolder]) -> Resul
 }
 
 /// RFC 6750, section 2.1; the scheme's case does not matter.
-fn bearer(value: &[u8]) -> Option<&[u8]> {
+pub(crate) fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked("Bearer ".len())?;
     scheme
         .eq_ignore_ascii_case(b"Bearer ")

@@ -1,6 +1,7 @@
 //! YAML bodies as JSON.
 //!
-//! Scalars are read as YAML 1.1 has it, as the original's reader does: `yes` and `on` are true, `0777` is 511.
+//! Scalars are read as YAML 1.1 has it, as the original's reader does: `yes` and `on` are true, `0777` is 511. A
+//! key is the text that is written: `on: 1` has the key `on`.
 //! Anchors, aliases and merge keys (`<<`) are there. What the original drops or changes without a word is
 //! refused here: a key that is written twice, a second document, a number that JSON cannot hold.
 

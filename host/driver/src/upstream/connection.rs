@@ -19,26 +19,32 @@ const IDLE: Duration = Duration::from_secs(30);
 /// Finds connections whose other end is gone without a word.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
-type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>;
+/// Makes connections to servers, encrypted where their URL says so.
+pub(crate) type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>;
 
 /// The pooled connections to the upstream.
 #[derive(Clone, Debug)]
 pub(super) struct Pool(Client<Connector, Lent>);
 
+/// `connect_timeout` is for name, connection and TLS handshake together.
+pub(crate) fn connector(tls: ClientTls, connect_timeout: Duration) -> Connector {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_keepalive(Some(KEEPALIVE));
+    // What is current at each connection. Sessions are resumed as long as it stays the same.
+    let connector =
+        service_fn(move |server: Uri| HttpsConnector::from((tcp.clone(), tls.current())).oneshot(server));
+    BoxCloneSyncService::new(Timeout::new(connector, connect_timeout))
+}
+
 impl Pool {
     /// `connect_timeout` is for name, connection and TLS handshake together.
     pub(super) fn new(tls: ClientTls, connect_timeout: Duration) -> Self {
-        let mut tcp = HttpConnector::new();
-        tcp.enforce_http(false);
-        tcp.set_nodelay(true);
-        tcp.set_keepalive(Some(KEEPALIVE));
-        // What is current at each connection. Sessions are resumed as long as it stays the same.
-        let connector =
-            service_fn(move |server: Uri| HttpsConnector::from((tcp.clone(), tls.current())).oneshot(server));
         let client = Client::builder(TokioExecutor::new())
             .pool_idle_timeout(IDLE)
             .pool_timer(TokioTimer::new())
-            .build(BoxCloneSyncService::new(Timeout::new(connector, connect_timeout)));
+            .build(connector(tls, connect_timeout));
         Self(client)
     }
 

@@ -324,7 +324,10 @@ mod tests {
         for (text, part) in [
             ("", "there is no document"),
             ("tokens:\n", "tokens: missing"),
-            ("token: []\ntokens: []\n", "did you mean"),
+            (
+                "token: []\ntokens: []\n",
+                "token: unknown field; known here: tokens",
+            ),
             ("tokens: {}\n", "a list is expected"),
             ("tokens: [{}]\n", "tokens[0].name: missing"),
             ("tokens: [{}]\n", "tokens[0].sha256: missing"),

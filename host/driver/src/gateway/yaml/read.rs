@@ -89,7 +89,7 @@ impl Builder {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let scalar = scalar(&text, style, tag.as_deref(), mark)?;
-                self.put_scalar(scalar, anchor, mark)
+                self.put_scalar(&text, scalar, anchor, mark)
             }
             Event::SequenceStart(anchor, tag) => {
                 self.open(mark, anchor, tag.as_deref(), "seq", Content::List(Vec::new()))
@@ -158,9 +158,10 @@ impl Builder {
         Ok(None)
     }
 
-    /// A scalar where a key may be expected.
+    /// A scalar where a key may be expected. A key is the text that is written, whatever it would be as a value.
     fn put_scalar(
         &mut self,
+        text: &str,
         scalar: Scalar,
         anchor: usize,
         mark: Marker,
@@ -176,9 +177,8 @@ impl Builder {
                     *next = Next::Merged;
                     return Ok(None);
                 }
-                Scalar::String(text) | Scalar::Number(text) => text.as_str().into(),
-                Scalar::Bool(_) => scalar.json().into(),
                 Scalar::Null => return Err(no_key(mark)),
+                Scalar::String(_) | Scalar::Number(_) | Scalar::Bool(_) => text.into(),
             };
             if !keys.insert(key.clone()) {
                 return Err(InvalidYaml::at(
