@@ -3,7 +3,7 @@ use x509_parser::{extensions::GeneralName, parse_x509_certificate};
 
 /// The names of whoever holds this certificate: its common names, and the DNS names and URIs among its
 /// alternative names. None when it cannot be read.
-pub(super) fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
+pub(crate) fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
     let Ok((_, parsed)) = parse_x509_certificate(certificate) else {
         return Vec::new();
     };

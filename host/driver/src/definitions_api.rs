@@ -1,0 +1,155 @@
+//! The API of BCS for definitions of hooks: `admissionwebhook`, as clients of bcs-mesos-driver use it.
+//!
+//! The original hands these requests to the scheduler, which keeps definitions. Here they are answered at the
+//! front door, from the places that the host's own definitions are in, so that what was written is in force.
+
+mod asked;
+mod change;
+mod refusal;
+mod reply;
+mod stored;
+
+use std::sync::Arc;
+
+use admittance::{
+    BodyLimits, Host, Passage, REQUEST_ID,
+    admission::Uid,
+    definitions::BcsObject,
+    dialect::{Class, Dialect, End},
+    request_uid,
+};
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, request::Parts};
+use metrics::counter;
+use serde_json::Value as Json;
+use tracing::Instrument;
+
+pub(crate) use self::asked::Asked;
+use self::{
+    change::{Change, Changer},
+    refusal::Refusal,
+};
+use crate::{
+    admin::certificate, front::EndedUpstream, listener::ClientCertificate, measure, upstream::Client,
+};
+
+/// How the access log names what was done with these requests.
+const PASSAGE: &str = "definitions";
+
+/// Answers requests about definitions. Cheap to clone; lives as long as the driver.
+///
+/// It comes before the chains: one that refuses everything could not be repaired through them. The cluster that a
+/// request names is checked before anything else.
+#[derive(Clone, Debug)]
+pub(crate) struct DefinitionsApi(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    host: Host,
+    dialect: Arc<dyn Dialect>,
+    limits: BodyLimits,
+}
+
+impl DefinitionsApi {
+    /// For the definitions of this host. `dialect` checks the cluster, and writes what ends a request before it
+    /// is read; `limits` are for bodies.
+    pub(crate) fn new(host: Host, dialect: Arc<dyn Dialect>, limits: BodyLimits) -> Self {
+        Self(Arc::new(Inner {
+            host,
+            dialect,
+            limits,
+        }))
+    }
+
+    /// Answer a request that [`Asked::of`] found to be one.
+    pub(crate) async fn answer(&self, asked: Asked, request: Request<Body>) -> Response<Body> {
+        let uid = request_uid(request.headers());
+        let span = tracing::info_span!("request", uid = uid.as_str());
+        let response = self.0.answer(asked, request).instrument(span).await;
+        with_uid(response, &uid).map(Body::from)
+    }
+}
+
+impl Inner {
+    async fn answer(&self, asked: Asked, request: Request<Body>) -> Response<Bytes> {
+        let (head, body) = request.into_parts();
+        if let Class::Refuse(rejection) = self.dialect.classify(&head) {
+            return self.end(&End::Rejected(&rejection));
+        }
+        let body = match self.limits.collect(&head, body).await {
+            Ok(body) => body,
+            Err(error) => return self.end(&error.end()),
+        };
+        let action = asked.as_str();
+        let result = self.act(asked, &head, &body).await;
+        let code = result.as_ref().err().map(Refusal::code);
+        let number = code.map_or(0, refusal::Code::number).to_string();
+        counter!(measure::DEFINITIONS, "action" => action, "code" => number).increment(1);
+        let mut response = match result {
+            Ok(data) => reply::success(data),
+            Err(refusal) => {
+                tracing::info!(action, "the definition is refused: {refusal}");
+                reply::failure(refusal.code(), &refusal.to_string())
+            }
+        };
+        response.extensions_mut().insert(EndedUpstream(PASSAGE));
+        response
+    }
+
+    async fn act(&self, asked: Asked, head: &Parts, body: &[u8]) -> Result<Json, Refusal> {
+        let change = match asked {
+            Asked::Create { namespace } => {
+                Change::Create(BcsObject::parse(body)?.or_in_namespace(&namespace))
+            }
+            Asked::Update { namespace } => {
+                Change::Update(BcsObject::parse(body)?.or_in_namespace(&namespace))
+            }
+            Asked::Delete(name) => Change::Delete(name),
+            Asked::Get(name) => {
+                return match stored::find(&self.host, &name).await? {
+                    Some(stored) => Ok(stored.object.printed()),
+                    None => Err(Refusal::NothingToGet(name)),
+                };
+            }
+            Asked::List => {
+                let stored = stored::all(&self.host).await?;
+                return Ok(stored.iter().map(|stored| stored.object.printed()).collect());
+            }
+        };
+        let changer = Changer {
+            host: self.host.clone(),
+            by: by(head),
+        };
+        changer.make(change).await.map(|()| Json::Null)
+    }
+
+    /// The reply to a request that is not read.
+    fn end(&self, end: &End<'_>) -> Response<Bytes> {
+        tracing::info!(end = end.as_str(), "the request ends here: {end}");
+        let mut response = self.dialect.reply(end);
+        response.extensions_mut().insert(Passage::Ended(end.as_str()));
+        response
+    }
+}
+
+/// Who asks, for the history.
+fn by(head: &Parts) -> Option<String> {
+    let certificate = head.extensions.get::<ClientCertificate>();
+    let names = certificate.map(|ClientCertificate(certificate)| certificate::names(certificate));
+    match names.and_then(|names| names.into_iter().next()) {
+        Some(name) => Some(format!("certificate {name}")),
+        None => {
+            let client = head.extensions.get::<Client>()?;
+            Some(format!("client {}", client.address.ip()))
+        }
+    }
+}
+
+/// As the chains' own replies have it.
+fn with_uid(mut response: Response<Bytes>, uid: &Uid) -> Response<Bytes> {
+    if let Ok(uid) = HeaderValue::from_str(uid.as_str()) {
+        response.headers_mut().insert(REQUEST_ID, uid);
+    }
+    response
+}
