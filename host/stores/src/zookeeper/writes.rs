@@ -1,0 +1,84 @@
+//! Writing several nodes: all of them or none.
+
+use std::collections::HashSet;
+
+use zookeeper_client::{Acls, Client, CreateMode, MultiWriteError};
+
+use super::nodes::At;
+
+/// What a change writes, and over what.
+pub(super) struct Write {
+    pub(super) path: String,
+    /// The version of the node that is there.
+    pub(super) there: Option<i32>,
+    /// None deletes it.
+    pub(super) data: Option<Vec<u8>>,
+}
+
+/// Write all or nothing. What a transaction of ZooKeeper 3.4 does not have is to make a node in the way
+/// that newer versions have it, so new nodes are there first, without data, which is no definition. A
+/// single one needs no transaction.
+pub(super) async fn transact(client: &Client, writes: &mut [Write], acls: Acls<'_>) -> Result<(), At> {
+    let options = CreateMode::Persistent.with_acls(acls);
+    for write in writes.iter().filter(|write| write.there.is_none()) {
+        if let Some((namespace, _)) = write.path.rsplit_once('/') {
+            let made = client.mkdir(namespace, &options).await;
+            made.map_err(|error| At(namespace.to_owned(), error))?;
+        }
+    }
+    if let [write] = writes {
+        let done = match (write.there, &write.data) {
+            (None, None) => Ok(()),
+            (None, Some(data)) => client.create(&write.path, data, &options).await.map(|_| ()),
+            (Some(version), Some(data)) => {
+                let written = client.set_data(&write.path, data, Some(version)).await;
+                written.map(|_| ())
+            }
+            (Some(version), None) => client.delete(&write.path, Some(version)).await,
+        };
+        return done.map_err(|error| At(write.path.clone(), error));
+    }
+    let mut made = HashSet::new();
+    let mut done = Ok(());
+    for write in writes.iter_mut().filter(|write| write.there.is_none()) {
+        match client.create(&write.path, &[], &options).await {
+            Ok(_) => {
+                write.there = Some(0);
+                made.insert(write.path.clone());
+            }
+            Err(error) => {
+                done = Err(At(write.path.clone(), error));
+                break;
+            }
+        }
+    }
+    if done.is_ok() {
+        done = commit(client, writes).await;
+    }
+    if done.is_err() {
+        for path in made {
+            // One that cannot be removed is no definition either.
+            let _ = client.delete(&path, Some(0)).await;
+        }
+    }
+    done
+}
+
+async fn commit(client: &Client, writes: &[Write]) -> Result<(), At> {
+    let mut writer = client.new_multi_writer();
+    for write in writes {
+        let added = match &write.data {
+            Some(data) => writer.add_set_data(&write.path, data, write.there),
+            None => writer.add_delete(&write.path, write.there),
+        };
+        added.map_err(|error| At(write.path.clone(), error))?;
+    }
+    let path = |index: usize| writes.get(index).map(|write| write.path.clone());
+    match writer.commit().await {
+        Ok(_) => Ok(()),
+        Err(MultiWriteError::OperationFailed { index, source }) => {
+            Err(At(path(index).unwrap_or_default(), source))
+        }
+        Err(MultiWriteError::RequestFailed { source }) => Err(At(path(0).unwrap_or_default(), source)),
+    }
+}
