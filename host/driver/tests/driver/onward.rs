@@ -1,4 +1,7 @@
 //! With the scheduler behind the driver: what it is asked, and what clients hear.
 
+mod bodies;
+mod replies;
+mod requests;
 mod routes;
 mod scheduler;

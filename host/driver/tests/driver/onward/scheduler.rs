@@ -2,8 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use admittance::dialect::{Bcs, Cluster, bcs::Behind};
-use admittance_driver::FrontConfig;
+use admittance::dialect::bcs::Behind;
 use axum::{Router, body::Body};
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
@@ -28,6 +27,18 @@ impl Asked {
     pub(super) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap()
     }
+
+    /// Its headers in order, but for `Host`.
+    pub(super) fn header_lines(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self
+            .headers
+            .iter()
+            .filter(|(name, _)| *name != http::header::HOST)
+            .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
+            .collect();
+        lines.sort();
+        lines
+    }
 }
 
 /// A driver, and the scheduler behind it.
@@ -42,8 +53,21 @@ impl Scene {
         Self::answering(|| Response::new(Body::from(SUCCESS))).await
     }
 
+    /// The scheduler answers this.
     pub(super) async fn answering(
         reply: impl Fn() -> Response<Body> + Clone + Send + Sync + 'static,
+    ) -> Self {
+        Self::with(reply, |setup| setup).await
+    }
+
+    /// The driver is another one; the scheduler answers success.
+    pub(super) async fn changed(change: impl FnOnce(Setup) -> Setup) -> Self {
+        Self::with(|| Response::new(Body::from(SUCCESS)), change).await
+    }
+
+    async fn with(
+        reply: impl Fn() -> Response<Body> + Clone + Send + Sync + 'static,
+        change: impl FnOnce(Setup) -> Setup,
     ) -> Self {
         let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
         let kept = asked.clone();
@@ -59,10 +83,11 @@ impl Scene {
             }
             reply()
         });
-        let driver = in_front_of_schedulers(Setup::new(&[serve(routes).await]))
-            .start()
-            .await;
-        Self { driver, asked }
+        let setup = in_front_of_schedulers(Setup::new(&[serve(routes).await]));
+        Self {
+            driver: change(setup).start().await,
+            asked,
+        }
     }
 
     /// What the scheduler was asked since the last time.
@@ -81,11 +106,8 @@ impl Scene {
 }
 
 /// With schedulers for servers.
-pub(super) fn in_front_of_schedulers(mut setup: Setup) -> Setup {
-    if let FrontConfig::Proxy { dialect, .. } = &mut setup.config.front {
-        *dialect = Arc::new(Bcs::new(Cluster::new(CLUSTER).unwrap()).in_front_of(Behind::Scheduler));
-    }
-    setup
+pub(super) fn in_front_of_schedulers(setup: Setup) -> Setup {
+    setup.bcs(|bcs| bcs.behind = Behind::Scheduler)
 }
 
 /// A path of the driver.

@@ -1,0 +1,186 @@
+//! Bodies on their way to the scheduler: streamed when nobody needs them, read within the limits otherwise.
+
+use std::time::Duration;
+
+use axum::{Router, body::Body};
+use bytes::Bytes;
+use futures_util::stream;
+use http::{HeaderMap, Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use super::scheduler::*;
+use crate::harness::*;
+
+/// A body that is sent as the receiver gets it.
+fn sent_by(receiver: mpsc::Receiver<Bytes>) -> Body {
+    Body::from_stream(stream::unfold(receiver, async |mut receiver| {
+        receiver
+            .recv()
+            .await
+            .map(|chunk| (Ok::<_, std::io::Error>(chunk), receiver))
+    }))
+}
+
+#[tokio::test]
+async fn what_nobody_reads_streams_both_ways() {
+    let routes = Router::new().fallback(async |request: Request<Body>| {
+        Response::builder()
+            .header("x-seen", request.uri().path())
+            .body(request.into_body())
+            .unwrap()
+    });
+    let setup = Setup::new(&[serve(routes).await]).limits(|limits| limits.body = 1024);
+    let driver = in_front_of_schedulers(setup).start().await;
+    // Each chunk is sent only after the one before has come back, so nothing can be waiting for the end.
+    let (sender, receiver) = mpsc::channel(1);
+    let path = below("/agentsettings/taint");
+    let sending = tokio::spawn({
+        let address = driver.address;
+        async move { send(address, request("PUT", &path, sent_by(receiver))).await }
+    });
+    let chunk = Bytes::from(vec![b'{'; 64 * 1024]);
+    soon(sender.send(chunk.clone())).await.unwrap();
+    let response = soon(sending).await.unwrap();
+    assert_eq!(response.status(), 200);
+    let mut body = response.into_body();
+    for _ in 0..4 {
+        let mut back = Vec::new();
+        while back.len() < chunk.len() {
+            let frame = soon(body.frame()).await.unwrap().unwrap();
+            back.extend(frame.into_data().unwrap());
+        }
+        assert_eq!(back, chunk);
+        soon(sender.send(chunk.clone())).await.unwrap();
+    }
+    drop(sender);
+    soon(body.collect()).await.unwrap();
+}
+
+#[tokio::test]
+async fn limits_of_what_is_read() {
+    let setup = |setup: Setup| {
+        setup.limits(|limits| {
+            limits.body = 256;
+            limits.body_timeout = Duration::from_millis(50);
+        })
+    };
+    let scene = Scene::changed(setup).await;
+    // No chain is for updates: it is the translation that needs their bodies.
+    let code = |(status, reply): (u16, String)| {
+        let reply: Value = serde_json::from_str(&reply).unwrap();
+        (status, reply["code"].as_u64().unwrap())
+    };
+    let large = request("PUT", APPLICATIONS, "x".repeat(257));
+    assert_eq!(code(text(scene.driver.send(large).await).await), (413, 1_405_012));
+
+    let (sender, receiver) = mpsc::channel(1);
+    let slow = request("PUT", APPLICATIONS, sent_by(receiver));
+    assert_eq!(code(text(scene.driver.send(slow).await).await), (408, 1_405_012));
+    drop(sender);
+
+    // Nothing would say to the scheduler that they are compressed.
+    for path in ["/namespaces/n/applications", "/agentsettings/taint"] {
+        let mut packed = request("PUT", &below(path), "x");
+        packed
+            .headers_mut()
+            .insert("content-encoding", "gzip".parse().unwrap());
+        assert_eq!(
+            code(text(scene.driver.send(packed).await).await),
+            (415, 1_405_012)
+        );
+    }
+    assert!(scene.asked().is_empty());
+
+    // What is not read has no limit.
+    let (asked, status, _) = scene.send("PUT", "/agentsettings/taint", &"x".repeat(9999)).await;
+    assert_eq!((asked.unwrap().body.len(), status), (9999, 200));
+}
+
+#[tokio::test]
+async fn chunks_and_trailers() {
+    let scene = Scene::start().await;
+    let body = runnable("application", "a");
+    // (path, whether the scheduler is told the length)
+    for (path, has_length) in [
+        (APPLICATIONS.to_owned(), true),
+        (below("/agentsettings/taint"), false),
+    ] {
+        let mut trailers = HeaderMap::new();
+        trailers.insert("x-sum", "42".parse().unwrap());
+        let (start, end) = body.split_at(10);
+        let frames = [
+            Ok::<_, std::io::Error>(Frame::data(Bytes::from(start.to_owned()))),
+            Ok(Frame::data(Bytes::from(end.to_owned()))),
+            Ok(Frame::trailers(trailers)),
+        ];
+        let body = Body::new(StreamBody::new(stream::iter(frames)));
+        let mut request = request("PUT", &path, body);
+        request.headers_mut().insert("trailer", "x-sum".parse().unwrap());
+        assert_eq!(text(scene.driver.send(request).await).await.0, 200);
+        let [asked] = &scene.asked()[..] else {
+            panic!("{path} was not asked once")
+        };
+        assert_eq!(asked.headers.contains_key("content-length"), has_length, "{path}");
+        assert!(!asked.headers.contains_key("trailer"), "{path}");
+        let sent = if has_length {
+            asked.json()["raw_json"].to_string()
+        } else {
+            String::from_utf8(asked.body.to_vec()).unwrap()
+        };
+        assert_eq!(sent, runnable("application", "a"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_waits_for_100() {
+    let scene = Scene::start().await;
+    let body = runnable("application", "a");
+    for path in ["/namespaces/n/applications", "/agentsettings/taint"] {
+        let mut stream = scene.driver.connect().await;
+        let head = format!(
+            "PUT {} HTTP/1.1\r\nhost: x\r\nbcs-clusterid: {CLUSTER}\r\nexpect: 100-continue\r\n\
+             connection: close\r\ncontent-length: {}\r\n\r\n",
+            below(path),
+            body.len()
+        );
+        write(&mut stream, &head).await;
+        assert_eq!(
+            until(&mut stream, "\r\n\r\n").await,
+            "HTTP/1.1 100 Continue\r\n\r\n",
+            "{path}"
+        );
+        write(&mut stream, &body).await;
+        let reply = rest(&mut stream).await;
+        assert!(reply.starts_with("HTTP/1.1 200 "), "{path}: {reply}");
+        assert!(!scene.asked()[0].headers.contains_key("expect"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_the_route_has_no_use_for() {
+    let scene = Scene::start().await;
+    let mut stream = scene.driver.connect().await;
+    let body = "x".repeat(20_000);
+    for last in [false, true] {
+        let head = format!(
+            "PUT {} HTTP/1.1\r\nhost: x\r\nbcs-clusterid: {CLUSTER}\r\ncontent-length: {}\r\n{}\r\n{body}",
+            below("/namespaces/n/applications/a/scale/3"),
+            body.len(),
+            if last { "connection: close\r\n" } else { "" },
+        );
+        write(&mut stream, &head).await;
+        // The connection stays good for another request.
+        let reply = until(&mut stream, SUCCESS).await;
+        assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
+        let [asked] = &scene.asked()[..] else {
+            panic!("it was not asked once")
+        };
+        assert_eq!(
+            (asked.body.len(), &asked.headers["content-length"]),
+            (0, &http::HeaderValue::from(0))
+        );
+    }
+}

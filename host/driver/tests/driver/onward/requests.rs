@@ -1,0 +1,159 @@
+//! What the scheduler gets of a request, and which requests it never hears of.
+
+use axum::body::Body;
+use http::Request;
+use serde_json::{Value, json};
+use tokio::{io::AsyncReadExt, net::TcpListener};
+
+use super::scheduler::*;
+use crate::harness::*;
+
+const LISTED: &str = "/namespaces/n/applications";
+
+#[tokio::test]
+async fn nothing_of_the_client_goes_on() {
+    let scene = Scene::start().await;
+    for (method, path, body) in [
+        ("POST", APPLICATIONS.to_owned(), runnable("application", "a")),
+        ("PUT", APPLICATIONS.to_owned(), runnable("application", "a")),
+        ("POST", below("/agentsettings"), "[]".to_owned()),
+        ("PUT", below("/agentsettings/taint"), "[]".to_owned()),
+        (
+            "PUT",
+            below("/namespaces/n/applications/a/scale/3"),
+            "unread".to_owned(),
+        ),
+        ("GET", below("/cluster/resources"), String::new()),
+    ] {
+        let mut request = request(method, &path, Body::from(body));
+        for (name, value) in [
+            ("authorization", "Bearer x"),
+            ("cookie", "a=b"),
+            ("content-type", "application/x-yaml"),
+            ("accept", "text/html"),
+            ("accept-encoding", "gzip"),
+            ("user-agent", "someone"),
+            ("x-forwarded-for", "192.0.2.1"),
+            ("x-request-id", "me-1"),
+            ("te", "trailers"),
+            ("digest", "sha-256=x"),
+        ] {
+            request.headers_mut().insert(name, value.parse().unwrap());
+        }
+        let response = scene.driver.send(request).await;
+        assert_eq!(response.headers()["x-request-id"], "me-1", "{method} {path}");
+        assert_eq!(text(response).await.0, 200, "{method} {path}");
+        let [asked] = &scene.asked()[..] else {
+            panic!("{method} {path} was not asked once")
+        };
+        let mut expected = vec![
+            "accept-encoding: identity".to_owned(),
+            "accept: application/json".to_owned(),
+            format!("content-length: {}", asked.body.len()),
+            "content-type: application/json".to_owned(),
+        ];
+        if method == "GET" {
+            expected.remove(2);
+        }
+        assert_eq!(asked.header_lines(), expected, "{method} {path}");
+    }
+}
+
+#[tokio::test]
+async fn chains_come_first() {
+    let scene = Scene::start().await;
+    let path = "/namespaces/n/applications";
+    let (asked, status, _) = scene.send("POST", path, &runnable("application", "plain")).await;
+    let version = asked.unwrap().json();
+    assert_eq!(
+        (status, &version["ID"], &version["raw_json"]["seen"]),
+        (200, &json!("plain"), &json!(true)),
+        "what goes on is what the chains left"
+    );
+
+    let (asked, status, reply) = scene.send("POST", path, &runnable("application", "bad")).await;
+    let reply: Value = serde_json::from_str(&reply).unwrap();
+    assert!(asked.is_none());
+    assert_eq!((status, &reply["code"]), (400, &json!(1_405_234)));
+
+    // Warnings are told whether the scheduler answered or not.
+    let response = scene.driver.send(post(runnable("application", "odd"))).await;
+    assert_eq!(response.headers()["warning"], r#"299 - "it is odd""#);
+    let response = scene.driver.send(post(application("odd"))).await;
+    assert_eq!(response.headers()["warning"], r#"299 - "it is odd""#);
+    assert!(text(response).await.1.contains("no template"));
+}
+
+#[tokio::test]
+#[rustfmt::skip]
+async fn what_ends_here() {
+    let scene = Scene::start().await;
+    // (source, method, path, body, status, what the reply holds)
+    for (source, method, path, body, status, expected) in [
+        ("6 wrong kind", "POST", "/namespaces/n/applications", runnable("process", "a"), 200, r#"{"result":false,"code":1405008,"message":"(bcs-mesos-driver):Kind process is invalid","data":{}}"#),
+        ("6 wrong kind, that chains look at", "PUT", "/namespaces/n/applications", runnable("deployment", "a"), 200, "1405008"),
+        ("1.4 a dot in the name", "PUT", "/namespaces/n/applications", runnable("application", "a.b"), 200, "Name can't contains contains '.'"),
+        ("1.5 no template", "PUT", "/namespaces/n/applications", application("a"), 200, "1405231"),
+        ("1.5 a message of no type", "POST", "/namespaces/n/applications/a/message", "{}".to_owned(), 200, "1405233"),
+        ("no body", "PUT", "/namespaces/n/applications", String::new(), 200, "1405008"),
+        ("a byte order mark, which Go refuses too", "PUT", "/namespaces/n/applications", format!("\u{feff}{}", runnable("application", "a")), 200, "1405008"),
+        ("the same, that chains look at", "POST", "/namespaces/n/applications", format!("\u{feff}{}", runnable("application", "a")), 400, "1405010"),
+        ("strconv.Atoi", "PUT", "/namespaces/n/deployments/a/scale/x", String::new(), 200, "strconv.Atoi"),
+        ("1.3 no such route", "GET", "/namespaces/n/deployments/a", String::new(), 405, "405: Method Not Allowed"),
+        ("1.3 no such route", "PATCH", "/namespaces/n/applications", String::new(), 405, "405: Method Not Allowed"),
+        ("1.3 no such route", "GET", "/other", String::new(), 404, "404: Page Not Found"),
+        ("1.3 kubeconfig", "GET", "/customresourcedefinitions", String::new(), 404, "404: Page Not Found"),
+        ("1.3 kubeconfig", "POST", "/customresources/g/v1/k", String::new(), 404, "404: Page Not Found"),
+    ] {
+        let (asked, got, reply) = scene.send(method, path, &body).await;
+        assert!(asked.is_none(), "{source}: {asked:?}");
+        assert_eq!(got, status, "{source}: {reply}");
+        assert!(reply.contains(expected), "{source}: {reply}");
+    }
+    // Outside of the driver's prefix there is nothing, for any cluster.
+    let outside = Request::get("/healthz").body(Body::empty()).unwrap();
+    assert_eq!(text(scene.driver.send(outside).await).await.0, 404);
+    let stranger = Request::get(below("/cluster/resources")).body(Body::empty()).unwrap();
+    let (status, reply) = text(scene.driver.send(stranger).await).await;
+    assert_eq!(status, 400);
+    assert!(reply.contains("http header BCS-ClusterID  don't exist"), "{reply}");
+    assert!(scene.asked().is_empty());
+}
+
+#[tokio::test]
+async fn methods_without_routes() {
+    let scene = Scene::start().await;
+    for method in ["HEAD", "OPTIONS", "PATCH"] {
+        let mut stream = scene.driver.connect().await;
+        let head = format!(
+            "{method} {} HTTP/1.1\r\nhost: x\r\nbcs-clusterid: {CLUSTER}\r\nconnection: close\r\n\r\n",
+            below(LISTED)
+        );
+        write(&mut stream, &head).await;
+        let reply = rest(&mut stream).await;
+        assert!(reply.starts_with("HTTP/1.1 405 "), "{method}: {reply}");
+        assert!(reply.contains("allow: GET, POST, PUT\r\n"), "{method}: {reply}");
+        assert_eq!(reply.ends_with("\r\n\r\n"), method == "HEAD", "{method}: {reply}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_hangs_up() {
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let setup = Setup::new(&[listener.local_addr().unwrap()]);
+    let driver = in_front_of_schedulers(setup).start().await;
+    let mut client = driver.connect().await;
+    let body = runnable("application", "a");
+    let head = format!(
+        "PUT {APPLICATIONS} HTTP/1.1\r\nhost: x\r\nbcs-clusterid: {CLUSTER}\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    write(&mut client, &head).await;
+    let (mut scheduler, _) = soon(listener.accept()).await.unwrap();
+    until(&mut scheduler, "\r\n\r\n").await;
+    drop(client);
+    // The driver does not wait for a reply that nobody wants.
+    let mut rest = Vec::new();
+    soon(scheduler.read_to_end(&mut rest)).await.unwrap();
+    assert!(serde_json::from_slice::<Value>(&rest).unwrap()["raw_json"].is_object());
+}
