@@ -1,14 +1,18 @@
-use std::sync::Arc;
+use std::{error::Error, sync::Arc};
 
 use admittance_admission::{
     Access, AccessAttributes, Authorizer, AuthorizerError, ClusterError, ClusterKind, ClusterReader,
     Deadline, Labels, NamespaceLookupError, NamespaceSource, UserInfo, async_trait,
 };
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
 use tokio::runtime::Handle;
 
 use crate::{
-    ClusterConfig, ConfigError, authorize,
+    ClusterConfig, ConfigError, ForwardError, authorize,
     connection::Connection,
+    forward,
     health::WatchStatus,
     kinds::Kinds,
     namespaces::Namespaces,
@@ -73,6 +77,31 @@ impl Cluster {
     /// The resources of a kind, to read and write; begins to watch them.
     pub fn resources(&self, kind: &ResourceKind) -> Resources {
         Resources::new(self.0.connection.clone(), kind, &self.0.runtime)
+    }
+
+    /// Hands a request on, with this program's credentials: path and query, and of its headers `Accept`,
+    /// `Accept-Encoding` and `Content-Type`. The body of the reply is streamed.
+    ///
+    /// # Errors
+    ///
+    /// When the API server does not reply. A refusal of it is a reply.
+    pub async fn forward(
+        &self,
+        request: Request<Bytes>,
+    ) -> Result<
+        Response<impl Body<Data = Bytes, Error: Error + Send + Sync + 'static> + Send + 'static + use<>>,
+        ForwardError,
+    > {
+        forward::forward(&self.0.connection, request).await
+    }
+
+    /// Makes this namespace when there is none. Does nothing for a name that no namespace can have.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be known whether there is one, or it cannot be made.
+    pub async fn ensure_namespace(&self, name: &str) -> Result<(), ForwardError> {
+        forward::ensure_namespace(&self.0.connection, name).await
     }
 
     /// What the watches are doing.

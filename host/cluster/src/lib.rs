@@ -10,6 +10,7 @@ mod cache;
 mod cluster;
 mod config;
 mod connection;
+mod forward;
 mod health;
 mod item;
 mod kinds;
@@ -22,6 +23,7 @@ mod watch;
 
 pub use cluster::{Cluster, ClusterStatus};
 pub use config::{ClusterConfig, ClusterSource, ConfigError};
+pub use forward::ForwardError;
 pub use health::{STALE_LIMIT, WatchState, WatchStatus};
 pub use measure::describe_metrics;
 pub use resources::{Resource, ResourceError, ResourceKind, Resources};

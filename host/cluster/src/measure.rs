@@ -10,7 +10,7 @@ const WATCH_UP: &str = "admittance_cluster_watch_up";
 pub fn describe_metrics() {
     describe_counter!(
         REQUESTS,
-        "Requests to the Kubernetes API server, by verb: get, list, watch, discover, review, create, \
+        "Requests to the Kubernetes API server, by verb: get, list, watch, discover, review, forward, create, \
          replace, delete; and result: ok, not-found, conflict, forbidden, refused, unavailable, timeout"
     );
     describe_gauge!(
@@ -27,6 +27,7 @@ pub(crate) enum Verb {
     Watch,
     Discover,
     Review,
+    Forward,
     Create,
     Replace,
     Delete,
@@ -40,6 +41,7 @@ impl Verb {
             Self::Watch => "watch",
             Self::Discover => "discover",
             Self::Review => "review",
+            Self::Forward => "forward",
             Self::Create => "create",
             Self::Replace => "replace",
             Self::Delete => "delete",

@@ -1,0 +1,205 @@
+//! Requests of others that are handed on to the API server.
+
+use std::{error::Error, time::Duration};
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderName, Request, Response, StatusCode,
+    header::{ACCEPT, ACCEPT_ENCODING, CONNECTION, CONTENT_TYPE, TRANSFER_ENCODING, UPGRADE},
+};
+use http_body::Body;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api,
+    api::{ObjectMeta, PostParams},
+};
+use tokio::time::{Instant, timeout};
+
+use crate::{
+    connection::Connection,
+    measure::{self, Verb},
+    trouble::{Trouble, causes, permission},
+};
+
+/// Until the head of a reply. The API server itself gives a request up after a minute.
+const REPLY_LIMIT: Duration = Duration::from_secs(65);
+/// For looking whether a namespace is there and making it.
+const NAMESPACE_LIMIT: Duration = Duration::from_secs(10);
+/// The longest name of a namespace (RFC 1123).
+const LONGEST_NAME: usize = 63;
+
+/// What a client says that concerns the API server. The rest does not go on: it could say who asks, or in whose
+/// name, and the API server believes this program's credentials.
+const HANDED_ON: [HeaderName; 3] = [ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE];
+/// What an answer says of its own connection.
+const OF_THE_CONNECTION: [HeaderName; 4] = [
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// Why the API server has not answered a request that was handed on, or has not made a namespace. As text: a
+/// sentence for the log; it names the server.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{server}: {reason}")]
+pub struct ForwardError {
+    server: String,
+    reason: String,
+}
+
+impl Connection {
+    fn not_forwarded(&self, reason: impl Into<String>) -> ForwardError {
+        ForwardError {
+            server: self.url().to_owned(),
+            reason: reason.into(),
+        }
+    }
+}
+
+/// Hand a request on. Whatever is answered is the reply: only no answer is an error.
+pub(crate) async fn forward(
+    connection: &Connection,
+    request: Request<Bytes>,
+) -> Result<
+    Response<impl Body<Data = Bytes, Error: Error + Send + Sync + 'static> + Send + 'static + use<>>,
+    ForwardError,
+> {
+    let (head, body) = request.into_parts();
+    let mut next = Request::new(kube::client::Body::from(body));
+    *next.method_mut() = head.method;
+    *next.uri_mut() = head.uri;
+    *next.headers_mut() = handed_on(&head.headers);
+    let (result, answer) = match timeout(REPLY_LIMIT, connection.client().send(next)).await {
+        Ok(Ok(mut response)) => {
+            for name in OF_THE_CONNECTION {
+                response.headers_mut().remove(name);
+            }
+            (result(response.status()), Ok(response))
+        }
+        Ok(Err(error)) => ("unavailable", Err(connection.not_forwarded(causes(&error)))),
+        Err(_) => (
+            "timeout",
+            Err(connection.not_forwarded("the API server did not answer in time")),
+        ),
+    };
+    measure::count(Verb::Forward, result);
+    answer
+}
+
+fn handed_on(headers: &HeaderMap) -> HeaderMap {
+    let mut kept = HeaderMap::new();
+    for name in HANDED_ON {
+        for value in headers.get_all(&name) {
+            kept.append(name.clone(), value.clone());
+        }
+    }
+    kept
+}
+
+/// The label of the counter.
+fn result(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        401 | 403 => "forbidden",
+        404 => "not-found",
+        408 | 425 | 429 | 500.. => "unavailable",
+        400.. => "refused",
+        _ => "ok",
+    }
+}
+
+/// Make this namespace when there is none. A name that no namespace can have is left to the API server to refuse.
+pub(crate) async fn ensure_namespace(connection: &Connection, name: &str) -> Result<(), ForwardError> {
+    if !is_namespace(name) {
+        return Ok(());
+    }
+    let until = Instant::now() + NAMESPACE_LIMIT;
+    let namespaces: Api<Namespace> = Api::all(connection.client());
+    let found = connection.ask(Verb::Get, until, namespaces.get_metadata_opt(name));
+    let made = async {
+        match found.await? {
+            Some(_) => Ok(()),
+            None => {
+                let namespace = Namespace {
+                    metadata: ObjectMeta {
+                        name: Some(name.to_owned()),
+                        ..ObjectMeta::default()
+                    },
+                    ..Namespace::default()
+                };
+                let create = async {
+                    match namespaces.create(&PostParams::default(), &namespace).await {
+                        // Somebody else has made it meanwhile.
+                        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+                        created => created.map(drop),
+                    }
+                };
+                connection.ask(Verb::Create, until, create).await
+            }
+        }
+    };
+    made.await.map_err(|trouble: Trouble| {
+        let reason = match trouble {
+            Trouble::Forbidden(words) => {
+                format!("{words}; {}", permission("`get` and `create`", "namespaces", ""))
+            }
+            other => other.sentence(),
+        };
+        connection.not_forwarded(format!(
+            "the namespace {name} could not be made sure of: {reason}"
+        ))
+    })
+}
+
+fn is_namespace(name: &str) -> bool {
+    let may_stand = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    (1..=LONGEST_NAME).contains(&name.len())
+        && name.bytes().all(|byte| may_stand(byte) || byte == b'-')
+        && !name.starts_with('-')
+        && !name.ends_with('-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_namespaces() {
+        for (name, expected) in [
+            ("a", true),
+            ("default-group-1", true),
+            ("", false),
+            ("defaultGroup", false),
+            ("-a", false),
+            ("a-", false),
+            ("a.b", false),
+            ("../x", false),
+            (&"a".repeat(63), true),
+            (&"a".repeat(64), false),
+        ] {
+            assert_eq!(is_namespace(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_of_a_client_goes_on() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("accept", "application/json"),
+            ("accept-encoding", "gzip"),
+            ("content-type", "application/json"),
+            ("content-length", "7"),
+            ("authorization", "Bearer x"),
+            ("impersonate-user", "admin"),
+            ("impersonate-group", "system:masters"),
+            ("x-remote-user", "admin"),
+            ("cookie", "a=b"),
+            ("connection", "upgrade"),
+        ] {
+            headers.insert(name, value.parse().unwrap());
+        }
+        let mut kept: Vec<String> = handed_on(&headers).keys().map(ToString::to_string).collect();
+        kept.sort_unstable();
+        assert_eq!(kept, ["accept", "accept-encoding", "content-type"]);
+    }
+}
