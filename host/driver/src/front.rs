@@ -23,6 +23,8 @@ use tokio::{
 use tower::Service;
 
 use crate::{
+    definitions_api::{Asked, DefinitionsApi},
+    gateway::{For, Gateway},
     listener::{Answer, Guarded},
     measure,
     onward::Onward,
@@ -49,20 +51,33 @@ pub(crate) struct Front {
 /// What answers requests.
 #[derive(Clone, Debug)]
 pub(crate) enum FrontService {
-    /// The chains, and then the upstream.
-    Proxy(AdmissionService<Onward>, Arc<dyn Dialect>),
+    /// The chains, and then the upstream; before both what is answered here, if anything is.
+    Proxy(AdmissionService<Onward>, Arc<dyn Dialect>, Option<DefinitionsApi>),
     /// The chains alone.
     Reviews(ReviewService),
+    /// The drivers of clusters.
+    Gateway(Gateway),
 }
 
 impl FrontService {
     async fn call(&mut self, request: Request<Body>) -> Response<Body> {
         let answer = match self {
-            Self::Proxy(service, _) => service.call(request).await,
+            Self::Proxy(service, _, definitions) => {
+                let (head, body) = request.into_parts();
+                let asked = definitions
+                    .as_ref()
+                    .and_then(|definitions| Some((definitions, Asked::of(&head)?)));
+                let request = Request::from_parts(head, body);
+                match asked {
+                    Some((definitions, asked)) => Ok(definitions.answer(asked, request).await),
+                    None => service.call(request).await,
+                }
+            }
             Self::Reviews(service) => service
                 .call(request)
                 .await
                 .map(|response| response.map(Body::from)),
+            Self::Gateway(gateway) => Ok(gateway.answer(request).await),
         };
         match answer {
             Ok(response) => response,
@@ -72,8 +87,9 @@ impl FrontService {
 
     fn reply(&self, end: &End<'_>) -> Response<Bytes> {
         match self {
-            Self::Proxy(_, dialect) => dialect.reply(end),
+            Self::Proxy(_, dialect, _) => dialect.reply(end),
             Self::Reviews(service) => service.reply(end),
+            Self::Gateway(gateway) => gateway.reply(end),
         }
     }
 }
@@ -127,6 +143,9 @@ impl Answer for Front {
         let duration = started.elapsed();
         let status = response.status().as_u16();
         let passage = passage(&response);
+        let to = response.extensions().get::<For>();
+        let cluster = to.map(|to| to.cluster.as_str());
+        let by = to.and_then(|to| to.holder.as_deref());
         let uid = response
             .headers()
             .get(REQUEST_ID)
@@ -140,16 +159,19 @@ impl Answer for Front {
             path,
             status,
             passage,
+            cluster,
+            by,
             duration_ms = duration.as_secs_f64() * 1e3,
             "{method} {path} {status}",
         );
-        counter!(measure::REQUESTS, "status" => class(status), "passage" => passage).increment(1);
+        counter!(measure::REQUESTS, "status" => status_class(status), "passage" => passage).increment(1);
         histogram!(measure::REQUEST_DURATION).record(duration);
         response
     }
 }
 
-fn passage(response: &Response<Body>) -> &'static str {
+/// What was done with the request of this reply.
+pub(crate) fn passage(response: &Response<Body>) -> &'static str {
     let extensions = response.extensions();
     match (extensions.get::<EndedUpstream>(), extensions.get::<Passage>()) {
         (Some(EndedUpstream(how)), _) => how,
@@ -158,7 +180,8 @@ fn passage(response: &Response<Body>) -> &'static str {
     }
 }
 
-fn class(status: u16) -> &'static str {
+/// As metrics have it.
+pub(crate) fn status_class(status: u16) -> &'static str {
     match status / 100 {
         1 => "1xx",
         2 => "2xx",

@@ -203,3 +203,6 @@ fn check_token(path: &Path) -> Result<(), String> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

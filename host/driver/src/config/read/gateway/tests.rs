@@ -1,0 +1,238 @@
+use std::{fs::Permissions, os::unix::fs::PermissionsExt};
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::config::{Config, FrontConfig};
+
+const ZOOKEEPER: &str = "zookeeper: { service: { servers: [\"127.0.0.1:2181\"] } }";
+
+/// The gateway that this text is of, or the mistakes in it. `own` holds a token, `tokens.yaml` lets nobody in.
+fn read(text: &str) -> Result<GatewayConfig, Vec<String>> {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("tokens.yaml"), "tokens: []\n").unwrap();
+    file(&directory, "own", "gateways-own\n", 0o600);
+    file(&directory, "open", "gateways-own\n", 0o644);
+    file(&directory, "spaced", "gateways own\n", 0o600);
+    let path = directory.path().join("admittance.yaml");
+    std::fs::write(&path, text).unwrap();
+    let config = Config::read(&path).map_err(|mistakes| {
+        let told = mistakes
+            .iter()
+            .map(|mistake| format!("{}: {}", mistake.path, mistake.message));
+        told.collect::<Vec<_>>()
+    })?;
+    match config.front {
+        FrontConfig::Gateway(gateway) => Ok(gateway),
+        other => panic!("no gateway: {other:?}"),
+    }
+}
+
+fn file(directory: &TempDir, name: &str, text: &str, mode: u32) {
+    let path = directory.path().join(name);
+    std::fs::write(&path, text).unwrap();
+    std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn the_least_that_is_needed() {
+    let found = read(&format!(
+        "{ZOOKEEPER}\ndialect: {{ gateway: {{ discover: {{}} }} }}"
+    ))
+    .unwrap();
+    assert!(found.clusters.is_empty());
+    assert_eq!(
+        found.discovery.unwrap().as_str(),
+        "/bcs/services/endpoints/mesosdriver"
+    );
+    assert!(found.tokens.is_none());
+    assert!(!found.forward_token);
+    assert_eq!(found.statuses, Statuses::Ok);
+    assert_eq!(found.drivers.connect_timeout, Duration::from_secs(2));
+    assert_eq!(found.drivers.response_timeout, Duration::from_secs(60));
+    assert_eq!(found.drivers.health, None);
+
+    let listed = read("dialect: { gateway: { clusters: { BCS-1: [\"http://127.0.0.1:1\"] } } }").unwrap();
+    assert!(listed.discovery.is_none());
+}
+
+#[test]
+fn everything_is_read() {
+    let found = read(&format!(
+        "{ZOOKEEPER}
+dialect:
+  gateway:
+    clusters: {{ BCS-1: [\"http://10.0.0.5:8090\", \"http://10.0.0.6:8090\"], BCS-2: [\"http://10.0.1.5:8090\"] }}
+    discover: {{ path: /a/b }}
+    connectTimeout: 1s
+    responseTimeout: 5s
+    health: {{ path: /healthz }}
+    tokens:
+      endpoint:
+        url: http://usermanager:8080
+        tokenFile: own
+        timeout: 2s
+        cache: 0s
+        hooksAction: POST
+    forwardToken: true
+    statuses: driver
+"
+    ))
+    .unwrap();
+    let clusters: Vec<(&str, usize)> = found
+        .clusters
+        .iter()
+        .map(|(id, servers)| (id.as_str(), servers.len()))
+        .collect();
+    assert_eq!(clusters, [("BCS-1", 2), ("BCS-2", 1)]);
+    assert_eq!(found.discovery.unwrap().as_str(), "/a/b");
+    assert_eq!(found.drivers.connect_timeout, Duration::from_secs(1));
+    assert_eq!(found.drivers.response_timeout, Duration::from_secs(5));
+    assert_eq!(found.drivers.health.unwrap().path, "/healthz");
+    assert!(found.forward_token);
+    assert_eq!(found.statuses, Statuses::Driver);
+    let Some(TokensConfig::Endpoint(endpoint)) = found.tokens else {
+        panic!("no endpoint: {:?}", found.tokens);
+    };
+    assert_eq!(
+        endpoint.url,
+        "http://usermanager:8080/usermanager/v1/permissions/verify"
+    );
+    assert!(endpoint.token_file.unwrap().ends_with("own"));
+    assert_eq!(
+        (endpoint.timeout, endpoint.cache),
+        (Duration::from_secs(2), Duration::ZERO)
+    );
+    assert_eq!(endpoint.hooks_action, "POST");
+}
+
+#[test]
+fn tokens_of_both_kinds() {
+    let with = |tokens: &str| {
+        read(&format!(
+            "dialect: {{ gateway: {{ clusters: {{ B: [\"http://a\"] }}, tokens: {tokens} }} }}"
+        ))
+    };
+    let tokens = with("{ file: tokens.yaml }").unwrap().tokens;
+    assert!(matches!(tokens, Some(TokensConfig::File(_))), "{tokens:?}");
+    let tokens = with("{ endpoint: { url: \"http://a/v2/verify?x\" } }")
+        .unwrap()
+        .tokens;
+    let Some(TokensConfig::Endpoint(endpoint)) = tokens else {
+        panic!("no endpoint: {tokens:?}");
+    };
+    assert_eq!(endpoint.url, "http://a/v2/verify?x");
+    assert_eq!(endpoint.token_file, None);
+    assert_eq!(
+        (endpoint.timeout, endpoint.cache),
+        (Duration::from_secs(5), Duration::from_secs(10))
+    );
+    assert_eq!(endpoint.hooks_action, "hooks");
+}
+
+#[test]
+fn mistakes() {
+    let listed = "clusters: { BCS-1: [\"http://127.0.0.1:1\"] }";
+    // (what stands in `gateway`, what else is there, the mistake)
+    for (gateway, more, expected) in [
+        ("", "", "dialect.gateway: it is not said where the drivers are"),
+        (
+            "discover: {}",
+            "",
+            "dialect.gateway.discover: there is no `zookeeper`",
+        ),
+        (
+            "clusters: { BCS-1: [] }",
+            "",
+            "dialect.gateway.clusters.BCS-1: the list is empty",
+        ),
+        (
+            "clusters: { BCS-1: [\"127.0.0.1:1\"] }",
+            "",
+            "dialect.gateway.clusters.BCS-1[0]: `127.0.0.1:1` is no server",
+        ),
+        (
+            "clusters: { _c_1: [\"http://a\"] }",
+            "",
+            "dialect.gateway.clusters._c_1: `_c_1` is no cluster id",
+        ),
+        (
+            &format!("{listed}, statuses: bcs"),
+            "",
+            "dialect.gateway.statuses: \"bcs\" is no way of statuses",
+        ),
+        (
+            &format!("{listed}, forwardToken: x"),
+            "",
+            "dialect.gateway.forwardToken: a string where true or false",
+        ),
+        (
+            &format!("{listed}, tokens: {{}}"),
+            "",
+            "dialect.gateway.tokens: it is not said in one way",
+        ),
+        (
+            &format!("{listed}, tokens: {{ file: tokens.yaml, endpoint: {{ url: \"http://a\" }} }}"),
+            "",
+            "dialect.gateway.tokens: it is not said in one way",
+        ),
+        (
+            &format!("{listed}, tokens: {{ file: none.yaml }}"),
+            "",
+            ": the file cannot be read",
+        ),
+        (
+            &format!("{listed}, tokens: {{ endpoint: {{}} }}"),
+            "",
+            "dialect.gateway.tokens.endpoint.url: missing",
+        ),
+        (
+            &format!("{listed}, tokens: {{ endpoint: {{ url: usermanager }} }}"),
+            "",
+            "dialect.gateway.tokens.endpoint.url: \"usermanager\" is no URL",
+        ),
+        (
+            &format!("{listed}, tokens: {{ endpoint: {{ url: \"ftp://a\" }} }}"),
+            "",
+            "\"ftp://a\" is no URL",
+        ),
+        (
+            &format!("{listed}, tokens: {{ endpoint: {{ url: \"http://u:p@a\" }} }}"),
+            "",
+            "is no URL",
+        ),
+        (
+            &format!("{listed}, tokens: {{ endpoint: {{ url: \"http://a\", tokenFile: open }} }}"),
+            "",
+            "everybody may read the token",
+        ),
+        (
+            &format!("{listed}, tokens: {{ endpoint: {{ url: \"http://a\", tokenFile: spaced }} }}"),
+            "",
+            "it holds no token",
+        ),
+        (
+            &format!("{listed}, tokens: {{ endpoint: {{ url: \"http://a\", timeout: 0s }} }}"),
+            "",
+            "0s is out of range",
+        ),
+        (
+            listed,
+            "upstream: { servers: [\"http://a\"] }",
+            "upstream: a gateway finds drivers by their clusters",
+        ),
+        (
+            listed,
+            "definitions: [ chains/ ]",
+            "definitions: a gateway runs no chains",
+        ),
+        (listed, "registration: {}", "registration: only drivers"),
+    ] {
+        let text = format!("dialect: {{ gateway: {{ {gateway} }} }}\n{more}\n");
+        let mistakes = read(&text).unwrap_err();
+        assert!(
+            mistakes.iter().any(|mistake| mistake.contains(expected)),
+            "{text}: {mistakes:?}"
+        );
+    }
+}

@@ -1,0 +1,111 @@
+//! A gateway between clients and the drivers of clusters.
+
+mod bodies;
+mod replies;
+mod routing;
+mod tokens;
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+};
+
+use admittance_driver::{FrontConfig, GatewayConfig, Statuses, UpstreamConfig, tls};
+use axum::{Router, body::Body};
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use http_body_util::BodyExt;
+use serde_json::Value;
+
+use crate::harness::*;
+
+/// Where a path of a driver is at the gateway.
+pub(crate) const OUTER: &str = "/bcsapi/v4/scheduler/mesos";
+
+/// A gateway of these clusters.
+pub(crate) fn gateway(clusters: &[(&str, &[SocketAddr])], change: impl FnOnce(&mut GatewayConfig)) -> Setup {
+    let mut setup = Setup::new(&[]);
+    let servers = |addresses: &[SocketAddr]| {
+        let servers = addresses
+            .iter()
+            .map(|address| format!("http://{address}").parse().unwrap());
+        servers.collect()
+    };
+    let clusters = clusters
+        .iter()
+        .map(|(id, addresses)| (id.parse().unwrap(), servers(addresses)));
+    let mut config = GatewayConfig {
+        clusters: clusters.collect(),
+        discovery: None,
+        drivers: UpstreamConfig {
+            tls: tls::no_client().unwrap().into(),
+            connect_timeout: UpstreamConfig::DEFAULT_CONNECT_TIMEOUT,
+            response_timeout: UpstreamConfig::DEFAULT_RESPONSE_TIMEOUT,
+            health: None,
+        },
+        tokens: None,
+        forward_token: false,
+        statuses: Statuses::default(),
+    };
+    change(&mut config);
+    setup.config.front = FrontConfig::Gateway(config);
+    setup
+}
+
+/// What a driver was asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) method: Method,
+    pub(crate) uri: Uri,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+/// A driver that writes down what it is asked, and answers with this status.
+#[derive(Clone, Debug)]
+pub(crate) struct Driver {
+    pub(crate) address: SocketAddr,
+    asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+impl Driver {
+    pub(crate) async fn start() -> Self {
+        Self::answering(200, r#"{"result":true,"code":0,"message":"success","data":null}"#).await
+    }
+
+    pub(crate) async fn answering(status: u16, text: &'static str) -> Self {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let routes = {
+            let asked = asked.clone();
+            Router::new().fallback(async move |request: Request<Body>| {
+                let (head, body) = request.into_parts();
+                let body = body.collect().await.unwrap().to_bytes();
+                asked.lock().unwrap().push(Asked {
+                    method: head.method,
+                    uri: head.uri,
+                    headers: head.headers,
+                    body,
+                });
+                (StatusCode::from_u16(status).unwrap(), text)
+            })
+        };
+        Self {
+            address: serve(routes).await,
+            asked,
+        }
+    }
+
+    /// Everything that it was asked since this was called last.
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        std::mem::take(&mut *self.asked.lock().unwrap())
+    }
+}
+
+/// Status and envelope of a reply.
+pub(crate) async fn envelope(response: Response<hyper::body::Incoming>) -> (u16, Value) {
+    let (status, body) = text(response).await;
+    (
+        status,
+        serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}")),
+    )
+}

@@ -1,0 +1,172 @@
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures_util::stream;
+use http::Request;
+use http_body_util::BodyExt;
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::{Driver, OUTER, envelope, gateway};
+use crate::harness::*;
+
+fn post(kind: &str, body: impl Into<Body>) -> Request<Body> {
+    let mut request = request("POST", &format!("{OUTER}/a"), body);
+    request
+        .headers_mut()
+        .insert("content-type", kind.parse().unwrap());
+    request
+}
+
+#[tokio::test]
+async fn yaml_becomes_json() {
+    let driver = Driver::start().await;
+    let gateway = gateway(&[(CLUSTER, &[driver.address])], |_| {}).start().await;
+    let yaml = "kind: application\nmetadata: &m { name: a, namespace: ns }\nspec: { instance: 2, big: 123456789012345678901 }\ncopy: *m\n";
+    let json = r#"{"kind":"application","metadata":{"name":"a","namespace":"ns"},"spec":{"instance":2,"big":123456789012345678901},"copy":{"name":"a","namespace":"ns"}}"#;
+    for (kind, sent, received, kind_received) in [
+        ("application/x-yaml", yaml, json, "application/json"),
+        ("application/yaml; charset=utf-8", yaml, json, "application/json"),
+        ("application/x-yaml", "", "", "application/json"),
+        ("application/json", yaml, yaml, "application/json"),
+        ("text/plain", "a: 1", "a: 1", "text/plain"),
+    ] {
+        let (status, body) = envelope(gateway.send(post(kind, sent)).await).await;
+        assert_eq!((status, &body["code"]), (200, &json!(0)), "{kind}");
+        let [asked] = driver.asked().try_into().unwrap();
+        assert_eq!(asked.body, received, "{kind}");
+        assert_eq!(asked.headers["content-type"], kind_received);
+        assert_eq!(asked.headers["content-length"], received.len().to_string());
+    }
+    // In chunks, and larger than what is converted at once.
+    let long = "x".repeat(40_000);
+    let chunks = stream::iter([
+        Ok::<_, std::io::Error>(format!("a: {long}\n")),
+        Ok(format!("b: {long}\n")),
+    ]);
+    gateway
+        .send(post("application/yaml", Body::from_stream(chunks)))
+        .await;
+    let [asked] = driver.asked().try_into().unwrap();
+    assert_eq!(asked.body, json!({"a": long, "b": long}).to_string());
+    assert!(!asked.headers.contains_key("transfer-encoding"));
+}
+
+#[tokio::test]
+async fn what_cannot_be_converted_goes_nowhere() {
+    let driver = Driver::start().await;
+    let gateway = gateway(&[(CLUSTER, &[driver.address])], |_| {})
+        .limits(|limits| {
+            limits.body = 100;
+            limits.body_timeout = Duration::from_millis(50);
+        })
+        .start()
+        .await;
+    let bomb = "a: &a [1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a]\nc: [*b,*b,*b]\n";
+    // (body, status, code, part of the message)
+    for (body, status, code, part) in [
+        (
+            "a: [",
+            200,
+            1_405_065,
+            "(bcs-api):request yaml convert to json error: line 2, column 1: this is not YAML",
+        ),
+        (
+            "a: 1\na: 2\n",
+            200,
+            1_405_065,
+            "line 2, column 1: the key \"a\" is written a second time",
+        ),
+        ("a: 1\n---\nb: 2\n", 200, 1_405_065, "a second document"),
+        (bomb, 200, 1_405_065, "larger than the 100 bytes"),
+        (
+            &"x".repeat(101),
+            413,
+            1_405_006,
+            "read http body failed: it is larger than the 100 bytes",
+        ),
+    ] {
+        let (found, reply) = envelope(gateway.send(post("application/x-yaml", body.to_owned())).await).await;
+        assert_eq!((found, &reply["code"]), (status, &json!(code)), "{body}: {reply}");
+        assert!(
+            reply["message"].as_str().unwrap().contains(part),
+            "{body}: {reply}"
+        );
+    }
+    let mut compressed = post("application/x-yaml", "a: 1");
+    compressed
+        .headers_mut()
+        .insert("content-encoding", "gzip".parse().unwrap());
+    let (status, reply) = envelope(gateway.send(compressed).await).await;
+    assert_eq!((status, &reply["code"]), (415, &json!(1_405_065)));
+    // One that never ends.
+    let (_sender, receiver) = mpsc::channel::<Bytes>(1);
+    let endless = stream::unfold(receiver, async |mut receiver| {
+        receiver
+            .recv()
+            .await
+            .map(|chunk| (Ok::<_, std::io::Error>(chunk), receiver))
+    });
+    let (status, reply) = envelope(
+        gateway
+            .send(post("application/yaml", Body::from_stream(endless)))
+            .await,
+    )
+    .await;
+    assert_eq!((status, &reply["code"]), (408, &json!(1_405_006)));
+    assert!(driver.asked().is_empty());
+}
+
+#[tokio::test]
+async fn other_bodies_are_streamed_both_ways_up_to_the_limit() {
+    let gateway = gateway(&[(CLUSTER, &[echo().await])], |_| {})
+        .limits(|limits| limits.body = 8 * 64 * 1024)
+        .start()
+        .await;
+    let (sender, receiver) = mpsc::channel::<Bytes>(1);
+    let body = stream::unfold(receiver, async |mut receiver| {
+        receiver
+            .recv()
+            .await
+            .map(|chunk| (Ok::<_, std::io::Error>(chunk), receiver))
+    });
+    let asking = request("PUT", &format!("{OUTER}/a"), Body::from_stream(body));
+    let mut response = gateway.send(asking).await.into_body();
+    // Each chunk is sent only after the one before has come back.
+    for round in 0..8_u8 {
+        let chunk = Bytes::from(vec![round; 64 * 1024]);
+        soon(sender.send(chunk.clone())).await.unwrap();
+        let mut back = Vec::new();
+        while back.len() < chunk.len() {
+            back.extend(
+                soon(response.frame())
+                    .await
+                    .unwrap()
+                    .unwrap()
+                    .into_data()
+                    .unwrap(),
+            );
+        }
+        assert_eq!(back, chunk);
+    }
+    drop(sender);
+    assert!(soon(response.frame()).await.is_none());
+}
+
+#[tokio::test]
+async fn what_is_too_large_is_refused() {
+    let driver = Driver::start().await;
+    let gateway = gateway(&[(CLUSTER, &[driver.address])], |_| {})
+        .limits(|limits| limits.body = 100)
+        .start()
+        .await;
+    let large = "x".repeat(80);
+    let whole = post("application/json", format!("{large}{large}"));
+    let chunks = stream::iter([Ok::<_, std::io::Error>(large.clone()), Ok(large)]);
+    for request in [whole, post("application/json", Body::from_stream(chunks))] {
+        let (status, reply) = envelope(gateway.send(request).await).await;
+        assert_eq!((status, &reply["code"]), (413, &json!(1_405_006)), "{reply}");
+    }
+    assert!(driver.asked().is_empty());
+}

@@ -1,0 +1,212 @@
+use std::time::Duration;
+
+use admittance_driver::Statuses;
+use axum::body::Body;
+use http::Request;
+use metrics_exporter_prometheus::PrometheusBuilder;
+use serde_json::json;
+
+use super::{Driver, OUTER, envelope, gateway};
+use crate::harness::*;
+
+#[tokio::test]
+async fn ends() {
+    let driver = Driver::start().await;
+    let (silent, _release, _arrivals) = holding().await;
+    let clusters: [(&str, &[_]); 3] = [
+        (CLUSTER, &[driver.address]),
+        ("BCS-DOWN", &[refusing().await, refusing().await]),
+        ("BCS-SILENT", &[silent]),
+    ];
+    let path = format!("{OUTER}/a");
+    let none = "http header BCS-ClusterID can't be empty";
+    for statuses in Statuses::ALL {
+        let gateway = gateway(&clusters, |config| {
+            config.statuses = statuses;
+            config.drivers.response_timeout = Duration::from_millis(50);
+        })
+        .start()
+        .await;
+        // (method, path, clusters, status as bcs-api has it, status of its own, code, message)
+        for (method, path, ids, ok, own, code, message) in [
+            ("GET", &*path, &[][..], 200, 400, 1_405_007, none),
+            ("GET", &*path, &[""][..], 200, 400, 1_405_007, none),
+            (
+                "GET",
+                &*path,
+                &[CLUSTER, "BCS-DOWN"][..],
+                200,
+                400,
+                1_405_007,
+                "with different values",
+            ),
+            (
+                "GET",
+                &*path,
+                &["BCS-NONE"][..],
+                200,
+                404,
+                1_405_051,
+                "(bcs-api):mesos cluster BCS-NONE not found",
+            ),
+            // To the letter.
+            (
+                "GET",
+                &*path,
+                &["bcs-mesos-10001"][..],
+                200,
+                404,
+                1_405_051,
+                "cluster bcs-mesos-10001 not found",
+            ),
+            (
+                "POST",
+                &*path,
+                &["BCS-DOWN"][..],
+                200,
+                502,
+                1_405_053,
+                "(bcs-api):request mesos apiserver failed: no server",
+            ),
+            (
+                "POST",
+                &*path,
+                &["BCS-SILENT"][..],
+                200,
+                504,
+                1_405_053,
+                "request mesos apiserver failed: the upstream did not reply within 50ms",
+            ),
+            (
+                "PATCH",
+                &*path,
+                &[CLUSTER][..],
+                405,
+                405,
+                1_405_061,
+                "GET, POST, PUT and DELETE",
+            ),
+            ("HEAD", &*path, &[CLUSTER][..], 405, 405, 0, ""),
+            (
+                "GET",
+                "/bcsapi/v4/scheduler/k8s/a",
+                &[CLUSTER][..],
+                404,
+                404,
+                1_405_061,
+                "there is nothing here",
+            ),
+            (
+                "GET",
+                "/mesosdriver/v4/a",
+                &[CLUSTER][..],
+                404,
+                404,
+                1_405_061,
+                "there is nothing here",
+            ),
+            (
+                "GET",
+                "/bcsapi/v1/a/%2e%2e/b",
+                &[CLUSTER][..],
+                400,
+                400,
+                1_405_061,
+                "a segment `.` or `..`",
+            ),
+            // The same value twice says one thing.
+            ("GET", &*path, &[CLUSTER, CLUSTER][..], 200, 200, 0, "success"),
+        ] {
+            let request = ids
+                .iter()
+                .fold(Request::builder().method(method).uri(path), |request, id| {
+                    request.header("bcs-clusterid", *id)
+                });
+            let response = gateway.send(request.body(Body::empty()).unwrap()).await;
+            let case = format!("{statuses:?} {method} {path} {ids:?}");
+            let expected = if statuses == Statuses::Ok { ok } else { own };
+            assert!(response.headers().contains_key("x-request-id"), "{case}");
+            if method == "HEAD" {
+                assert_eq!(response.status(), expected, "{case}");
+                continue;
+            }
+            let (status, body) = envelope(response).await;
+            assert_eq!(status, expected, "{case}: {body}");
+            assert_eq!(body["code"], code, "{case}: {body}");
+            assert!(
+                body["message"].as_str().unwrap().contains(message),
+                "{case}: {body}"
+            );
+            assert_eq!(body["result"], code == 0, "{case}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn statuses_of_drivers() {
+    for status in [200, 201, 400, 404, 500] {
+        let driver = Driver::answering(status, "as it is").await;
+        for (statuses, expected) in [(Statuses::Ok, 200), (Statuses::Driver, status)] {
+            let gateway = gateway(&[(CLUSTER, &[driver.address])], |config| {
+                config.statuses = statuses
+            })
+            .start()
+            .await;
+            let response = gateway
+                .send(request("GET", &format!("{OUTER}/a"), Body::empty()))
+                .await;
+            assert_eq!(text(response).await, (expected, "as it is".to_owned()));
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_more_than_may_be_in_flight_is_turned_away() {
+    let (driver, release, mut arrivals) = holding().await;
+    let gateway = gateway(&[(CLUSTER, &[driver])], |_| {})
+        .limits(|limits| limits.concurrency = 1)
+        .start()
+        .await;
+    let address = gateway.address;
+    let path = format!("{OUTER}/a");
+    let first = request("GET", &path, Body::empty());
+    let first = tokio::spawn(async move { text(send(address, first).await).await });
+    soon(arrivals.recv()).await.unwrap();
+    let (status, body) = envelope(gateway.send(request("GET", &path, Body::empty())).await).await;
+    assert_eq!((status, &body["code"]), (503, &json!(1_405_050)));
+    release.notify_one();
+    assert_eq!(soon(first).await.unwrap(), (200, "done".to_owned()));
+}
+
+#[tokio::test]
+async fn what_operators_count() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let metrics = recorder.handle();
+    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let driver = Driver::answering(404, "none").await;
+    let gateway = gateway(&[(CLUSTER, &[driver.address])], |_| {}).start().await;
+    let path = format!("{OUTER}/a");
+    gateway.send(request("GET", &path, Body::empty())).await;
+    for unknown in ["BCS-X", "BCS-Y", "BCS-Z"] {
+        let mut asking = request("GET", &path, Body::empty());
+        asking
+            .headers_mut()
+            .insert("bcs-clusterid", unknown.parse().unwrap());
+        gateway.send(asking).await;
+    }
+    let rendered = metrics.render();
+    let counted = |labels: &str, value: u32| {
+        let line = format!("admittance_gateway_requests_total{{{labels}}} {value}\n");
+        assert!(rendered.contains(&line), "{line}{rendered}");
+    };
+    counted(
+        &format!("cluster=\"{CLUSTER}\",status=\"4xx\",passage=\"untouched\""),
+        1,
+    );
+    counted(
+        "cluster=\"unknown\",status=\"4xx\",passage=\"unknown-cluster\"",
+        3,
+    );
+    assert!(!rendered.contains("BCS-X"), "{rendered}");
+    assert!(rendered.contains("admittance_gateway_clusters 1\n"), "{rendered}");
+}

@@ -1,0 +1,253 @@
+use std::sync::Arc;
+
+use axum::body::Body;
+use http::Request;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::{Driver, OUTER, envelope, gateway};
+use crate::harness::*;
+
+#[tokio::test]
+async fn each_cluster_has_its_own_drivers() {
+    let (one, two) = (Driver::start().await, Driver::start().await);
+    let gateway = gateway(&[("BCS-1", &[one.address]), ("BCS-2", &[two.address])], |_| {})
+        .start()
+        .await;
+    let paths = [
+        // (method, at the gateway, at the driver)
+        (
+            "GET",
+            format!("{OUTER}/namespaces/n/applications?x=%20;y"),
+            "/mesosdriver/v4/namespaces/n/applications?x=%20;y",
+        ),
+        (
+            "POST",
+            format!("{OUTER}/namespaces/n/applications"),
+            "/mesosdriver/v4/namespaces/n/applications",
+        ),
+        ("PUT", format!("{OUTER}/a%2Fb"), "/mesosdriver/v4/a%2Fb"),
+        ("DELETE", format!("{OUTER}/a/"), "/mesosdriver/v4/a/"),
+        (
+            "GET",
+            "/bcsapi/v1/webconsole/x?host_ip=10.0.0.1".to_owned(),
+            "/mesosdriver/v4/webconsole/x?host_ip=10.0.0.1",
+        ),
+    ];
+    for (cluster, driver, other) in [("BCS-1", &one, &two), ("BCS-2", &two, &one)] {
+        for (method, outer, inner) in &paths {
+            let request = Request::builder()
+                .method(*method)
+                .uri(outer)
+                .header("bcs-clusterid", cluster)
+                .body(Body::from("{}"))
+                .unwrap();
+            let (status, body) = envelope(gateway.send(request).await).await;
+            assert_eq!((status, &body["code"]), (200, &json!(0)), "{method} {outer}");
+            let asked = driver.asked();
+            let [asked] = asked.as_slice() else {
+                panic!("{method} {outer}: {asked:?}");
+            };
+            assert_eq!(
+                (asked.method.as_str(), asked.uri.to_string().as_str()),
+                (*method, *inner)
+            );
+            assert_eq!(asked.body, "{}");
+            assert_eq!(asked.headers["bcs-clusterid"], cluster);
+        }
+        assert!(other.asked().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn what_a_driver_sees() {
+    let driver = Driver::start().await;
+    let gateway = gateway(&[(CLUSTER, &[driver.address])], |_| {}).start().await;
+    let request = Request::post(format!("{OUTER}/a"))
+        .header("bcs-clusterid", CLUSTER)
+        .header("authorization", "Bearer secret")
+        .header("x-bcs-user-token", "secret")
+        .header("x-request-id", "me-1")
+        .header("x-mine", "1")
+        .header("connection", "x-once")
+        .header("x-once", "1")
+        .body(Body::from("{}"))
+        .unwrap();
+    let response = gateway.send(request).await;
+    assert_eq!(response.headers()["x-request-id"], "me-1");
+    let [asked] = driver.asked().try_into().unwrap();
+    let mut lines: Vec<String> = asked
+        .headers
+        .iter()
+        .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
+        .collect();
+    lines.sort();
+    assert_eq!(
+        lines.join("\n"),
+        format!(
+            "bcs-clusterid: {CLUSTER}\ncontent-length: 2\nhost: {}\nx-forwarded-for: 127.0.0.1\n\
+             x-forwarded-host: {}\nx-forwarded-proto: http\nx-mine: 1\nx-request-id: me-1",
+            driver.address, gateway.address
+        )
+    );
+}
+
+#[tokio::test]
+async fn a_driver_that_refuses_connections_is_passed_over() {
+    let driver = Driver::start().await;
+    let gateway = gateway(
+        &[(CLUSTER, &[refusing().await, driver.address, refusing().await])],
+        |_| {},
+    )
+    .start()
+    .await;
+    for number in 0..6 {
+        let body = format!("{{\"number\":{number}}}");
+        let (status, reply) = envelope(
+            gateway
+                .send(request("POST", &format!("{OUTER}/a"), body.clone()))
+                .await,
+        )
+        .await;
+        assert_eq!((status, &reply["code"]), (200, &json!(0)));
+        let [asked] = driver.asked().try_into().unwrap();
+        assert_eq!(asked.body, body);
+    }
+}
+
+#[tokio::test]
+async fn the_driver_with_the_least_to_do_is_asked() {
+    let (busy, release, mut arrivals) = holding().await;
+    let idle = Driver::start().await;
+    let gateway = Arc::new(gateway(&[(CLUSTER, &[busy, idle.address])], |_| {}).start().await);
+    let ask = |gateway: Arc<Running>| async move {
+        text(
+            gateway
+                .send(request("GET", &format!("{OUTER}/a"), Body::empty()))
+                .await,
+        )
+        .await
+    };
+    // One of the first two goes to the driver that holds it.
+    let first = tokio::spawn(ask(gateway.clone()));
+    let second = tokio::spawn(ask(gateway.clone()));
+    soon(arrivals.recv()).await.unwrap();
+    // While it does, everything goes to the other.
+    for _ in 0..5 {
+        let (status, body) = soon(ask(gateway.clone())).await;
+        assert_eq!(status, 200);
+        assert!(body.contains("success"), "{body}");
+    }
+    assert!(arrivals.try_recv().is_err());
+    release.notify_one();
+    let mut bodies = [soon(first).await.unwrap().1, soon(second).await.unwrap().1];
+    bodies.sort();
+    assert_eq!(bodies[0], "done");
+    assert!(bodies[1].contains("success"), "{bodies:?}");
+}
+
+#[tokio::test]
+async fn a_real_driver_is_behind_it() {
+    let scheduler = echo().await;
+    let driver = Setup::new(&[scheduler]).start().await;
+    let gateway = gateway(
+        &[(CLUSTER, &[driver.address]), ("BCS-OTHER", &[driver.address])],
+        |_| {},
+    )
+    .start()
+    .await;
+    let path = format!("{OUTER}/namespaces/n/applications");
+    // Chains of the driver change it, and deny it.
+    let (status, body) = text(gateway.send(request("POST", &path, application("plain"))).await).await;
+    assert_eq!(status, 200);
+    assert!(body.contains("\"seen\":true"), "{body}");
+    let (status, body) = envelope(gateway.send(request("POST", &path, application("bad"))).await).await;
+    // The driver's 400.
+    assert_eq!((status, &body["code"]), (200, &json!(1_405_234)));
+    // A driver that is listed for the wrong cluster says so.
+    let mut wrong = request("POST", &path, application("good"));
+    wrong
+        .headers_mut()
+        .insert("bcs-clusterid", "BCS-OTHER".parse().unwrap());
+    let (status, body) = envelope(gateway.send(wrong).await).await;
+    assert_eq!((status, &body["code"]), (200, &json!(1_405_234)));
+}
+
+#[tokio::test]
+async fn a_console_goes_through() {
+    let listener = tokio::net::TcpListener::bind(loopback()).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let driver = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let head = until(&mut stream, "\r\n\r\n").await;
+        write(
+            &mut stream,
+            "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
+        )
+        .await;
+        let mut bytes = [0; 4];
+        stream.read_exact(&mut bytes).await.unwrap();
+        stream.write_all(&bytes).await.unwrap();
+        head
+    });
+    let gateway = gateway(&[(CLUSTER, &[address])], |_| {}).start().await;
+    let mut stream = gateway.connect().await;
+    let head = format!(
+        "GET /bcsapi/v1/webconsole/x HTTP/1.1\r\nhost: x\r\nbcs-clusterid: {CLUSTER}\r\n\
+         connection: upgrade\r\nupgrade: websocket\r\n\r\n"
+    );
+    write(&mut stream, &head).await;
+    let reply = until(&mut stream, "\r\n\r\n").await;
+    assert!(reply.starts_with("HTTP/1.1 101 "), "{reply}");
+    write(&mut stream, "ping").await;
+    assert_eq!(until(&mut stream, "ping").await, "ping");
+    let seen = soon(driver).await.unwrap();
+    assert!(
+        seen.starts_with("GET /mesosdriver/v4/webconsole/x HTTP/1.1\r\n"),
+        "{seen}"
+    );
+}
+
+#[tokio::test]
+async fn the_operator_sees_the_clusters() {
+    let driver = Driver::start().await;
+    let down = refusing().await;
+    let gateway = gateway(&[("BCS-1", &[driver.address]), ("BCS-2", &[down])], |_| {})
+        .start()
+        .await;
+    let mut asking = request("GET", &format!("{OUTER}/a"), Body::empty());
+    asking
+        .headers_mut()
+        .insert("bcs-clusterid", "BCS-2".parse().unwrap());
+    gateway.send(asking).await;
+    let (status, body) = gateway.ask("/readyz").await;
+    assert_eq!(status, 200);
+    let detail: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(
+        detail["gateway"],
+        json!({
+            "clusters": [
+                {"cluster": "BCS-1", "drivers": [{"server": format!("http://{}", driver.address), "up": true}], "problem": null},
+                {"cluster": "BCS-2", "drivers": [{"server": format!("http://{down}"), "up": false}], "problem": null},
+            ],
+            "discovery": null,
+            "problem": null,
+            "tokens": null,
+        })
+    );
+    assert_eq!(detail["upstream"], json!([]));
+}
+
+#[tokio::test]
+async fn what_is_in_flight_is_finished_at_shutdown() {
+    let (driver, release, mut arrivals) = holding().await;
+    let gateway = gateway(&[(CLUSTER, &[driver])], |_| {}).start().await;
+    let address = gateway.address;
+    let asking = request("GET", &format!("{OUTER}/a"), Body::empty());
+    let reply = tokio::spawn(async move { text(send(address, asking).await).await });
+    soon(arrivals.recv()).await.unwrap();
+    gateway.shutdown.signal();
+    release.notify_one();
+    assert_eq!(soon(reply).await.unwrap(), (200, "done".to_owned()));
+    assert_eq!(gateway.stopped().await, admittance_driver::Stopped::Cleanly);
+}

@@ -1,0 +1,412 @@
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use admittance_driver::{EndpointConfig, TokenTable, TokensConfig, tls};
+use axum::{Router, body::Body};
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::{Driver, OUTER, envelope, gateway};
+use crate::{harness::*, tls::until};
+
+const HOOKS: &str = "/namespaces/n/admissionwebhook";
+
+fn digest(token: &str) -> String {
+    hex::encode(Sha256::digest(token))
+}
+
+fn asking(method: &str, path: &str, headers: &[(&str, &str)]) -> Request<Body> {
+    let request = Request::builder().method(method).uri(format!("{OUTER}{path}"));
+    let request = headers
+        .iter()
+        .fold(request, |request, (name, value)| request.header(*name, *value));
+    request.body(Body::empty()).unwrap()
+}
+
+fn written(directory: &Path, text: &str) -> PathBuf {
+    let path = directory.join("tokens.yaml");
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+#[tokio::test]
+async fn a_file_says_who_may_do_what() {
+    let driver = Driver::start().await;
+    let directory = tempfile::tempdir().unwrap();
+    let text = format!(
+        "tokens:\n- {{ name: board, sha256: {}, clusters: {{ BCS-1: Read }} }}\n\
+         - {{ name: ci, sha256: {}, clusters: {{ BCS-1: Write, BCS-2: Hooks }} }}\n",
+        digest("reads"),
+        digest("writes")
+    );
+    let table = TokenTable::read(&written(directory.path(), &text)).unwrap();
+    let gateway = gateway(
+        &[("BCS-1", &[driver.address]), ("BCS-2", &[driver.address])],
+        |config| {
+            config.tokens = Some(TokensConfig::File(table));
+        },
+    )
+    .start()
+    .await;
+    let (one, two, three) = (
+        ("bcs-clusterid", "BCS-1"),
+        ("bcs-clusterid", "BCS-2"),
+        ("bcs-clusterid", "BCS-3"),
+    );
+    let reads = ("authorization", "Bearer reads");
+    let writes = ("x-bcs-user-token", "writes");
+    // (method, path, headers, status, code, part of the message)
+    for (method, path, headers, status, code, part) in [
+        ("GET", "/a", &[one, reads][..], 200, 0, "success"),
+        (
+            "POST",
+            "/a",
+            &[one, reads],
+            400,
+            1_405_058,
+            "board has the permission Read for the cluster BCS-1, and this needs Write",
+        ),
+        (
+            "GET",
+            "/webconsole/x",
+            &[one, reads],
+            400,
+            1_405_058,
+            "this needs Write",
+        ),
+        (
+            "GET",
+            "/a",
+            &[two, reads],
+            400,
+            1_405_058,
+            "board has no permission for the cluster BCS-2",
+        ),
+        ("GET", HOOKS, &[one, reads], 200, 0, "success"),
+        ("POST", "/a", &[one, writes], 200, 0, "success"),
+        ("DELETE", "/a", &[one, writes], 200, 0, "success"),
+        ("POST", HOOKS, &[one, writes], 400, 1_405_058, "this needs Hooks"),
+        ("POST", HOOKS, &[two, writes], 200, 0, "success"),
+        (
+            "GET",
+            "/a",
+            &[one],
+            401,
+            1_405_059,
+            "anonymous requests is forbidden, please provide a valid token: send `Authorization: Bearer TOKEN`",
+        ),
+        (
+            "GET",
+            "/a",
+            &[one, ("authorization", "Bearer wrong")],
+            401,
+            1_405_059,
+            "nobody has this token",
+        ),
+        (
+            "GET",
+            "/a",
+            &[one, ("authorization", "Basic cmVhZHM=")],
+            401,
+            1_405_059,
+            "is not `Bearer` and a token",
+        ),
+        (
+            "GET",
+            "/a",
+            &[one, ("authorization", "Bearer wrong"), writes],
+            401,
+            1_405_059,
+            "nobody has this token",
+        ),
+        // Whether a cluster exists is nobody's business who may do nothing with it.
+        (
+            "GET",
+            "/a",
+            &[three, reads],
+            400,
+            1_405_058,
+            "no permission for the cluster BCS-3",
+        ),
+        ("GET", "/a", &[reads], 200, 1_405_007, "can't be empty"),
+    ] {
+        let response = gateway.send(asking(method, path, headers)).await;
+        let challenge = response.headers().get("www-authenticate").cloned();
+        let (found, body) = envelope(response).await;
+        let case = format!("{method} {path} {headers:?}: {body}");
+        assert_eq!((found, &body["code"]), (status, &json!(code)), "{case}");
+        assert!(body["message"].as_str().unwrap().contains(part), "{case}");
+        assert_eq!(challenge.is_some(), status == 401, "{case}");
+        let reached = driver.asked();
+        assert_eq!(reached.len(), usize::from(code == 0), "{case}");
+        for asked in reached {
+            assert!(
+                !asked.headers.contains_key("authorization")
+                    && !asked.headers.contains_key("x-bcs-user-token")
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn drivers_see_tokens_when_they_are_to() {
+    let driver = Driver::start().await;
+    let gateway = gateway(&[(CLUSTER, &[driver.address])], |config| {
+        config.forward_token = true
+    })
+    .start()
+    .await;
+    let headers = [
+        ("bcs-clusterid", CLUSTER),
+        ("authorization", "Bearer a"),
+        ("x-bcs-user-token", "b"),
+    ];
+    gateway.send(asking("GET", "/a", &headers)).await;
+    let [asked] = driver.asked().try_into().unwrap();
+    assert_eq!(asked.headers["authorization"], "Bearer a");
+    assert_eq!(asked.headers["x-bcs-user-token"], "b");
+}
+
+#[tokio::test]
+async fn a_changed_file_counts_and_a_broken_one_does_not() {
+    let driver = Driver::start().await;
+    let directory = tempfile::tempdir().unwrap();
+    let holding = |token: &str| {
+        format!(
+            "tokens: [{{ name: a, sha256: {}, clusters: {{ '*': Read }} }}]\n",
+            digest(token)
+        )
+    };
+    let path = written(directory.path(), &holding("first"));
+    let table = TokenTable::read(&path).unwrap();
+    let gateway = gateway(&[(CLUSTER, &[driver.address])], |config| {
+        config.tokens = Some(TokensConfig::File(table));
+    })
+    .start()
+    .await;
+    let status = async |token: &str| {
+        let token = format!("Bearer {token}");
+        let headers = [("bcs-clusterid", CLUSTER), ("authorization", &*token)];
+        gateway
+            .send(asking("GET", "/a", &headers))
+            .await
+            .status()
+            .as_u16()
+    };
+    let tokens = async || {
+        let (_, body) = gateway.ask("/readyz").await;
+        serde_json::from_str::<Value>(&body).unwrap()["gateway"]["tokens"].clone()
+    };
+    assert_eq!((status("first").await, status("second").await), (200, 401));
+    assert_eq!(
+        tokens().await,
+        json!({"source": "file", "count": 1, "problem": null})
+    );
+
+    written(directory.path(), &holding("second"));
+    until("the second token", async || status("second").await == 200).await;
+    assert_eq!(status("first").await, 401);
+
+    written(directory.path(), "tokens: [\n");
+    until("the problem", async || tokens().await["problem"] != Value::Null).await;
+    assert_eq!(status("second").await, 200);
+    std::fs::remove_file(&path).unwrap();
+    until("the other problem", async || {
+        tokens().await["problem"].to_string().contains("No such file")
+    })
+    .await;
+    assert_eq!(status("second").await, 200);
+
+    written(directory.path(), "tokens: []\n");
+    until("nobody", async || status("second").await == 401).await;
+    assert_eq!(
+        tokens().await,
+        json!({"source": "file", "count": 0, "problem": null})
+    );
+}
+
+/// A server that knows tokens, as bcs-user-manager does.
+#[derive(Clone, Default)]
+struct UserManager {
+    asked: Arc<Mutex<Vec<(HeaderMap, String, Value)>>>,
+    /// What it says in place of an answer.
+    instead: Arc<Mutex<Option<(u16, String)>>>,
+}
+
+impl UserManager {
+    fn routes(&self) -> Router {
+        let manager = self.clone();
+        Router::new().fallback(async move |request: Request<Body>| {
+            let (head, body) = request.into_parts();
+            let body = body.collect().await.unwrap().to_bytes();
+            let body: Value = serde_json::from_slice(&body).unwrap();
+            let line = format!("{} {}", head.method, head.uri);
+            manager
+                .asked
+                .lock()
+                .unwrap()
+                .push((head.headers, line, body.clone()));
+            if let Some((status, text)) = manager.instead.lock().unwrap().clone() {
+                return (StatusCode::from_u16(status).unwrap(), text);
+            }
+            let may: &[&str] = match body["user_token"].as_str().unwrap() {
+                "reads" => &["GET"],
+                "writes" => &["GET", "POST", "PUT", "DELETE"],
+                "steers" => &["GET", "POST", "hooks"],
+                _ => &[],
+            };
+            let allowed = may.contains(&body["action"].as_str().unwrap()) && body["resource"] == CLUSTER;
+            let data =
+                json!({"allowed": allowed, "message": format!("usertoken [{}] is x", body["user_token"])});
+            let reply = json!({"result": true, "code": 0, "message": "success", "data": data});
+            (StatusCode::OK, reply.to_string())
+        })
+    }
+
+    fn asked(&self) -> Vec<(HeaderMap, String, Value)> {
+        std::mem::take(&mut *self.asked.lock().unwrap())
+    }
+}
+
+fn endpoint(url: &str) -> EndpointConfig {
+    EndpointConfig {
+        url: url.parse().unwrap(),
+        tls: tls::no_client().unwrap().into(),
+        token_file: None,
+        timeout: EndpointConfig::DEFAULT_TIMEOUT,
+        cache: Duration::from_secs(3600),
+        hooks_action: EndpointConfig::DEFAULT_HOOKS_ACTION.to_owned(),
+    }
+}
+
+async fn with_endpoint(driver: &Driver, endpoint: EndpointConfig) -> Running {
+    gateway(&[(CLUSTER, &[driver.address])], |config| {
+        config.tokens = Some(TokensConfig::Endpoint(endpoint));
+    })
+    .start()
+    .await
+}
+
+#[tokio::test]
+async fn an_endpoint_says_who_may_do_what() {
+    let (driver, manager) = (Driver::start().await, UserManager::default());
+    let address = serve(manager.routes()).await;
+    let directory = tempfile::tempdir().unwrap();
+    let own = directory.path().join("own");
+    std::fs::write(&own, "gateways-own\n").unwrap();
+    let config = EndpointConfig {
+        token_file: Some(own.clone()),
+        ..endpoint(&format!("http://{address}/usermanager/v1/permissions/verify"))
+    };
+    let gateway = with_endpoint(&driver, config).await;
+    // (method, path, token, action that is asked for, whether it is allowed)
+    for (method, path, token, action, allowed) in [
+        ("GET", "/a", "reads", "GET", true),
+        ("PUT", "/a", "reads", "PUT", false),
+        ("GET", "/webconsole/x", "reads", "POST", false),
+        ("PUT", "/a", "writes", "PUT", true),
+        ("POST", HOOKS, "writes", "hooks", false),
+        ("POST", HOOKS, "steers", "hooks", true),
+        ("GET", "/a", "nobody", "GET", false),
+    ] {
+        let bearer = format!("Bearer {token}");
+        let headers = [("bcs-clusterid", CLUSTER), ("authorization", &*bearer)];
+        let case = format!("{method} {path} {token}");
+        // The second time it is known.
+        for asks in [true, false] {
+            let (status, body) = envelope(gateway.send(asking(method, path, &headers)).await).await;
+            if allowed {
+                assert_eq!((status, &body["code"]), (200, &json!(0)), "{case}");
+            } else {
+                assert_eq!((status, &body["code"]), (400, &json!(1_405_058)), "{case}");
+                assert!(
+                    !body.to_string().contains(token) || token == "reads",
+                    "{case}: {body}"
+                );
+            }
+            let asked = manager.asked();
+            assert_eq!(asked.len(), usize::from(asks), "{case}");
+            for (headers, line, body) in asked {
+                assert_eq!(line, "GET /usermanager/v1/permissions/verify");
+                assert_eq!(headers["authorization"], "Bearer gateways-own");
+                assert_eq!(headers["content-type"], "application/json");
+                assert_eq!(
+                    body,
+                    json!({
+                        "user_token": token, "resource_type": "cluster", "resource": CLUSTER, "action": action,
+                        "cluster_type": "mesos", "cluster_id": CLUSTER, "request_url": format!("/mesosdriver/v4{path}"),
+                    })
+                );
+            }
+        }
+        assert_eq!(driver.asked().len(), if allowed { 2 } else { 0 }, "{case}");
+    }
+    // Another cluster is another question.
+    let headers = [("bcs-clusterid", "BCS-OTHER"), ("authorization", "Bearer reads")];
+    assert_eq!(gateway.send(asking("GET", "/a", &headers)).await.status(), 400);
+    assert_eq!(manager.asked().len(), 1);
+    // Without a token nobody is asked.
+    let headers = [("bcs-clusterid", CLUSTER)];
+    assert_eq!(gateway.send(asking("GET", "/a", &headers)).await.status(), 401);
+    assert!(manager.asked().is_empty());
+}
+
+#[tokio::test]
+async fn an_endpoint_that_does_not_answer_lets_nobody_in() {
+    let (driver, manager) = (Driver::start().await, UserManager::default());
+    let address = serve(manager.routes()).await;
+    let url = format!("http://{address}/");
+    let headers = [("bcs-clusterid", CLUSTER), ("authorization", "Bearer reads")];
+    let refused = async |gateway: &Running, case: &str| {
+        let response = gateway.send(asking("GET", "/a", &headers)).await;
+        assert_eq!(response.headers()["retry-after"], "1", "{case}");
+        let (status, body) = envelope(response).await;
+        assert_eq!(
+            (status, &body["code"]),
+            (503, &json!(1_405_057)),
+            "{case}: {body}"
+        );
+        let message = body["message"].as_str().unwrap();
+        assert!(
+            message.contains("bcs auth check error: who knows the tokens could not be asked"),
+            "{body}"
+        );
+    };
+    let asked = with_endpoint(&driver, endpoint(&url)).await;
+    for (status, text) in [
+        (401, ""),
+        (500, r#"{"data":{"allowed":true}}"#),
+        (302, r#"{"data":{"allowed":true}}"#),
+        (200, "no JSON"),
+        (200, r#"{"result":false,"data":null}"#),
+        (200, r#"{"data":{}}"#),
+        (200, r#"{"data":{"allowed":"true"}}"#),
+    ] {
+        *manager.instead.lock().unwrap() = Some((status, text.to_owned()));
+        refused(&asked, &format!("{status} {text}")).await;
+    }
+    // Once it answers, that counts: nothing else was kept.
+    *manager.instead.lock().unwrap() = None;
+    assert_eq!(asked.send(asking("GET", "/a", &headers)).await.status(), 200);
+    driver.asked();
+
+    let (silent, _release, _arrivals) = holding().await;
+    let late = EndpointConfig {
+        timeout: Duration::from_millis(50),
+        ..endpoint(&format!("http://{silent}/"))
+    };
+    refused(&with_endpoint(&driver, late).await, "it is silent").await;
+    let away = endpoint(&format!("http://{}/", refusing().await));
+    refused(&with_endpoint(&driver, away).await, "it is away").await;
+    let tokenless = EndpointConfig {
+        token_file: Some("/nonexistent/own".into()),
+        ..endpoint(&url)
+    };
+    refused(&with_endpoint(&driver, tokenless).await, "its own token is gone").await;
+    assert!(driver.asked().is_empty());
+}
