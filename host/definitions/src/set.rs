@@ -117,11 +117,10 @@ impl DefinitionSet {
     /// The documents of each file.
     pub(crate) fn parse(&self, mistakes: &mut Mistakes) -> Vec<Vec<Document>> {
         let documents = |(index, file): (usize, &DefinitionFile)| {
-            let documents = document::read_text_of(&file.path, &file.text, mistakes);
             if self.is_stored(index) {
-                documents.iter().map(Document::without_directory).collect()
+                document::read_stored(&file.path, &file.text, mistakes)
             } else {
-                documents
+                document::read_text_of(&file.path, &file.text, mistakes)
             }
         };
         self.files.iter().enumerate().map(documents).collect()

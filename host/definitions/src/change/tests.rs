@@ -3,6 +3,7 @@ mod committing;
 mod deleting;
 mod generated;
 mod promoting;
+mod stored;
 
 use std::path::Path;
 

@@ -198,13 +198,32 @@ fn only(name: &str, documents: Vec<Document>, mistakes: &mut Mistakes) -> Option
     first
 }
 
+/// The document of a text that a store holds, which is JSON. There are no relative paths in it.
+pub(crate) fn read_stored(path: &Path, text: &str, mistakes: &mut Mistakes) -> Vec<Document> {
+    read_in(None, path.display().to_string(), true, text, mistakes)
+}
+
 fn read(file: String, path: &Path, text: &str, mistakes: &mut Mistakes) -> Vec<Document> {
+    let directory = path.parent().unwrap_or(Path::new(""));
+    read_in(
+        Some(directory.to_owned()),
+        file,
+        is_named_json(path),
+        text,
+        mistakes,
+    )
+}
+
+fn read_in(
+    directory: Option<PathBuf>,
+    file: String,
+    is_json: bool,
+    text: &str,
+    mistakes: &mut Mistakes,
+) -> Vec<Document> {
     let mut flaws = Vec::new();
-    let (syntax, roots) = trees(
-        path,
-        text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text),
-        &mut flaws,
-    );
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
+    let (syntax, roots) = trees(is_json, text, &mut flaws);
     mistakes.extend(flaws.into_iter().map(|flaw| Mistake {
         location: Location {
             file: file.clone(),
@@ -215,30 +234,28 @@ fn read(file: String, path: &Path, text: &str, mistakes: &mut Mistakes) -> Vec<D
         message: flaw.message,
         fix: flaw.fix.to_owned(),
     }));
-    let directory = path.parent().unwrap_or(Path::new("")).to_owned();
     roots
         .into_iter()
         .map(|root| Document {
             file: file.clone(),
-            directory: Some(directory.clone()),
+            directory: directory.clone(),
             syntax,
             root,
         })
         .collect()
 }
 
-fn trees(path: &Path, text: &str, flaws: &mut Vec<Flaw>) -> (Syntax, Vec<Positioned>) {
-    let named_json = is_named_json(path);
+fn trees(is_json: bool, text: &str, flaws: &mut Vec<Flaw>) -> (Syntax, Vec<Positioned>) {
     // JSON is almost YAML: not its escapes outside of the basic plane, for one.
-    if named_json || text.trim_start().starts_with(['{', '[']) {
+    if is_json || text.trim_start().starts_with(['{', '[']) {
         let mut json_flaws = Vec::new();
         match json::read(text, &mut json_flaws) {
             Ok(root) => {
                 flaws.append(&mut json_flaws);
                 return (Syntax::Json, vec![root]);
             }
-            Err(_) if named_json && text.trim().is_empty() => return (Syntax::Json, Vec::new()),
-            Err(flaw) if named_json => {
+            Err(_) if is_json && text.trim().is_empty() => return (Syntax::Json, Vec::new()),
+            Err(flaw) if is_json => {
                 flaws.append(&mut json_flaws);
                 flaws.push(flaw);
                 return (Syntax::Json, Vec::new());

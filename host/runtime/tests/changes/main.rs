@@ -6,5 +6,7 @@
 mod recording;
 mod rollback;
 mod scene;
+mod shelf;
 mod start;
 mod steering;
+mod stores;

@@ -219,11 +219,11 @@ fn new_files() {
                 ("b.yaml", chain("b")),
             ],
         ),
-        (bcs("../x"), vec![("n-..-x.yaml", format!("{}\n", bcs("../x")))]),
+        (bcs("..\\x"), vec![("n-..-x.yaml", format!("{}\n", bcs("..\\x")))]),
         (
             format!("{}\n", bcs("é"))
                 .replace('\n', "\r\n")
-                .replace("n, name", "., name"),
+                .replace("n, name", ".m, name"),
             vec![("--é.yaml", String::new())],
         ),
         (
@@ -244,7 +244,7 @@ fn new_files() {
         let expected: Vec<_> = expected
             .into_iter()
             .map(|(name, text)| match name {
-                "--é.yaml" => (path("---.yaml"), new.clone()),
+                "--é.yaml" => (path("-m--.yaml"), new.clone()),
                 "y" => (path(&format!("n-{}.yaml", "x".repeat(98))), text),
                 name => (path(name), text),
             })

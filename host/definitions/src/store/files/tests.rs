@@ -1,1 +1,210 @@
+use std::{fs, time::Duration};
 
+use admittance_module::Digest;
+use tempfile::TempDir;
+
+use super::*;
+use crate::CommitError;
+
+/// A directory of definitions, a file beside it, and a journal.
+struct Place {
+    folder: TempDir,
+    store: FileStore,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir(path("chains")).unwrap();
+        fs::write(path("more.yaml"), "more").unwrap();
+        Self {
+            store: FileStore::new(vec![path("more.yaml"), path("chains")], path("journal")),
+            folder,
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    /// What reading gives.
+    async fn read(&self) -> String {
+        match self.store.read().await {
+            Ok(files) => {
+                let told = |file: &DefinitionFile| {
+                    let name = file.path.strip_prefix(self.folder.path()).unwrap();
+                    format!("{}={}", name.display(), file.text)
+                };
+                files.iter().map(told).collect::<Vec<_>>().join(" ")
+            }
+            Err(error) => error
+                .to_string()
+                .replace(&format!("{}/", self.path("").display()), ""),
+        }
+    }
+
+    fn change(&self, name: &str, before: Option<&str>, after: Option<&str>) -> FileChange {
+        FileChange {
+            path: self.path(name),
+            before: before.map(str::to_owned),
+            after: after.map(str::to_owned),
+        }
+    }
+
+    /// Wait for a change that has happened.
+    async fn changed(&self) {
+        let waited = tokio::time::timeout(Duration::from_secs(60), self.store.changed()).await;
+        assert!(waited.is_ok(), "the change is not seen");
+    }
+}
+
+#[tokio::test]
+async fn what_it_holds_and_what_it_owns() {
+    let place = Place::new();
+    assert_eq!(place.read().await, "more.yaml=more");
+    for name in ["chains/b.json", "chains/a.yaml", "chains/.a.yaml", "chains/notes"] {
+        place.write(name, "1");
+    }
+    assert_eq!(
+        place.read().await,
+        "chains/a.yaml=1 chains/b.json=1 more.yaml=more"
+    );
+    for (name, expected) in [
+        ("more.yaml", true),
+        ("chains/a.yaml", true),
+        ("chains/new.yml", true),
+        ("chains/notes", false),
+        ("chains/.a.yaml", false),
+        ("chains/below/a.yaml", false),
+        ("other.yaml", false),
+    ] {
+        assert_eq!(place.store.owns(&place.path(name)), expected, "{name}");
+    }
+    place.write("chains/n-x.yaml", "");
+    for (id, expected) in [
+        ("AdmissionChain/a", "chains/a-2.yaml"),
+        ("AdmissionChain/c", "chains/c.yaml"),
+        ("admissionwebhook/n/x", "chains/n-x-2.yaml"),
+    ] {
+        let found = place.store.place_for(&id.parse().unwrap());
+        assert_eq!(found, Some(place.path(expected)), "{id}");
+        assert!(place.store.owns(&found.unwrap()), "{id}");
+    }
+    let file = FileStore::new(vec![place.path("more.yaml")], place.path("journal"));
+    assert_eq!(file.place_for(&"AdmissionChain/a".parse().unwrap()), None);
+}
+
+#[tokio::test]
+async fn changes_are_written_all_or_none() {
+    let place = Place::new();
+    place.write("chains/a.yaml", "1");
+    place.write("chains/b.yaml", "1");
+    let changes = [
+        place.change("chains/a.yaml", Some("1"), Some("2")),
+        place.change("chains/b.yaml", Some("1"), None),
+        place.change("chains/c.yaml", None, Some("2")),
+    ];
+    place.store.commit(&changes).await.unwrap();
+    let after = "chains/a.yaml=2 chains/c.yaml=2 more.yaml=more";
+    assert_eq!(place.read().await, after);
+
+    // Somebody else was quicker: with the last of them, or with one that was new.
+    for wrong in [
+        place.change("chains/c.yaml", Some("1"), None),
+        place.change("chains/c.yaml", None, Some("3")),
+        place.change("chains/b.yaml", Some("1"), Some("3")),
+    ] {
+        let changes = [place.change("chains/a.yaml", Some("2"), Some("3")), wrong];
+        let error = place.store.commit(&changes).await.unwrap_err();
+        assert!(
+            matches!(
+                error,
+                StoreError::Files(CommitError::ChangedMeanwhile { .. } | CommitError::NothingChanged { .. })
+            ),
+            "{error}"
+        );
+        assert_eq!(place.read().await, after);
+    }
+}
+
+#[tokio::test]
+async fn changes_are_told_until_they_are_read() {
+    let place = Place::new();
+    // Nothing was read yet.
+    place.changed().await;
+    assert_eq!(place.read().await, "more.yaml=more");
+    place.write("chains/a.yaml", "1");
+    place.changed().await;
+    // Not read, it is news as before.
+    place.changed().await;
+    assert_eq!(place.read().await, "chains/a.yaml=1 more.yaml=more");
+    // Whoever waits may give up and come again.
+    {
+        let waiting = place.store.changed();
+        place.write("more.yaml", "2");
+        drop(waiting);
+    }
+    place.changed().await;
+    assert_eq!(place.read().await, "chains/a.yaml=1 more.yaml=2");
+
+    // While somebody waits others read: there and back is a change to what they read.
+    let waiting = async {
+        place.changed().await;
+        place.read().await
+    };
+    let others = async {
+        tokio::task::yield_now().await;
+        place.write("more.yaml", "3");
+        assert_eq!(place.read().await, "chains/a.yaml=1 more.yaml=3");
+        place.write("more.yaml", "2");
+    };
+    let (read, ()) = tokio::join!(waiting, others);
+    assert!(["chains/a.yaml=1 more.yaml=3", "chains/a.yaml=1 more.yaml=2"].contains(&read.as_str()));
+}
+
+#[tokio::test]
+async fn a_directory_that_is_lost_is_not_empty() {
+    let place = Place::new();
+    place.write("chains/a.yaml", "1");
+    assert_eq!(place.read().await, "chains/a.yaml=1 more.yaml=more");
+    fs::rename(place.path("chains"), place.path("away")).unwrap();
+    place.changed().await;
+    assert!(place.read().await.contains("No such file or directory"));
+    fs::rename(place.path("away"), place.path("chains")).unwrap();
+    place.changed().await;
+    assert_eq!(place.read().await, "chains/a.yaml=1 more.yaml=more");
+}
+
+/// The journal of a program that was killed.
+#[tokio::test]
+async fn a_commit_that_was_broken_off_is_finished_first() {
+    for reads_first in [true, false] {
+        let place = Place::new();
+        let body = format!(
+            r#"{{"files":[{{"path":"{}","before":null,"after":"1"}}]}}"#,
+            fs::canonicalize(place.path("chains"))
+                .unwrap()
+                .join("a.yaml")
+                .display()
+        );
+        place.write(
+            "journal",
+            &format!("admittance journal 1 {}\n{body}", Digest::of(&body)),
+        );
+        if !reads_first {
+            let change = place.change("chains/a.yaml", Some("1"), Some("2"));
+            place.store.commit(&[change]).await.unwrap();
+        }
+        let expected = if reads_first { "1" } else { "2" };
+        assert_eq!(
+            place.read().await,
+            format!("chains/a.yaml={expected} more.yaml=more")
+        );
+        assert!(!place.path("journal").exists());
+    }
+}

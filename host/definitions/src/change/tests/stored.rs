@@ -1,0 +1,162 @@
+//! Definitions that stores hold beside those of files.
+
+use std::path::Path;
+
+use super::{chain, json, line, set, text, to, told};
+use crate::{DefinitionFile, DefinitionId, DefinitionSet, Destination, Expected, StageId};
+
+/// The file `f.yaml` with the chain a, and a store with these.
+fn beside(stored: &[(&str, &str)]) -> DefinitionSet {
+    let file = |(path, text): &(&str, &str)| DefinitionFile {
+        path: path.into(),
+        text: (*text).to_owned(),
+    };
+    set(&[("f.yaml", &chain("a"))]).with_stored(stored.iter().map(file).collect())
+}
+
+fn absolute(text: &str) -> String {
+    text.replace("file:s.wasm", "file:/s.wasm")
+}
+
+/// New definitions go to the store.
+fn to_store(id: &DefinitionId) -> Option<Destination> {
+    Some(Destination::Store(Path::new("store:/x").join(&id.name)))
+}
+
+#[test]
+fn what_is_written_to_a_store() {
+    let [b, c] = ["b", "c"].map(|name| absolute(&json(name)));
+    let old = beside(&[("store:/x/c", &c), ("store:/x/b", &b)]);
+    let paths: Vec<_> = old
+        .stored()
+        .iter()
+        .map(|file| file.path.display().to_string())
+        .collect();
+    assert_eq!(paths, ["store:/x/b", "store:/x/c"]);
+    let changed = |text: &str| text.replace("CREATE", "UPDATE");
+    let updated = changed(&b);
+    let pretty = |text: &str| format!("{:#}", serde_json::from_str::<serde_json::Value>(text).unwrap());
+    // What is applied, what that does, and what is at the place of b, or of the new one.
+    let table = [
+        (b.clone(), "AdmissionChain/b Unchanged;", b.clone()),
+        (pretty(&b), "AdmissionChain/b Unchanged;", b.clone()),
+        (absolute(&line("b")), "AdmissionChain/b Unchanged;", b.clone()),
+        (
+            updated.clone(),
+            "AdmissionChain/b Changed; ~store:/x/b",
+            updated.clone(),
+        ),
+        (
+            pretty(&updated),
+            "AdmissionChain/b Changed; ~store:/x/b",
+            pretty(&updated),
+        ),
+        // What is there is read by others, who know JSON alone.
+        (
+            format!("# Comment.\n{}", changed(&absolute(&line("b")))),
+            "AdmissionChain/b Changed; ~store:/x/b",
+            pretty(&updated),
+        ),
+        (
+            format!("{}\n", absolute(&json("d"))),
+            "AdmissionChain/d Created; +store:/x/d",
+            absolute(&json("d")),
+        ),
+        (
+            absolute(&chain("d")),
+            "AdmissionChain/d Created; +store:/x/d",
+            pretty(&absolute(&json("d"))),
+        ),
+        (
+            format!("{}---\n{}\n", chain("a"), absolute(&line("d"))),
+            "AdmissionChain/a Unchanged, AdmissionChain/d Created; +store:/x/d",
+            pretty(&absolute(&json("d"))),
+        ),
+    ];
+    for (new, expected, there) in table {
+        let change = old.apply(&new, "new", Expected::Any, &to_store).unwrap();
+        assert_eq!(told(&change), expected, "{new}");
+        let path = if expected.contains("/d ") {
+            "store:/x/d"
+        } else {
+            "store:/x/b"
+        };
+        assert_eq!(text(&change.set, path), Some(there), "{new}");
+        assert_eq!(change.set.of_system(), old.of_system());
+        assert_eq!(change.set.stored().len(), change.set.files().len() - 1);
+    }
+}
+
+#[test]
+fn deleted_and_promoted_beside_files() {
+    let [b, c] = ["b", "c"].map(|name| absolute(&json(name)));
+    let old = beside(&[("store:/x/b", &b), ("store:/x/c", &c)]);
+    for (id, expected, left) in [
+        ("AdmissionChain/a", "AdmissionChain/a Deleted; -f.yaml", (0, 2)),
+        (
+            "AdmissionChain/b",
+            "AdmissionChain/b Deleted; -store:/x/b",
+            (1, 1),
+        ),
+    ] {
+        let change = old.delete(&id.parse().unwrap()).unwrap();
+        assert_eq!(told(&change), expected);
+        assert_eq!((change.set.of_system().len(), change.set.stored().len()), left);
+    }
+
+    let candidate = b.replace(
+        r#""plugin": {"source": "file:/s.wasm"}"#,
+        r#""plugin": {"source": "file:/s.wasm"}, "candidate": {"source": "file:/t.wasm"}"#,
+    );
+    for candidate in [
+        candidate.clone(),
+        serde_json::from_str::<serde_json::Value>(&candidate)
+            .unwrap()
+            .to_string(),
+    ] {
+        let old = beside(&[("store:/x/b", &candidate)]);
+        let stage: StageId = "b/s".parse().unwrap();
+        let change = old.promote(&stage).unwrap();
+        assert_eq!(told(&change), "AdmissionChain/b Changed; ~store:/x/b");
+        let promoted: serde_json::Value =
+            serde_json::from_str(&text(&change.set, "store:/x/b").unwrap()).unwrap();
+        let expected = b.replace("file:/s.wasm", "file:/t.wasm");
+        assert_eq!(
+            promoted,
+            serde_json::from_str::<serde_json::Value>(&expected).unwrap()
+        );
+        assert_eq!(change.set.stored().len(), 1);
+    }
+}
+
+/// A store has no directory, so nothing can be beside what it holds.
+#[test]
+fn there_are_no_relative_paths_in_a_store() {
+    let path = |place: &str, column: usize| {
+        format!(
+            "{place}:1:{column}: spec.stages[0].plugin.source: the path \"s.wasm\" is relative, and this definition is \
+             in no directory; write an absolute path, or `https:` or `oci:`"
+        )
+    };
+    let there = beside(&[("store:/x/b", &json("b"))]);
+    let column = json("b").find("\"file:").unwrap() + 1;
+    assert_eq!(
+        there.chains().unwrap_err().to_string(),
+        path("store:/x/b", column)
+    );
+    // Applied, it is told of the text that is applied.
+    let empty = beside(&[]);
+    let error = empty
+        .apply(&json("b"), "new", Expected::Any, &to_store)
+        .unwrap_err();
+    assert_eq!(error.to_string(), path("new", column));
+    let old = beside(&[("store:/x/b", &absolute(&json("b")))]);
+    let error = old
+        .apply(&json("b"), "new", Expected::Any, &to_store)
+        .unwrap_err();
+    assert_eq!(error.to_string(), path("new", column));
+    // In a directory it is none.
+    empty
+        .apply(&json("b"), "new", Expected::Any, &to(Path::new("chains")))
+        .unwrap();
+}

@@ -1,0 +1,173 @@
+//! A store of the test's own.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use admittance::{
+    admission::async_trait,
+    definitions::{DefinitionFile, DefinitionId, DefinitionStore, FileChange, StoreError},
+};
+use serde_json::Value;
+use tokio::sync::watch;
+
+/// Definitions in memory, which others may change and which can be lost. Like a store of resources it
+/// writes JSON in its own way. Its clones are of one store.
+#[derive(Clone, Debug)]
+pub(crate) struct Shelf(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    name: &'static str,
+    state: Mutex<State>,
+    /// Counts what happened to it.
+    version: watch::Sender<u64>,
+    /// Of the last reading.
+    read: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    texts: BTreeMap<PathBuf, String>,
+    is_lost: bool,
+    /// Somebody else is quicker than the next commit.
+    conflicts: bool,
+    commits: usize,
+}
+
+impl Shelf {
+    pub(crate) fn new(name: &'static str) -> Self {
+        Self(Arc::new(Inner {
+            name,
+            state: Mutex::default(),
+            version: watch::Sender::new(1),
+            read: AtomicU64::new(0),
+        }))
+    }
+
+    /// Somebody else writes this definition.
+    pub(crate) fn put(&self, name: &str, text: &str) {
+        let path = self.path(name);
+        self.happen(|state| {
+            state.texts.insert(path, text.to_owned());
+        });
+    }
+
+    pub(crate) fn remove(&self, name: &str) {
+        let path = self.path(name);
+        self.happen(|state| {
+            state.texts.remove(&path);
+        });
+    }
+
+    pub(crate) fn is_lost(&self, is_lost: bool) {
+        self.happen(|state| state.is_lost = is_lost);
+    }
+
+    pub(crate) fn conflict_once(&self) {
+        self.0.state.lock().unwrap().conflicts = true;
+    }
+
+    /// The names that it holds.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let state = self.0.state.lock().unwrap();
+        let name = |path: &PathBuf| path.strip_prefix(self.location()).unwrap().display().to_string();
+        state.texts.keys().map(name).collect()
+    }
+
+    pub(crate) fn text(&self, name: &str) -> String {
+        self.0.state.lock().unwrap().texts[&self.path(name)].clone()
+    }
+
+    pub(crate) fn commits(&self) -> usize {
+        self.0.state.lock().unwrap().commits
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        Path::new(&self.location()).join(name)
+    }
+
+    fn happen(&self, what: impl FnOnce(&mut State)) {
+        what(&mut self.0.state.lock().unwrap());
+        self.0.version.send_modify(|version| *version += 1);
+    }
+
+    fn unreachable(&self) -> StoreError {
+        StoreError::Unreachable {
+            store: self.location(),
+            reason: "it is away".to_owned(),
+        }
+    }
+}
+
+#[async_trait]
+impl DefinitionStore for Shelf {
+    fn location(&self) -> String {
+        format!("shelf:/{}", self.0.name)
+    }
+
+    fn owns(&self, path: &Path) -> bool {
+        path.starts_with(self.location())
+    }
+
+    fn place_for(&self, id: &DefinitionId) -> Option<PathBuf> {
+        id.kind
+            .eq_ignore_ascii_case("admissionwebhook")
+            .then(|| self.path(&id.name))
+    }
+
+    async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
+        self.0.read.store(*self.0.version.borrow(), Ordering::SeqCst);
+        let state = self.0.state.lock().unwrap();
+        if state.is_lost {
+            return Err(self.unreachable());
+        }
+        let file = |(path, text): (&PathBuf, &String)| DefinitionFile {
+            path: path.clone(),
+            text: text.clone(),
+        };
+        Ok(state.texts.iter().map(file).collect())
+    }
+
+    async fn commit(&self, changes: &[FileChange]) -> Result<(), StoreError> {
+        let mut state = self.0.state.lock().unwrap();
+        if state.is_lost {
+            return Err(self.unreachable());
+        }
+        for change in changes {
+            assert!(self.owns(&change.path), "{change:?}");
+            if std::mem::take(&mut state.conflicts) || state.texts.get(&change.path) != change.before.as_ref()
+            {
+                let path = change.path.clone();
+                return Err(StoreError::ChangedMeanwhile { path });
+            }
+        }
+        for change in changes {
+            match &change.after {
+                Some(text) => {
+                    let mut value: Value = serde_json::from_str(text).unwrap();
+                    value.sort_all_objects();
+                    state.texts.insert(change.path.clone(), value.to_string());
+                }
+                None => {
+                    state.texts.remove(&change.path);
+                }
+            }
+        }
+        state.commits += 1;
+        drop(state);
+        self.0.version.send_modify(|version| *version += 1);
+        Ok(())
+    }
+
+    async fn changed(&self) {
+        let mut version = self.0.version.subscribe();
+        let is_new = |version: &u64| *version != self.0.read.load(Ordering::SeqCst);
+        version.wait_for(is_new).await.unwrap();
+    }
+}

@@ -1,0 +1,492 @@
+//! Definitions of a store beside those of files: read, watched, kept when the store is lost, and changed.
+
+use std::time::Duration;
+
+use admittance::{
+    Application, AppliedEffect, ChangeError, Error, Expected, Host, HostBuilder, Origin,
+    definitions::{DefinitionId, StoreError},
+};
+
+use crate::{
+    scene::{Scene, by, chain, dry_run, live},
+    shelf::Shelf,
+};
+
+/// A definition of BCS of one hook, which calls this path.
+fn bcs(name: &str, kind: &str, path: &str) -> String {
+    format!(
+        r#"{{"kind":"admissionwebhook","apiVersion":"v4","metadata":{{"namespace":"n","name":"{name}"}},"resourcesRef":{{"operation":"Create","kind":"{kind}"}},"admissionWebhooks":[{{"name":"hook","failurePolicy":"Fail","clientConfig":{{"url":"http://127.0.0.1:1/{path}"}}}}]}}"#
+    )
+}
+
+fn id(text: &str) -> DefinitionId {
+    text.parse().unwrap()
+}
+
+fn expecting(expected: Expected) -> Application {
+    Application {
+        expected,
+        ..Application::default()
+    }
+}
+
+/// Files, a store and a history.
+fn builder(scene: &Scene, shelf: &Shelf) -> HostBuilder {
+    Host::builder()
+        .definitions(scene.chains())
+        .definition_store(shelf.clone())
+        .history(scene.folder.path().join("history"))
+}
+
+/// Wait until this is live.
+async fn until(host: &Host, expected: &str) {
+    let mut turns = tokio::time::interval(Duration::from_millis(5));
+    let waiting = async {
+        while live(host) != expected {
+            turns.tick().await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(60), waiting).await;
+    assert!(waited.is_ok(), "{expected} never comes: {}", live(host));
+}
+
+/// A host that follows its definitions until this is dropped.
+struct Following(tokio::task::JoinHandle<()>);
+
+impl Following {
+    fn of(host: &Host) -> Self {
+        Self(tokio::spawn(host.clone().follow()))
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+#[tokio::test]
+async fn what_a_store_holds_is_live_beside_what_files_hold() {
+    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
+    scene.write("a.yaml", &chain("a", "1"));
+    shelf.put("n/x", &bcs("x", "Application", "1"));
+    let host = builder(&scene, &shelf).build().await.unwrap();
+    assert_eq!(live(&host), "1 a=1 n/x=1");
+    let _following = Following::of(&host);
+
+    shelf.put("n/x", &bcs("x", "Application", "2"));
+    until(&host, "2 a=1 n/x=2").await;
+    shelf.put("n/y", &bcs("y", "Secret", "1"));
+    until(&host, "3 a=1 n/x=2 n/y=1").await;
+    scene.write("a.yaml", &chain("a", "2"));
+    until(&host, "4 a=2 n/x=2 n/y=1").await;
+    shelf.remove("n/x");
+    until(&host, "5 a=2 n/y=1").await;
+
+    let stored = host.definitions().await.unwrap();
+    let rows: Vec<_> = stored
+        .iter()
+        .map(|one| (one.id.to_string(), one.file.display().to_string()))
+        .collect();
+    let file = scene.chains().join("a.yaml").display().to_string();
+    assert_eq!(
+        rows,
+        [
+            ("AdmissionChain/a".to_owned(), file),
+            ("admissionwebhook/n/y".to_owned(), "shelf:/a/n/y".to_owned()),
+        ]
+    );
+
+    // Written in another way it is no other revision.
+    shelf.put(
+        "n/y",
+        &bcs("y", "Secret", "1").replace(",\"resourcesRef\"", ",\n  \"resourcesRef\""),
+    );
+    host.reload().await.unwrap();
+    assert_eq!(live(&host), "5 a=2 n/y=1");
+    // What a revision holds of it can be read and compared.
+    let comparison = host.compare(1, 2).unwrap().text;
+    let lines: Vec<_> = comparison.lines().filter(|line| line.contains("url")).collect();
+    assert_eq!(
+        lines,
+        [
+            r#"-        "url": "http://127.0.0.1:1/1""#,
+            r#"+        "url": "http://127.0.0.1:1/2""#
+        ]
+    );
+}
+
+#[tokio::test]
+async fn what_is_wrong_in_a_store_is_told_with_its_place() {
+    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
+    shelf.put("n/x", &bcs("x", "Application", "1"));
+    let host = builder(&scene, &shelf).build().await.unwrap();
+    let plugin = r#""plugin":{"source":"file:x.wasm"}"#;
+    let client = r#""clientConfig":{"url":"http://127.0.0.1:1/1"}"#;
+    // The text, and the mistake.
+    let table = [
+        ("{".to_owned(), "shelf:/a/n/y:1:"),
+        (
+            bcs("y", "Secret", "1").replace("Fail\"", "Fial\""),
+            "shelf:/a/n/y:1:192: admissionWebhooks[0].failurePolicy: \"Fial\" is no failure policy; write Fail or Ignore",
+        ),
+        (
+            bcs("y", "Secret", "1").replace(client, plugin),
+            "shelf:/a/n/y:1:218: admissionWebhooks[0].plugin.source: the path \"x.wasm\" is relative, and this \
+             definition is in no directory; write an absolute path, or `https:` or `oci:`",
+        ),
+        (
+            bcs("y", "Application", "1"),
+            "shelf:/a/n/y:1:101: resourcesRef: shelf:/a/n/x:1:101 already defines hooks for Create of application; BCS \
+             has one definition for each operation and kind: put the hooks into one",
+        ),
+    ];
+    for (text, expected) in table {
+        shelf.put("n/y", &text);
+        let error = host.reload().await.unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}");
+        assert_eq!(live(&host), "1 n/x=1 !");
+    }
+    shelf.remove("n/y");
+    host.reload().await.unwrap();
+    assert_eq!(live(&host), "1 n/x=1");
+}
+
+#[tokio::test]
+async fn a_lost_store_keeps_the_table_and_catches_up() {
+    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
+    scene.write("a.yaml", &chain("a", "1"));
+    shelf.put("n/x", &bcs("x", "Application", "1"));
+    let host = builder(&scene, &shelf).build().await.unwrap();
+    let _following = Following::of(&host);
+
+    shelf.is_lost(true);
+    until(&host, "1 a=1 n/x=1 !").await;
+    let problem = host.status().problem.unwrap();
+    assert_eq!(problem.mistakes, ["shelf:/a cannot be reached: it is away"]);
+    assert!(problem.next_attempt.is_some());
+    // It is told of together with what else is wrong.
+    std::fs::write(scene.chains().join("b.yaml"), b"\xff").unwrap();
+    let error = host.reload().await.unwrap_err().to_string();
+    assert!(
+        error.starts_with("shelf:/a cannot be reached: it is away\n") && error.contains("b.yaml:1:1: "),
+        "{error}"
+    );
+    scene.remove("b.yaml");
+    // Nothing can be asked of it, or changed.
+    let errors = [
+        host.definitions().await.unwrap_err(),
+        host.apply(&bcs("x", "Application", "2"), "new", &by("ci"))
+            .await
+            .unwrap_err(),
+        host.delete(&id("admissionwebhook/n/x"), &dry_run())
+            .await
+            .unwrap_err(),
+    ];
+    for error in errors {
+        assert!(matches!(error, ChangeError::Table(Error::Stores(_))), "{error}");
+    }
+
+    shelf.put("n/x", &bcs("x", "Application", "2"));
+    shelf.is_lost(false);
+    until(&host, "2 a=1 n/x=2").await;
+    // Lost and back as it was is no revision.
+    shelf.is_lost(true);
+    until(&host, "2 a=1 n/x=2 !").await;
+    shelf.is_lost(false);
+    until(&host, "2 a=1 n/x=2").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_without_the_store() {
+    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
+    shelf.put("n/x", &bcs("x", "Application", "1"));
+    shelf.is_lost(true);
+    // Without a table that was live before it is the end, after some patience.
+    let begin = tokio::time::Instant::now();
+    let error = builder(&scene, &shelf).build().await.unwrap_err();
+    assert_eq!(error.to_string(), "shelf:/a cannot be reached: it is away");
+    assert_eq!(begin.elapsed().as_secs(), 5);
+
+    // It comes while the start waits for it.
+    let builder = || builder(&scene, &shelf);
+    let returns = async {
+        tokio::task::yield_now().await;
+        shelf.is_lost(false);
+    };
+    let (host, ()) = tokio::join!(builder().build(), returns);
+    assert_eq!(live(&host.unwrap()), "1 n/x=1");
+
+    // What was live last is served until it is there.
+    shelf.is_lost(true);
+    let host = builder().build().await.unwrap();
+    assert_eq!(live(&host), "1 n/x=1 !");
+    let _following = Following::of(&host);
+    shelf.put("n/x", &bcs("x", "Application", "2"));
+    shelf.is_lost(false);
+    until(&host, "2 n/x=2").await;
+}
+
+#[tokio::test]
+async fn definitions_of_a_store_are_changed_there() {
+    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
+    scene.write("a.yaml", &chain("a", "1"));
+    let host = builder(&scene, &shelf).build().await.unwrap();
+    shelf.put("n/x", &bcs("x", "Application", "1"));
+    host.reload().await.unwrap();
+    let _following = Following::of(&host);
+
+    let new = bcs("x", "Application", "2");
+    host.apply(&new, "new", &dry_run()).await.unwrap();
+    assert_eq!((live(&host).as_str(), shelf.commits()), ("2 a=1 n/x=1", 0));
+    let applied = host.apply(&new, "new", &by("ci")).await.unwrap();
+    assert_eq!(applied.definitions[0].effect, AppliedEffect::Changed);
+    assert_eq!(live(&host), "3 a=1 n/x=2");
+    assert!(shelf.text("n/x").contains("http://127.0.0.1:1/2"));
+    // The same again, in other words, is nothing.
+    let yaml = "kind: admissionwebhook\napiVersion: v4\nmetadata: { namespace: n, name: x }\nresourcesRef: { operation: \
+                Create, kind: Application }\nadmissionWebhooks: [ { name: hook, failurePolicy: Fail, clientConfig: { url: \
+                http://127.0.0.1:1/2 } } ]\n";
+    let again = host.apply(yaml, "new.yaml", &by("ci")).await.unwrap();
+    assert_eq!(again.definitions[0].effect, AppliedEffect::Unchanged);
+    assert_eq!((again.revision, shelf.commits()), (3, 1));
+    // YAML becomes JSON there, for whoever else reads it.
+    let yaml = yaml.replace("/2", "/3");
+    host.apply(&yaml, "new.yaml", &by("ci")).await.unwrap();
+    assert_eq!(live(&host), "4 a=1 n/x=3");
+    serde_json::from_str::<serde_json::Value>(&shelf.text("n/x")).unwrap();
+
+    host.delete(&id("admissionwebhook/n/x"), &by("ops"))
+        .await
+        .unwrap();
+    assert_eq!(live(&host), "5 a=1");
+    assert_eq!(shelf.names(), [""; 0]);
+    let origins: Vec<_> = host
+        .history()
+        .into_iter()
+        .map(|one| (one.origin, one.by))
+        .collect();
+    assert_eq!(
+        origins,
+        [
+            (Origin::Deleted, Some("ops".to_owned())),
+            (Origin::Applied, Some("ci".to_owned())),
+            (Origin::Applied, Some("ci".to_owned())),
+            (Origin::Files, None),
+            (Origin::Start, None),
+        ]
+    );
+    // What was written is what is live already.
+    host.reload().await.unwrap();
+    assert_eq!(live(&host), "5 a=1");
+}
+
+#[tokio::test]
+async fn what_is_expected_of_definitions() {
+    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
+    scene.write("a.yaml", &chain("a", "1"));
+    shelf.put("n/x", &bcs("x", "Application", "1"));
+    let host = builder(&scene, &shelf).build().await.unwrap();
+    let [x, y] = [bcs("x", "Application", "2"), bcs("y", "Secret", "1")];
+    // The text, what is expected of it, and the error.
+    let table = [
+        (
+            &x,
+            Expected::New,
+            "admissionwebhook/n/x is there already, in shelf:/a/n/x:1:1".to_owned(),
+        ),
+        (
+            &y,
+            Expected::There,
+            "there is no admissionwebhook/n/y; did you mean admissionwebhook/n/x?".to_owned(),
+        ),
+        (
+            &chain("a", "2"),
+            Expected::New,
+            format!(
+                "AdmissionChain/a is there already, in {}:1:1",
+                scene.chains().join("a.yaml").display()
+            ),
+        ),
+    ];
+    for (text, expected, message) in table {
+        let error = host.apply(text, "new", &expecting(expected)).await.unwrap_err();
+        assert_eq!(error.to_string(), message);
+        assert_eq!((live(&host).as_str(), shelf.commits()), ("1 a=1 n/x=1", 0));
+    }
+    host.apply(&x, "new", &expecting(Expected::There)).await.unwrap();
+    host.apply(&y, "new", &expecting(Expected::New)).await.unwrap();
+    assert_eq!(live(&host), "3 a=1 n/x=2 n/y=1");
+}
+
+#[tokio::test]
+async fn somebody_else_is_quicker() {
+    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
+    shelf.put("n/x", &bcs("x", "Application", "1"));
+    let host = builder(&scene, &shelf).build().await.unwrap();
+    let new = bcs("x", "Application", "2");
+    shelf.conflict_once();
+    let error = host.apply(&new, "new", &by("ci")).await.unwrap_err();
+    assert!(
+        matches!(error, ChangeError::Store(StoreError::ChangedMeanwhile { .. })),
+        "{error}"
+    );
+    assert_eq!(live(&host), "1 n/x=1");
+    assert_eq!(host.history().len(), 1);
+    host.apply(&new, "new", &by("ci")).await.unwrap();
+    assert_eq!(live(&host), "2 n/x=2");
+}
+
+/// A store tells of what was not read yet; whoever reads it to show it, or to change it and fails, must not
+/// keep that from becoming live.
+#[tokio::test]
+async fn what_was_read_and_not_used_becomes_live() {
+    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
+    shelf.put("n/x", &bcs("x", "Application", "1"));
+    let host = builder(&scene, &shelf).build().await.unwrap();
+    shelf.put("n/x", &bcs("x", "Application", "2"));
+    host.definitions().await.unwrap();
+    assert_eq!(live(&host), "1 n/x=1");
+    let following = Following::of(&host);
+    until(&host, "2 n/x=2").await;
+    drop(following);
+
+    shelf.put("n/x", &bcs("x", "Application", "3"));
+    host.delete(&id("admissionwebhook/n/y"), &by("ci"))
+        .await
+        .unwrap_err();
+    assert_eq!(live(&host), "2 n/x=2");
+    let _following = Following::of(&host);
+    until(&host, "3 n/x=3").await;
+}
+
+#[tokio::test]
+async fn where_new_definitions_go() {
+    let (scene, first, second) = (Scene::new(), Shelf::new("1"), Shelf::new("2"));
+    scene.write("a.yaml", &chain("a", "1"));
+    let history = scene.folder.path().join("history");
+    let file = scene.chains().join("a.yaml");
+    let [x, y] = [bcs("x", "Application", "1"), bcs("y", "Secret", "1")];
+    // What is configured, and where the chain b and the definition x of BCS go.
+    let orders = |order: &str| {
+        let builder = Host::builder().history(&history);
+        order.chars().fold(builder, |builder, place| match place {
+            'f' => builder.definitions(&file),
+            'd' => builder.definitions(scene.chains()),
+            '1' => builder.definition_store(first.clone()),
+            _ => builder.definition_store(second.clone()),
+        })
+    };
+    for (order, chain_goes, x_goes) in [
+        ("d1", "b.yaml", "n-x.json"),
+        ("1d", "b.yaml", "1"),
+        ("f21d", "b.yaml", "2"),
+        ("f12", "nowhere", "1"),
+        ("f", "nowhere", "nowhere"),
+    ] {
+        let host = orders(order).build().await.unwrap();
+        let went = async |text: &str, file: &str, id: &str| {
+            if let Err(error) = host.apply(text, "new", &by("ci")).await {
+                assert!(error.to_string().contains("is new, and there is no"), "{error}");
+                return "nowhere".to_owned();
+            }
+            let went = if scene.chains().join(file).exists() {
+                file.to_owned()
+            } else if first.names().is_empty() {
+                "2".to_owned()
+            } else {
+                "1".to_owned()
+            };
+            host.delete(&id.parse().unwrap(), &by("ci")).await.unwrap();
+            went
+        };
+        assert_eq!(
+            went(&chain("b", "1"), "b.yaml", "AdmissionChain/b").await,
+            chain_goes,
+            "{order}"
+        );
+        assert_eq!(
+            went(&x, "n-x.json", "admissionwebhook/n/x").await,
+            x_goes,
+            "{order}"
+        );
+    }
+
+    // A change is of one store.
+    second.put("n/y", &y);
+    let host = orders("d12").build().await.unwrap();
+    let both = format!("{}\n---\n{}", chain("a", "2"), y.replace("1:1/1", "1:1/2"));
+    let error = host.apply(&both, "new", &by("ci")).await.unwrap_err().to_string();
+    assert!(error.starts_with("this changes definitions in "), "{error}");
+    assert!(
+        error.ends_with(" and in shelf:/2; change those in one at a time"),
+        "{error}"
+    );
+    assert_eq!(scene.read("a.yaml"), chain("a", "1"));
+    assert_eq!(second.commits() + first.commits(), 6);
+    assert_eq!(live(&host).split_once(' ').unwrap().1, "a=1 n/y=1");
+}
+
+/// Files are changed by way of a journal; a store has none.
+#[tokio::test]
+async fn a_store_is_changed_without_a_history() {
+    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
+    scene.write("a.yaml", &chain("a", "1"));
+    let host = Host::builder()
+        .definitions(scene.chains().join("a.yaml"))
+        .definition_store(shelf.clone())
+        .build()
+        .await
+        .unwrap();
+    host.apply(&bcs("x", "Application", "1"), "new", &by("ci"))
+        .await
+        .unwrap();
+    assert_eq!(live(&host), "2 a=1 n/x=1");
+    let error = host.apply(&chain("a", "2"), "new", &by("ci")).await.unwrap_err();
+    assert!(matches!(error, ChangeError::NoHistory), "{error}");
+    assert_eq!(scene.read("a.yaml"), chain("a", "1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_holds_until_the_store_changes() {
+    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
+    shelf.put("n/x", &bcs("x", "Application", "1"));
+    let host = builder(&scene, &shelf).build().await.unwrap();
+    host.apply(&bcs("x", "Application", "2"), "new", &by("ci"))
+        .await
+        .unwrap();
+    // At once, before the change that was made is noticed.
+    host.rollback(1, None).await.unwrap();
+    assert_eq!(live(&host), "3 n/x=1");
+    host.reload().await.unwrap();
+    assert_eq!(live(&host), "3 n/x=1");
+    assert!(shelf.text("n/x").contains("1:1/2"));
+
+    // A loss is no change, nor is a restart, nor a restart while it is lost.
+    shelf.is_lost(true);
+    host.reload().await.unwrap_err();
+    assert_eq!(live(&host), "3 n/x=1 !");
+    drop(host);
+    let host = builder(&scene, &shelf).build().await.unwrap();
+    assert_eq!(live(&host), "3 n/x=1 !");
+    shelf.is_lost(false);
+    host.reload().await.unwrap();
+    assert_eq!(live(&host), "3 n/x=1");
+    drop(host);
+    let host = builder(&scene, &shelf).build().await.unwrap();
+    assert_eq!(live(&host), "3 n/x=1");
+    // Nor is one that is made while it is lost undone when it is back.
+    shelf.put("n/x", &bcs("x", "Application", "3"));
+    host.reload().await.unwrap();
+    assert_eq!(live(&host), "4 n/x=3");
+    shelf.is_lost(true);
+    host.reload().await.unwrap_err();
+    host.rollback(1, None).await.unwrap();
+    assert_eq!(live(&host), "5 n/x=1");
+    shelf.is_lost(false);
+    host.reload().await.unwrap();
+    assert_eq!(live(&host), "5 n/x=1");
+    shelf.put("n/x", &bcs("x", "Application", "4"));
+    host.reload().await.unwrap();
+    assert_eq!(live(&host), "6 n/x=4");
+}
