@@ -1,6 +1,7 @@
 //! A gateway between clients and the drivers of clusters.
 
 mod bodies;
+mod discovery;
 mod replies;
 mod routing;
 mod tokens;

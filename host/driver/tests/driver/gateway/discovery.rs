@@ -1,0 +1,170 @@
+use std::net::SocketAddr;
+
+use admittance_driver::{GatewayConfig, ZooKeeperConfig};
+use admittance_zookeeper::{EnsembleConfig, Registered, Registration, Servers, ZooKeeper};
+use axum::body::Body;
+use http::Request;
+use serde_json::{Value, json};
+
+use self::ensemble::Server;
+use super::{Driver, OUTER, envelope, gateway};
+use crate::{harness::*, tls::until};
+
+#[path = "../../../../zookeeper/tests/zookeeper/ensemble.rs"]
+mod ensemble;
+
+const PATH: &str = GatewayConfig::DEFAULT_PATH;
+
+fn of(server: &str) -> EnsembleConfig {
+    EnsembleConfig::new(server.parse::<Servers>().unwrap())
+}
+
+/// Register as a driver does.
+fn register(
+    zookeeper: &ZooKeeper,
+    parent: &str,
+    address: SocketAddr,
+    external: Option<SocketAddr>,
+) -> Registered {
+    let mut info = json!({
+        "ip": address.ip().to_string(), "port": address.port(), "scheme": "http", "external_ip": "", "external_port": 0,
+    });
+    if let Some(external) = external {
+        info["external_ip"] = external.ip().to_string().into();
+        info["external_port"] = external.port().into();
+    }
+    zookeeper.register(Registration {
+        parent: parent.to_owned(),
+        name: address.ip().to_string(),
+        data: info.to_string().into(),
+    })
+}
+
+/// The code of the reply to a request for this cluster, and its message.
+async fn asked(gateway: &Running, cluster: &str) -> (u64, String) {
+    let request = Request::get(format!("{OUTER}/a")).header("bcs-clusterid", cluster);
+    let (_, body) = envelope(gateway.send(request.body(Body::empty()).unwrap()).await).await;
+    let message = body["message"].as_str().unwrap().to_owned();
+    (body["code"].as_u64().unwrap(), message)
+}
+
+async fn detail(gateway: &Running) -> Value {
+    let (_, body) = gateway.ask("/readyz").await;
+    serde_json::from_str::<Value>(&body).unwrap()["gateway"].clone()
+}
+
+#[tokio::test]
+async fn drivers_are_found_where_they_register() {
+    let server = tokio::task::spawn_blocking(Server::start).await.unwrap();
+    let (one, two, outside, listed) = (
+        Driver::start().await,
+        Driver::start().await,
+        Driver::start().await,
+        Driver::start().await,
+    );
+    let mut setup = gateway(&[("BCS-LISTED", &[listed.address])], |config| {
+        config.discovery = Some(PATH.parse().unwrap());
+    });
+    setup.config.zookeeper = ZooKeeperConfig {
+        cluster: None,
+        service: Some(of(server.address())),
+    };
+    let gateway = setup.start().await;
+    // The first request waits until it is known that there is nothing.
+    let (code, message) = asked(&gateway, "BCS-1").await;
+    assert_eq!(
+        (code, message.as_str()),
+        (1_405_051, "(bcs-api):mesos cluster BCS-1 not found")
+    );
+    assert_eq!(asked(&gateway, "BCS-LISTED").await.0, 0);
+    assert_eq!(detail(&gateway).await["discovery"], PATH);
+
+    let registering = ZooKeeper::open(of(server.address()));
+    // As a driver registers for the schedulers' sake, beside the clusters.
+    let _beside = register(&registering, PATH, one.address, None);
+    let first = register(&registering, &format!("{PATH}/BCS-1"), one.address, None);
+    until("the first driver", async || asked(&gateway, "BCS-1").await.0 == 0).await;
+    let second = register(&registering, &format!("{PATH}/BCS-1"), two.address, None);
+    until("the second driver", async || {
+        asked(&gateway, "BCS-1").await;
+        !two.asked().is_empty()
+    })
+    .await;
+    // Its own address is not for those outside.
+    let _third = register(
+        &registering,
+        &format!("{PATH}/BCS-2"),
+        refusing().await,
+        Some(outside.address),
+    );
+    until("another cluster", async || asked(&gateway, "BCS-2").await.0 == 0).await;
+    assert!(!outside.asked().is_empty());
+    // Somebody registers with the id of a cluster that is listed.
+    let _fourth = register(&registering, &format!("{PATH}/BCS-LISTED"), one.address, None);
+    let _last = register(&registering, &format!("{PATH}/BCS-3"), one.address, None);
+    until("the last cluster", async || asked(&gateway, "BCS-3").await.0 == 0).await;
+    let ids: Vec<Value> = detail(&gateway).await["clusters"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|cluster| cluster["cluster"].clone())
+        .collect();
+    assert_eq!(ids, ["BCS-1", "BCS-2", "BCS-3", "BCS-LISTED"]);
+    let drivers = &detail(&gateway).await["clusters"][3]["drivers"];
+    assert_eq!(
+        *drivers,
+        json!([{"server": format!("http://{}", listed.address), "up": true}])
+    );
+
+    soon(second.withdraw()).await;
+    until("one driver", async || {
+        detail(&gateway).await["clusters"][0]["drivers"]
+            .as_array()
+            .unwrap()
+            .len()
+            == 1
+    })
+    .await;
+    one.asked();
+    two.asked();
+    for _ in 0..4 {
+        assert_eq!(asked(&gateway, "BCS-1").await.0, 0);
+    }
+    assert_eq!((one.asked().len(), two.asked().len()), (4, 0));
+    soon(first.withdraw()).await;
+    until("nobody", async || asked(&gateway, "BCS-1").await.0 == 1_405_051).await;
+    let (_, message) = asked(&gateway, "BCS-1").await;
+    assert!(
+        message.ends_with("mesos cluster BCS-1 not found: no driver of it is registered"),
+        "{message}"
+    );
+    // Without ZooKeeper, what was known last holds.
+    drop(server);
+    until("the loss", async || {
+        detail(&gateway).await["problem"] != Value::Null
+    })
+    .await;
+    assert_eq!(asked(&gateway, "BCS-2").await.0, 0);
+}
+
+#[tokio::test]
+async fn without_zookeeper_only_what_is_listed_is_known() {
+    let listed = Driver::start().await;
+    let mut setup = gateway(&[("BCS-LISTED", &[listed.address])], |config| {
+        config.discovery = Some(PATH.parse().unwrap());
+        config.drivers.connect_timeout = std::time::Duration::from_millis(50);
+    });
+    setup.config.zookeeper = ZooKeeperConfig {
+        cluster: None,
+        service: Some(of(&refusing().await.to_string())),
+    };
+    let gateway = setup.start().await;
+    assert_eq!(asked(&gateway, "BCS-LISTED").await.0, 0);
+    let (code, message) = asked(&gateway, "BCS-1").await;
+    assert_eq!(code, 1_405_051);
+    assert!(
+        message.contains("not found: ZooKeeper could not be asked yet"),
+        "{message}"
+    );
+    assert_ne!(detail(&gateway).await["problem"], Value::Null);
+}
