@@ -2,6 +2,7 @@
 
 mod admin;
 mod bcs;
+mod console;
 mod definitions;
 mod modules;
 mod read;
@@ -18,6 +19,7 @@ pub(crate) use self::admin::is_loopback;
 pub use self::{
     admin::{AdminConfig, AdminTls, CertificateHolder, Role, TokensInTheClear},
     bcs::{BcsConfig, DiscoveryConfig, ExternalAddress, RegistrationConfig, SchedulersConfig},
+    console::{ConsoleConfig, ConsoleScheme},
     definitions::DefinitionPlace,
     modules::{HistoryConfig, StoreConfig},
     zookeeper::{InvalidNodePath, NodePath, ZooKeeperConfig},

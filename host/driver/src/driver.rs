@@ -24,6 +24,7 @@ use crate::{
     gateway::Gateway,
     listener::{Listener, Stop},
     namespaces::{FileNamespaces, NamespacesConfig},
+    onward::Onward,
     tls::ServerTls,
     upstream::Upstream,
 };
@@ -62,6 +63,7 @@ pub struct Driver {
     admin_listener: Option<(Listener, SocketAddr)>,
     admin: admin::Parts,
     front: Front,
+    onward: Option<Onward>,
     upstream: Option<Upstream>,
     gateway: Option<Gateway>,
     discovery: Option<Discovery>,
@@ -147,6 +149,7 @@ impl Driver {
         let is_stopping = Arc::new(AtomicBool::new(false));
         let Serving {
             service,
+            onward,
             upstream,
             discovery,
             gateway,
@@ -171,6 +174,7 @@ impl Driver {
             listener,
             address,
             admin_listener,
+            onward,
             upstream,
             gateway,
             discovery,
@@ -182,8 +186,12 @@ impl Driver {
         })
     }
 
-    /// Show how this cluster is at the operator's port: the one that the host asks.
+    /// Show how this cluster is at the operator's port: the one that the host asks. It is also the one that requests
+    /// about custom resources are handed on to.
     pub fn showing(mut self, cluster: Option<Cluster>) -> Self {
+        if let (Some(onward), Some(cluster)) = (&self.onward, &cluster) {
+            onward.reach(cluster.clone());
+        }
         self.admin.cluster = cluster;
         self
     }

@@ -13,6 +13,7 @@ mod config;
 mod definitions_api;
 mod discovery;
 mod driver;
+mod elsewhere;
 mod ensembles;
 mod front;
 mod gateway;
@@ -29,7 +30,7 @@ pub use admin::{
     token::{InvalidTokenDigest, Token, TokenDigest, TokenFile, TokenFileError, TokenSource},
 };
 pub use config::{
-    AdminConfig, AdminTls, BcsConfig, CertificateHolder, Config, DefinitionPlace, DiscoveryConfig,
+    AdminConfig, AdminTls, BcsConfig, CertificateHolder, Config, ConsoleConfig, ConsoleScheme, DefinitionPlace, DiscoveryConfig,
     ExternalAddress, FrontConfig, HealthCheck, HistoryConfig, InvalidNodePath, Limits, ListenConfig, LogConfig,
     LogFormat, LogLevel, NodePath, RegistrationConfig, Role, SchedulersConfig, StoreConfig, TokensInTheClear,
     UpstreamConfig, ZooKeeperConfig,

@@ -15,6 +15,7 @@ use admittance::{
     dialect::{Dialect, End, NextBody, Onward as Next, Relay, Rewritten},
     encoding,
 };
+use admittance_cluster::Cluster;
 use axum::body::Body;
 use futures_util::future::BoxFuture;
 use http::{Method, Request, Response, Uri, header::CONTENT_LENGTH, request::Parts};
@@ -24,7 +25,12 @@ use metrics::counter;
 use tower::Service;
 
 use self::opened::Opened;
-use crate::{front::EndedUpstream, measure, upstream::Upstream};
+use crate::{
+    elsewhere::{Elsewhere, Unanswered},
+    front::EndedUpstream,
+    measure,
+    upstream::Upstream,
+};
 
 /// So much of a reply's body is read before the dialect says what becomes of it, in bytes.
 const START: usize = 1024;
@@ -43,6 +49,7 @@ struct Inner {
     limits: BodyLimits,
     upstream: Upstream,
     response_timeout: Duration,
+    elsewhere: Elsewhere,
 }
 
 impl Onward {
@@ -53,13 +60,20 @@ impl Onward {
         limits: BodyLimits,
         upstream: Upstream,
         response_timeout: Duration,
+        elsewhere: Elsewhere,
     ) -> Self {
         Self(Arc::new(Inner {
             dialect,
             limits,
             upstream,
             response_timeout,
+            elsewhere,
         }))
+    }
+
+    /// Ask this cluster for custom resources.
+    pub(crate) fn reach(&self, cluster: Cluster) {
+        self.0.elsewhere.reach(cluster);
     }
 }
 
@@ -96,7 +110,11 @@ impl Inner {
                 }
                 Err(end) => end,
             },
-            Next::Elsewhere(_) => self.end(&End::NoRoute),
+            Next::Elsewhere(to) => match self.elsewhere.send(to, head, body).await {
+                Ok(reply) => reply,
+                Err(Unanswered::NoRoute) => self.end(&End::NoRoute),
+                Err(Unanswered::Body(error)) => self.end(&error.end()),
+            },
             Next::Reply(reply) => ended(reply.map(Body::from), "answered"),
         }
     }

@@ -68,6 +68,8 @@ struct Inner {
     response_timeout: Duration,
     health: Option<HealthCheck>,
     replies: Replies,
+    /// Whether servers get the client's `Host` rather than their own.
+    keeps_host: bool,
     tunnels: TaskTracker,
     stop_tunnels: CancellationToken,
 }
@@ -102,8 +104,28 @@ impl Upstream {
             response_timeout: config.response_timeout,
             health: config.health,
             replies,
+            keeps_host: false,
             tunnels: TaskTracker::new(),
             stop_tunnels: CancellationToken::new(),
+        }))
+    }
+
+    /// One server beside these, reached in the same way. Connections to it are kept with those of this upstream, and
+    /// tunnels to it end with them. It gets the client's `Host`, to which pages of a browser belong. `replies` writes
+    /// what clients get when it does not reply.
+    pub(crate) fn beside(&self, server: Server, replies: Replies) -> Self {
+        let inner = &*self.0;
+        Self(Arc::new(Inner {
+            roster: Roster::new(Servers::Listed(vec![server]), Choice::Turns),
+            pool: inner.pool.clone(),
+            tls: inner.tls.clone(),
+            connect_timeout: inner.connect_timeout,
+            response_timeout: inner.response_timeout,
+            health: None,
+            replies,
+            keeps_host: true,
+            tunnels: inner.tunnels.clone(),
+            stop_tunnels: inner.stop_tunnels.clone(),
         }))
     }
 
@@ -253,7 +275,7 @@ impl Inner {
             let (server, health) = (&target.server, &target.health);
             let in_flight = target.enter();
             let started = Instant::now();
-            let request = request_to(server, head, lent);
+            let request = request_to(server, self.keeps_host, head, lent);
             let reply = self.pool.request(request);
             // Time runs from when the whole request has left: a large upload is not a slow server.
             let late = async {
@@ -303,7 +325,7 @@ impl Inner {
     }
 }
 
-fn request_to(server: &Server, head: &Parts, body: Lent) -> Request<Lent> {
+fn request_to(server: &Server, keeps_host: bool, head: &Parts, body: Lent) -> Request<Lent> {
     let path = head
         .uri
         .path_and_query()
@@ -314,7 +336,13 @@ fn request_to(server: &Server, head: &Parts, body: Lent) -> Request<Lent> {
     *request.uri_mut() = server.uri(path);
     *request.version_mut() = Version::HTTP_11;
     *request.headers_mut() = head.headers.clone();
-    if let Ok(host) = HeaderValue::from_str(server.authority()) {
+    let own = || HeaderValue::from_str(server.authority()).ok();
+    let clients = head
+        .headers
+        .get(headers::X_FORWARDED_HOST)
+        .filter(|_| keeps_host)
+        .cloned();
+    if let Some(host) = clients.or_else(own) {
         request.headers_mut().insert(HOST, host);
     }
     request

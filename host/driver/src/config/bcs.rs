@@ -2,7 +2,7 @@ use std::net::IpAddr;
 
 use admittance::dialect::{Bcs, Cluster, bcs::Behind};
 
-use super::{NodePath, UpstreamConfig};
+use super::{ConsoleConfig, NodePath, UpstreamConfig};
 use crate::upstream::Server;
 
 /// A driver of a BCS Mesos cluster.
@@ -16,6 +16,8 @@ pub struct BcsConfig {
     pub servers: SchedulersConfig,
     /// How they are reached.
     pub upstream: UpstreamConfig,
+    /// Where consoles are, when the scheduler is behind it.
+    pub console: ConsoleConfig,
     /// How others find it. None: it does not register.
     pub registration: Option<RegistrationConfig>,
 }

@@ -2,6 +2,7 @@
 
 mod admin;
 mod bcs;
+mod console;
 mod definitions;
 mod front;
 mod gateway;

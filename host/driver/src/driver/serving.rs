@@ -8,9 +8,10 @@ use tower::Layer;
 
 use super::Error;
 use crate::{
-    config::{FrontConfig, Limits, SchedulersConfig, UpstreamConfig},
+    config::{ConsoleConfig, FrontConfig, Limits, SchedulersConfig, UpstreamConfig},
     definitions_api::DefinitionsApi,
     discovery::{Discovery, Registered},
+    elsewhere::Elsewhere,
     ensembles::Ensembles,
     front::FrontService,
     gateway::Gateway,
@@ -22,12 +23,21 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Serving {
     pub(super) service: FrontService,
+    /// The way from the chains to them.
+    pub(super) onward: Option<Onward>,
     /// The servers behind it, if it hands requests on.
     pub(super) upstream: Option<Upstream>,
     /// How they are found, when they are not listed.
     pub(super) discovery: Option<Discovery>,
     /// The same for a gateway, in place of both.
     pub(super) gateway: Option<Gateway>,
+}
+
+/// What answers requests beside the upstream.
+#[derive(Debug, Default)]
+struct BesideUpstream {
+    definitions: Option<DefinitionsApi>,
+    consoles: Option<ConsoleConfig>,
 }
 
 impl Serving {
@@ -51,7 +61,7 @@ impl Serving {
                 upstream,
                 host,
                 limits,
-                None,
+                BesideUpstream::default(),
             )),
             FrontConfig::Bcs(bcs) => {
                 let (servers, discovery) = match &bcs.servers {
@@ -78,7 +88,10 @@ impl Serving {
                     bcs.upstream,
                     host,
                     limits,
-                    Some(definitions),
+                    BesideUpstream {
+                        definitions: Some(definitions),
+                        consoles: Some(bcs.console),
+                    },
                 );
                 Ok(Self { discovery, ..serving })
             }
@@ -93,6 +106,7 @@ impl Serving {
                 let gateway = Gateway::new(config, service, body_limits(limits));
                 Ok(Self {
                     service: FrontService::Gateway(gateway.clone()),
+                    onward: None,
                     upstream: None,
                     discovery: None,
                     gateway: Some(gateway),
@@ -105,6 +119,7 @@ impl Serving {
                     .body_timeout(limits.body_timeout);
                 Ok(Self {
                     service: FrontService::Reviews(service),
+                    onward: None,
                     upstream: None,
                     discovery: None,
                     gateway: None,
@@ -119,7 +134,7 @@ impl Serving {
         config: UpstreamConfig,
         host: &Host,
         limits: &Limits,
-        definitions: Option<DefinitionsApi>,
+        beside: BesideUpstream,
     ) -> Self {
         let response_timeout = config.response_timeout;
         let replies = {
@@ -127,13 +142,21 @@ impl Serving {
             Arc::new(move |end: &End<'_>| dialect.reply(end))
         };
         let upstream = Upstream::new(servers, config, choice, replies);
-        let onward = Onward::new(dialect.clone(), body_limits(limits), upstream.clone(), response_timeout);
+        let elsewhere = Elsewhere::new(beside.consoles, &upstream, body_limits(limits));
+        let onward = Onward::new(
+            dialect.clone(),
+            body_limits(limits),
+            upstream.clone(),
+            response_timeout,
+            elsewhere,
+        );
         let layer = host
             .layer_with(dialect.clone())
             .body_limit(limits.body)
             .body_timeout(limits.body_timeout);
         Self {
-            service: FrontService::Proxy(layer.layer(onward), dialect, definitions),
+            service: FrontService::Proxy(layer.layer(onward.clone()), dialect, beside.definitions),
+            onward: Some(onward),
             upstream: Some(upstream),
             discovery: None,
             gateway: None,

@@ -105,6 +105,7 @@ impl Setup {
                         response_timeout: UpstreamConfig::DEFAULT_RESPONSE_TIMEOUT,
                         health: None,
                     },
+                    console: Default::default(),
                     registration: None,
                 }),
                 limits: Limits::default(),

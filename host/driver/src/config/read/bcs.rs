@@ -3,14 +3,15 @@ use std::net::IpAddr;
 use admittance::dialect::{Cluster, bcs::Behind};
 use admittance_definitions::{Mistakes, document::Node};
 
-use super::zookeeper::Ensembles;
-use crate::config::{DiscoveryConfig, ExternalAddress, ListenConfig, RegistrationConfig};
+use super::{console::console, if_there, zookeeper::Ensembles};
+use crate::config::{ConsoleConfig, DiscoveryConfig, ExternalAddress, ListenConfig, RegistrationConfig};
 
 /// What `dialect.bcs` says.
 pub(super) struct BcsDialect {
     pub(super) cluster: Cluster,
     /// None: it depends on the upstream.
     pub(super) behind: Option<Behind>,
+    pub(super) console: Option<ConsoleConfig>,
 }
 
 pub(super) fn dialect(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<BcsDialect> {
@@ -23,10 +24,20 @@ pub(super) fn dialect(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<BcsDia
         Some(node) => node.one_of("thing behind a driver", &words, mistakes).map(Some),
         None => Some(None),
     };
+    let console_node = fields.optional("console");
+    if let (Some(node), Some(Some(Behind::Driver))) = (&console_node, behind) {
+        node.wrong(
+            "the driver behind this one asks the consoles",
+            "remove it, or write `behind: scheduler`",
+            mistakes,
+        );
+    }
+    let console = if_there(console_node, mistakes, console);
     fields.finish(mistakes);
     Some(BcsDialect {
         cluster: cluster?,
         behind: behind?,
+        console: console?,
     })
 }
 

@@ -103,6 +103,7 @@ pub(super) fn front(
                 behind,
                 servers,
                 upstream,
+                console: bcs.console.unwrap_or_default(),
                 registration: registration?,
             }))
         }

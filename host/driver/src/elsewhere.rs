@@ -1,0 +1,93 @@
+//! What other servers answer than those of the upstream: consoles on the hosts of a cluster, and the
+//! kube-apiserver.
+
+mod console;
+mod kubernetes;
+
+use std::sync::OnceLock;
+
+use admittance::{BodyError, BodyLimits, dialect::Elsewhere as To};
+use admittance_cluster::Cluster;
+use axum::body::Body;
+use http::{HeaderValue, Request, Response, StatusCode, header::CONTENT_TYPE, request::Parts};
+
+use self::{
+    console::Consoles,
+    kubernetes::{custom_resources, definitions},
+};
+use crate::{config::ConsoleConfig, front::EndedUpstream, upstream::Upstream};
+
+/// The way to other servers than those of the upstream. Lives as long as the driver.
+#[derive(Debug)]
+pub(crate) struct Elsewhere {
+    consoles: Option<Consoles>,
+    cluster: OnceLock<Cluster>,
+    limits: BodyLimits,
+}
+
+/// Why there is no reply of another server.
+#[derive(Debug)]
+pub(crate) enum Unanswered {
+    /// There is no such server in this configuration.
+    NoRoute,
+    /// The body of the request was not had.
+    Body(BodyError),
+}
+
+impl Elsewhere {
+    /// `upstream` says how consoles are reached; `limits` are for bodies that the kube-apiserver gets.
+    pub(crate) fn new(consoles: Option<ConsoleConfig>, upstream: &Upstream, limits: BodyLimits) -> Self {
+        Self {
+            consoles: consoles.map(|config| Consoles::new(config, upstream.clone())),
+            cluster: OnceLock::new(),
+            limits,
+        }
+    }
+
+    /// Ask this cluster for custom resources. Only the first one counts.
+    pub(crate) fn reach(&self, cluster: Cluster) {
+        // A second one is not asked: the requests of a driver are for one cluster.
+        let _ = self.cluster.set(cluster);
+    }
+
+    /// The reply of the other server, or of this program in its place.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none; the dialect has words for it.
+    pub(crate) async fn send(&self, to: To, head: Parts, body: Body) -> Result<Response<Body>, Unanswered> {
+        match to {
+            To::Console { host, path_and_query } => {
+                let consoles = self.consoles.as_ref().ok_or(Unanswered::NoRoute)?;
+                Ok(consoles
+                    .send(host, path_and_query, Request::from_parts(head, body))
+                    .await)
+            }
+            To::CustomResourceDefinitions {
+                path_and_query,
+                body: next,
+            } => {
+                let cluster = self.cluster.get().ok_or(Unanswered::NoRoute)?;
+                definitions(cluster, self.limits, path_and_query, next, head, body)
+                    .await
+                    .map_err(Unanswered::Body)
+            }
+            To::CustomResources { path_and_query } => {
+                let cluster = self.cluster.get().ok_or(Unanswered::NoRoute)?;
+                custom_resources(cluster, self.limits, path_and_query, head, body)
+                    .await
+                    .map_err(Unanswered::Body)
+            }
+        }
+    }
+}
+
+/// A reply in plain text, as Go's servers write errors, and how the request ended.
+fn plain(status: StatusCode, text: &str, how: &'static str) -> Response<Body> {
+    let mut reply = Response::new(Body::from(format!("{text}\n")));
+    *reply.status_mut() = status;
+    let content_type = HeaderValue::from_static("text/plain; charset=utf-8");
+    reply.headers_mut().insert(CONTENT_TYPE, content_type);
+    reply.extensions_mut().insert(EndedUpstream(how));
+    reply
+}

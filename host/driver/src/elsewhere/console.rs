@@ -1,0 +1,97 @@
+//! Consoles: terminals in containers, served by a program on each host of the cluster.
+
+use std::{net::IpAddr, sync::Arc};
+
+use admittance::dialect::End;
+use axum::body::Body;
+use bytes::Bytes;
+use http::{
+    Request, Response, StatusCode, Uri,
+    header::UPGRADE,
+    uri::{Authority, PathAndQuery},
+};
+use tower::Service;
+
+use super::plain;
+use crate::{
+    config::ConsoleConfig,
+    upstream::{Replies, Server, Upstream},
+};
+
+/// What the original says when it cannot reach the console of a WebSocket.
+const WEBSOCKET_FAILED: &str = "errcode: 1405064, couldn't dial to remote backend url";
+
+/// The consoles on the hosts of a cluster. Lives as long as the driver.
+#[derive(Debug)]
+pub(super) struct Consoles {
+    config: ConsoleConfig,
+    upstream: Upstream,
+}
+
+impl Consoles {
+    /// They are reached as the upstream is: with its timeouts, and its TLS if they are to be asked with TLS.
+    pub(super) fn new(config: ConsoleConfig, upstream: Upstream) -> Self {
+        Self { config, upstream }
+    }
+
+    /// Hand a request on to the console on a host, with the headers that the client has sent. A switched protocol
+    /// becomes a tunnel.
+    pub(super) async fn send(
+        &self,
+        host: IpAddr,
+        path_and_query: PathAndQuery,
+        mut request: Request<Body>,
+    ) -> Response<Body> {
+        // An address has several spellings, and rules are for all of them.
+        let host = host.to_canonical();
+        let Some(server) = self.config.allows(host).then(|| self.server(host)).flatten() else {
+            tracing::info!(%host, "a console is asked for on a host that is not listed");
+            let text = format!("host_ip {host} is none of the hosts on which consoles may be used");
+            return plain(StatusCode::FORBIDDEN, &text, "rejected");
+        };
+        let is_websocket = request.headers().contains_key(UPGRADE);
+        *request.uri_mut() = Uri::from(path_and_query);
+        let mut console = self.upstream.beside(server, replies(is_websocket));
+        match console.call(request).await {
+            Ok(reply) => reply,
+            Err(never) => match never {},
+        }
+    }
+
+    fn server(&self, host: IpAddr) -> Option<Server> {
+        let port = self.config.port;
+        let authority: Authority = match host {
+            IpAddr::V4(host) => format!("{host}:{port}"),
+            IpAddr::V6(host) => format!("[{host}]:{port}"),
+        }
+        .parse()
+        .ok()?;
+        let uri = Uri::builder()
+            .scheme(self.config.scheme.as_str())
+            .authority(authority)
+            .path_and_query("/")
+            .build()
+            .ok()?;
+        Server::new(uri).ok()
+    }
+}
+
+/// What clients get of a console that does not reply.
+fn replies(is_websocket: bool) -> Replies {
+    Arc::new(move |end: &End<'_>| {
+        let (status, text) = if is_websocket {
+            (
+                StatusCode::SERVICE_UNAVAILABLE,
+                format!("{WEBSOCKET_FAILED} {end}\n"),
+            )
+        } else {
+            (
+                StatusCode::BAD_GATEWAY,
+                format!("the console cannot be asked: {end}\n"),
+            )
+        };
+        let mut reply = Response::new(Bytes::from(text));
+        *reply.status_mut() = status;
+        reply
+    })
+}
