@@ -104,6 +104,12 @@ impl Cluster {
             .map(Self)
             .map_err(|_| InvalidCluster(id.to_owned()))
     }
+
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        // It is visible ASCII, so it is a text.
+        self.0.to_str().unwrap_or_default()
+    }
 }
 
 impl Bcs {

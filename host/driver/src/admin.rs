@@ -3,7 +3,8 @@
 //! [`routes`] is the table of everything that it answers. The router and the OpenAPI document are made from it.
 
 mod access;
-mod certificate;
+mod bcs_health;
+pub(crate) mod certificate;
 mod error;
 mod openapi;
 mod operations;
@@ -25,10 +26,18 @@ use http::{HeaderValue, Request, Response, header::CACHE_CONTROL};
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
-pub(crate) use self::{access::Access, v1::recording::RECORDINGS};
+pub(crate) use self::{
+    access::{Access, bearer},
+    bcs_health::BcsHealth,
+    v1::recording::RECORDINGS,
+};
 use self::{error::ApiError, route::Route};
 use crate::{
+    discovery::Discovery,
+    ensembles::Ensembles,
+    gateway::Gateway,
     listener::{Answer, Guarded},
+    registration::RegistrationStatus,
     tls::ServerTls,
     upstream::{Client, Upstream},
 };
@@ -50,6 +59,16 @@ pub(crate) struct Parts {
     pub(crate) host: Host,
     /// None behind kube-apiserver.
     pub(crate) upstream: Option<Upstream>,
+    /// None unless it is a gateway.
+    pub(crate) gateway: Option<Gateway>,
+    /// None unless it takes the place of bcs-mesos-driver.
+    pub(crate) bcs_health: Option<BcsHealth>,
+    /// Its sessions with ZooKeeper.
+    pub(crate) ensembles: Ensembles,
+    /// How others find it; empty when they do not.
+    pub(crate) registrations: Vec<RegistrationStatus>,
+    /// How the servers behind it are found; none when they are listed.
+    pub(crate) discovery: Option<Discovery>,
     /// None: no cluster is asked.
     pub(crate) cluster: Option<Cluster>,
     pub(crate) is_stopping: Arc<AtomicBool>,

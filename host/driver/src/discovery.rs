@@ -14,12 +14,12 @@ use crate::{
     upstream::{FollowedServer, FollowedServers, InvalidServer, Server},
 };
 
-/// The servers that are registered below a node. They are followed until this is dropped.
-#[derive(Debug)]
+/// The servers that are registered below a node. They are followed until this is dropped, and every clone.
+#[derive(Clone, Debug)]
 pub(crate) struct Discovery {
     path: NodePath,
     servers: watch::Receiver<Arc<FollowedServers>>,
-    _following: AbortOnDropHandle<()>,
+    _following: Arc<AbortOnDropHandle<()>>,
 }
 
 /// Whose registrations they are.
@@ -40,7 +40,7 @@ impl Discovery {
         Self {
             path,
             servers,
-            _following: AbortOnDropHandle::new(following),
+            _following: Arc::new(AbortOnDropHandle::new(following)),
         }
     }
 

@@ -25,6 +25,7 @@ use crate::{
     listener::{Listener, Stop},
     namespaces::{FileNamespaces, NamespacesConfig},
     onward::Onward,
+    registration::{self, Ports, Registrar, RegistrationError, Registrations},
     tls::ServerTls,
     upstream::Upstream,
 };
@@ -53,6 +54,9 @@ pub enum Error {
         /// `zookeeper.cluster`, for instance.
         ensemble: &'static str,
     },
+    /// It cannot be registered.
+    #[error("registration: {0}")]
+    Registration(#[from] RegistrationError),
 }
 
 /// The front door with its ports bound. Requests that come before [`run`](Self::run) wait.
@@ -67,6 +71,7 @@ pub struct Driver {
     upstream: Option<Upstream>,
     gateway: Option<Gateway>,
     discovery: Option<Discovery>,
+    registrar: Option<Registrar>,
     limits: Limits,
     namespaces: Option<FileNamespaces>,
 }
@@ -147,13 +152,20 @@ impl Driver {
             }
         };
         let is_stopping = Arc::new(AtomicBool::new(false));
+        let ports = Ports {
+            address,
+            is_tls: listen.tls.is_some(),
+            admin: admin_listener.as_ref().map_or(0, |(_, address)| address.port()),
+        };
         let Serving {
             service,
             onward,
             upstream,
             discovery,
             gateway,
-        } = Serving::new(front, &ensembles, &host, &limits)?;
+            registrar,
+            bcs_health,
+        } = Serving::new(front, ports, &ensembles, &host, &limits)?;
         Ok(Self {
             front: Front::new(service, limits.concurrency, is_stopping.clone()),
             admin: admin::Parts {
@@ -166,6 +178,10 @@ impl Driver {
                 host,
                 upstream: upstream.clone(),
                 gateway: gateway.clone(),
+                bcs_health,
+                ensembles,
+                registrations: Vec::new(),
+                discovery: discovery.clone(),
                 cluster: None,
                 is_stopping,
                 recordings: Arc::new(Semaphore::new(RECORDINGS)),
@@ -178,6 +194,7 @@ impl Driver {
             upstream,
             gateway,
             discovery,
+            registrar,
             limits,
             namespaces: match namespaces {
                 NamespacesConfig::Listed(_) => None,
@@ -211,10 +228,13 @@ impl Driver {
         let Self {
             listener,
             admin_listener,
-            admin,
+            mut admin,
             front,
             upstream,
             gateway,
+            // It is followed as long as this is there.
+            discovery: _discovery,
+            registrar,
             limits,
             namespaces,
             ..
@@ -228,6 +248,11 @@ impl Driver {
         let access = admin.access.clone();
         let is_stopping = admin.is_stopping.clone();
         let host = admin.host.clone();
+        let ensembles = admin.ensembles.clone();
+        // Its port is bound: who connects from now on is answered.
+        let registrations = registrar.map(Registrar::register);
+        admin.registrations = registrations.iter().flat_map(Registrations::status).collect();
+        let telling = registration::measure(admin.registrations.clone());
         // The operator's port outlives the other, to show how it ends.
         let admin_stop = Stop::default();
         let admin_server = admin_listener.map(|(listener, _)| {
@@ -265,12 +290,27 @@ impl Driver {
         };
         // None of them ends the driver.
         let background = async {
-            tokio::join!(checking, following, refreshing, renewing, reading, access.follow());
+            tokio::join!(
+                checking,
+                following,
+                refreshing,
+                renewing,
+                reading,
+                telling,
+                ensembles.measure(),
+                access.follow()
+            );
             std::future::pending::<()>().await;
         };
         let stopping = async {
             shutdown.graceful.cancelled().await;
             is_stopping.store(true, Ordering::Relaxed);
+            if let Some(registrations) = registrations {
+                tokio::select! {
+                    () = shutdown.now.cancelled() => {}
+                    () = registrations.withdraw() => {}
+                }
+            }
             if !shutdown_delay.is_zero() {
                 tracing::info!(delay = ?shutdown_delay, "stopping: connections are still accepted for a while");
                 tokio::select! {

@@ -1,8 +1,10 @@
 //! The sessions with ZooKeeper.
 
-use admittance_zookeeper::ZooKeeper;
+use admittance_zookeeper::{SessionState, ZooKeeper};
+use futures_util::future::join_all;
+use metrics::{counter, gauge};
 
-use crate::config::ZooKeeperConfig;
+use crate::{config::ZooKeeperConfig, measure};
 
 /// Sessions with the ensembles of a configuration. Cheap to clone; they last as long as a clone, or anything
 /// that is looked up or registered by them.
@@ -43,5 +45,32 @@ impl Ensembles {
         let cluster = self.cluster.as_ref().map(|zookeeper| ("cluster", zookeeper));
         let service = self.service.as_ref().map(|zookeeper| ("service", zookeeper));
         cluster.into_iter().chain(service)
+    }
+
+    /// Log and measure how the sessions are, until this is dropped.
+    pub(crate) async fn measure(&self) {
+        join_all(self.each().map(async |(ensemble, zookeeper)| {
+            let connected = gauge!(measure::ZOOKEEPER_CONNECTED, "ensemble" => ensemble);
+            let sessions = counter!(measure::ZOOKEEPER_SESSIONS, "ensemble" => ensemble);
+            let mut states = zookeeper.states();
+            let mut before = None;
+            loop {
+                let state = states.borrow_and_update().clone();
+                connected.set(if state.is_connected() { 1.0 } else { 0.0 });
+                match &state {
+                    SessionState::Connected { session, .. } => {
+                        if before != Some(*session) {
+                            sessions.increment(1);
+                        }
+                        before = Some(*session);
+                    }
+                    SessionState::Connecting { .. } | SessionState::Lost { .. } => {}
+                }
+                if states.changed().await.is_err() {
+                    return;
+                }
+            }
+        }))
+        .await;
     }
 }

@@ -21,6 +21,7 @@ mod listener;
 mod measure;
 mod namespaces;
 mod onward;
+mod registration;
 mod server_info;
 pub mod tls;
 mod upstream;
@@ -42,6 +43,7 @@ pub use gateway::{
 };
 pub use measure::describe_metrics;
 pub use namespaces::{FileNamespaces, NamespacesConfig};
+pub use registration::RegistrationError;
 pub use server_info::ServerInfo;
 pub use upstream::{
     Choice, Client, FollowedServer, FollowedServers, InvalidServer, Replies, Server, ServerHealth, Servers, Upstream,

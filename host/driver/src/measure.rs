@@ -13,6 +13,9 @@ pub(crate) const UPSTREAM_CONNECT_FAILURES: &str = "admittance_http_upstream_con
 pub(crate) const DISCOVERED: &str = "admittance_discovered_servers";
 pub(crate) const MASTER_CHANGES: &str = "admittance_master_changes_total";
 pub(crate) const DEFINITIONS: &str = "admittance_definition_requests_total";
+pub(crate) const REGISTERED: &str = "admittance_registered";
+pub(crate) const ZOOKEEPER_CONNECTED: &str = "admittance_zookeeper_connected";
+pub(crate) const ZOOKEEPER_SESSIONS: &str = "admittance_zookeeper_sessions_total";
 pub(crate) const CERTIFICATE_EXPIRY: &str = "admittance_certificate_expiry_timestamp_seconds";
 pub(crate) const CERTIFICATE_RELOADED: &str = "admittance_certificate_last_reload_successful";
 pub(crate) const CERTIFICATE_RELOAD_FAILURES: &str = "admittance_certificate_reload_failures_total";
@@ -60,6 +63,18 @@ pub fn describe_metrics() {
         DEFINITIONS,
         "Requests about definitions of hooks that were answered here, by what was asked (action) and the code of the \
          answer (code), 0 for done"
+    );
+    describe_gauge!(
+        REGISTERED,
+        "Whether this driver is registered, by the ensemble and by the node that it is below (path)"
+    );
+    describe_gauge!(
+        ZOOKEEPER_CONNECTED,
+        "Whether there is a session with ZooKeeper and a connection, by the ensemble: cluster, service"
+    );
+    describe_counter!(
+        ZOOKEEPER_SESSIONS,
+        "Sessions with ZooKeeper that were made, the first included, by the ensemble"
     );
     describe_gauge!(
         CERTIFICATE_EXPIRY,

@@ -66,10 +66,16 @@ fn operation(route: &Route, error: &Schema, generator: &mut SchemaGenerator) -> 
         content,
     } in (route.replies)(generator)
     {
-        responses.insert(
-            status.to_string(),
-            json!({"description": description, "content": contents(vec![content])}),
-        );
+        let response = responses
+            .entry(status.to_string())
+            .or_insert_with(|| json!({"description": description, "content": {}}));
+        // A status may come with one of several types of content.
+        if let (Some(known), Json::Object(more)) = (
+            response.pointer_mut("/content").and_then(Json::as_object_mut),
+            contents(vec![content]),
+        ) {
+            known.extend(more);
+        }
     }
     let common = REFUSALS.iter().filter(|_| route.role.is_some());
     for status in common.chain(route.refusals) {

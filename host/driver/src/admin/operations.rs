@@ -5,6 +5,7 @@ use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
 use schemars::SchemaGenerator;
 
 use super::{
+    bcs_health::HealthInfo,
     error::ApiError,
     readiness::Readiness,
     route::{About, Call, Content, Json, Method, Reply, ReplyForm, Route, Text},
@@ -26,7 +27,7 @@ pub(super) fn routes() -> Vec<Route> {
                 "/healthz",
                 "healthz",
                 "Whether the process lives",
-                "It says `ok`.",
+                "It says `ok`. The driver of a BCS cluster says how it is in the way of bcs-mesos-driver.",
             ),
             healthz,
         ),
@@ -51,8 +52,34 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn healthz(_: Call) -> Result<Text, ApiError> {
-    Ok(Text("ok\n".to_owned()))
+/// That the process lives, and how a driver of BCS is.
+enum Health {
+    Alive,
+    Bcs(HealthInfo),
+}
+
+impl IntoResponse for Health {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Alive => Text("ok\n".to_owned()).into_response(),
+            Self::Bcs(info) => info.into_response(),
+        }
+    }
+}
+
+impl Reply for Health {
+    fn forms(generator: &mut SchemaGenerator) -> Vec<ReplyForm> {
+        let mut forms = Text::forms(generator);
+        forms.extend(Json::<HealthInfo>::forms(generator));
+        forms
+    }
+}
+
+async fn healthz(call: Call) -> Result<Health, ApiError> {
+    Ok(match &call.api.bcs_health {
+        Some(health) => Health::Bcs(health.now()),
+        None => Health::Alive,
+    })
 }
 
 impl IntoResponse for Readiness {

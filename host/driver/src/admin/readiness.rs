@@ -1,5 +1,7 @@
 //! What `/readyz` tells.
 
+mod zookeeper;
+
 use std::{sync::atomic::Ordering, time::SystemTime};
 
 use admittance::{HistoryStatus, Loaded, Moment, Origin, Problem, admission::Chain};
@@ -7,6 +9,7 @@ use admittance_cluster::{Cluster, WatchStatus};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use self::zookeeper::{ReadyDiscovery, ReadyEnsemble, ReadyRegistration};
 use super::Api;
 use crate::{
     gateway::{Gateway, GatewayStatus},
@@ -44,6 +47,12 @@ pub(super) struct Readiness {
     plugins: Vec<ReadyPlugin>,
     /// The servers of the control plane.
     upstream: Vec<ReadyServer>,
+    /// How they are found; null when they are listed.
+    discovery: Option<ReadyDiscovery>,
+    /// The sessions with ZooKeeper.
+    zookeeper: Vec<ReadyEnsemble>,
+    /// How others find this driver; empty when it does not register.
+    registrations: Vec<ReadyRegistration>,
     /// The clusters behind a gateway; null when it is none.
     gateway: Option<GatewayStatus>,
     /// The cluster that is asked; null without one.
@@ -170,6 +179,9 @@ impl Readiness {
                     up: health.is_up,
                 })
                 .collect(),
+            discovery: api.discovery.as_ref().map(ReadyDiscovery::of),
+            zookeeper: api.ensembles.each().map(ReadyEnsemble::of).collect(),
+            registrations: api.registrations.iter().map(ReadyRegistration::of).collect(),
             gateway: api.gateway.as_ref().map(Gateway::status),
             cluster: api.cluster.as_ref().map(cluster),
             certificates: own

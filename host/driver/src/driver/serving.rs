@@ -8,6 +8,7 @@ use tower::Layer;
 
 use super::Error;
 use crate::{
+    admin::BcsHealth,
     config::{ConsoleConfig, FrontConfig, Limits, SchedulersConfig, UpstreamConfig},
     definitions_api::DefinitionsApi,
     discovery::{Discovery, Registered},
@@ -16,6 +17,7 @@ use crate::{
     front::FrontService,
     gateway::Gateway,
     onward::Onward,
+    registration::{Ports, Registrar},
     upstream::{Choice, Servers, Upstream},
 };
 
@@ -31,6 +33,10 @@ pub(super) struct Serving {
     pub(super) discovery: Option<Discovery>,
     /// The same for a gateway, in place of both.
     pub(super) gateway: Option<Gateway>,
+    /// How others are to find it, if they are.
+    pub(super) registrar: Option<Registrar>,
+    /// How it tells its operators that it is well, when they expect it in the way of bcs-mesos-driver.
+    pub(super) bcs_health: Option<BcsHealth>,
 }
 
 /// What answers requests beside the upstream.
@@ -43,9 +49,10 @@ struct BesideUpstream {
 impl Serving {
     /// # Errors
     ///
-    /// When there is no ensemble to discover the servers in.
+    /// When there is no ensemble to discover the servers in, or it cannot be registered as it is.
     pub(super) fn new(
         front: FrontConfig,
+        ports: Ports,
         ensembles: &Ensembles,
         host: &Host,
         limits: &Limits,
@@ -80,6 +87,11 @@ impl Serving {
                     Behind::Driver => Choice::Turns,
                     Behind::Scheduler => Choice::Master,
                 };
+                let registrar = bcs
+                    .registration
+                    .as_ref()
+                    .map(|registration| Registrar::new(registration, &bcs.cluster, ports, ensembles))
+                    .transpose()?;
                 let dialect = Arc::new(bcs.dialect());
                 let definitions = DefinitionsApi::new(host.clone(), dialect.clone(), body_limits(limits));
                 let serving = Self::proxy(
@@ -93,7 +105,23 @@ impl Serving {
                         consoles: Some(bcs.console),
                     },
                 );
-                Ok(Self { discovery, ..serving })
+                let bcs_health = serving
+                    .upstream
+                    .clone()
+                    // A bcs-mesos-driver behind it has one of its own.
+                    .filter(|_| bcs.behind == Behind::Scheduler)
+                    .map(|upstream| BcsHealth {
+                        cluster: bcs.cluster.as_str().to_owned(),
+                        ip: ports.address.ip(),
+                        upstream,
+                        discovered: discovery.as_ref().map(Discovery::servers),
+                    });
+                Ok(Self {
+                    discovery,
+                    registrar,
+                    bcs_health,
+                    ..serving
+                })
             }
             FrontConfig::Gateway(config) => {
                 let service = ensembles.service();
@@ -110,6 +138,8 @@ impl Serving {
                     upstream: None,
                     discovery: None,
                     gateway: Some(gateway),
+                    registrar: None,
+                    bcs_health: None,
                 })
             }
             FrontConfig::Reviews => {
@@ -123,6 +153,8 @@ impl Serving {
                     upstream: None,
                     discovery: None,
                     gateway: None,
+                    registrar: None,
+                    bcs_health: None,
                 })
             }
         }
@@ -160,6 +192,8 @@ impl Serving {
             upstream: Some(upstream),
             discovery: None,
             gateway: None,
+            registrar: None,
+            bcs_health: None,
         }
     }
 }

@@ -161,7 +161,7 @@ fn what_cannot_be() {
                 CLUSTER,
                 "upstream: { discover: {}, servers: [\"http://a:1\"] }",
             ],
-            "upstream.servers: the servers are LISTED, and discovered too",
+            "upstream.servers: the servers are listed, and discovered too",
         ),
         (
             &[DIALECT, CLUSTER, "upstream: { discover: { path: a } }"],
@@ -181,7 +181,7 @@ fn what_cannot_be() {
                 CLUSTER,
                 DISCOVERED,
             ],
-            "upstream.discover: schedulers are DISCOVERED, and `dialect.bcs.behind` says ",
+            "upstream.discover: schedulers are discovered, and `dialect.bcs.behind` says ",
         ),
         (
             &["dialect: { bcs: { cluster: A, behind: Scheduler } }", LISTED],
