@@ -17,6 +17,8 @@ use self::{
 };
 use crate::{config::ConsoleConfig, front::EndedUpstream, upstream::Upstream};
 
+const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+
 /// The way to other servers than those of the upstream. Lives as long as the driver.
 #[derive(Debug)]
 pub(crate) struct Elsewhere {
@@ -86,8 +88,7 @@ impl Elsewhere {
 fn plain(status: StatusCode, text: &str, how: &'static str) -> Response<Body> {
     let mut reply = Response::new(Body::from(format!("{text}\n")));
     *reply.status_mut() = status;
-    let content_type = HeaderValue::from_static("text/plain; charset=utf-8");
-    reply.headers_mut().insert(CONTENT_TYPE, content_type);
+    reply.headers_mut().insert(CONTENT_TYPE, PLAIN);
     reply.extensions_mut().insert(EndedUpstream(how));
     reply
 }

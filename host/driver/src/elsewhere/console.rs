@@ -7,7 +7,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::{
     Request, Response, StatusCode, Uri,
-    header::UPGRADE,
+    header::{CONTENT_TYPE, UPGRADE},
     uri::{Authority, PathAndQuery},
 };
 use tower::Service;
@@ -92,6 +92,7 @@ fn replies(is_websocket: bool) -> Replies {
         };
         let mut reply = Response::new(Bytes::from(text));
         *reply.status_mut() = status;
+        reply.headers_mut().insert(CONTENT_TYPE, super::PLAIN);
         reply
     })
 }

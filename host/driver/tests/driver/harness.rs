@@ -180,7 +180,12 @@ impl Setup {
         let host = builder.build().await.unwrap();
         let metrics = Arc::new(|| "a_metric 1\n".to_owned());
         let ensembles = Ensembles::open(&self.config.zookeeper);
+        let cluster = match &self.config.cluster {
+            Some(config) => Some(admittance_cluster::Cluster::connect(config).await.unwrap()),
+            None => None,
+        };
         let driver = Driver::bind(self.config, ensembles, host, metrics).await.unwrap();
+        let driver = driver.showing(cluster);
         let shutdown = Shutdown::default();
         Running {
             address: driver.address(),

@@ -1,6 +1,8 @@
 //! With the scheduler behind the driver: what it is asked, and what clients hear.
 
 mod bodies;
+mod consoles;
+mod kubernetes;
 mod replies;
 mod requests;
 mod routes;

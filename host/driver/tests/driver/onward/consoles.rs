@@ -1,0 +1,172 @@
+//! Consoles on the hosts of the cluster.
+
+use std::{net::SocketAddr, time::Duration};
+
+use admittance_driver::{ConsoleConfig, Stopped};
+use axum::{Router, body::Body};
+use http::{Request, Response};
+use hyper_util::rt::TokioIo;
+
+use super::scheduler::*;
+use crate::harness::*;
+
+/// A driver whose consoles are on the port of this one.
+fn with_consoles(
+    at: SocketAddr,
+    change: impl FnOnce(&mut ConsoleConfig) + 'static,
+) -> impl FnOnce(Setup) -> Setup {
+    move |setup| {
+        setup.bcs(|bcs| {
+            bcs.console.port = at.port();
+            change(&mut bcs.console);
+        })
+    }
+}
+
+/// A console that says what it was asked, with some headers, and the body after them.
+async fn telling() -> SocketAddr {
+    let routes = Router::new().fallback(async |request: Request<Body>| {
+        let (head, body) = request.into_parts();
+        let header = |name: &str| {
+            let values: Vec<&str> = head
+                .headers
+                .get_all(name)
+                .iter()
+                .map(|value| value.to_str().unwrap())
+                .collect();
+            format!("{name}: {}\n", values.join(" "))
+        };
+        let told = ["host", "cookie", "x-forwarded-for", "te"].map(header).concat();
+        let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+        Response::builder()
+            .status(418)
+            .header("set-cookie", "c=d")
+            .body(Body::from(format!(
+                "{} {}\n{told}{}",
+                head.method,
+                head.uri,
+                String::from_utf8_lossy(&body)
+            )))
+            .unwrap()
+    });
+    serve(routes).await
+}
+
+#[tokio::test]
+async fn requests_go_to_the_host_that_they_name() {
+    let scene = Scene::changed(with_consoles(telling().await, |_| ())).await;
+    // (method, path and query, path there)
+    for (method, path, expected) in [
+        (
+            "GET",
+            "/webconsole/api/sessions?host_ip=127.0.0.1&x=%20",
+            "/bcsapi/v1/consoleproxy/api/sessions?host_ip=127.0.0.1&x=%20",
+        ),
+        // The same address in another spelling.
+        (
+            "POST",
+            "/webconsole/a?host_ip=::ffff:127.0.0.1",
+            "/bcsapi/v1/consoleproxy/a?host_ip=::ffff:127.0.0.1",
+        ),
+    ] {
+        let mut request = request(method, &below(path), "a body");
+        request
+            .headers_mut()
+            .insert("host", "door.example.com".parse().unwrap());
+        request.headers_mut().insert("cookie", "a=b".parse().unwrap());
+        request
+            .headers_mut()
+            .insert("x-forwarded-for", "192.0.2.1".parse().unwrap());
+        let response = scene.driver.send(request).await;
+        assert_eq!(response.headers()["set-cookie"], "c=d", "{path}");
+        let told = format!(
+            "{method} {expected}\nhost: door.example.com\ncookie: a=b\nx-forwarded-for: 192.0.2.1 127.0.0.1\nte: \na body"
+        );
+        assert_eq!(text(response).await, (418, told), "{path}");
+    }
+    assert!(
+        scene.asked().is_empty(),
+        "the scheduler has nothing to do with it"
+    );
+}
+
+#[tokio::test]
+async fn a_websocket_becomes_a_tunnel() {
+    let routes = Router::new().route(
+        "/bcsapi/v1/consoleproxy/x",
+        axum::routing::any(async |mut request: Request<Body>| {
+            assert_eq!(request.headers()["upgrade"], "websocket");
+            assert_eq!(request.headers()["sec-websocket-key"], "dGhl");
+            assert_eq!(request.headers()["origin"], "http://door");
+            assert_eq!(request.headers()["host"], "door");
+            let upgrade = hyper::upgrade::on(&mut request);
+            tokio::spawn(async move {
+                let mut stream = TokioIo::new(upgrade.await.unwrap());
+                let line = until(&mut stream, "\n").await;
+                write(&mut stream, &line.to_uppercase()).await;
+                // Open until the other end is not.
+                rest(&mut stream).await;
+            });
+            Response::builder()
+                .status(101)
+                .header("connection", "upgrade")
+                .header("upgrade", "websocket")
+                .header("sec-websocket-accept", "x")
+                .body(Body::empty())
+                .unwrap()
+        }),
+    );
+    let setup = with_consoles(serve(routes).await, |_| ());
+    let scene =
+        Scene::changed(|all| setup(all).limits(|limits| limits.shutdown_timeout = Duration::from_millis(50)))
+            .await;
+    let mut stream = scene.driver.connect().await;
+    let head = format!(
+        "GET {} HTTP/1.1\r\nhost: door\r\norigin: http://door\r\nbcs-clusterid: {CLUSTER}\r\nconnection: Upgrade\r\n\
+         upgrade: websocket\r\nsec-websocket-key: dGhl\r\n\r\nearly ",
+        below("/webconsole/x?host_ip=127.0.0.1")
+    );
+    write(&mut stream, &head).await;
+    let reply = until(&mut stream, "\r\n\r\n").await;
+    assert!(reply.starts_with("HTTP/1.1 101 "), "{reply}");
+    assert!(reply.contains("sec-websocket-accept: x\r\n"), "{reply}");
+    write(&mut stream, "bird\n").await;
+    assert_eq!(until(&mut stream, "\n").await, "EARLY BIRD\n");
+    // The end of the driver is the end of its tunnels.
+    scene.driver.shutdown.signal();
+    assert_eq!(scene.driver.stopped().await, Stopped::Cut);
+    assert_eq!(rest(&mut stream).await, "");
+}
+
+#[tokio::test]
+#[rustfmt::skip]
+async fn consoles_that_are_not_asked() {
+    let away = refusing().await;
+    let scene = Scene::changed(with_consoles(away, |console| {
+        console.hosts = Some(vec!["127.0.0.0/24".parse().unwrap(), "10.0.0.0/8".parse().unwrap()]);
+    }))
+    .await;
+    // (source, query, the headers of a WebSocket, status, what the reply holds)
+    for (source, query, upgrade, status, expected) in [
+        ("1.3 no host_ip", "", false, 400, "param host_ip must not be empty"),
+        ("here alone: a name", "?host_ip=localhost", false, 400, "param host_ip must be an IP address"),
+        ("dialect.bcs.console.hosts", "?host_ip=127.0.1.1", false, 403, "host_ip 127.0.1.1 is none of the hosts"),
+        ("dialect.bcs.console.hosts", "?host_ip=::ffff:127.0.1.1", true, 403, "host_ip 127.0.1.1 is none of the hosts"),
+        ("dialect.bcs.console.hosts", "?host_ip=::1", false, 403, "host_ip ::1 is none of the hosts"),
+        ("nobody there", "?host_ip=127.0.0.1", false, 502, "no server of the upstream accepted a connection"),
+        ("nobody there", "?host_ip=127.0.0.1", true, 503, "errcode: 1405064, couldn't dial to remote backend url"),
+    ] {
+        let mut request = request("GET", &below(&format!("/webconsole/x{query}")), Body::empty());
+        if upgrade {
+            request.headers_mut().insert("connection", "upgrade".parse().unwrap());
+            request.headers_mut().insert("upgrade", "websocket".parse().unwrap());
+        }
+        let response = scene.driver.send(request).await;
+        assert_eq!(response.headers()["content-type"], "text/plain; charset=utf-8", "{source}");
+        let (got, reply) = text(response).await;
+        assert_eq!(got, status, "{source}: {reply}");
+        assert!(reply.contains(expected), "{source}: {reply}");
+    }
+    let stranger = Request::get(below("/webconsole/x?host_ip=127.0.0.1")).body(Body::empty()).unwrap();
+    assert_eq!(text(scene.driver.send(stranger).await).await.0, 400, "it is for no cluster");
+}

@@ -1,0 +1,200 @@
+//! Custom resources, which the kube-apiserver answers.
+
+use std::sync::{Arc, Mutex};
+
+use admittance_cluster::{ClusterConfig, ClusterSource};
+use axum::{Router, body::Body};
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+
+use super::scheduler::*;
+use crate::harness::*;
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1beta1/customresourcedefinitions";
+
+/// A driver, the scheduler behind it, and the kube-apiserver beside that.
+struct Kubernetes {
+    scene: Scene,
+    asked: Arc<Mutex<Vec<Asked>>>,
+    _directory: tempfile::TempDir,
+}
+
+impl Kubernetes {
+    /// A kube-apiserver with one namespace, `there`, which replies with this to all else.
+    async fn start(reply: impl Fn() -> Response<Body> + Clone + Send + Sync + 'static) -> Self {
+        let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
+        let kept = asked.clone();
+        let routes = Router::new().fallback(async move |request: Request<Body>| {
+            let (head, body) = request.into_parts();
+            let line = format!("{} {}", head.method, head.uri);
+            let body = body.collect().await.unwrap().to_bytes();
+            kept.lock().unwrap().push(Asked {
+                line: line.clone(),
+                headers: head.headers,
+                body,
+            });
+            let namespace =
+                |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            match line.as_str() {
+                "GET /api/v1/namespaces/there" => json_reply(200, &namespace("there")),
+                "GET /api/v1/namespaces/locked" => json_reply(403, &status(403, "Forbidden")),
+                "POST /api/v1/namespaces?" | "POST /api/v1/namespaces" => json_reply(201, &namespace("made")),
+                line if line.starts_with("GET /api/v1/namespaces/") => {
+                    json_reply(404, &status(404, "NotFound"))
+                }
+                _ => reply(),
+            }
+        });
+        Self::beside(&format!("http://{}", serve(routes).await), asked).await
+    }
+
+    async fn beside(url: &str, asked: Arc<Mutex<Vec<Asked>>>) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("kubeconfig");
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "main",
+            "clusters": [{"name": "here", "cluster": {"server": url}}],
+            "contexts": [{"name": "main", "context": {"cluster": "here", "user": "me"}}],
+            "users": [{"name": "me", "user": {"token": "ours"}}],
+        });
+        std::fs::write(&path, kubeconfig.to_string()).unwrap();
+        let source = ClusterSource::Kubeconfig {
+            path: Some(path),
+            context: None,
+        };
+        let scene = Scene::changed(|mut setup| {
+            setup.config.cluster = Some(ClusterConfig { source });
+            setup
+        })
+        .await;
+        Self {
+            scene,
+            asked,
+            _directory: directory,
+        }
+    }
+
+    fn asked(&self) -> Vec<Asked> {
+        std::mem::take(&mut *self.asked.lock().unwrap())
+    }
+}
+
+fn json_reply(status: u16, body: &Value) -> Response<Body> {
+    Response::builder()
+        .status(status)
+        .header("content-type", "application/json")
+        .header("audit-id", "a")
+        .body(Body::from(body.to_string()))
+        .unwrap()
+}
+
+fn status(code: u16, reason: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": reason, "code": code, "message": "no"})
+}
+
+#[tokio::test]
+#[rustfmt::skip]
+async fn definitions_have_the_drivers_version() {
+    let reply = r#"{"kind":"L","apiVersion":"apiextensions.k8s.io/v1beta1","items":[{"apiVersion":"apiextensions.k8s.io/v1beta1"}]}"#;
+    let expected = r#"{"kind":"L","apiVersion":"v4","items":[{"apiVersion":"apiextensions.k8s.io/v1beta1"}]}"#;
+    let kubernetes = Kubernetes::start(move || Response::builder().status(201).header("audit-id", "a").body(Body::from(reply)).unwrap()).await;
+    let crd = r#"{"apiVersion":"v4","kind":"CustomResourceDefinition","metadata":{"name":"a.b"},"other":1}"#;
+    let sent = r#"{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"CustomResourceDefinition","metadata":{"name":"a.b"},"other":1}"#;
+    // (method, path, body, path there, body there)
+    for (method, path, body, line, there) in [
+        ("GET", "/customresourcedefinitions?limit=5", "", format!("GET {DEFINITIONS}?limit=5"), ""),
+        ("GET", "/customresourcedefinitions/a.b", "", format!("GET {DEFINITIONS}/a.b"), ""),
+        ("DELETE", "/customresourcedefinitions/a.b", r#"{"kind":"DeleteOptions"}"#, format!("DELETE {DEFINITIONS}/a.b"), r#"{"kind":"DeleteOptions"}"#),
+        ("POST", "/customresourcedefinitions", crd, format!("POST {DEFINITIONS}"), sent),
+        ("PUT", "/customresourcedefinitions/a.b", crd, format!("PUT {DEFINITIONS}/a.b"), sent),
+        ("POST", "/customresourcedefinitions", "kind: yaml", format!("POST {DEFINITIONS}"), "kind: yaml"),
+    ] {
+        let mut request = request(method, &below(path), body);
+        for (name, value) in [("authorization", "Bearer theirs"), ("impersonate-user", "admin"), ("accept-encoding", "gzip"), ("content-type", "application/json"), ("accept", "*/*")] {
+            request.headers_mut().insert(name, value.parse().unwrap());
+        }
+        let response = kubernetes.scene.driver.send(request).await;
+        assert_eq!(response.headers()["audit-id"], "a", "{method} {path}");
+        assert_eq!(response.headers()["content-length"], expected.len().to_string(), "{method} {path}");
+        assert_eq!(text(response).await, (201, expected.to_owned()), "{method} {path}");
+        let [asked] = &kubernetes.asked()[..] else { panic!("{method} {path} was not asked once") };
+        assert_eq!((&asked.line, &asked.body[..]), (&line, there.as_bytes()), "{method} {path}");
+        let mut headers = asked.header_lines();
+        headers.retain(|line| !line.starts_with("content-length"));
+        assert_eq!(headers, ["accept: */*", "authorization: Bearer ours", "content-type: application/json"], "{method} {path}");
+    }
+    assert!(kubernetes.scene.asked().is_empty());
+}
+
+#[tokio::test]
+#[rustfmt::skip]
+async fn custom_resources_go_on_as_they_are() {
+    let kubernetes = Kubernetes::start(|| json_reply(409, &status(409, "AlreadyExists"))).await;
+    let in_namespace = |name: &str| json!({"kind": "K", "metadata": {"name": "a", "namespace": name}}).to_string();
+    let kinds = "/apis/g/v1/namespaces/there/ks";
+    // (method, path below /customresources, body, what the kube-apiserver is asked)
+    for (method, path, body, lines) in [
+        ("GET", "/g/v1/namespaces/there/ks?limit=5", String::new(), vec![format!("GET {kinds}?limit=5")]),
+        ("PUT", "/g/v1/namespaces/there/ks/a", in_namespace("absent"), vec![format!("PUT {kinds}/a")]),
+        ("DELETE", "/g/v1/namespaces/there/ks/a", String::new(), vec![format!("DELETE {kinds}/a")]),
+        ("POST", "/g/v1/namespaces/there/ks", in_namespace("there"), vec!["GET /api/v1/namespaces/there".to_owned(), format!("POST {kinds}")]),
+        ("POST", "/g/v1/namespaces/there/ks", in_namespace("absent"), vec!["GET /api/v1/namespaces/absent".to_owned(), "POST /api/v1/namespaces?".to_owned(), format!("POST {kinds}")]),
+        // What cannot be made sure of is for the kube-apiserver to refuse.
+        ("POST", "/g/v1/namespaces/there/ks", in_namespace("locked"), vec!["GET /api/v1/namespaces/locked".to_owned(), format!("POST {kinds}")]),
+        ("POST", "/g/v1/namespaces/there/ks", in_namespace("../nodes"), vec![format!("POST {kinds}")]),
+        ("POST", "/g/v1/ks", r#"{"metadata":{"name":"a"}}"#.to_owned(), vec!["POST /apis/g/v1/ks".to_owned()]),
+        ("POST", "/g/v1/ks", "metadata: {}".to_owned(), vec!["POST /apis/g/v1/ks".to_owned()]),
+    ] {
+        let request = request(method, &below(&format!("/customresources{path}")), body.clone());
+        let response = kubernetes.scene.driver.send(request).await;
+        assert_eq!(response.headers()["audit-id"], "a", "{method} {path}");
+        assert_eq!(text(response).await, (409, status(409, "AlreadyExists").to_string()), "{method} {path}");
+        let asked = kubernetes.asked();
+        assert_eq!(asked.iter().map(|asked| asked.line.clone()).collect::<Vec<_>>(), lines, "{method} {path} {body}");
+        assert_eq!(asked.last().unwrap().body, body, "{method} {path}");
+        let made = asked.iter().find(|asked| asked.line.starts_with("POST /api/v1/namespaces"));
+        if let Some(made) = made {
+            assert_eq!(made.json()["metadata"]["name"], "absent");
+        }
+    }
+    let watch = request("GET", &below("/customresources/g/v1/watch/ks"), Body::empty());
+    assert_eq!(text(kubernetes.scene.driver.send(watch).await).await, (404, "Not Found".to_owned()));
+    assert!(kubernetes.asked().is_empty());
+}
+
+#[tokio::test]
+async fn bodies_within_the_limits() {
+    let kubernetes = Kubernetes::start(|| json_reply(200, &json!({}))).await;
+    for path in ["/customresourcedefinitions", "/customresources/g/v1/ks"] {
+        let mut packed = request("POST", &below(path), "x");
+        packed
+            .headers_mut()
+            .insert("content-encoding", "gzip".parse().unwrap());
+        assert_eq!(
+            text(kubernetes.scene.driver.send(packed).await).await.0,
+            415,
+            "{path}"
+        );
+    }
+    assert!(kubernetes.asked().is_empty());
+}
+
+#[tokio::test]
+async fn a_kube_apiserver_that_is_away() {
+    let away = format!("http://{}", refusing().await);
+    let kubernetes = Kubernetes::beside(&away, Arc::default()).await;
+    for path in ["/customresourcedefinitions", "/customresources/g/v1/ks"] {
+        let response = kubernetes
+            .scene
+            .driver
+            .send(request("GET", &below(path), Body::empty()))
+            .await;
+        let (status, reply) = text(response).await;
+        assert_eq!(
+            (status, reply.as_str()),
+            (502, "the kube-apiserver does not answer\n"),
+            "{path}"
+        );
+    }
+}
