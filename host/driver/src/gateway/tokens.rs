@@ -30,14 +30,14 @@ pub(super) struct Asked<'a> {
 #[derive(Debug)]
 pub(super) enum Tokens {
     File(TokenTable),
-    Endpoint(Endpoint),
+    Endpoint(Box<Endpoint>),
 }
 
 impl Tokens {
     pub(super) fn new(config: TokensConfig) -> Self {
         match config {
             TokensConfig::File(table) => Self::File(table),
-            TokensConfig::Endpoint(config) => Self::Endpoint(Endpoint::new(config)),
+            TokensConfig::Endpoint(config) => Self::Endpoint(Box::new(Endpoint::new(config))),
         }
     }
 

@@ -1,13 +1,13 @@
 use std::time::Duration;
 
-use admittance_driver::Statuses;
+use admittance_driver::{Statuses, TokenTable, TokensConfig};
 use axum::body::Body;
 use http::Request;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use serde_json::json;
 
 use super::{Driver, OUTER, envelope, gateway};
-use crate::harness::*;
+use crate::{harness::*, tls::Log};
 
 #[tokio::test]
 async fn ends() {
@@ -209,4 +209,56 @@ async fn what_operators_count() {
     );
     assert!(!rendered.contains("BCS-X"), "{rendered}");
     assert!(rendered.contains("admittance_gateway_clusters 1\n"), "{rendered}");
+}
+
+#[tokio::test]
+async fn the_access_log_names_cluster_and_holder() {
+    let log = Log::default();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer({
+        let log = log.clone();
+        move || log.clone()
+    });
+    let _subscriber = tracing::subscriber::set_default(subscriber.finish());
+    let driver = Driver::start().await;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("tokens.yaml");
+    // printf %s secret | sha256sum
+    let digest = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+    let text = format!("tokens: [{{ name: ci, sha256: {digest}, clusters: {{ '*': Read }} }}]");
+    std::fs::write(&path, text).unwrap();
+    let table = TokenTable::read(&path).unwrap();
+    let gateway = gateway(&[(CLUSTER, &[driver.address])], |config| {
+        config.tokens = Some(TokensConfig::File(table));
+    })
+    .start()
+    .await;
+    let ask = async |method: &str| {
+        let mut asking = request(method, &format!("{OUTER}/a"), Body::empty());
+        asking
+            .headers_mut()
+            .insert("authorization", "Bearer secret".parse().unwrap());
+        gateway.send(asking).await;
+    };
+    ask("GET").await;
+    // Whoever comes to a line of the log first decides for all threads whether anybody reads it.
+    tracing::callsite::rebuild_interest_cache();
+    ask("GET").await;
+    ask("POST").await;
+    let text = log.text();
+    let has = |parts: &[&str]| {
+        let mut lines = text.lines().filter(|line| line.contains("admittance::access"));
+        assert!(
+            lines.any(|line| parts.iter().all(|part| line.contains(part))),
+            "{parts:?}: {text}"
+        );
+    };
+    has(&[
+        "method=GET",
+        "status=200",
+        "passage=\"untouched\"",
+        &format!("cluster=\"{CLUSTER}\""),
+        "by=\"ci\"",
+    ]);
+    has(&["method=POST", "status=400", "passage=\"forbidden\""]);
+    assert!(!text.contains("secret"), "{text}");
 }

@@ -1,12 +1,13 @@
 use std::sync::Arc;
 
+use admittance_driver::tls::{ClientTls, ServerTls};
 use axum::body::Body;
 use http::Request;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{Driver, OUTER, envelope, gateway};
-use crate::harness::*;
+use crate::{harness::*, tls::Authority};
 
 #[tokio::test]
 async fn each_cluster_has_its_own_drivers() {
@@ -112,6 +113,60 @@ async fn a_driver_that_refuses_connections_is_passed_over() {
         assert_eq!((status, &reply["code"]), (200, &json!(0)));
         let [asked] = driver.asked().try_into().unwrap();
         assert_eq!(asked.body, body);
+    }
+}
+
+#[tokio::test]
+async fn what_has_left_is_not_sent_again() {
+    let listener = tokio::net::TcpListener::bind(loopback()).await.unwrap();
+    let dying = listener.local_addr().unwrap();
+    let dies = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        until(&mut stream, "\r\n\r\n{}").await
+    });
+    let other = Driver::start().await;
+    let gateway = gateway(&[(CLUSTER, &[dying, other.address])], |_| {})
+        .start()
+        .await;
+    let path = format!("{OUTER}/a");
+    let (status, reply) = envelope(gateway.send(request("POST", &path, "{}")).await).await;
+    assert_eq!((status, &reply["code"]), (200, &json!(1_405_053)), "{reply}");
+    assert!(soon(dies).await.unwrap().starts_with("POST /mesosdriver/v4/a "));
+    assert!(other.asked().is_empty());
+    // It is gone now, and whatever comes next goes to the other.
+    for _ in 0..4 {
+        let (_, reply) = envelope(gateway.send(request("POST", &path, "{}")).await).await;
+        assert_eq!(reply["code"], 0, "{reply}");
+    }
+    assert_eq!(other.asked().len(), 4);
+}
+
+#[tokio::test]
+async fn drivers_are_reached_with_mutual_tls() {
+    let authority = Authority::new();
+    let identity = authority.sign("localhost");
+    let tls = ServerTls::of_files(identity.clone(), Some(authority.file("ca.pem"))).unwrap();
+    let driver = Setup::new(&[echo().await]).tls(tls).start().await;
+    let server = format!("https://localhost:{}", driver.address.port());
+    for (shown, code) in [(Some(identity), None), (None, Some(1_405_053))] {
+        let gateway = gateway(&[], |config| {
+            config
+                .clusters
+                .insert(CLUSTER.parse().unwrap(), vec![server.parse().unwrap()]);
+            config.drivers.tls = ClientTls::of_files(Some(authority.file("ca.pem")), shown).unwrap();
+        })
+        .start()
+        .await;
+        let path = format!("{OUTER}/namespaces/n/applications");
+        let (status, body) = text(gateway.send(request("POST", &path, application("good"))).await).await;
+        assert_eq!(status, 200);
+        match code {
+            None => assert_eq!(body, application("good")),
+            Some(code) => assert!(body.contains(&code.to_string()), "{body}"),
+        }
+        // How the files are is shown.
+        let (_, detail) = gateway.ask("/readyz").await;
+        assert!(detail.contains("\"certificate\":\"upstream\""), "{detail}");
     }
 }
 
