@@ -7,6 +7,7 @@
 mod api_server;
 mod authorize;
 mod connection;
+mod forward;
 mod kinds;
 mod namespaces;
 mod resources;

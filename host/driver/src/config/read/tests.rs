@@ -16,6 +16,7 @@ use crate::{
 
 mod admin;
 mod bcs;
+mod console;
 mod modules;
 mod signatures;
 

@@ -1,0 +1,96 @@
+//! Requests of others that are handed on.
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+
+use crate::setting::{Setting, TOKEN, connect};
+
+fn request(method: &str, path: &str, body: &str) -> Request<Bytes> {
+    Request::builder()
+        .method(method)
+        .uri(path)
+        // Of somebody else: the API server would refuse it.
+        .header("authorization", "Bearer theirs")
+        .header("content-type", "application/json")
+        .body(Bytes::from(body.to_owned()))
+        .unwrap()
+}
+
+#[tokio::test]
+async fn the_server_is_asked_as_this_program() {
+    let setting = Setting::new();
+    let cluster = setting.cluster().await;
+    setting
+        .server
+        .put("nodes", json!({"metadata": {"name": "one"}, "spec": {"x": 1}}));
+    // (method, path, status, what the reply holds)
+    for (method, path, status, pointer, expected) in [
+        ("GET", "/api/v1/nodes/one", 200, "/spec/x", json!(1)),
+        ("GET", "/api/v1/nodes/two", 404, "/reason", json!("NotFound")),
+        (
+            "GET",
+            "/api/v1/nodes?limit=5",
+            200,
+            "/items/0/metadata/name",
+            json!("one"),
+        ),
+    ] {
+        let reply = cluster.forward(request(method, path, "")).await.unwrap();
+        assert_eq!(reply.status(), status, "{method} {path}");
+        assert!(
+            !reply.headers().contains_key("transfer-encoding"),
+            "{method} {path}"
+        );
+        let body = reply.into_body().collect().await.unwrap().to_bytes();
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body.pointer(pointer), Some(&expected), "{method} {path}");
+    }
+    // A refusal of the credentials is a reply too.
+    let other = setting.kubeconfig("{token: another}");
+    let other = connect(other, None).await.unwrap();
+    let reply = other
+        .forward(request("GET", "/api/v1/nodes/one", ""))
+        .await
+        .unwrap();
+    assert_eq!(reply.status(), 401);
+}
+
+#[tokio::test]
+async fn a_server_that_is_away() {
+    let setting = Setting::new();
+    let cluster = setting.cluster().await;
+    setting.server.leave();
+    let error = cluster
+        .forward(request("GET", "/api/v1/nodes/one", ""))
+        .await
+        .err()
+        .unwrap();
+    let server = format!("https://{}: ", setting.server.address);
+    assert!(error.to_string().starts_with(&server), "{error}");
+    assert!(!error.to_string().contains(TOKEN), "{error}");
+    assert!(cluster.ensure_namespace("n").await.is_err());
+}
+
+#[tokio::test]
+async fn namespaces_are_made_when_they_are_not_there() {
+    let setting = Setting::new();
+    let cluster = setting.cluster().await;
+    setting
+        .server
+        .put("namespaces", json!({"metadata": {"name": "there"}}));
+    let made = || setting.server.count("create", "/namespaces");
+    // (name, how many have been made after it)
+    for (name, expected) in [("there", 0), ("defaultGroup", 0), ("absent", 1), ("absent", 1)] {
+        cluster.ensure_namespace(name).await.unwrap();
+        assert_eq!(made(), expected, "{name}");
+    }
+    setting.server.forbid("create", "namespaces");
+    let error = cluster.ensure_namespace("other").await.unwrap_err().to_string();
+    assert!(
+        error.contains("the namespace other could not be made sure of")
+            && error.contains("give this program's account `get` and `create` on `namespaces`"),
+        "{error}"
+    );
+}

@@ -1,0 +1,88 @@
+//! `dialect.bcs.console`.
+
+use super::*;
+use crate::{ConsoleConfig, ConsoleScheme};
+
+fn configured(bcs: &str) -> String {
+    format!(
+        "dialect: {{ bcs: {{ cluster: BCS-MESOS-10001, {bcs} }} }}\nupstream: {{ servers: [\"http://127.0.0.1:1\"] }}"
+    )
+}
+
+#[test]
+fn consoles() {
+    let networks = |texts: &[&str]| Some(texts.iter().map(|text| text.parse().unwrap()).collect());
+    // (what the dialect says, port, scheme, hosts)
+    for (bcs, port, scheme, hosts) in [
+        ("behind: scheduler", 8083, ConsoleScheme::Http, None),
+        ("behind: scheduler, console: {}", 8083, ConsoleScheme::Http, None),
+        (
+            "behind: scheduler, console: { port: 9, scheme: https, hosts: [10.0.0.0/8, 192.0.2.1, \"fd00::/8\"] }",
+            9,
+            ConsoleScheme::Https,
+            networks(&["10.0.0.0/8", "192.0.2.1/32", "fd00::/8"]),
+        ),
+        (
+            "behind: scheduler, console: { hosts: [] }",
+            8083,
+            ConsoleScheme::Http,
+            Some(Vec::new()),
+        ),
+    ] {
+        let config = read(&configured(bcs)).unwrap();
+        let FrontConfig::Bcs(read) = &config.front else {
+            panic!("no driver of BCS: {config:?}")
+        };
+        let expected = ConsoleConfig { port, scheme, hosts };
+        assert_eq!(read.console, expected, "{bcs}");
+    }
+}
+
+#[test]
+fn hosts_that_may_be_asked() {
+    let console = ConsoleConfig {
+        hosts: Some(vec!["10.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()]),
+        ..ConsoleConfig::default()
+    };
+    for (host, expected) in [
+        ("10.1.2.3", true),
+        ("11.0.0.1", false),
+        ("::1", true),
+        ("::2", false),
+    ] {
+        assert_eq!(console.allows(host.parse().unwrap()), expected, "{host}");
+        assert!(ConsoleConfig::default().allows(host.parse().unwrap()), "{host}");
+    }
+}
+
+#[test]
+fn mistakes_about_consoles() {
+    for (bcs, expected) in [
+        (
+            "behind: driver, console: {}",
+            "dialect.bcs.console: the driver behind this one asks the consoles",
+        ),
+        (
+            "behind: scheduler, console: { port: 0 }",
+            "dialect.bcs.console.port: ",
+        ),
+        (
+            "behind: scheduler, console: { scheme: ws }",
+            "dialect.bcs.console.scheme: ",
+        ),
+        (
+            "behind: scheduler, console: { hosts: [console.example.com] }",
+            "dialect.bcs.console.hosts[0]: \"console.example.com\" is no network: write one such as 10.0.0.0/8, or an address",
+        ),
+        (
+            "behind: scheduler, console: { host: 10.0.0.1 }",
+            "dialect.bcs.console.host: ",
+        ),
+    ] {
+        let mistakes = read(&configured(bcs)).unwrap_err();
+        let [mistake] = &mistakes[..] else {
+            panic!("{bcs}: {mistakes:?}")
+        };
+        assert!(mistake.starts_with(expected), "{bcs}: {mistake}");
+    }
+}
