@@ -6,7 +6,7 @@ use std::{
 };
 
 use admittance::{Error, Host, definitions};
-use admittance_driver::Config;
+use admittance_driver::{Config, DefinitionPlace};
 use clap::Args;
 use serde_json::json;
 
@@ -19,7 +19,8 @@ use crate::{
 /// Check chain definitions: every mistake of every file, with its line, its field and the fix.
 ///
 /// Plugins are loaded and given their settings, so that a wrong setting or a missing module is found
-/// too. Exits with 1 when something is wrong.
+/// too. Nothing is asked of ZooKeeper or a cluster: definitions that are kept there are told as unchecked. Exits
+/// with 1 when something is wrong.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Files, and directories whose *.yaml, *.yml and *.json are taken: chains and BCS admissionwebhooks.
@@ -41,14 +42,22 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
+    let mut unchecked = Vec::new();
     let found = match documents(arguments) {
-        Ok((chains, _)) if arguments.documents_only => Ok(chains),
-        Ok((chains, config)) => load(arguments, config.as_ref(), chains.clone())?.map(|()| chains),
+        Ok((chains, config)) => {
+            let places = config.iter().flat_map(|config| &config.definitions);
+            unchecked.extend(places.filter_map(elsewhere));
+            if arguments.documents_only {
+                Ok(chains)
+            } else {
+                load(arguments, config.as_ref(), chains.clone())?.map(|()| chains)
+            }
+        }
         Err(mistakes) => Err(Wrong::Documents(mistakes)),
     };
     match arguments.output {
-        Output::Text => print(&found),
-        Output::Json => anstream::println!("{:#}", report(&found)),
+        Output::Text => print(&found, &unchecked),
+        Output::Json => anstream::println!("{:#}", report(&found, &unchecked)),
     }
     Ok(if found.is_ok() {
         ExitCode::SUCCESS
@@ -61,6 +70,15 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
 enum Wrong {
     Documents(definitions::Mistakes),
     Stages(Vec<admittance::StageError>),
+}
+
+/// Where definitions are that only the network has.
+fn elsewhere(place: &DefinitionPlace) -> Option<String> {
+    match place {
+        DefinitionPlace::File(_) => None,
+        DefinitionPlace::ZooKeeper { path } => Some(format!("zookeeper:{path}")),
+        DefinitionPlace::CustomResources { namespace } => Some(format!("customresources:{namespace}")),
+    }
 }
 
 /// The chains of every document, and the configuration. Finding none is a mistake: nobody asks for that.
@@ -109,12 +127,15 @@ fn load(
     }
 }
 
-fn print(found: &Result<Vec<definitions::ChainDefinition>, Wrong>) {
+fn print(found: &Result<Vec<definitions::ChainDefinition>, Wrong>, unchecked: &[String]) {
     let count = match found {
         Ok(chains) => {
             for chain in chains {
                 let stages: Vec<_> = chain.stages.iter().map(|stage| stage.name.as_str()).collect();
                 anstream::println!("{GOOD}ok{GOOD:#}  {}  {}", chain.name, stages.join(" -> "));
+            }
+            for place in unchecked {
+                anstream::println!("not checked: what {place} holds; `serve` checks it when it starts");
             }
             return;
         }
@@ -135,7 +156,10 @@ fn print(found: &Result<Vec<definitions::ChainDefinition>, Wrong>) {
     anstream::println!("{BAD}{count} {noun}{BAD:#}");
 }
 
-fn report(found: &Result<Vec<definitions::ChainDefinition>, Wrong>) -> serde_json::Value {
+fn report(
+    found: &Result<Vec<definitions::ChainDefinition>, Wrong>,
+    unchecked: &[String],
+) -> serde_json::Value {
     match found {
         Ok(chains) => json!({
             "ok": true,
@@ -143,6 +167,7 @@ fn report(found: &Result<Vec<definitions::ChainDefinition>, Wrong>) -> serde_jso
                 "name": chain.name,
                 "stages": chain.stages.iter().map(|stage| &stage.name).collect::<Vec<_>>(),
             })).collect::<Vec<_>>(),
+            "unchecked": unchecked,
         }),
         Err(Wrong::Documents(mistakes)) => {
             json!({"ok": false, "mistakes": mistakes.iter().collect::<Vec<_>>()})

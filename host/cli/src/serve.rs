@@ -2,12 +2,13 @@
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
-use admittance::{DURATION_BUCKETS, Host, admission::NamespaceSelector};
+use admittance::{DURATION_BUCKETS, Host, HostBuilder, admission::NamespaceSelector};
 use admittance_cluster::Cluster;
 use admittance_driver::{
-    AdminConfig, Config, Driver, Ensembles, FrontConfig, LogFormat, NamespacesConfig, SchedulersConfig,
-    Server, Shutdown, Stopped,
+    AdminConfig, Config, DefinitionPlace, Driver, Ensembles, FrontConfig, LogFormat, NamespacesConfig,
+    SchedulersConfig, Server, Shutdown, Stopped,
 };
+use admittance_stores::{CustomResourceStore, ZooKeeperStore};
 use clap::Args;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -74,9 +75,11 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
                 );
             }
             FrontConfig::Gateway(_) => {
-                return Err("--upstream: a gateway finds drivers by their clusters; list them in \
+                return Err(
+                    "--upstream: a gateway finds drivers by their clusters; list them in \
                             `dialect.gateway.clusters`"
-                    .into());
+                        .into(),
+                );
             }
         }
     }
@@ -102,7 +105,7 @@ async fn serve(config: Config, metrics: PrometheusHandle) -> crate::Result<ExitC
         None => None,
     };
     let ensembles = Ensembles::open(&config.zookeeper);
-    let host = build(&config, cluster.as_ref()).await?;
+    let host = build(&config, cluster.as_ref(), &ensembles).await?;
     match &cluster {
         Some(cluster) => warm(cluster, &host),
         None => warn_of_conditions(&host),
@@ -131,7 +134,7 @@ async fn serve(config: Config, metrics: PrometheusHandle) -> crate::Result<ExitC
     })
 }
 
-async fn build(config: &Config, cluster: Option<&Cluster>) -> Result<Host, admittance::Error> {
+async fn build(config: &Config, cluster: Option<&Cluster>, ensembles: &Ensembles) -> crate::Result<Host> {
     let builder = Host::builder()
         .request_timeout(config.limits.request_timeout)
         .revisions(config.history.keep)
@@ -151,13 +154,36 @@ async fn build(config: &Config, cluster: Option<&Cluster>) -> Result<Host, admit
         (None, NamespacesConfig::File(namespaces)) => builder.namespaces(namespaces.clone()),
     };
     builder = builder.sandbox(sandbox);
-    for path in config.definition_files() {
-        builder = builder.definitions(path);
+    for place in &config.definitions {
+        builder = with_definitions(builder, place, cluster, ensembles)?;
     }
     for (host, address) in &config.resolve {
         builder = builder.resolve(host, address);
     }
-    builder.build().await
+    Ok(builder.build().await?)
+}
+
+/// The definitions of this place, after those that are there already.
+fn with_definitions(
+    builder: HostBuilder,
+    place: &DefinitionPlace,
+    cluster: Option<&Cluster>,
+    ensembles: &Ensembles,
+) -> crate::Result<HostBuilder> {
+    Ok(match place {
+        DefinitionPlace::File(path) => builder.definitions(path),
+        DefinitionPlace::ZooKeeper { path } => {
+            // Whoever read the configuration made sure of that.
+            let zookeeper = ensembles
+                .cluster()
+                .ok_or("definitions: there is no `zookeeper.cluster`")?;
+            builder.definition_store(ZooKeeperStore::new(zookeeper.clone(), path.as_str())?)
+        }
+        DefinitionPlace::CustomResources { namespace } => {
+            let cluster = cluster.ok_or("definitions: there is no `cluster`")?;
+            builder.definition_store(CustomResourceStore::new(cluster, namespace.as_str()))
+        }
+    })
 }
 
 /// Conditions that ask what a user may do hear an error when there is nobody to ask, and most then take it
