@@ -150,8 +150,13 @@ impl Inner {
         let passed = self.pass(&mut head, body).await;
         let (mut response, own_status, cluster) = match passed {
             Ok((mut response, cluster)) => {
-                let own = response.status();
-                *response.status_mut() = self.statuses.of_reply(own);
+                let is_unanswered = response.extensions().get::<EndedUpstream>().is_some();
+                // Clients may see another, but it is what happened.
+                let own = match is_unanswered {
+                    true => StatusCode::BAD_GATEWAY,
+                    false => response.status(),
+                };
+                *response.status_mut() = self.statuses.of_reply(response.status());
                 (response, own, cluster)
             }
             Err((ended, cluster)) => {

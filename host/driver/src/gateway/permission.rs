@@ -33,9 +33,11 @@ impl Permission {
     }
 }
 
-/// How every name begins that hooks have in paths: `admissionwebhook`, `admissionwebhooks`, and
-/// `admissionwebhookconfigurations` among the custom resources.
+/// How names of hooks begin in paths: `admissionwebhook`, and `admissionwebhooks`.
 const HOOKS: &str = "admissionwebhook";
+/// What the names of custom resources that define hooks have in them: those of BCS, and Kubernetes' own, which a
+/// driver reaches as well.
+const CONFIGURATIONS: &str = "webhookconfiguration";
 
 /// What this request to a driver needs.
 ///
@@ -62,7 +64,8 @@ pub(super) fn needed(head: &Parts) -> Permission {
 fn names_hooks(head: &Parts) -> bool {
     path::decoded(head.uri.path())
         .split('/')
-        .any(|segment| segment.to_ascii_lowercase().starts_with(HOOKS))
+        .map(str::to_ascii_lowercase)
+        .any(|segment| segment.starts_with(HOOKS) || segment.contains(CONFIGURATIONS))
 }
 
 #[cfg(test)]
@@ -126,6 +129,16 @@ mod tests {
                 Hooks,
             ),
             ("DELETE", "/customresourcedefinitions/things.example.com", Write),
+            (
+                "POST",
+                "/customresources/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+                Hooks,
+            ),
+            (
+                "DELETE",
+                "/customresources/apis/example.com/v1/namespaces/b/things/my-webhook",
+                Write,
+            ),
             (
                 "GET",
                 "/webconsole/bcsapi/v1/consoleproxy/mesos/create_exec",

@@ -184,7 +184,12 @@ async fn what_operators_count() {
     let metrics = recorder.handle();
     let _recorder = metrics::set_default_local_recorder(&recorder);
     let driver = Driver::answering(404, "none").await;
-    let gateway = gateway(&[(CLUSTER, &[driver.address])], |_| {}).start().await;
+    let gateway = gateway(
+        &[(CLUSTER, &[driver.address]), ("BCS-DOWN", &[refusing().await])],
+        |_| {},
+    )
+    .start()
+    .await;
     let path = format!("{OUTER}/a");
     gateway.send(request("GET", &path, Body::empty())).await;
     for unknown in ["BCS-X", "BCS-Y", "BCS-Z"] {
@@ -194,6 +199,11 @@ async fn what_operators_count() {
             .insert("bcs-clusterid", unknown.parse().unwrap());
         gateway.send(asking).await;
     }
+    let mut asking = request("GET", &path, Body::empty());
+    asking
+        .headers_mut()
+        .insert("bcs-clusterid", "BCS-DOWN".parse().unwrap());
+    gateway.send(asking).await;
     let rendered = metrics.render();
     let counted = |labels: &str, value: u32| {
         let line = format!("admittance_gateway_requests_total{{{labels}}} {value}\n");
@@ -207,8 +217,12 @@ async fn what_operators_count() {
         "cluster=\"unknown\",status=\"4xx\",passage=\"unknown-cluster\"",
         3,
     );
+    counted(
+        "cluster=\"BCS-DOWN\",status=\"5xx\",passage=\"upstream-unreachable\"",
+        1,
+    );
     assert!(!rendered.contains("BCS-X"), "{rendered}");
-    assert!(rendered.contains("admittance_gateway_clusters 1\n"), "{rendered}");
+    assert!(rendered.contains("admittance_gateway_clusters 2\n"), "{rendered}");
 }
 
 #[tokio::test]

@@ -4,7 +4,10 @@ use std::{
     time::Duration,
 };
 
-use admittance_driver::{EndpointConfig, TokenTable, TokensConfig, tls};
+use admittance_driver::{
+    EndpointConfig, TokenTable, TokensConfig,
+    tls::{self, ClientTls, ServerTls},
+};
 use axum::{Router, body::Body};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
@@ -12,7 +15,10 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{Driver, OUTER, envelope, gateway};
-use crate::{harness::*, tls::until};
+use crate::{
+    harness::*,
+    tls::{Authority, until},
+};
 
 const HOOKS: &str = "/namespaces/n/admissionwebhook";
 
@@ -409,4 +415,24 @@ async fn an_endpoint_that_does_not_answer_lets_nobody_in() {
     };
     refused(&with_endpoint(&driver, tokenless).await, "its own token is gone").await;
     assert!(driver.asked().is_empty());
+}
+
+#[tokio::test]
+async fn an_endpoint_is_asked_with_tls() {
+    let (driver, manager) = (Driver::start().await, UserManager::default());
+    let authority = Authority::new();
+    let identity = authority.sign("localhost");
+    let manager = serve(manager.routes()).await;
+    // A front with a certificate, before the one that knows the tokens.
+    let tls = ServerTls::of_files(identity.clone(), Some(authority.file("ca.pem"))).unwrap();
+    let front = Setup::new(&[manager]).tls(tls).start().await;
+    let headers = [("bcs-clusterid", CLUSTER), ("authorization", "Bearer reads")];
+    for (shown, status) in [(Some(identity), 200), (None, 503)] {
+        let config = EndpointConfig {
+            tls: ClientTls::of_files(Some(authority.file("ca.pem")), shown).unwrap(),
+            ..endpoint(&format!("https://localhost:{}/", front.address.port()))
+        };
+        let gateway = with_endpoint(&driver, config).await;
+        assert_eq!(gateway.send(asking("GET", "/a", &headers)).await.status(), status);
+    }
 }
