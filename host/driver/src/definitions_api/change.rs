@@ -1,6 +1,6 @@
 //! Changes that clients ask for.
 
-use std::time::Duration;
+use std::{io::ErrorKind, time::Duration};
 
 use admittance::{
     Application, ChangeError, Host, Moment,
@@ -174,11 +174,14 @@ impl Changer {
 
 /// Whether somebody else changed what is there since it was read, so that another attempt may do.
 fn was_overtaken(error: &ChangeError) -> bool {
-    matches!(
-        error,
-        ChangeError::Files(CommitError::ChangedMeanwhile { .. })
-            | ChangeError::Store(
-                StoreError::ChangedMeanwhile { .. } | StoreError::Files(CommitError::ChangedMeanwhile { .. })
-            )
-    )
+    match error {
+        ChangeError::Store(StoreError::ChangedMeanwhile { .. }) => true,
+        ChangeError::Files(error) | ChangeError::Store(StoreError::Files(error)) => match error {
+            CommitError::ChangedMeanwhile { .. } => true,
+            // Of a file that is gone.
+            CommitError::NothingChanged { source, .. } => source.kind() == ErrorKind::NotFound,
+            CommitError::Unfinished { .. } => false,
+        },
+        _ => false,
+    }
 }

@@ -5,7 +5,7 @@ mod candidate;
 mod document;
 #[path = "../../../sandbox/tests/sandbox/guest.rs"]
 #[allow(dead_code, reason = "guests here are simple ones")]
-mod guest;
+pub(crate) mod guest;
 mod recording;
 mod steering;
 

@@ -178,6 +178,11 @@ impl Setup {
             builder = builder.history(directory);
         }
         let host = builder.build().await.unwrap();
+        self.start_with(host).await
+    }
+
+    /// With this host.
+    pub(crate) async fn start_with(self, host: Host) -> Running {
         let metrics = Arc::new(|| "a_metric 1\n".to_owned());
         let ensembles = Ensembles::open(&self.config.zookeeper);
         let cluster = match &self.config.cluster {

@@ -9,6 +9,8 @@
 )]
 
 mod admin;
+mod definitions;
+mod gateway;
 mod harness;
 mod limits;
 mod onward;

@@ -1,0 +1,86 @@
+//! The API of BCS for definitions: a real host, a directory, and clients.
+
+mod callers;
+mod files;
+mod life;
+mod refusals;
+mod stores;
+mod unread;
+
+use std::sync::LazyLock;
+
+use axum::body::Body;
+use base64::{Engine, prelude::BASE64_STANDARD};
+use http::Request;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
+use serde_json::{Value, json};
+
+use crate::harness::{Running, request, text};
+
+/// What the routes are below.
+const PREFIX: &str = "/mesosdriver/v4";
+
+/// The route that most tests use.
+const ROUTE: &str = "/namespaces/defaultGroup/admissionwebhook";
+
+/// What is answered when all is well and nothing is to be told.
+const DONE: &str = r#"{"result":true,"code":0,"message":"success","data":null}"#;
+
+/// The CA bundle of a service, as definitions hold it.
+static BUNDLE: LazyLock<String> = LazyLock::new(|| {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+    BASE64_STANDARD.encode(certificate.pem())
+});
+
+impl Running {
+    /// Status and body of what clients are answered to this, below the prefix.
+    async fn define(&self, method: &str, path: &str, body: impl Into<Body>) -> (u16, String) {
+        self.ask_as(request(method, &format!("{PREFIX}{path}"), body))
+            .await
+    }
+
+    async fn ask_as(&self, request: Request<Body>) -> (u16, String) {
+        let response = self.send(request).await;
+        let headers = response.headers();
+        assert_eq!(headers["content-type"], "application/json");
+        assert!(headers.contains_key("x-request-id"));
+        text(response).await
+    }
+
+    /// The data of an answer that is good.
+    async fn data(&self, method: &str, path: &str) -> Value {
+        let (status, body) = self.define(method, path, Body::empty()).await;
+        let mut answer: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!((status, &answer["code"]), (200, &json!(0)), "{body}");
+        answer["data"].take()
+    }
+
+    /// The names of the chains that are live, without the judge's.
+    async fn live(&self) -> Vec<String> {
+        let (_, status) = self.call("GET", "/v1/status", "").await;
+        let chains = status["chains"].as_array().unwrap().iter();
+        let names = chains.map(|chain| chain["name"].as_str().unwrap().to_owned());
+        names.filter(|name| name != "c").collect()
+    }
+}
+
+/// A definition whose one hook is at this URL.
+fn definition(name: &str, url: &str) -> Value {
+    json!({
+        "apiVersion": "v4",
+        "kind": "admissionwebhook",
+        "metadata": {"name": name, "namespace": "defaultGroup"},
+        "resourcesRef": {"operation": "Create", "kind": "Application"},
+        "admissionWebhooks": [{"name": "hook", "failurePolicy": "Fail", "clientConfig": {"url": url}}],
+    })
+}
+
+/// The code and the message of an answer.
+fn refusal(body: &str) -> (u64, String) {
+    let answer: Value = serde_json::from_str(body).unwrap();
+    assert_eq!(answer["result"], false, "{body}");
+    let message = answer["message"].as_str().unwrap().to_owned();
+    (answer["code"].as_u64().unwrap(), message)
+}

@@ -1,0 +1,112 @@
+use std::sync::Arc;
+
+use admittance_driver::tls::ServerTls;
+use axum::body::Body;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use metrics_exporter_prometheus::PrometheusBuilder;
+use rustls_pki_types::ServerName;
+use tempfile::TempDir;
+use tokio_rustls::TlsConnector;
+
+use super::{DONE, PREFIX, ROUTE, definition};
+use crate::{
+    harness::{Setup, echo, request, soon, text},
+    tls::{Authority, Log},
+};
+
+/// On the thread of this test, so that log and metrics are its own.
+#[tokio::test]
+async fn who_changed_what_is_told() {
+    let directory = TempDir::new().unwrap();
+    let driver = Setup::new(&[echo().await])
+        .steered(directory.path())
+        .start()
+        .await;
+    let body = definition("w", "https://h.example").to_string();
+
+    // While there is but one subscriber, what another thread logs first is asked of that thread alone, which has
+    // none, and then nobody hears of it.
+    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let metrics = recorder.handle();
+    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let log = Log::default();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer({
+        let log = log.clone();
+        move || log.clone()
+    });
+    let _subscriber = tracing::subscriber::set_default(subscriber.finish());
+    assert_eq!(driver.define("POST", ROUTE, body.clone()).await.1, DONE);
+    driver.define("POST", ROUTE, body).await;
+    driver.define("POST", ROUTE, "{").await;
+    driver.data("GET", "/admissionwebhooks").await;
+    driver.data("GET", &format!("{ROUTE}/w")).await;
+    driver.define("DELETE", &format!("{ROUTE}/absent"), "").await;
+
+    let rendered = metrics.render();
+    for (action, code) in [
+        ("create", "0"),
+        ("create", "1405201"),
+        ("create", "1405010"),
+        ("list", "0"),
+        ("get", "0"),
+        ("delete", "1405202"),
+    ] {
+        let line = format!("admittance_definition_requests_total{{action=\"{action}\",code=\"{code}\"}} 1\n");
+        assert!(rendered.contains(&line), "{line}{rendered}");
+    }
+
+    let (_, status) = driver.call("GET", "/v1/status", "").await;
+    assert_eq!(status["by"], "client 127.0.0.1");
+    let lines = |target: &str| {
+        let text = log.text();
+        let lines = text
+            .lines()
+            .filter_map(|line| Some(line.split_once(target)?.1.to_owned()));
+        lines.collect::<Vec<_>>()
+    };
+    let audit = lines("admittance::audit: ");
+    let begins = [
+        "client 127.0.0.1: create admissionwebhook defaultGroup/w by=",
+        "client 127.0.0.1: create admissionwebhook defaultGroup/w was refused: admission already exist: ",
+        "client 127.0.0.1: delete admissionwebhook defaultGroup/absent was refused: admission not exist: ",
+    ];
+    assert_eq!(audit.len(), begins.len(), "{audit:?}");
+    for (line, expected) in audit.iter().zip(begins) {
+        assert!(line.starts_with(expected), "{line}");
+    }
+    let access = lines("admittance::access: ");
+    assert!(
+        access.iter().all(|line| line.contains("passage=\"definitions\"")),
+        "{access:?}"
+    );
+    assert_eq!(access.len(), 6);
+}
+
+#[tokio::test]
+async fn a_client_with_a_certificate() {
+    let authority = Authority::new();
+    let tls = ServerTls::of_files(authority.sign("localhost"), Some(authority.file("ca.pem"))).unwrap();
+    let directory = TempDir::new().unwrap();
+    let driver = Setup::new(&[echo().await])
+        .steered(directory.path())
+        .tls(tls)
+        .start()
+        .await;
+    let identity = authority.sign("deployer.example");
+    let connector = TlsConnector::from(Arc::new(authority.client(Some(&identity), b"http/1.1")));
+    let name = ServerName::try_from("localhost").unwrap();
+    let stream = soon(connector.connect(name, driver.connect().await))
+        .await
+        .unwrap();
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let body = definition("w", "https://h.example").to_string();
+    let mut request = request("POST", &format!("{PREFIX}{ROUTE}"), Body::from(body));
+    request.headers_mut().insert("host", "localhost".parse().unwrap());
+    let (_, answer) = text(soon(sender.send_request(request)).await.unwrap()).await;
+    assert_eq!(answer, DONE);
+    let (_, status) = driver.call("GET", "/v1/status", "").await;
+    assert_eq!(status["by"], "certificate rcgen self signed cert");
+}

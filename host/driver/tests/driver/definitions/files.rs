@@ -1,0 +1,179 @@
+use std::fs;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{DONE, ROUTE, definition, refusal, refusals::driver};
+use crate::harness::{Setup, echo};
+
+/// As people write it, with a chain of another form beside it.
+const BY_HAND: &str = "# The chain of the pods.
+apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: { name: pods }
+spec:
+  rules: [ { operations: [DELETE], kinds: [Pod] } ]
+  stages: [ { name: hook, webhook: { protocol: AdmissionReview, url: 'https://h.example' } } ]
+---
+# Sidecars, as agreed.
+kind: AdmissionWebhook
+metadata: { namespace: defaultGroup, name: sidecars }
+resourcesRef: { operation: create, kind: application }
+admissionWebhooks:
+  - { name: hook, clientConfig: { url: 'https://a.example' } }
+";
+
+/// As BCS keeps it in Kubernetes.
+const RESOURCE: &str = "apiVersion: bkbcs.tencent.com/v2
+kind: AdmissionWebhookConfiguration
+metadata: { namespace: bkbcs, name: images }
+spec:
+  metadata: { namespace: defaultGroup, name: images, labels: { team: a } }
+  resourcesRef: { operation: Create, kind: Deployment }
+  admissionWebhooks: []
+";
+
+/// As `kubectl get -o yaml` prints several.
+const LIST: &str = "apiVersion: v1
+kind: List
+items:
+  - apiVersion: v4
+    kind: admissionwebhook
+    metadata: { namespace: defaultGroup, name: listed }
+    resourcesRef: { operation: Update, kind: Deployment }
+    admissionWebhooks: []
+";
+
+#[tokio::test]
+async fn definitions_that_people_wrote() {
+    let directory = TempDir::new().unwrap();
+    let setup = Setup::new(&[echo().await]).steered(directory.path());
+    let chains = directory.path().join("chains");
+    for (name, text) in [("a.yaml", BY_HAND), ("b.yaml", RESOURCE), ("c.yaml", LIST)] {
+        fs::write(chains.join(name), text).unwrap();
+    }
+    let driver = setup.start().await;
+
+    let all = driver.data("GET", "/admissionwebhooks").await;
+    let summary = |object: &Value| {
+        json!([
+            object["kind"],
+            object["metadata"]["name"],
+            object["metadata"]["creationTimestamp"],
+            object["resourcesRef"]["kind"]
+        ])
+    };
+    let found: Vec<_> = all.as_array().unwrap().iter().map(summary).collect();
+    let never = "0001-01-01T00:00:00Z";
+    assert_eq!(
+        found,
+        [
+            json!(["admissionwebhook", "images", never, "Deployment"]),
+            json!(["admissionwebhook", "listed", never, "Deployment"]),
+            json!(["admissionwebhook", "sidecars", never, "application"]),
+        ]
+    );
+
+    // Each stays in its file, in its form, and what is around it as it is.
+    let update = |name: &str, fields: Value| {
+        let mut body = all
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|object| object["metadata"]["name"] == name)
+            .unwrap()
+            .clone();
+        for (key, value) in fields.as_object().unwrap() {
+            body[key] = value.clone();
+        }
+        body.to_string()
+    };
+    let body = update(
+        "sidecars",
+        json!({"resourcesRef": {"operation": "Create", "kind": "process"}}),
+    );
+    assert_eq!(driver.define("PUT", ROUTE, body).await.1, DONE);
+    let text = fs::read_to_string(chains.join("a.yaml")).unwrap();
+    let (pods, rest) = BY_HAND.split_once("# Sidecars").unwrap();
+    assert!(text.starts_with(pods), "{text}");
+    assert!(text.contains("\"process\"") && !text.contains(rest), "{text}");
+
+    let body = update(
+        "images",
+        json!({"resourcesRef": {"operation": "Create", "kind": "Service"}}),
+    );
+    assert_eq!(driver.define("PUT", ROUTE, body).await.1, DONE);
+    let text = fs::read_to_string(chains.join("b.yaml")).unwrap();
+    let resource: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(resource["kind"], "AdmissionWebhookConfiguration");
+    assert_eq!(
+        resource["metadata"],
+        json!({"namespace": "bkbcs", "name": "images"})
+    );
+    assert_eq!(resource["spec"]["metadata"]["labels"], json!({"team": "a"}));
+    assert_eq!(resource["spec"]["resourcesRef"]["kind"], "Service");
+
+    // What must be edited by hand is said to.
+    for (method, path, body) in [
+        ("PUT", ROUTE.to_owned(), update("listed", json!({}))),
+        ("DELETE", format!("{ROUTE}/listed"), String::new()),
+    ] {
+        let (_, answer) = driver.define(method, &path, body).await;
+        let (code, message) = refusal(&answer);
+        assert_eq!(code, 1_405_200);
+        assert!(
+            message.contains("is an item of the list in") && message.contains("c.yaml"),
+            "{message}"
+        );
+    }
+    // Neither can one of the same name be made, in whatever form it is there.
+    for name in ["images", "listed", "sidecars"] {
+        let (_, answer) = driver.define("POST", ROUTE, update(name, json!({}))).await;
+        assert_eq!(refusal(&answer).0, 1_405_201, "{name}");
+    }
+
+    for name in ["images", "sidecars"] {
+        assert_eq!(
+            driver.define("DELETE", &format!("{ROUTE}/{name}"), "").await.1,
+            DONE
+        );
+    }
+    assert_eq!(driver.live().await, ["defaultGroup/listed", "pods"]);
+    assert!(!chains.join("b.yaml").exists());
+    let text = fs::read_to_string(chains.join("a.yaml")).unwrap();
+    assert!(
+        pods.trim_end_matches("---\n").starts_with(text.trim_end()),
+        "{text}"
+    );
+}
+
+/// Other definitions that are wrong stand in the way, and are not told as the client's own mistake; whoever mends
+/// them can.
+#[tokio::test]
+async fn other_definitions_that_are_wrong() {
+    let directory = TempDir::new().unwrap();
+    let driver = driver(&directory).await;
+    let broken = definition("broken", "x").to_string().replace("Create", "Update");
+    let file = directory.path().join("chains/broken.json");
+    fs::write(&file, &broken).unwrap();
+    let mut new = definition("new", "https://h.example");
+    new["resourcesRef"]["kind"] = json!("Deployment");
+    let (status, answer) = driver.define("POST", ROUTE, new.to_string()).await;
+    let (code, message) = refusal(&answer);
+    assert_eq!((status, code), (200, 1_405_200));
+    let expected = format!(
+        "(bcs-mesos-driver):other definitions are wrong, so nothing was changed: {}:1:",
+        file.display()
+    );
+    assert!(message.starts_with(&expected), "{message}");
+    // It is seen as it is, and mended.
+    let found = driver.data("GET", &format!("{ROUTE}/broken")).await;
+    assert_eq!(found["admissionWebhooks"][0]["clientConfig"]["url"], "x");
+    let mended = broken.replace("\"x\"", "\"https://h.example\"");
+    assert_eq!(driver.define("PUT", ROUTE, mended).await.1, DONE);
+    assert_eq!(driver.define("POST", ROUTE, new.to_string()).await.1, DONE);
+    assert_eq!(
+        driver.live().await,
+        ["defaultGroup/broken", "defaultGroup/new", "defaultGroup/there"]
+    );
+}

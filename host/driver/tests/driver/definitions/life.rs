@@ -1,0 +1,225 @@
+use std::fs;
+
+use axum::{Json, Router, body::Body, routing::post};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{BUNDLE, DONE, ROUTE, definition, refusal};
+use crate::{
+    admin::guest::Guest,
+    harness::{Setup, application, echo, request, serve, text},
+};
+
+/// A hook that notes in the object that it was called.
+async fn hook() -> String {
+    let routes = Router::new().route(
+        "/mark",
+        post(async |Json(mut object): Json<Value>| {
+            object["marked"] = json!(true);
+            Json(object)
+        }),
+    );
+    format!("http://{}/mark", serve(routes).await)
+}
+
+/// The body that BCS documents, with a bundle that is one.
+fn documented() -> Value {
+    let hook = |name: &str, policy: &str, service: &str| {
+        json!({
+            "name": name,
+            "failurePolicy": policy,
+            "clientConfig": {
+                "caBundle": *BUNDLE,
+                "namespace": format!("{service}-webhook-namespace"),
+                "name": format!("{service}-webhook-service"),
+            },
+        })
+    };
+    json!({
+        "apiVersion": "v4",
+        "kind": "admissionwebhook",
+        "metadata": {"name": "webhook-test", "namespace": "defaultGroup"},
+        "resourcesRef": {"operation": "Create", "kind": "Application"},
+        "admissionWebhooks": [
+            hook("container-sidecar", "Ignore", "sidecar"),
+            hook("container-images", "Fail", "image"),
+        ],
+    })
+}
+
+#[tokio::test]
+async fn from_create_to_delete() {
+    for route in [ROUTE, "/crd/namespaces/defaultGroup/admissionwebhook"] {
+        let directory = TempDir::new().unwrap();
+        let driver = Setup::new(&[echo().await])
+            .steered(directory.path())
+            .start()
+            .await;
+        let one = format!("{route}/webhook-test");
+
+        assert_eq!(
+            driver.data("GET", "/admissionwebhooks").await,
+            json!([]),
+            "{route}"
+        );
+        let done = (200, DONE.to_owned());
+        assert_eq!(driver.define("POST", route, documented().to_string()).await, done);
+        assert_eq!(driver.live().await, ["defaultGroup/webhook-test"]);
+
+        // As newer drivers print it: every field, in their order.
+        let found = driver.data("GET", &one).await;
+        let created = found["metadata"]["creationTimestamp"].clone();
+        let mut expected = documented();
+        expected["metadata"]["creationTimestamp"] = created.clone();
+        for hook in expected["admissionWebhooks"].as_array_mut().unwrap() {
+            let client = hook["clientConfig"].clone();
+            hook["clientConfig"] = json!({
+                "url": "",
+                "caBundle": client["caBundle"],
+                "namespace": client["namespace"],
+                "name": client["name"],
+                "path": "",
+                "port": 0,
+            });
+            hook["namespaceSelector"] = Value::Null;
+        }
+        assert_eq!(found.to_string(), expected.to_string());
+        assert!(created.as_str().unwrap().starts_with("20"), "{created}");
+
+        // Metadata and version stay as they are, whatever the update says of them.
+        let mut update = documented();
+        update["apiVersion"] = json!("v5");
+        update["metadata"]["labels"] = json!({"a": "b"});
+        update["metadata"]["creationTimestamp"] = json!("2000-01-01T00:00:00Z");
+        update["resourcesRef"]["operation"] = json!("Update");
+        update["admissionWebhooks"].as_array_mut().unwrap().pop();
+        assert_eq!(driver.define("PUT", route, update.to_string()).await, done);
+        expected["resourcesRef"]["operation"] = json!("Update");
+        expected["admissionWebhooks"].as_array_mut().unwrap().pop();
+        assert_eq!(driver.data("GET", &one).await, expected);
+        assert_eq!(driver.data("GET", "/admissionwebhooks").await, json!([expected]));
+
+        // What was got can be sent again, and changes nothing.
+        assert_eq!(driver.define("PUT", route, expected.to_string()).await, done);
+        assert_eq!(driver.data("GET", &one).await, expected);
+
+        assert_eq!(driver.define("DELETE", &one, "").await, done);
+        assert_eq!(driver.live().await, Vec::<String>::new());
+        let (status, gone) = driver.define("GET", &one, "").await;
+        assert_eq!((status, refusal(&gone).0), (200, 1_405_200));
+        assert_eq!(fs::read_dir(directory.path().join("chains")).unwrap().count(), 0);
+    }
+}
+
+#[tokio::test]
+async fn what_is_answered_is_in_force() {
+    let directory = TempDir::new().unwrap();
+    let driver = Setup::new(&[echo().await])
+        .steered(directory.path())
+        .start()
+        .await;
+    let marked = async || driver.post(application("good")).await.1.contains("marked");
+    assert!(!marked().await);
+    let body = definition("w", &hook().await).to_string();
+    assert_eq!(driver.define("POST", ROUTE, body.clone()).await.1, DONE);
+    assert!(marked().await);
+    let update = body.replace("\"Create\"", "\"Update\"");
+    assert_eq!(driver.define("PUT", ROUTE, update).await.1, DONE);
+    assert!(!marked().await);
+    assert_eq!(driver.define("PUT", ROUTE, body.clone()).await.1, DONE);
+    assert!(marked().await);
+    // No hooks are a chain without stages.
+    let mut empty: Value = serde_json::from_str(&body).unwrap();
+    empty["admissionWebhooks"] = json!([]);
+    assert_eq!(driver.define("PUT", ROUTE, empty.to_string()).await.1, DONE);
+    assert!(!marked().await);
+}
+
+/// A chain that refuses everything that is created and changed is no matter here.
+#[tokio::test]
+async fn no_chain_is_in_the_way() {
+    let directory = TempDir::new().unwrap();
+    let driver = Setup::new(&[echo().await])
+        .steered(directory.path())
+        .start()
+        .await;
+    // The judge denies whatever has this name.
+    assert_eq!(driver.post(application("bad")).await.0, 400);
+    let body = definition("bad", "https://h.example").to_string();
+    assert_eq!(driver.define("POST", ROUTE, body).await.1, DONE);
+    assert_eq!(driver.live().await, ["defaultGroup/bad"]);
+}
+
+/// A plugin in place of a client configuration.
+#[tokio::test]
+async fn hooks_that_are_plugins() {
+    let directory = TempDir::new().unwrap();
+    let module = directory.path().join("allows.wasm");
+    fs::write(&module, Guest::default().component()).unwrap();
+    let driver = Setup::new(&[echo().await])
+        .steered(directory.path())
+        .start()
+        .await;
+    let plugin = json!({"source": format!("file:{}", module.display()), "settings": {"Key": 1}});
+    let mut body = definition("w", "");
+    body["admissionWebhooks"] = json!([{"name": "hook", "plugin": plugin, "timeout": "2s", "mode": "Audit"}]);
+    assert_eq!(driver.define("POST", ROUTE, body.to_string()).await.1, DONE);
+    let found = driver.data("GET", &format!("{ROUTE}/w")).await;
+    let expected = json!([{
+        "name": "hook",
+        "failurePolicy": "",
+        "clientConfig": null,
+        "namespaceSelector": null,
+        "plugin": plugin,
+        "timeout": "2s",
+        "mode": "Audit",
+    }]);
+    assert_eq!(found["admissionWebhooks"].to_string(), expected.to_string());
+    assert_eq!(driver.define("PUT", ROUTE, found.to_string()).await.1, DONE);
+}
+
+/// What the path says of the namespace counts only where the body says nothing.
+#[tokio::test]
+async fn namespaces() {
+    let directory = TempDir::new().unwrap();
+    let driver = Setup::new(&[echo().await])
+        .steered(directory.path())
+        .start()
+        .await;
+    for (operation, in_path, in_body, expected) in
+        [("Create", "p", Some("b"), "b"), ("Update", "p", None, "p")]
+    {
+        let mut body = definition("w", "https://h.example");
+        body["resourcesRef"]["operation"] = json!(operation);
+        body["metadata"]["namespace"] = json!(in_body);
+        let route = format!("/namespaces/{in_path}/admissionwebhook");
+        for method in ["POST", "PUT"] {
+            assert_eq!(driver.define(method, &route, body.to_string()).await.1, DONE);
+        }
+        let one = format!("/namespaces/{expected}/admissionwebhook/w");
+        assert_eq!(driver.data("GET", &one).await["metadata"]["namespace"], expected);
+    }
+    assert_eq!(driver.live().await, ["b/w", "p/w"]);
+    let all = driver.data("GET", "/admissionwebhooks").await;
+    let all: Vec<_> = all
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["metadata"]["namespace"])
+        .collect();
+    assert_eq!(all, ["b", "p"], "all of them, by namespace and name");
+}
+
+/// The uid of a request is the client's, if it says one, as for every other request.
+#[tokio::test]
+async fn ids_of_requests() {
+    let driver = Setup::new(&[echo().await]).start().await;
+    let mut request = request("GET", "/mesosdriver/v4/admissionwebhooks", Body::empty());
+    request
+        .headers_mut()
+        .insert("x-request-id", "mine".parse().unwrap());
+    let response = driver.send(request).await;
+    assert_eq!(response.headers()["x-request-id"], "mine");
+    let (_, body) = text(response).await;
+    assert_eq!(body, DONE.replace("null", "[]"));
+}

@@ -1,0 +1,374 @@
+use std::fs;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{BUNDLE, DONE, ROUTE, definition, refusal};
+use crate::harness::{Running, Setup, echo};
+
+/// With a definition that is there.
+pub(super) async fn driver(directory: &TempDir) -> Running {
+    let driver = Setup::new(&[echo().await])
+        .steered(directory.path())
+        .limits(|limits| limits.body = 64 * 1024)
+        .start()
+        .await;
+    let there = definition("there", "https://h.example").to_string();
+    assert_eq!(driver.define("POST", ROUTE, there).await.1, DONE);
+    driver
+}
+
+/// A definition for something else than what is there, with these fields in place of its own.
+fn with(fields: &Value) -> String {
+    let mut body = definition("new", "https://h.example");
+    body["resourcesRef"] = json!({"operation": "Update", "kind": "Deployment"});
+    for (key, value) in fields.as_object().unwrap() {
+        body[key] = value.clone();
+    }
+    body.to_string()
+}
+
+/// With this hook.
+fn hook(hook: &Value) -> String {
+    with(&json!({"admissionWebhooks": [hook]}))
+}
+
+fn client(client: &Value) -> String {
+    hook(&json!({"name": "a", "clientConfig": client}))
+}
+
+#[tokio::test]
+async fn what_is_refused() {
+    let directory = TempDir::new().unwrap();
+    let driver = driver(&directory).await;
+    let files = || {
+        let files = fs::read_dir(directory.path().join("chains")).unwrap();
+        files.map(|file| file.unwrap().path()).collect::<Vec<_>>()
+    };
+    let before = files();
+    let there = format!("{ROUTE}/there");
+    let absent = format!("{ROUTE}/absent");
+    const PARAMETERS: &str = "there is some error in the parameters: ";
+    let no_base64 = "this is not base64: Invalid symbol 37, offset 0.; write the base64 of a PEM file, `base64 -w0 ca.pem`";
+    // (method, path, body, code, the message after the program's name)
+    for (method, path, body, code, message) in [
+        // What clients of the original know.
+        (
+            "POST",
+            ROUTE,
+            String::new(),
+            1_405_010,
+            "json decode failed!unexpected end of JSON input".to_owned(),
+        ),
+        (
+            "POST",
+            ROUTE,
+            "{".to_owned(),
+            1_405_010,
+            "json decode failed!line 1, column 1: this is not JSON: EOF while parsing an object".to_owned(),
+        ),
+        (
+            "PUT",
+            ROUTE,
+            "kind: admissionwebhook".to_owned(),
+            1_405_010,
+            "json decode failed!line 1, column 1: this is not JSON: expected value".to_owned(),
+        ),
+        (
+            "POST",
+            ROUTE,
+            "[]".to_owned(),
+            1_405_008,
+            "Unmarshal TypeMeta failed: the body is no object".to_owned(),
+        ),
+        (
+            "POST",
+            ROUTE,
+            "{}".to_owned(),
+            1_405_008,
+            "Kind  is invalid".to_owned(),
+        ),
+        (
+            "PUT",
+            ROUTE,
+            r#"{"kind":"application"}"#.to_owned(),
+            1_405_008,
+            "Kind application is invalid".to_owned(),
+        ),
+        (
+            "PUT",
+            ROUTE,
+            definition("absent", "https://h.example").to_string(),
+            1_405_202,
+            "admission not exist: there is no defaultGroup/absent".to_owned(),
+        ),
+        (
+            "DELETE",
+            &absent,
+            String::new(),
+            1_405_202,
+            "admission not exist: there is no defaultGroup/absent".to_owned(),
+        ),
+        (
+            "GET",
+            &absent,
+            String::new(),
+            1_405_200,
+            "admission not exist: there is no defaultGroup/absent".to_owned(),
+        ),
+        (
+            "DELETE",
+            "/namespaces/other/admissionwebhook/there",
+            String::new(),
+            1_405_202,
+            "admission not exist: there is no other/there".to_owned(),
+        ),
+        // One that is there, also before anything else is said of it.
+        (
+            "POST",
+            ROUTE,
+            definition("there", "https://h.example").to_string(),
+            1_405_201,
+            format!(
+                "admission already exist: defaultGroup/there is in {}:1:1",
+                before[0].display()
+            ),
+        ),
+        (
+            "POST",
+            "/namespaces/other/admissionwebhook",
+            definition("there", "x").to_string(),
+            1_405_201,
+            format!(
+                "admission already exist: defaultGroup/there is in {}:1:1",
+                before[0].display()
+            ),
+        ),
+        // What cannot work.
+        (
+            "POST",
+            ROUTE,
+            with(&json!({"apiVersion": "v5"})),
+            1_405_231,
+            format!(
+                "{PARAMETERS}apiVersion: \"v5\" is no version of admissionwebhook that is known here; write `apiVersion: v4`"
+            ),
+        ),
+        (
+            "POST",
+            ROUTE,
+            with(&json!({"resourcesRef": null})),
+            1_405_231,
+            format!(
+                "{PARAMETERS}resourcesRef: missing; write operation and kind: `{{ operation: Create, kind: Application }}`"
+            ),
+        ),
+        (
+            "POST",
+            ROUTE,
+            with(&json!({"resourcesRef": {"operation": "Delete", "kind": "Deployment"}})),
+            1_405_231,
+            format!("{PARAMETERS}resourcesRef.operation: \"Delete\" is no operation; write Create or Update"),
+        ),
+        (
+            "POST",
+            ROUTE,
+            with(&json!({"resourcesRef": {"operation": "Create", "kind": "Aplication"}})),
+            1_405_231,
+            format!(
+                "{PARAMETERS}resourcesRef.kind: \"Aplication\" is no kind of BCS; did you mean Application?"
+            ),
+        ),
+        (
+            "POST",
+            ROUTE,
+            with(&json!({"admissionWebhooks": null})),
+            1_405_231,
+            format!("{PARAMETERS}admissionWebhooks: missing; list the hooks that are called"),
+        ),
+        (
+            "POST",
+            ROUTE,
+            with(&json!({"metadata": {"name": "a/b", "namespace": "n"}})),
+            1_405_231,
+            format!(
+                "{PARAMETERS}metadata.name: \"a/b\" is no name: remove the `/`, which stands between namespace and name"
+            ),
+        ),
+        (
+            "POST",
+            ROUTE,
+            with(&json!({"metadata": {"namespace": "n"}})),
+            1_405_231,
+            format!("{PARAMETERS}metadata.name: missing; name the definition"),
+        ),
+        (
+            "POST",
+            ROUTE,
+            with(&json!({"metadata": {"name": "a", "namespace": "n", "labels": {"a": 1}}})),
+            1_405_231,
+            format!(
+                "{PARAMETERS}metadata.labels.a: a number where a string is expected; put it in quotes: \"1\""
+            ),
+        ),
+        (
+            "POST",
+            ROUTE,
+            with(&json!({"resourceRef": {}})),
+            1_405_231,
+            format!(
+                "{PARAMETERS}resourceRef: unknown field; known here: admissionWebhooks, apiVersion, kind, metadata, resourcesRef"
+            ),
+        ),
+        (
+            "POST",
+            ROUTE,
+            hook(&json!({"name": "a", "failurePolicy": "fail", "clientConfig": {"url": "https://h"}})),
+            1_405_231,
+            format!(
+                "{PARAMETERS}admissionWebhooks[0].failurePolicy: \"fail\" is no failure policy; case matters: write Fail"
+            ),
+        ),
+        (
+            "POST",
+            ROUTE,
+            hook(
+                &json!({"name": "a", "namespaceSelector": {"operator": "Is", "values": []}, "clientConfig": {"url": "https://h"}}),
+            ),
+            1_405_231,
+            format!(
+                "{PARAMETERS}admissionWebhooks[0].namespaceSelector.operator: \"Is\" is no operator; write In or NotIn"
+            ),
+        ),
+        (
+            "POST",
+            ROUTE,
+            hook(&json!({"name": "a"})),
+            1_405_231,
+            format!(
+                "{PARAMETERS}admissionWebhooks[0].clientConfig: missing; write where the hook is, or `plugin` in its place"
+            ),
+        ),
+        (
+            "POST",
+            ROUTE,
+            client(&json!({"caBundle": "%%%", "namespace": "n", "name": "s"})),
+            1_405_231,
+            format!("{PARAMETERS}admissionWebhooks[0].clientConfig.caBundle: {no_base64}"),
+        ),
+        (
+            "POST",
+            ROUTE,
+            client(&json!({"caBundle": "aGVsbG8=", "namespace": "n", "name": "s"})),
+            1_405_231,
+            format!(
+                "{PARAMETERS}admissionWebhooks[0].clientConfig.caBundle: there is no certificate in it; write the base64 of a PEM file, `base64 -w0 ca.pem`"
+            ),
+        ),
+        (
+            "POST",
+            ROUTE,
+            client(&json!({"namespace": "n", "name": "s"})),
+            1_405_231,
+            format!(
+                "{PARAMETERS}admissionWebhooks[0].clientConfig.caBundle: missing; a service is trusted by its CA: write the base64 of a PEM file, `base64 -w0 ca.pem`"
+            ),
+        ),
+        (
+            "POST",
+            ROUTE,
+            client(&json!({"caBundle": *BUNDLE, "namespace": "n", "name": "s", "path": "p"})),
+            1_405_231,
+            format!(
+                "{PARAMETERS}admissionWebhooks[0].clientConfig.path: the path \"p\" does not begin with `/`"
+            ),
+        ),
+        // Every mistake at once.
+        (
+            "POST",
+            ROUTE,
+            with(
+                &json!({"resourcesRef": {"operation": "Delete", "kind": "Deployment"}, "admissionWebhooks": [{"name": "a", "clientConfig": {"url": "x"}}, {"name": "a", "failurePolicy": "Open", "clientConfig": {"url": "https://h"}}]}),
+            ),
+            1_405_231,
+            format!(
+                "{PARAMETERS}resourcesRef.operation: \"Delete\" is no operation; write Create or Update\n\
+                admissionWebhooks[0].clientConfig.url: this is no URL: relative URL without a base; write https://host/path\n\
+                admissionWebhooks[1].name: \"a\" is also the name of the stage on line 15; give each stage its own name\n\
+                admissionWebhooks[1].failurePolicy: \"Open\" is no failure policy; write Fail or Ignore"
+            ),
+        ),
+        // One definition for each operation and kind.
+        (
+            "POST",
+            ROUTE,
+            with(&json!({"resourcesRef": {"operation": "create", "kind": "application"}})),
+            1_405_231,
+            format!(
+                "{PARAMETERS}resourcesRef: {}:9:19 already defines hooks for Create of application; BCS has one definition for each operation and kind: put the hooks into one",
+                before[0].display()
+            ),
+        ),
+        // An update is held to the same.
+        (
+            "PUT",
+            ROUTE,
+            definition("there", "x").to_string(),
+            1_405_231,
+            format!(
+                "{PARAMETERS}admissionWebhooks[0].clientConfig.url: this is no URL: relative URL without a base; write https://host/path"
+            ),
+        ),
+        // Plugins that cannot be loaded.
+        (
+            "POST",
+            ROUTE,
+            hook(&json!({"name": "a", "plugin": {"source": "file:/missing.wasm"}})),
+            1_405_231,
+            format!(
+                "{PARAMETERS}stage a of chain defaultGroup/new: module /missing.wasm: No such file or directory (os error 2)"
+            ),
+        ),
+        (
+            "POST",
+            ROUTE,
+            hook(&json!({"name": "a", "plugin": {"source": "ftp:x"}})),
+            1_405_231,
+            format!(
+                "{PARAMETERS}admissionWebhooks[0].plugin.source: \"ftp:x\" does not say where the module is; write `file:` and a path, an `https://` URL, or `oci://registry/repository:tag`"
+            ),
+        ),
+    ] {
+        let (status, answer) = driver.define(method, path, body.clone()).await;
+        let expected = json!({
+            "result": false,
+            "code": code,
+            "message": format!("(bcs-mesos-driver):{message}"),
+            "data": {},
+        });
+        assert_eq!(
+            (status, answer),
+            (200, expected.to_string()),
+            "{method} {path} {body}"
+        );
+    }
+    assert_eq!(files(), before);
+    assert_eq!(
+        driver.data("GET", &there).await["admissionWebhooks"][0]["clientConfig"]["url"],
+        "https://h.example"
+    );
+    let (_, status) = driver.call("GET", "/v1/status", "").await;
+    assert_eq!(status["revision"], 2, "nothing of it had an effect");
+}
+
+/// So many mistakes are told, and no more.
+#[tokio::test]
+async fn very_many_mistakes() {
+    let directory = TempDir::new().unwrap();
+    let driver = driver(&directory).await;
+    let body = with(&json!({"admissionWebhooks": vec![1; 60]}));
+    let (_, answer) = driver.define("POST", ROUTE, body).await;
+    let (code, message) = refusal(&answer);
+    assert_eq!((code, message.lines().count()), (1_405_231, 51));
+    assert!(message.ends_with("\nand 10 more"), "{message}");
+}

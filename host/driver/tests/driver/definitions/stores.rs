@@ -1,0 +1,259 @@
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use admittance::{
+    Host,
+    admission::async_trait,
+    definitions::{DefinitionFile, DefinitionId, DefinitionStore, FileChange, FileStore, StoreError},
+};
+use admittance_driver::DefinitionPlace;
+use tempfile::TempDir;
+
+use super::{DONE, ROUTE, definition, refusal};
+use crate::harness::{Running, Setup, echo};
+
+/// What somebody else writes, just before the next commit: the file, and its text or none.
+type Rival = (PathBuf, Option<String>);
+
+/// A store of files that others write at the worst moment, and that can be lost.
+#[derive(Clone, Debug)]
+struct Contested(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    files: FileStore,
+    rivals: Mutex<Vec<Rival>>,
+    is_lost: AtomicBool,
+}
+
+impl Contested {
+    fn new(directory: &Path) -> Self {
+        let chains = directory.join("chains");
+        fs::create_dir(&chains).unwrap();
+        Self(Arc::new(Inner {
+            files: FileStore::new(vec![chains], directory.join("journal")),
+            rivals: Mutex::default(),
+            is_lost: AtomicBool::new(false),
+        }))
+    }
+
+    /// The first of these comes before the next commit, the second before the one after it, and so on.
+    fn contest(&self, mut rivals: Vec<Rival>) {
+        rivals.reverse();
+        *self.0.rivals.lock().unwrap() = rivals;
+    }
+
+    fn check(&self) -> Result<(), StoreError> {
+        if !self.0.is_lost.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        Err(StoreError::Unreachable {
+            store: self.location(),
+            reason: "nobody is there".to_owned(),
+        })
+    }
+
+    async fn driver(&self) -> Running {
+        let host = Host::builder()
+            .definition_store(self.clone())
+            .build()
+            .await
+            .unwrap();
+        Setup::new(&[echo().await]).start_with(host).await
+    }
+}
+
+#[async_trait]
+impl DefinitionStore for Contested {
+    fn location(&self) -> String {
+        "contested".to_owned()
+    }
+
+    fn owns(&self, path: &Path) -> bool {
+        self.0.files.owns(path)
+    }
+
+    fn place_for(&self, id: &DefinitionId) -> Option<PathBuf> {
+        self.0.files.place_for(id)
+    }
+
+    async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
+        self.check()?;
+        self.0.files.read().await
+    }
+
+    async fn commit(&self, changes: &[FileChange]) -> Result<(), StoreError> {
+        self.check()?;
+        let rival = self.0.rivals.lock().unwrap().pop();
+        match rival {
+            Some((path, Some(text))) => fs::write(path, text).unwrap(),
+            Some((path, None)) => fs::remove_file(path).unwrap(),
+            None => {}
+        }
+        self.0.files.commit(changes).await
+    }
+
+    async fn changed(&self) {
+        self.0.files.changed().await;
+    }
+}
+
+/// Another driver writes between what this one reads and what it writes.
+#[tokio::test]
+async fn somebody_else_comes_first() {
+    let directory = TempDir::new().unwrap();
+    let store = Contested::new(directory.path());
+    let driver = store.driver().await;
+    let one = format!("{ROUTE}/w");
+    let at = |url: &str| definition("w", url).to_string();
+    let url = async || {
+        let found = driver.data("GET", &one).await;
+        found["admissionWebhooks"][0]["clientConfig"]["url"].clone()
+    };
+    // It is there by now.
+    let id = DefinitionId {
+        kind: "admissionwebhook".to_owned(),
+        name: "defaultGroup/w".to_owned(),
+    };
+    let file = store.place_for(&id).unwrap();
+    store.contest(vec![(file.clone(), Some(at("https://theirs.example")))]);
+    let (_, answer) = driver.define("POST", ROUTE, at("https://ours.example")).await;
+    assert_eq!(refusal(&answer).0, 1_405_201);
+    assert_eq!(url().await, "https://theirs.example");
+
+    // It is another by now: the update is one of that, whose metadata it keeps.
+    let labelled =
+        at("https://theirs.example").replace("\"name\":\"w\"", "\"name\":\"w\",\"labels\":{\"a\":\"b\"}");
+    assert!(labelled.contains("labels"));
+    store.contest(vec![(file.clone(), Some(labelled))]);
+    assert_eq!(
+        driver.define("PUT", ROUTE, at("https://ours.example")).await.1,
+        DONE
+    );
+    assert_eq!(url().await, "https://ours.example");
+    assert_eq!(driver.data("GET", &one).await["metadata"]["labels"]["a"], "b");
+
+    // It is gone by now.
+    let before = fs::read_to_string(&file).unwrap();
+    store.contest(vec![(file.clone(), None)]);
+    let (_, answer) = driver.define("PUT", ROUTE, at("https://ours.example/more")).await;
+    assert_eq!(refusal(&answer).0, 1_405_202);
+    fs::write(&file, before).unwrap();
+    store.contest(vec![(file.clone(), None)]);
+    let (_, answer) = driver.define("DELETE", &one, "").await;
+    assert_eq!(refusal(&answer).0, 1_405_202);
+
+    // Somebody comes first every time.
+    fs::write(&file, at("https://theirs.example")).unwrap();
+    let theirs = |number: usize| {
+        (
+            file.clone(),
+            Some(at(&format!("https://theirs.example/{number}"))),
+        )
+    };
+    store.contest((0..5).map(theirs).collect());
+    let (_, answer) = driver.define("PUT", ROUTE, at("https://ours.example")).await;
+    let (code, message) = refusal(&answer);
+    assert_eq!(code, 1_405_200);
+    assert!(
+        message.contains("was changed by someone else meanwhile"),
+        "{message}"
+    );
+    // And once less often than that.
+    store.contest((5..9).map(theirs).collect());
+    assert_eq!(
+        driver.define("PUT", ROUTE, at("https://ours.example")).await.1,
+        DONE
+    );
+    assert_eq!(url().await, "https://ours.example");
+}
+
+/// Whatever is asked for is refused with the reason while the store is away, and done when it is back; what is
+/// live stays.
+#[tokio::test]
+async fn a_store_that_is_lost() {
+    let directory = TempDir::new().unwrap();
+    let store = Contested::new(directory.path());
+    let driver = store.driver().await;
+    let body = || definition("w", "https://h.example").to_string();
+    let one = format!("{ROUTE}/w");
+    assert_eq!(driver.define("POST", ROUTE, body()).await.1, DONE);
+    store.0.is_lost.store(true, Ordering::Relaxed);
+    for (method, path, body) in [
+        ("POST", ROUTE, body()),
+        ("PUT", ROUTE, body()),
+        ("DELETE", one.as_str(), String::new()),
+        ("GET", &one, String::new()),
+        ("GET", "/admissionwebhooks", String::new()),
+    ] {
+        let (status, answer) = driver.define(method, path, body).await;
+        let expected = "(bcs-mesos-driver):contested cannot be reached: nobody is there".to_owned();
+        assert_eq!(
+            (status, refusal(&answer)),
+            (200, (1_405_200, expected)),
+            "{method} {path}"
+        );
+    }
+    assert_eq!(driver.live().await, ["defaultGroup/w"]);
+    store.0.is_lost.store(false, Ordering::Relaxed);
+    assert_eq!(driver.define("PUT", ROUTE, body()).await.1, DONE);
+    assert_eq!(driver.define("DELETE", &one, "").await.1, DONE);
+}
+
+/// A directory that is gone is none that is empty.
+#[tokio::test]
+async fn a_directory_that_is_gone() {
+    let directory = TempDir::new().unwrap();
+    let driver = Setup::new(&[echo().await])
+        .steered(directory.path())
+        .start()
+        .await;
+    let body = || definition("w", "https://h.example").to_string();
+    let (chains, away) = (directory.path().join("chains"), directory.path().join("away"));
+    fs::rename(&chains, &away).unwrap();
+    for (method, path) in [("POST", ROUTE), ("GET", "/admissionwebhooks")] {
+        let (_, answer) = driver.define(method, path, body()).await;
+        let (code, message) = refusal(&answer);
+        assert_eq!(code, 1_405_200, "{method}");
+        assert!(message.contains(chains.to_str().unwrap()), "{message}");
+    }
+    fs::rename(&away, &chains).unwrap();
+    assert_eq!(driver.define("POST", ROUTE, body()).await.1, DONE);
+}
+
+/// What there is to read is read; what cannot be written is refused with what to configure.
+#[tokio::test]
+async fn nowhere_to_write() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("one.json");
+    let there = definition("there", "https://h.example").to_string();
+    fs::write(&file, there).unwrap();
+    let file = || vec![DefinitionPlace::File(file.clone())];
+    let history = |name: &str| Some(directory.path().join(name));
+    // (places of definitions, history, a part of the message)
+    for (places, history, expected) in [
+        (file(), None, "history: { directory: ... }"),
+        (file(), history("one"), "add a directory to `definitions`"),
+        (Vec::new(), history("none"), "add a directory to `definitions`"),
+    ] {
+        let count = places.len();
+        let mut setup = Setup::new(&[echo().await]);
+        setup.config.definitions = places;
+        setup.config.history.directory = history;
+        let driver = setup.start().await;
+        let mut new = definition("new", "https://h.example");
+        new["resourcesRef"]["operation"] = "Update".into();
+        let (_, answer) = driver.define("POST", ROUTE, new.to_string()).await;
+        let (code, message) = refusal(&answer);
+        assert_eq!(code, 1_405_200);
+        assert!(message.contains(expected), "{message}");
+        let all = driver.data("GET", "/admissionwebhooks").await;
+        assert_eq!(all.as_array().unwrap().len(), count);
+    }
+}

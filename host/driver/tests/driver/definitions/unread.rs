@@ -1,0 +1,73 @@
+use axum::body::Body;
+use tempfile::TempDir;
+
+use super::{PREFIX, ROUTE, definition, refusal, refusals::driver};
+use crate::harness::request;
+
+/// What is refused before it is read, with the status that clients know.
+#[tokio::test]
+async fn what_is_not_read() {
+    let directory = TempDir::new().unwrap();
+    let driver = driver(&directory).await;
+    let body = || definition("new", "https://h.example").to_string();
+    // (method, headers, body, status, code, message)
+    for (method, headers, body, expected, code, message) in [
+        (
+            "POST",
+            vec![("bcs-clusterid", "BCS-MESOS-2")],
+            body(),
+            400,
+            1_405_234,
+            "http header BCS-ClusterID BCS-MESOS-2 don't exist",
+        ),
+        (
+            "GET",
+            vec![],
+            String::new(),
+            400,
+            1_405_234,
+            "http header BCS-ClusterID  don't exist",
+        ),
+        (
+            "DELETE",
+            vec![("bcs-clusterid", "bcs-mesos-10001")],
+            String::new(),
+            400,
+            1_405_234,
+            "http header BCS-ClusterID bcs-mesos-10001 don't exist",
+        ),
+        (
+            "POST",
+            vec![("bcs-clusterid", "BCS-MESOS-10001"), ("content-encoding", "gzip")],
+            body(),
+            415,
+            1_405_012,
+            "the request's body has the Content-Encoding `gzip`; send it uncompressed",
+        ),
+        (
+            "PUT",
+            vec![("bcs-clusterid", "BCS-MESOS-10001")],
+            " ".repeat(64 * 1024 + 1),
+            413,
+            1_405_012,
+            "the request's body is larger than the 65536 bytes that are allowed here",
+        ),
+    ] {
+        let path = match method {
+            "GET" | "DELETE" => format!("{PREFIX}{ROUTE}/there"),
+            _ => format!("{PREFIX}{ROUTE}"),
+        };
+        let mut request = request(method, &path, Body::from(body));
+        request.headers_mut().remove("bcs-clusterid");
+        for (name, value) in headers {
+            request.headers_mut().append(name, value.parse().unwrap());
+        }
+        let (status, answer) = driver.ask_as(request).await;
+        assert_eq!(
+            (status, refusal(&answer)),
+            (expected, (code, message.to_owned())),
+            "{method}"
+        );
+    }
+    assert_eq!(driver.live().await, ["defaultGroup/there"]);
+}
