@@ -10,6 +10,7 @@
 
 mod admin;
 mod definitions;
+mod followed;
 mod gateway;
 mod harness;
 mod limits;

@@ -1,0 +1,362 @@
+//! Servers that are followed: which one a request goes to, and what becomes of it when that one is gone.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use admittance::dialect::End;
+use admittance_driver::{
+    Choice, FollowedServer, FollowedServers, Servers, Upstream, UpstreamConfig, tls::no_client,
+};
+use axum::{Router, body::Body};
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use tokio::{
+    io::AsyncReadExt,
+    net::TcpListener,
+    sync::{Semaphore, mpsc, watch},
+};
+use tower::Service;
+
+use crate::harness::{holding, loopback, refusing, serve, soon};
+
+type Known = watch::Sender<Arc<FollowedServers>>;
+
+/// No test comes near it, but for those that wait for nothing else.
+const LONG: Duration = Duration::from_secs(600);
+
+/// These servers, by the names of their registrations.
+fn known(servers: &[(&str, SocketAddr)]) -> Arc<FollowedServers> {
+    let server = |(name, address): &(&str, SocketAddr)| FollowedServer {
+        name: (*name).to_owned(),
+        server: format!("http://{address}").parse().unwrap(),
+    };
+    Arc::new(FollowedServers {
+        servers: servers.iter().map(server).collect(),
+        is_known: true,
+        lost: None,
+    })
+}
+
+fn upstream(servers: Servers, choice: Choice, connect_timeout: Duration) -> Upstream {
+    let config = UpstreamConfig {
+        tls: no_client().unwrap().into(),
+        connect_timeout,
+        response_timeout: LONG,
+        health: None,
+    };
+    let replies = Arc::new(|end: &End<'_>| {
+        let mut response = Response::new(Bytes::from(end.to_string()));
+        *response.status_mut() = http::StatusCode::BAD_GATEWAY;
+        response
+    });
+    Upstream::new(servers, config, choice, replies)
+}
+
+fn followed(servers: &[(&str, SocketAddr)], choice: Choice) -> (Upstream, Known) {
+    let (sender, receiver) = watch::channel(known(servers));
+    (upstream(Servers::Followed(receiver), choice, LONG), sender)
+}
+
+/// Post this body: status and body of the reply.
+async fn post(upstream: &Upstream, body: impl Into<Body>) -> (u16, String) {
+    let request = Request::post("/v1/apps").body(body.into()).unwrap();
+    let Ok(response) = soon(upstream.clone().call(request)).await;
+    let status = response.status().as_u16();
+    let body = soon(response.into_body().collect()).await.unwrap().to_bytes();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+/// A server that answers with its name and the body that came.
+async fn named(name: &'static str) -> SocketAddr {
+    serve(named_routes(name)).await
+}
+
+fn named_routes(name: &'static str) -> Router {
+    Router::new().fallback(async move |body: String| format!("{name} {body}"))
+}
+
+/// When the first server that is known has refused a connection.
+async fn refused(upstream: &Upstream) {
+    let refused = async {
+        while upstream.health().first().is_none_or(|server| server.is_up) {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(refused).await;
+}
+
+#[tokio::test]
+async fn requests_go_to_the_master_alone() {
+    let (a, b, c) = (named("a").await, named("b").await, named("c").await);
+    let (upstream, sender) = followed(&[("n1", a), ("n2", b)], Choice::Master);
+    let lost = |servers: &[(&str, SocketAddr)]| {
+        let mut servers = (*known(servers)).clone();
+        servers.lost = Some("the session is away".to_owned());
+        Arc::new(servers)
+    };
+    // (what is known now, who answers)
+    for (now, expected) in [
+        (known(&[("n1", a), ("n2", b)]), (200, "a x")),
+        (known(&[("n2", b)]), (200, "b x")),
+        (known(&[("n2", b), ("n3", a), ("n4", c)]), (200, "b x")),
+        (known(&[("n4", c)]), (200, "c x")),
+        (known(&[]), (502, "scheduler not exist")),
+        (known(&[("n5", a)]), (200, "a x")),
+        // While nobody knows, what was known last holds.
+        (lost(&[("n5", a)]), (200, "a x")),
+    ] {
+        sender.send_replace(now.clone());
+        for _ in 0..3 {
+            let (status, body) = post(&upstream, "x").await;
+            assert_eq!((status, body.as_str()), expected, "{now:?}");
+        }
+    }
+    drop(sender);
+    assert_eq!(post(&upstream, "x").await.1, "a x");
+}
+
+#[tokio::test]
+async fn a_new_master_takes_new_requests_while_the_old_one_answers_its_own() {
+    let (old, release, mut arrivals) = holding().await;
+    let new = named("new").await;
+    let (upstream, sender) = followed(&[("n1", old), ("n2", new)], Choice::Master);
+    let in_flight = tokio::spawn({
+        let upstream = upstream.clone();
+        async move { post(&upstream, "first").await }
+    });
+    soon(arrivals.recv()).await.unwrap();
+    sender.send_replace(known(&[("n2", new)]));
+    assert_eq!(post(&upstream, "second").await, (200, "new second".to_owned()));
+    release.notify_one();
+    assert_eq!(soon(in_flight).await.unwrap(), (200, "done".to_owned()));
+}
+
+#[tokio::test]
+async fn a_request_that_has_left_is_never_sent_twice() {
+    // It takes a request, and dies of it.
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let old = listener.local_addr().unwrap();
+    let (upstream, sender) = {
+        let (sender, receiver) = watch::channel(known(&[("n1", old)]));
+        let upstream = upstream(Servers::Followed(receiver), Choice::Master, LONG);
+        (upstream, sender)
+    };
+    let asked = Arc::new(AtomicUsize::new(0));
+    let new = serve(Router::new().fallback({
+        let asked = asked.clone();
+        async move || {
+            asked.fetch_add(1, Ordering::Relaxed);
+            "new"
+        }
+    }))
+    .await;
+    let requests: Vec<_> = (0..5)
+        .map(|_| {
+            let upstream = upstream.clone();
+            tokio::spawn(async move { post(&upstream, "body").await })
+        })
+        .collect();
+    let mut connections = Vec::new();
+    for _ in 0..requests.len() {
+        let (mut connection, _) = soon(listener.accept()).await.unwrap();
+        let mut start = [0; 4];
+        soon(connection.read_exact(&mut start)).await.unwrap();
+        assert_eq!(&start, b"POST");
+        connections.push(connection);
+    }
+    sender.send_replace(known(&[("n2", new)]));
+    drop((listener, connections));
+    for request in requests {
+        let (status, body) = soon(request).await.unwrap();
+        assert_eq!(
+            (status, body.as_str()),
+            (502, "the connection to the upstream broke before it replied")
+        );
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 0);
+    assert_eq!(post(&upstream, "").await, (200, "new".to_owned()));
+}
+
+#[tokio::test]
+async fn a_request_that_has_not_left_goes_to_the_next_master() {
+    let dead = refusing().await;
+    let new = named("new").await;
+    let (upstream, sender) = followed(&[("n1", dead), ("n2", new)], Choice::Master);
+    let waiting = tokio::spawn({
+        let upstream = upstream.clone();
+        async move { post(&upstream, "body").await }
+    });
+    refused(&upstream).await;
+    // Who is no master is not asked, and changes that leave the master wake nobody for good.
+    sender.send_replace(known(&[("n1", dead), ("n3", new)]));
+    // For a moment there is none.
+    sender.send_replace(known(&[]));
+    sender.send_replace(known(&[("n3", new)]));
+    assert_eq!(soon(waiting).await.unwrap(), (200, "new body".to_owned()));
+}
+
+#[tokio::test]
+async fn a_master_that_registers_again_is_another_one() {
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let (upstream, sender) = followed(&[("n1", address)], Choice::Master);
+    let waiting = tokio::spawn({
+        let upstream = upstream.clone();
+        async move { post(&upstream, "body").await }
+    });
+    refused(&upstream).await;
+    let listener = TcpListener::bind(address).await.unwrap();
+    tokio::spawn(async move { axum::serve(listener, named_routes("again")).await });
+    sender.send_replace(known(&[("n2", address)]));
+    assert_eq!(soon(waiting).await.unwrap(), (200, "again body".to_owned()));
+}
+
+#[tokio::test]
+async fn waiting_for_a_master_has_an_end() {
+    let (sender, receiver) = watch::channel(known(&[("n1", refusing().await)]));
+    let upstream = upstream(
+        Servers::Followed(receiver),
+        Choice::Master,
+        Duration::from_millis(50),
+    );
+    let expected = (502, "no server of the upstream accepted a connection".to_owned());
+    assert_eq!(post(&upstream, "x").await, expected);
+    sender.send_replace(Arc::default());
+    assert_eq!(post(&upstream, "x").await.1, "scheduler not exist");
+    // Nobody will learn of another.
+    sender.send_replace(known(&[("n1", refusing().await)]));
+    drop(sender);
+    assert_eq!(post(&upstream, "x").await, expected);
+}
+
+#[tokio::test]
+async fn requests_wait_until_it_is_known_who_there_is() {
+    for choice in [Choice::Master, Choice::LeastLoaded, Choice::Turns] {
+        let a = named("a").await;
+        let (sender, receiver) = watch::channel(Arc::<FollowedServers>::default());
+        let upstream = upstream(Servers::Followed(receiver), choice, LONG);
+        let waiting = tokio::spawn(async move { post(&upstream, "x").await });
+        sender.send_replace(Arc::new(FollowedServers {
+            lost: Some("not yet".to_owned()),
+            ..FollowedServers::default()
+        }));
+        sender.send_replace(known(&[("n1", a)]));
+        assert_eq!(
+            soon(waiting).await.unwrap(),
+            (200, "a x".to_owned()),
+            "{choice:?}"
+        );
+    }
+}
+
+/// A server that says its name when a request has arrived, and answers it when it is released.
+async fn counting(
+    name: &'static str,
+    arrived: mpsc::UnboundedSender<&'static str>,
+) -> (SocketAddr, Arc<Semaphore>) {
+    let release = Arc::new(Semaphore::new(0));
+    let routes = {
+        let release = release.clone();
+        Router::new().fallback(async move || {
+            arrived.send(name).unwrap();
+            release.acquire().await.unwrap().forget();
+            name
+        })
+    };
+    (serve(routes).await, release)
+}
+
+#[tokio::test]
+async fn the_least_loaded_takes_the_next_request() {
+    let (arrived, mut arrivals) = mpsc::unbounded_channel();
+    let (a, release_a) = counting("a", arrived.clone()).await;
+    let (b, release_b) = counting("b", arrived.clone()).await;
+    let (c, _) = counting("c", arrived).await;
+    let dead = refusing().await;
+    let (upstream, sender) = followed(&[("n0", dead), ("n1", a), ("n2", b)], Choice::LeastLoaded);
+    let start = || {
+        let upstream = upstream.clone();
+        tokio::spawn(async move { post(&upstream, "x").await })
+    };
+    let mut waiting = Vec::new();
+    let mut counts = [0, 0];
+    for _ in 0..6 {
+        waiting.push(start());
+        match soon(arrivals.recv()).await.unwrap() {
+            "a" => counts[0] += 1,
+            _ => counts[1] += 1,
+        }
+    }
+    // The third of them, which refuses connections, has none and is still no place for them.
+    assert_eq!(counts, [3, 3]);
+    // One that is done is not in flight any more.
+    release_a.add_permits(2);
+    let mut done = 0;
+    while done < 2 {
+        let (first, _, rest) = futures_util::future::select_all(waiting).await;
+        assert_eq!(first.unwrap(), (200, "a".to_owned()));
+        waiting = rest;
+        done += 1;
+    }
+    for _ in 0..2 {
+        waiting.push(start());
+        assert_eq!(soon(arrivals.recv()).await.unwrap(), "a");
+    }
+    // A new one has none; one that stays keeps its count.
+    sender.send_replace(known(&[("n2", b), ("n3", c)]));
+    for _ in 0..3 {
+        waiting.push(start());
+        assert_eq!(soon(arrivals.recv()).await.unwrap(), "c");
+    }
+    release_b.add_permits(1);
+    let (first, ..) = soon(futures_util::future::select_all(waiting)).await;
+    assert_eq!(first.unwrap(), (200, "b".to_owned()));
+}
+
+#[tokio::test]
+async fn a_connection_that_is_refused_costs_nobody_their_request() {
+    let (a, dead) = (named("a").await, refusing().await);
+    for choice in [Choice::LeastLoaded, Choice::Turns] {
+        let (upstream, _sender) = followed(&[("n1", dead), ("n2", a)], choice);
+        for _ in 0..4 {
+            assert_eq!(post(&upstream, "x").await, (200, "a x".to_owned()), "{choice:?}");
+        }
+        assert!(
+            !upstream.health()[0].is_up && upstream.health()[1].is_up,
+            "{choice:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn listed_schedulers_are_tried_in_their_order() {
+    let (a, b, dead) = (named("a").await, named("b").await, refusing().await);
+    let listed = |addresses: &[SocketAddr]| {
+        let servers = addresses
+            .iter()
+            .map(|address| format!("http://{address}").parse().unwrap());
+        upstream(Servers::Listed(servers.collect()), Choice::Master, LONG)
+    };
+    for (addresses, expected) in [
+        (vec![a, b], (200, "a x")),
+        (vec![dead, b, a], (200, "b x")),
+        (
+            vec![dead],
+            (502, "no server of the upstream accepted a connection"),
+        ),
+    ] {
+        let upstream = listed(&addresses);
+        for _ in 0..3 {
+            let (status, body) = post(&upstream, "x").await;
+            assert_eq!((status, body.as_str()), expected, "{addresses:?}");
+        }
+    }
+}
