@@ -11,7 +11,7 @@ use std::{
 };
 
 use admittance::{
-    BodyLimits,
+    BodyError, BodyLimits,
     dialect::{Dialect, End, NextBody, Onward as Next, Relay, Rewritten},
     encoding,
 };
@@ -96,7 +96,7 @@ impl Inner {
         match next {
             // A body that is in hand is not read again.
             Next::AsIs | Next::Translate => self.ask(Request::from_parts(head, body)).await,
-            Next::Rewritten(rewritten) => match self.rewrite(rewritten, &head, body) {
+            Next::Rewritten(rewritten) => match Self::rewrite(rewritten, &head, body) {
                 Ok((request, unread)) => {
                     let reply = self.ask(request);
                     tokio::pin!(reply);
@@ -108,7 +108,7 @@ impl Inner {
                     };
                     self.relay(reply).await
                 }
-                Err(end) => end,
+                Err(error) => self.end(&error.end()),
             },
             Next::Elsewhere(to) => match self.elsewhere.send(to, head, body).await {
                 Ok(reply) => reply,
@@ -120,20 +120,13 @@ impl Inner {
     }
 
     /// The request to the upstream, and what of the client's body is not for it.
-    fn rewrite(
-        &self,
-        rewritten: Rewritten,
-        head: &Parts,
-        body: Body,
-    ) -> Result<(Request<Body>, Body), Response<Body>> {
+    fn rewrite(rewritten: Rewritten, head: &Parts, body: Body) -> Result<(Request<Body>, Body), BodyError> {
         let (body, unread) = match rewritten.body {
             NextBody::Nothing => (Body::empty(), body),
             NextBody::New(bytes) => (Body::from(bytes), Body::empty()),
             // The header that would say so does not go on.
             NextBody::AsIs => match encoding(&head.headers) {
-                Some(encoding) => {
-                    return Err(self.end(&End::BodyEncoded { encoding: &encoding }));
-                }
+                Some(encoding) => return Err(BodyError::Encoded { encoding }),
                 None => (body, Body::empty()),
             },
         };
