@@ -16,7 +16,8 @@ use crate::{CommitError, DefinitionFile, DefinitionId, FileChange, Mistakes};
 /// long as the host.
 ///
 /// Every store behaves alike. What it holds are [`DefinitionFile`]s; the path of one says where it is, for
-/// people too, and begins with [`location`](Self::location) unless it is a file of the system.
+/// people too, and begins with [`location`](Self::location) unless it is a file of the system. The text of one
+/// that is no file is JSON, which it may write in another way than it was given.
 #[async_trait]
 pub trait DefinitionStore: Send + Sync + Debug + 'static {
     /// Where it is, for people: `zookeeper:/blueking/admissionwebhook`.

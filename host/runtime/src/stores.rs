@@ -126,7 +126,13 @@ impl Stores {
         for change in changes {
             let store = match (self.stores().find(|store| store.owns(&change.path)), &self.files) {
                 (Some(store), _) => store.as_ref(),
-                (None, Some(files)) => files,
+                (None, Some(files)) if files.owns(&change.path) => files,
+                (None, Some(_)) => {
+                    return Err(ChangeError::Store(StoreError::Refused {
+                        store: change.path.display().to_string(),
+                        reason: "this is in none of the places that are configured".to_owned(),
+                    }));
+                }
                 (None, None) => return Err(ChangeError::NoHistory),
             };
             match one {

@@ -31,6 +31,14 @@ pub(crate) fn apply(
     let definitions = definitions(&there);
     let targets = targets(&definitions, &applied)?;
     let goals = goals(targets, &applied, expected, destination, &definitions)?;
+    for (goal, applied) in goals.iter().zip(&applied) {
+        if let Goal::Create(Destination::Store(path)) = goal
+            && set.stored().iter().any(|file| file.path == *path)
+        {
+            let (id, path) = (applied.id.clone(), path.clone());
+            return Err(ChangeError::PlaceTaken { id, path });
+        }
+    }
 
     // What is there without what is replaced, then what replaces it: so a conflict is told of the
     // applied text, with the place of the other.

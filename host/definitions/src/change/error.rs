@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 use crate::{DefinitionId, Location, Mistakes, StageId};
 
 /// Why a change cannot be made. Nothing was written.
@@ -34,6 +36,14 @@ pub enum ChangeError {
         id: DefinitionId,
         /// Where it is.
         location: Location,
+    },
+    /// The definition is new, and its place in a store is taken.
+    #[error("{id} is to be written to {path}, and something else is there; remove that first")]
+    PlaceTaken {
+        /// The definition.
+        id: DefinitionId,
+        /// Its place.
+        path: PathBuf,
     },
     /// There is no such definition.
     #[error("there is no {id}{}", did_you_mean(.near))]

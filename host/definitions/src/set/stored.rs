@@ -15,7 +15,7 @@ use crate::{
 pub struct StoredDefinition {
     /// What it is called.
     pub id: DefinitionId,
-    /// The file that it is in.
+    /// The file that it is in, or its place in a store.
     pub file: PathBuf,
     /// The line of the file on which it begins, counted from 1, below the comment above it.
     pub line: u32,

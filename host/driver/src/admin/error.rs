@@ -74,6 +74,7 @@ impl From<definitions::ChangeError> for ApiError {
             }
             Change::Unknown { .. } | Change::UnknownStage { .. } => Self::NotFound(error.to_string()),
             Change::AlreadyThere { .. }
+            | Change::PlaceTaken { .. }
             | Change::NoDirectory(_)
             | Change::InList { .. }
             | Change::Ambiguous { .. }

@@ -30,7 +30,7 @@ pub struct Revision {
 pub enum Origin {
     /// The program's start.
     Start,
-    /// A change of definition files, or of the files of modules.
+    /// A change of definitions where they are kept, or of the files of modules.
     Files,
     /// A module that is asked for on a schedule was another.
     Refreshed,

@@ -10,3 +10,4 @@ mod shelf;
 mod start;
 mod steering;
 mod stores;
+mod storing;

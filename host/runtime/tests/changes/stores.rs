@@ -1,11 +1,8 @@
-//! Definitions of a store beside those of files: read, watched, kept when the store is lost, and changed.
+//! Definitions of a store beside those of files: read, watched, and kept when the store is lost.
 
 use std::time::Duration;
 
-use admittance::{
-    Application, AppliedEffect, ChangeError, Error, Expected, Host, HostBuilder, Origin,
-    definitions::{DefinitionId, StoreError},
-};
+use admittance::{ChangeError, Error, Host, HostBuilder, definitions::DefinitionId};
 
 use crate::{
     scene::{Scene, by, chain, dry_run, live},
@@ -13,25 +10,18 @@ use crate::{
 };
 
 /// A definition of BCS of one hook, which calls this path.
-fn bcs(name: &str, kind: &str, path: &str) -> String {
+pub(crate) fn bcs(name: &str, kind: &str, path: &str) -> String {
     format!(
         r#"{{"kind":"admissionwebhook","apiVersion":"v4","metadata":{{"namespace":"n","name":"{name}"}},"resourcesRef":{{"operation":"Create","kind":"{kind}"}},"admissionWebhooks":[{{"name":"hook","failurePolicy":"Fail","clientConfig":{{"url":"http://127.0.0.1:1/{path}"}}}}]}}"#
     )
 }
 
-fn id(text: &str) -> DefinitionId {
+pub(crate) fn id(text: &str) -> DefinitionId {
     text.parse().unwrap()
 }
 
-fn expecting(expected: Expected) -> Application {
-    Application {
-        expected,
-        ..Application::default()
-    }
-}
-
 /// Files, a store and a history.
-fn builder(scene: &Scene, shelf: &Shelf) -> HostBuilder {
+pub(crate) fn builder(scene: &Scene, shelf: &Shelf) -> HostBuilder {
     Host::builder()
         .definitions(scene.chains())
         .definition_store(shelf.clone())
@@ -51,10 +41,10 @@ async fn until(host: &Host, expected: &str) {
 }
 
 /// A host that follows its definitions until this is dropped.
-struct Following(tokio::task::JoinHandle<()>);
+pub(crate) struct Following(tokio::task::JoinHandle<()>);
 
 impl Following {
-    fn of(host: &Host) -> Self {
+    pub(crate) fn of(host: &Host) -> Self {
         Self(tokio::spawn(host.clone().follow()))
     }
 }
@@ -227,116 +217,6 @@ async fn a_start_without_the_store() {
     until(&host, "2 n/x=2").await;
 }
 
-#[tokio::test]
-async fn definitions_of_a_store_are_changed_there() {
-    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
-    scene.write("a.yaml", &chain("a", "1"));
-    let host = builder(&scene, &shelf).build().await.unwrap();
-    shelf.put("n/x", &bcs("x", "Application", "1"));
-    host.reload().await.unwrap();
-    let _following = Following::of(&host);
-
-    let new = bcs("x", "Application", "2");
-    host.apply(&new, "new", &dry_run()).await.unwrap();
-    assert_eq!((live(&host).as_str(), shelf.commits()), ("2 a=1 n/x=1", 0));
-    let applied = host.apply(&new, "new", &by("ci")).await.unwrap();
-    assert_eq!(applied.definitions[0].effect, AppliedEffect::Changed);
-    assert_eq!(live(&host), "3 a=1 n/x=2");
-    assert!(shelf.text("n/x").contains("http://127.0.0.1:1/2"));
-    // The same again, in other words, is nothing.
-    let yaml = "kind: admissionwebhook\napiVersion: v4\nmetadata: { namespace: n, name: x }\nresourcesRef: { operation: \
-                Create, kind: Application }\nadmissionWebhooks: [ { name: hook, failurePolicy: Fail, clientConfig: { url: \
-                http://127.0.0.1:1/2 } } ]\n";
-    let again = host.apply(yaml, "new.yaml", &by("ci")).await.unwrap();
-    assert_eq!(again.definitions[0].effect, AppliedEffect::Unchanged);
-    assert_eq!((again.revision, shelf.commits()), (3, 1));
-    // YAML becomes JSON there, for whoever else reads it.
-    let yaml = yaml.replace("/2", "/3");
-    host.apply(&yaml, "new.yaml", &by("ci")).await.unwrap();
-    assert_eq!(live(&host), "4 a=1 n/x=3");
-    serde_json::from_str::<serde_json::Value>(&shelf.text("n/x")).unwrap();
-
-    host.delete(&id("admissionwebhook/n/x"), &by("ops"))
-        .await
-        .unwrap();
-    assert_eq!(live(&host), "5 a=1");
-    assert_eq!(shelf.names(), [""; 0]);
-    let origins: Vec<_> = host
-        .history()
-        .into_iter()
-        .map(|one| (one.origin, one.by))
-        .collect();
-    assert_eq!(
-        origins,
-        [
-            (Origin::Deleted, Some("ops".to_owned())),
-            (Origin::Applied, Some("ci".to_owned())),
-            (Origin::Applied, Some("ci".to_owned())),
-            (Origin::Files, None),
-            (Origin::Start, None),
-        ]
-    );
-    // What was written is what is live already.
-    host.reload().await.unwrap();
-    assert_eq!(live(&host), "5 a=1");
-}
-
-#[tokio::test]
-async fn what_is_expected_of_definitions() {
-    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
-    scene.write("a.yaml", &chain("a", "1"));
-    shelf.put("n/x", &bcs("x", "Application", "1"));
-    let host = builder(&scene, &shelf).build().await.unwrap();
-    let [x, y] = [bcs("x", "Application", "2"), bcs("y", "Secret", "1")];
-    // The text, what is expected of it, and the error.
-    let table = [
-        (
-            &x,
-            Expected::New,
-            "admissionwebhook/n/x is there already, in shelf:/a/n/x:1:1".to_owned(),
-        ),
-        (
-            &y,
-            Expected::There,
-            "there is no admissionwebhook/n/y; did you mean admissionwebhook/n/x?".to_owned(),
-        ),
-        (
-            &chain("a", "2"),
-            Expected::New,
-            format!(
-                "AdmissionChain/a is there already, in {}:1:1",
-                scene.chains().join("a.yaml").display()
-            ),
-        ),
-    ];
-    for (text, expected, message) in table {
-        let error = host.apply(text, "new", &expecting(expected)).await.unwrap_err();
-        assert_eq!(error.to_string(), message);
-        assert_eq!((live(&host).as_str(), shelf.commits()), ("1 a=1 n/x=1", 0));
-    }
-    host.apply(&x, "new", &expecting(Expected::There)).await.unwrap();
-    host.apply(&y, "new", &expecting(Expected::New)).await.unwrap();
-    assert_eq!(live(&host), "3 a=1 n/x=2 n/y=1");
-}
-
-#[tokio::test]
-async fn somebody_else_is_quicker() {
-    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
-    shelf.put("n/x", &bcs("x", "Application", "1"));
-    let host = builder(&scene, &shelf).build().await.unwrap();
-    let new = bcs("x", "Application", "2");
-    shelf.conflict_once();
-    let error = host.apply(&new, "new", &by("ci")).await.unwrap_err();
-    assert!(
-        matches!(error, ChangeError::Store(StoreError::ChangedMeanwhile { .. })),
-        "{error}"
-    );
-    assert_eq!(live(&host), "1 n/x=1");
-    assert_eq!(host.history().len(), 1);
-    host.apply(&new, "new", &by("ci")).await.unwrap();
-    assert_eq!(live(&host), "2 n/x=2");
-}
-
 /// A store tells of what was not read yet; whoever reads it to show it, or to change it and fails, must not
 /// keep that from becoming live.
 #[tokio::test]
@@ -358,93 +238,6 @@ async fn what_was_read_and_not_used_becomes_live() {
     assert_eq!(live(&host), "2 n/x=2");
     let _following = Following::of(&host);
     until(&host, "3 n/x=3").await;
-}
-
-#[tokio::test]
-async fn where_new_definitions_go() {
-    let (scene, first, second) = (Scene::new(), Shelf::new("1"), Shelf::new("2"));
-    scene.write("a.yaml", &chain("a", "1"));
-    let history = scene.folder.path().join("history");
-    let file = scene.chains().join("a.yaml");
-    let [x, y] = [bcs("x", "Application", "1"), bcs("y", "Secret", "1")];
-    // What is configured, and where the chain b and the definition x of BCS go.
-    let orders = |order: &str| {
-        let builder = Host::builder().history(&history);
-        order.chars().fold(builder, |builder, place| match place {
-            'f' => builder.definitions(&file),
-            'd' => builder.definitions(scene.chains()),
-            '1' => builder.definition_store(first.clone()),
-            _ => builder.definition_store(second.clone()),
-        })
-    };
-    for (order, chain_goes, x_goes) in [
-        ("d1", "b.yaml", "n-x.json"),
-        ("1d", "b.yaml", "1"),
-        ("f21d", "b.yaml", "2"),
-        ("f12", "nowhere", "1"),
-        ("f", "nowhere", "nowhere"),
-    ] {
-        let host = orders(order).build().await.unwrap();
-        let went = async |text: &str, file: &str, id: &str| {
-            if let Err(error) = host.apply(text, "new", &by("ci")).await {
-                assert!(error.to_string().contains("is new, and there is no"), "{error}");
-                return "nowhere".to_owned();
-            }
-            let went = if scene.chains().join(file).exists() {
-                file.to_owned()
-            } else if first.names().is_empty() {
-                "2".to_owned()
-            } else {
-                "1".to_owned()
-            };
-            host.delete(&id.parse().unwrap(), &by("ci")).await.unwrap();
-            went
-        };
-        assert_eq!(
-            went(&chain("b", "1"), "b.yaml", "AdmissionChain/b").await,
-            chain_goes,
-            "{order}"
-        );
-        assert_eq!(
-            went(&x, "n-x.json", "admissionwebhook/n/x").await,
-            x_goes,
-            "{order}"
-        );
-    }
-
-    // A change is of one store.
-    second.put("n/y", &y);
-    let host = orders("d12").build().await.unwrap();
-    let both = format!("{}\n---\n{}", chain("a", "2"), y.replace("1:1/1", "1:1/2"));
-    let error = host.apply(&both, "new", &by("ci")).await.unwrap_err().to_string();
-    assert!(error.starts_with("this changes definitions in "), "{error}");
-    assert!(
-        error.ends_with(" and in shelf:/2; change those in one at a time"),
-        "{error}"
-    );
-    assert_eq!(scene.read("a.yaml"), chain("a", "1"));
-    assert_eq!(second.commits() + first.commits(), 6);
-    assert_eq!(live(&host).split_once(' ').unwrap().1, "a=1 n/y=1");
-}
-
-/// Files are changed by way of a journal; a store has none.
-#[tokio::test]
-async fn a_store_is_changed_without_a_history() {
-    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
-    scene.write("a.yaml", &chain("a", "1"));
-    let host = Host::builder()
-        .definitions(scene.chains().join("a.yaml"))
-        .definition_store(shelf.clone())
-        .build()
-        .await
-        .unwrap();
-    host.apply(&bcs("x", "Application", "1"), "new", &by("ci"))
-        .await
-        .unwrap();
-    assert_eq!(live(&host), "2 a=1 n/x=1");
-    let error = host.apply(&chain("a", "2"), "new", &by("ci")).await.unwrap_err();
-    assert!(matches!(error, ChangeError::NoHistory), "{error}");
-    assert_eq!(scene.read("a.yaml"), chain("a", "1"));
 }
 
 #[tokio::test(start_paused = true)]

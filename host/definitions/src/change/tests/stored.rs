@@ -129,6 +129,21 @@ fn deleted_and_promoted_beside_files() {
     }
 }
 
+/// Somebody wrote another definition there, or what is none.
+#[test]
+fn a_place_that_is_taken() {
+    for there in [absolute(&json("c")), "nonsense".to_owned()] {
+        let old = beside(&[("store:/x/b", &there)]);
+        let error = old
+            .apply(&absolute(&json("b")), "new", Expected::Any, &to_store)
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "AdmissionChain/b is to be written to store:/x/b, and something else is there; remove that first"
+        );
+    }
+}
+
 /// A store has no directory, so nothing can be beside what it holds.
 #[test]
 fn there_are_no_relative_paths_in_a_store() {
