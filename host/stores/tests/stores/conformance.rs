@@ -1,0 +1,384 @@
+//! What holds for every store.
+
+use std::path::Path;
+
+use admittance_definitions::{DefinitionStore, StoreError};
+use futures_util::FutureExt as _;
+
+use crate::documents::{
+    assert_changed_meanwhile, assert_holds, creation, deletion, document, id, ids, replacement, soon, until,
+    until_hook,
+};
+
+/// A place where definitions are kept, that others write to. Lives as long as one test.
+pub(crate) trait Ground: Sized {
+    type Store: DefinitionStore;
+
+    /// Whether several changes are written at once.
+    const TAKES_SEVERAL: bool;
+
+    /// An empty place. One that is to be lost is nobody else's.
+    async fn new(is_to_be_lost: bool) -> Self;
+
+    /// A store of it, beside the others.
+    async fn open(&self) -> Self::Store;
+
+    /// Writes what the original would, by other means than a store.
+    async fn put(&self, path: &Path, text: &str);
+
+    /// Removes, by other means than a store.
+    async fn remove(&self, path: &Path);
+
+    /// Nobody reaches it.
+    async fn lose(&mut self);
+
+    /// It is reached again.
+    async fn come_back(&mut self);
+}
+
+/// Calls this macro with a ground, and the names of all rules.
+macro_rules! each_rule {
+    ($with:ident, $ground:ty) => {
+        $with! {
+            $ground:
+            what_is_created_is_there
+            what_is_there_is_not_created
+            only_what_was_read_is_replaced
+            only_what_was_read_is_deleted
+            a_change_from_outside_is_seen
+            two_stores_see_one_another
+            changes_are_written_whole_or_not_at_all
+            a_lost_store_is_not_empty
+            names_of_all_kinds
+            what_the_original_wrote
+        }
+    };
+}
+
+/// The same with what holds where several drivers write. Files are written by one.
+macro_rules! each_rule_of_shared {
+    ($with:ident, $ground:ty) => {
+        $with! {
+            $ground:
+            of_two_who_write_one_does
+        }
+    };
+}
+
+/// A test for each rule.
+macro_rules! tests {
+    ($ground:ty: $($rule:ident)*) => {
+        $(#[tokio::test]
+        async fn $rule() {
+            crate::conformance::$rule::<$ground>().await;
+        })*
+    };
+}
+
+pub(crate) use {each_rule, each_rule_of_shared, tests};
+
+/// The path of the definition `defaultGroup/hooks` in this store.
+fn place(store: &impl DefinitionStore) -> std::path::PathBuf {
+    store.place_for(&id("defaultGroup", "hooks")).unwrap()
+}
+
+fn hooks(hook: &str) -> String {
+    document("defaultGroup", "hooks", hook)
+}
+
+/// A place with the definition, a store of it and its path.
+async fn with_hooks<G: Ground>() -> (G, G::Store, std::path::PathBuf, String) {
+    let ground = G::new(false).await;
+    let store = ground.open().await;
+    let (path, text) = (place(&store), hooks("first"));
+    store.commit(&[creation(&path, &text)]).await.unwrap();
+    (ground, store, path, text)
+}
+
+pub(crate) async fn what_is_created_is_there<G: Ground>() {
+    let ground = G::new(false).await;
+    let store = ground.open().await;
+    assert_holds(&store.read().await.unwrap(), &[]);
+    store.commit(&[]).await.unwrap();
+    let (path, text) = (place(&store), hooks("first"));
+    assert!(store.owns(&path), "{}", path.display());
+    let is_of_system = path.is_absolute();
+    let begins = path.to_str().unwrap().starts_with(&store.location());
+    assert!(begins || is_of_system, "{}", path.display());
+    store.commit(&[creation(&path, &text)]).await.unwrap();
+    assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
+
+    let other = store.place_for(&id("other", "hooks")).unwrap();
+    let other_text = document("other", "hooks", "other");
+    store.commit(&[creation(&other, &other_text)]).await.unwrap();
+    let expected = [(path.as_path(), text.as_str()), (&other, &other_text)];
+    assert_holds(&store.read().await.unwrap(), &expected);
+}
+
+pub(crate) async fn what_is_there_is_not_created<G: Ground>() {
+    let (_ground, store, path, text) = with_hooks::<G>().await;
+    let result = store.commit(&[creation(&path, &hooks("second"))]).await;
+    assert_changed_meanwhile(result, &path);
+    assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
+}
+
+pub(crate) async fn only_what_was_read_is_replaced<G: Ground>() {
+    let (ground, store, path, text) = with_hooks::<G>().await;
+    let (second, third) = (hooks("second"), hooks("third"));
+    let result = store.commit(&[replacement(&path, &second, &third)]).await;
+    assert_changed_meanwhile(result, &path);
+    assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
+
+    store.commit(&[replacement(&path, &text, &second)]).await.unwrap();
+    // What was written need not be read before it is replaced again.
+    store
+        .commit(&[replacement(&path, &second, &third)])
+        .await
+        .unwrap();
+    assert_holds(&store.read().await.unwrap(), &[(&path, &third)]);
+
+    // Nor is it to be what this store wrote.
+    ground.put(&path, &text).await;
+    let result = store.commit(&[replacement(&path, &third, &second)]).await;
+    assert_changed_meanwhile(result, &path);
+    let read = store.read().await.unwrap();
+    assert_holds(&read, &[(&path, &text)]);
+    store
+        .commit(&[replacement(&path, &read[0].text, &second)])
+        .await
+        .unwrap();
+    assert_holds(&store.read().await.unwrap(), &[(&path, &second)]);
+
+    ground.remove(&path).await;
+    let result = store.commit(&[replacement(&path, &second, &third)]).await;
+    assert_changed_meanwhile(result, &path);
+    assert_holds(&store.read().await.unwrap(), &[]);
+}
+
+pub(crate) async fn only_what_was_read_is_deleted<G: Ground>() {
+    let (ground, store, path, text) = with_hooks::<G>().await;
+    let result = store.commit(&[deletion(&path, &hooks("second"))]).await;
+    assert_changed_meanwhile(result, &path);
+    assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
+
+    let read = store.read().await.unwrap();
+    store.commit(&[deletion(&path, &read[0].text)]).await.unwrap();
+    assert_holds(&store.read().await.unwrap(), &[]);
+    let result = store.commit(&[deletion(&path, &text)]).await;
+    assert_changed_meanwhile(result, &path);
+
+    // The place is free again.
+    let second = hooks("second");
+    store.commit(&[creation(&path, &second)]).await.unwrap();
+    assert_holds(&store.read().await.unwrap(), &[(&path, &second)]);
+    ground.remove(&path).await;
+    assert_holds(&store.read().await.unwrap(), &[]);
+}
+
+pub(crate) async fn a_change_from_outside_is_seen<G: Ground>() {
+    let ground = G::new(false).await;
+    let store = ground.open().await;
+    let path = place(&store);
+    until_hook(&store, None).await;
+    ground.put(&path, &hooks("first")).await;
+    until_hook(&store, Some("first")).await;
+    // Waiting may be broken off, and begun again.
+    let _ = store.changed().now_or_never();
+    ground.put(&path, &hooks("second")).await;
+    let _ = store.changed().now_or_never();
+    until_hook(&store, Some("second")).await;
+    ground.remove(&path).await;
+    soon("the definition that is gone", store.changed()).await;
+    until_hook(&store, None).await;
+}
+
+pub(crate) async fn two_stores_see_one_another<G: Ground>() {
+    let ground = G::new(false).await;
+    let (one, other) = (ground.open().await, ground.open().await);
+    until_hook(&other, None).await;
+    let path = place(&one);
+    one.commit(&[creation(&path, &hooks("first"))]).await.unwrap();
+    soon("the other's definition", other.changed()).await;
+    let read = other.read().await.unwrap();
+    assert_holds(&read, &[(&path, &hooks("first"))]);
+    let change = replacement(&path, &read[0].text, &hooks("second"));
+    other.commit(&[change]).await.unwrap();
+    assert_holds(&one.read().await.unwrap(), &[(&path, &hooks("second"))]);
+    // What one of them has read is old by now.
+    other.commit(&[deletion(&path, &hooks("second"))]).await.unwrap();
+    let result = one
+        .commit(&[replacement(&path, &hooks("second"), &hooks("third"))])
+        .await;
+    assert_changed_meanwhile(result, &path);
+    assert_holds(&one.read().await.unwrap(), &[]);
+}
+
+pub(crate) async fn changes_are_written_whole_or_not_at_all<G: Ground>() {
+    let (_ground, store, path, text) = with_hooks::<G>().await;
+    let a = store.place_for(&id("a", "a")).unwrap();
+    let b = store.place_for(&id("b", "b")).unwrap();
+    let (in_a, in_b) = (document("a", "a", "a"), document("b", "b", "b"));
+    let good = [
+        creation(&a, &in_a),
+        replacement(&path, &text, &hooks("second")),
+        creation(&b, &in_b),
+    ];
+    if !G::TAKES_SEVERAL {
+        let result = store.commit(&good).await;
+        assert!(matches!(result, Err(StoreError::OneAtATime { .. })), "{result:?}");
+        assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
+        return;
+    }
+    // (the changes, which of them cannot be made)
+    for (changes, wrong) in [
+        (vec![creation(&a, &in_a), creation(&path, &in_b)], &path),
+        (
+            vec![
+                creation(&a, &in_a),
+                replacement(&path, &text, &hooks("second")),
+                deletion(&b, &in_b),
+            ],
+            &b,
+        ),
+        (
+            vec![
+                deletion(&path, &text),
+                creation(&a, &in_a),
+                replacement(&b, &in_b, &text),
+            ],
+            &b,
+        ),
+    ] {
+        assert_changed_meanwhile(store.commit(&changes).await, wrong);
+        assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
+    }
+    store.commit(&good).await.unwrap();
+    let second = hooks("second");
+    let expected = [(path.as_path(), second.as_str()), (&a, &in_a), (&b, &in_b)];
+    assert_holds(&store.read().await.unwrap(), &expected);
+    let rest = [
+        deletion(&a, &in_a),
+        replacement(&path, &second, &text),
+        deletion(&b, &in_b),
+    ];
+    store.commit(&rest).await.unwrap();
+    assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
+}
+
+pub(crate) async fn of_two_who_write_one_does<G: Ground>() {
+    let (ground, store, path, text) = with_hooks::<G>().await;
+    let other = ground.open().await;
+    let mut there = text;
+    for round in 0..10 {
+        let (mine, yours) = (hooks(&format!("mine-{round}")), hooks(&format!("yours-{round}")));
+        let (one, two) = (
+            [replacement(&path, &there, &mine)],
+            [replacement(&path, &there, &yours)],
+        );
+        let results = tokio::join!(store.commit(&one), other.commit(&two));
+        there = match results {
+            (Ok(()), Err(StoreError::ChangedMeanwhile { .. })) => mine,
+            (Err(StoreError::ChangedMeanwhile { .. }), Ok(())) => yours,
+            results => panic!("{results:?}"),
+        };
+        assert_holds(&store.read().await.unwrap(), &[(&path, &there)]);
+    }
+}
+
+pub(crate) async fn a_lost_store_is_not_empty<G: Ground>() {
+    let mut ground = G::new(true).await;
+    let store = ground.open().await;
+    let (path, text) = (place(&store), hooks("first"));
+    store.commit(&[creation(&path, &text)]).await.unwrap();
+    until_hook(&store, Some("first")).await;
+    ground.lose().await;
+    soon("the loss", store.changed()).await;
+    let read = until(&store, "no answer", Result::is_err).await;
+    let error = read.unwrap_err().to_string();
+    assert!(error.contains(&store.location()), "{error}");
+    let change = replacement(&path, &text, &hooks("second"));
+    let result = store.commit(std::slice::from_ref(&change)).await;
+    assert!(result.is_err());
+    assert!(store.read().await.is_err());
+
+    let (_, ()) = tokio::join!(
+        soon("that it is there again", store.changed()),
+        ground.come_back()
+    );
+    until_hook(&store, Some("first")).await;
+    // It is followed as before.
+    ground.put(&path, &hooks("third")).await;
+    until_hook(&store, Some("third")).await;
+    let result = store.commit(&[change]).await;
+    assert_changed_meanwhile(result, &path);
+}
+
+pub(crate) async fn names_of_all_kinds<G: Ground>() {
+    let ground = G::new(false).await;
+    let store = ground.open().await;
+    let long = "l".repeat(200);
+    let names = [
+        ("bkbcs", "webhook-test"),
+        ("defaultGroup", "webhook-test"),
+        ("defaultgroup", "webhook-test"),
+        ("defaultGroup", "WEBHOOK_test"),
+        ("defaultGroup-webhook", "test"),
+        ("BCS.1", "a.b..c"),
+        ("n", "-a-"),
+        ("n", "钩子"),
+        ("钩", "子"),
+        (long.as_str(), long.as_str()),
+    ];
+    let mut expected = Vec::new();
+    for (namespace, name) in names {
+        let path = store.place_for(&id(namespace, name)).unwrap();
+        assert!(store.owns(&path), "{}", path.display());
+        let text = document(namespace, name, "hook");
+        store.commit(&[creation(&path, &text)]).await.unwrap();
+        expected.push((path, text));
+    }
+    let read = store.read().await.unwrap();
+    let pairs: Vec<_> = expected
+        .iter()
+        .map(|(path, text)| (path.as_path(), text.as_str()))
+        .collect();
+    assert_holds(&read, &pairs);
+    for file in &read {
+        let change = deletion(&file.path, &file.text);
+        store.commit(&[change]).await.unwrap();
+    }
+    assert_holds(&store.read().await.unwrap(), &[]);
+}
+
+pub(crate) async fn what_the_original_wrote<G: Ground>() {
+    let ground = G::new(false).await;
+    let store = ground.open().await;
+    // As a scheduler of BCS from before October 2019 writes it, and one from later.
+    let old = r#"{"ResourcesRef":{"Operation":"Create","Kind":"Application"},"admissionWebhooks":[
+        {"Name":"old","FailurePolicy":"Ignore","ClientConfig":{"Url":"https://hooks.example.com/","CaBundle":"",
+         "Namespace":"","Name":"","Path":"","Port":0},"NamespaceSelector":null}],
+        "apiVersion":"v4","kind":"admissionwebhook",
+        "metadata":{"name":"hooks","namespace":"defaultGroup","creationTimestamp":"0001-01-01T00:00:00Z"}}"#;
+    let new = r#"{"apiVersion":"v4","kind":"admissionwebhook","metadata":{"name":"hooks","namespace":"defaultGroup",
+        "creationTimestamp":"0001-01-01T00:00:00Z","labels":{"a":"b"}},
+        "resourcesRef":{"operation":"Create","kind":"application"},"admissionWebhooks":[
+        {"name":"new","failurePolicy":"","clientConfig":{"caBundle":"","namespace":"","name":"","path":"","port":0,
+         "url":"https://hooks.example.com/"},"namespaceSelector":{"operator":"NotIn","values":["a"]}}]}"#;
+    let path = place(&store);
+    for written in [old, new] {
+        ground.put(&path, written).await;
+        let read = store.read().await.unwrap();
+        assert_eq!(ids(&read), [id("defaultGroup", "hooks")]);
+        // What is read is what is replaced and deleted, whatever it looks like.
+        let second = hooks("second");
+        store
+            .commit(&[replacement(&path, &read[0].text, &second)])
+            .await
+            .unwrap();
+        assert_holds(&store.read().await.unwrap(), &[(&path, &second)]);
+        ground.put(&path, written).await;
+        let read = store.read().await.unwrap();
+        store.commit(&[deletion(&path, &read[0].text)]).await.unwrap();
+        assert_holds(&store.read().await.unwrap(), &[]);
+    }
+}

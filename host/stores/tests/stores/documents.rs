@@ -1,0 +1,145 @@
+//! Definitions that tests write, and what is read.
+
+use std::{path::Path, time::Duration};
+
+use admittance_definitions::{
+    CommitError, DefinitionFile, DefinitionId, DefinitionSet, DefinitionStore, FileChange, StoreError,
+};
+use serde_json::{Value, json};
+
+/// Longer than anything takes on a busy machine: it ends a wait that would not end.
+const NEVER: Duration = Duration::from_secs(120);
+
+/// Await, but not for ever.
+pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(NEVER, future).await {
+        Ok(result) => result,
+        Err(_) => panic!("it did not come about: {what}"),
+    }
+}
+
+pub(crate) fn id(namespace: &str, name: &str) -> DefinitionId {
+    DefinitionId {
+        kind: "admissionwebhook".to_owned(),
+        name: format!("{namespace}/{name}"),
+    }
+}
+
+/// A definition with one hook of this name.
+pub(crate) fn document(namespace: &str, name: &str, hook: &str) -> String {
+    json!({
+        "apiVersion": "v4",
+        "kind": "admissionwebhook",
+        "metadata": {"name": name, "namespace": namespace},
+        "resourcesRef": {"operation": "Create", "kind": "application"},
+        "admissionWebhooks": [
+            {"name": hook, "failurePolicy": "Fail", "clientConfig": {"url": "https://hooks.example.com/"}},
+        ],
+    })
+    .to_string()
+}
+
+pub(crate) fn creation(path: &Path, text: &str) -> FileChange {
+    FileChange {
+        path: path.to_owned(),
+        before: None,
+        after: Some(text.to_owned()),
+    }
+}
+
+pub(crate) fn replacement(path: &Path, before: &str, after: &str) -> FileChange {
+    FileChange {
+        path: path.to_owned(),
+        before: Some(before.to_owned()),
+        after: Some(after.to_owned()),
+    }
+}
+
+pub(crate) fn deletion(path: &Path, before: &str) -> FileChange {
+    FileChange {
+        path: path.to_owned(),
+        before: Some(before.to_owned()),
+        after: None,
+    }
+}
+
+/// Holds what is read to be these, each one definition that can be read and has its name.
+pub(crate) fn assert_holds(files: &[DefinitionFile], expected: &[(&Path, &str)]) {
+    let value = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+    let mut expected: Vec<_> = expected
+        .iter()
+        .map(|(path, text)| (path.to_path_buf(), value(text)))
+        .collect();
+    expected.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let found: Vec<_> = files
+        .iter()
+        .map(|file| (file.path.clone(), value(&file.text)))
+        .collect();
+    assert_eq!(found, expected);
+    for file in files {
+        let text = value(&file.text);
+        let metadata = &text["metadata"];
+        let (namespace, name) = (metadata["namespace"].as_str(), metadata["name"].as_str());
+        assert_eq!(
+            ids(std::slice::from_ref(file)),
+            [id(namespace.unwrap(), name.unwrap())]
+        );
+    }
+}
+
+/// The names of the definitions in these files, none of which has a mistake.
+pub(crate) fn ids(files: &[DefinitionFile]) -> Vec<DefinitionId> {
+    let alone = |file: &DefinitionFile| {
+        let set = DefinitionSet::of_files(vec![file.clone()]);
+        let chains = set.chains();
+        assert!(chains.is_ok(), "{}: {chains:?}", file.text);
+        let documents = set.documents();
+        assert_eq!(documents.len(), 1, "{}", file.text);
+        documents[0].id.clone()
+    };
+    files.iter().map(alone).collect()
+}
+
+pub(crate) fn assert_changed_meanwhile(result: Result<(), StoreError>, path: &Path) {
+    match result {
+        // Of a file that is gone.
+        Err(StoreError::Files(CommitError::NothingChanged { path: of, source })) => {
+            assert_eq!(of, path);
+            assert_eq!(source.kind(), std::io::ErrorKind::NotFound);
+        }
+        Err(error) => {
+            let words = format!("{} was changed by someone else meanwhile", path.display());
+            assert!(error.to_string().starts_with(&words), "{error}");
+        }
+        Ok(()) => panic!("{} was written", path.display()),
+    }
+}
+
+/// Reads again after every change, until this is there.
+pub(crate) async fn until(
+    store: &impl DefinitionStore,
+    what: &str,
+    is_it: impl Fn(&Result<Vec<DefinitionFile>, StoreError>) -> bool,
+) -> Result<Vec<DefinitionFile>, StoreError> {
+    soon(what, async {
+        loop {
+            let read = store.read().await;
+            if is_it(&read) {
+                return read;
+            }
+            store.changed().await;
+        }
+    })
+    .await
+}
+
+/// Reads again after every change, until there is one definition with this hook, or none.
+pub(crate) async fn until_hook(store: &impl DefinitionStore, hook: Option<&str>) {
+    let is_it = |read: &Result<Vec<DefinitionFile>, StoreError>| match (read, hook) {
+        (Ok(files), Some(hook)) => files.len() == 1 && files[0].text.contains(&format!("\"{hook}\"")),
+        (Ok(files), None) => files.is_empty(),
+        (Err(_), _) => false,
+    };
+    let what = format!("{hook:?} in {}", store.location());
+    until(store, &what, is_it).await.unwrap();
+}

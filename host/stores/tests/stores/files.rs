@@ -1,0 +1,64 @@
+//! Files of a directory.
+
+use std::{fs, path::Path};
+
+use admittance_definitions::FileStore;
+use tempfile::TempDir;
+
+use crate::conformance::{Ground, each_rule, tests};
+
+struct Files {
+    directory: TempDir,
+}
+
+impl Files {
+    fn definitions(&self) -> std::path::PathBuf {
+        self.directory.path().join("definitions")
+    }
+
+    fn away(&self) -> std::path::PathBuf {
+        self.directory.path().join("away")
+    }
+}
+
+impl Ground for Files {
+    type Store = FileStore;
+
+    const TAKES_SEVERAL: bool = true;
+
+    async fn new(_is_to_be_lost: bool) -> Self {
+        let directory = TempDir::new().unwrap();
+        let files = Self { directory };
+        fs::create_dir(files.definitions()).unwrap();
+        files
+    }
+
+    async fn open(&self) -> FileStore {
+        // A journal is of one program alone.
+        let journal = tempfile::Builder::new()
+            .tempdir_in(self.directory.path())
+            .unwrap()
+            .keep();
+        FileStore::new(vec![self.definitions()], journal.join("journal"))
+    }
+
+    async fn put(&self, path: &Path, text: &str) {
+        let beside = self.directory.path().join("new");
+        fs::write(&beside, text).unwrap();
+        fs::rename(beside, path).unwrap();
+    }
+
+    async fn remove(&self, path: &Path) {
+        fs::remove_file(path).unwrap();
+    }
+
+    async fn lose(&mut self) {
+        fs::rename(self.definitions(), self.away()).unwrap();
+    }
+
+    async fn come_back(&mut self) {
+        fs::rename(self.away(), self.definitions()).unwrap();
+    }
+}
+
+each_rule!(tests, Files);
