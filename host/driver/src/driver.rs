@@ -166,6 +166,9 @@ impl Driver {
             registrar,
             bcs_health,
         } = Serving::new(front, ports, &ensembles, &host, &limits)?;
+        if let Some(gateway) = &gateway {
+            gateway.tell(address, listen.tls.is_some());
+        }
         Ok(Self {
             front: Front::new(service, limits.concurrency, is_stopping.clone()),
             admin: admin::Parts {

@@ -15,7 +15,7 @@ mod status;
 mod tokens;
 mod yaml;
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 use admittance::{BodyLimits, Passage, REQUEST_ID, dialect::End, request_uid};
 use admittance_zookeeper::ZooKeeper;
@@ -43,6 +43,7 @@ pub use self::{
     tokens::TokenTable,
 };
 use crate::{
+    config::is_loopback,
     front::{EndedUpstream, status_class},
     tls::{ClientTls, TlsStatus},
 };
@@ -86,6 +87,24 @@ impl Gateway {
             statuses,
             limits,
         }))
+    }
+
+    /// Say what is to be known of the port that it is at.
+    pub(crate) fn tell(&self, address: SocketAddr, is_tls: bool) {
+        if self.0.tokens.is_some() && !is_tls && !is_loopback(address) {
+            tracing::warn!(
+                %address,
+                "clients send their tokens in the clear: add `listen.tls`, unless something before this port \
+                 decrypts"
+            );
+        }
+        if self.0.tokens.is_none() && !is_loopback(address) {
+            tracing::warn!(
+                %address,
+                "everybody who reaches this port may change every cluster: list who may in \
+                 `dialect.gateway.tokens`, unless something before this port does"
+            );
+        }
     }
 
     /// Answer a request.

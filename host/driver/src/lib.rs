@@ -1,11 +1,11 @@
-//! The front doors: an intercepting proxy and its upstream, or a webhook server for kube-apiserver; and the
-//! operator's endpoints.
+//! The front doors: an intercepting proxy and its upstream, a webhook server for kube-apiserver, or a gateway
+//! in front of the drivers of BCS clusters; and the operator's endpoints.
 //!
 //! [`Driver::bind`] takes a [`Config`] and a [`Host`](admittance::Host) and binds the ports;
 //! [`Driver::run`] serves until it is told to stop. A request passes, from the outside in: the
 //! connection with its time limits, the limit on requests in flight and the access log, the host's
 //! chains (`admittance::AdmissionLayer`), the way onward that their dialect says, and the upstream. An
-//! AdmissionReview ends at the chains (`admittance::ReviewService`).
+//! AdmissionReview ends at the chains (`admittance::ReviewService`); at a gateway there are none.
 
 mod admin;
 pub mod api;
