@@ -3,9 +3,9 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use tokio::{sync::watch, task::AbortHandle, time::sleep};
-use zookeeper_client::{Client, Error, EventType};
+use zookeeper_client::{Client, Error};
 
-use crate::{ZooKeeper, ZooKeeperError, check_path, error::At};
+use crate::{Watch, ZooKeeper, ZooKeeperError, check_path, error::At};
 
 /// How long after an error that is not the connection's it tries again.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -94,28 +94,24 @@ async fn once<L: List>(
     path: &str,
     show: &watch::Sender<Arc<L>>,
 ) -> Result<(), ZooKeeperError> {
-    let watcher = match client.list_and_watch_children(path).await {
-        Ok((names, watcher)) => {
+    let watch = match Watch::children(client, path).await {
+        Ok((names, watch)) => {
             let list = L::read(client, path, names).await?;
             publish(show, list);
-            watcher
+            watch
         }
         // Nobody has ever registered. The watch is for the node to be made.
         Err(Error::NoNode) => {
-            let (node, watcher) = client.check_and_watch_stat(path).await.at("reading", path)?;
+            let (node, watch) = Watch::node(client, path).await.at("reading", path)?;
             if node.is_some() {
                 return Ok(());
             }
             publish(show, L::read(client, path, Vec::new()).await?);
-            watcher
+            watch
         }
         Err(error) => return Err(error).at("reading the children of", path),
     };
-    let event = watcher.changed().await;
-    if event.event_type == EventType::Session {
-        return Err(Error::SessionExpired).at("following", path);
-    }
-    Ok(())
+    watch.fired().await.at("following", path)
 }
 
 fn publish<L: List>(show: &watch::Sender<Arc<L>>, list: L) {

@@ -8,7 +8,7 @@
 //! - [`Registered`] keeps an ephemeral node of one's own there: made once however often the connection breaks
 //!   while it is made, made again after a session was lost or somebody deleted it.
 //!
-//! Of ZooKeeper only what version 3.4 knows is used here, watches that fire once among it. What is
+//! Of ZooKeeper only what version 3.4 knows is used here, watches that fire once among it ([`Watch`]). What is
 //! authenticated is the session (the scheme `digest`); the connection is plain TCP, as the servers that BCS
 //! runs offer no other.
 
@@ -20,6 +20,7 @@ mod members;
 mod registration;
 mod servers;
 mod session;
+mod watches;
 
 pub use self::{
     children::{ChildList, Children},
@@ -29,4 +30,5 @@ pub use self::{
     registration::{Registered, Registration, RegistrationState},
     servers::{Server, Servers, ServersError},
     session::{SessionState, ZooKeeper},
+    watches::Watch,
 };

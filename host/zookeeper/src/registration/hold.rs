@@ -7,10 +7,10 @@ use tokio::{
     time::{sleep, timeout},
 };
 use uuid::Uuid;
-use zookeeper_client::{Client, CreateMode, Error, EventType, SessionId};
+use zookeeper_client::{Client, CreateMode, Error, SessionId};
 
 use super::{Registration, RegistrationState};
-use crate::{ZooKeeper, ZooKeeperError, check_path, error::At, follow::SOON, members::join};
+use crate::{Watch, ZooKeeper, ZooKeeperError, check_path, error::At, follow::SOON, members::join};
 
 /// The first pause before the node is made again that is gone or could not be made; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -95,8 +95,8 @@ impl Hold {
     /// Make the node, or find it, and wait until something happens to it.
     async fn once(&mut self, client: &Client) -> Result<(), ZooKeeperError> {
         let path = self.path(client).await?;
-        let (data, watcher) = match client.get_and_watch_data(&path).await {
-            Ok((data, stat, watcher)) if stat.ephemeral_owner == client.session_id().0 => (data, watcher),
+        let (data, watch) = match Watch::data(client, &path).await {
+            Ok(((data, stat), watch)) if stat.ephemeral_owner == client.session_id().0 => (data, watch),
             Ok(_) | Err(Error::NoNode) => {
                 self.node = None;
                 self.missing(format!("{path} was deleted"));
@@ -114,11 +114,7 @@ impl Hold {
             return Ok(());
         }
         self.registered(&path);
-        let event = watcher.changed().await;
-        if event.event_type == EventType::Session {
-            return Err(Error::SessionExpired).at("following", &path);
-        }
-        Ok(())
+        watch.fired().await.at("following", &path)
     }
 
     async fn pause(&mut self) {

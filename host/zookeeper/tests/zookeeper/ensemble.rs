@@ -83,6 +83,7 @@ const SESSION_TIMEOUTS: &str = "minSessionTimeout=200\nmaxSessionTimeout=60000\n
 #[derive(Debug)]
 pub(crate) struct Server {
     address: String,
+    class_path: String,
     configuration: PathBuf,
     log: PathBuf,
     /// Which is removed by the keeper, if this is never dropped.
@@ -107,6 +108,7 @@ impl Server {
     }
 
     fn prepared(address: SocketAddr, more: &str) -> Self {
+        let class_path = class_path();
         let directory = tempfile::Builder::new().prefix("zookeeper").tempdir().unwrap();
         let (configuration, data) = (directory.path().join("zoo.cfg"), directory.path().join("data"));
         fs::create_dir(&data).unwrap();
@@ -121,6 +123,7 @@ impl Server {
         fs::write(&configuration, text).unwrap();
         Self {
             address: address.to_string(),
+            class_path,
             configuration,
             log: directory.path().join("log"),
             is_static: false,
@@ -146,7 +149,7 @@ impl Server {
             .args(["-c", KEEPER, "keeper", "java"])
             .args(OPTIONS)
             .arg("-cp")
-            .arg(class_path())
+            .arg(&self.class_path)
             .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
             .arg(&self.configuration)
             .env("LOG", &self.log)

@@ -29,7 +29,7 @@ async fn members_are_in_the_order_of_their_sequences() {
     let somebody = somebody(shared()).await;
     somebody.mkdir(parent, &PERSISTENT).await.unwrap();
     for (name, data) in [
-        ("z-0000000010", "third"),
+        ("a-0000000010", "third"),
         (
             "_c_0123456789abcdef0123456789abcdef-10.0.0.1:80800000000002",
             "first",
@@ -48,7 +48,7 @@ async fn members_are_in_the_order_of_their_sequences() {
     let three = until_said(&mut list, &["first", "second", "third"]).await;
     let sequences: Vec<_> = three.members.iter().map(|member| member.sequence).collect();
     assert_eq!(sequences, [2, 9, 10]);
-    assert_eq!(three.members[2].name, "z-0000000010");
+    assert_eq!(three.members[2].name, "a-0000000010");
     let path = format!("{parent}/{}", three.members[0].name);
     somebody.delete(&path, None).await.unwrap();
     until_said(&mut list, &["second", "third"]).await;

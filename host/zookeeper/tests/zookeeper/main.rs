@@ -11,6 +11,7 @@ mod acl;
 mod ensemble;
 mod following;
 mod interruption;
+mod old_server;
 mod registering;
 mod scene;
 mod sessions;
