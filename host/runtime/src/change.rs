@@ -208,13 +208,19 @@ impl Host {
             definitions: effects(&change),
             comparison: compare(workshop.history.last().map(|last| &**last), &entry),
         };
-        if how.dry_run || !is_new {
+        if how.dry_run {
             return Ok(applied);
         }
+        // What is asked for may be live already while the files say something else: what is wrong, or what
+        // somebody has just written.
         if let Some(store) = store {
             store.commit(change.files()).await?;
         }
-        self.go_live(&mut workshop, made, entry.clone(), place).await;
+        if is_new {
+            self.go_live(&mut workshop, made, entry.clone(), place).await;
+        } else {
+            self.settled(&workshop.history);
+        }
         self.look_again(&mut workshop, &entry).await;
         Ok(applied)
     }

@@ -339,7 +339,7 @@ impl Host {
     }
 
     /// Note that the definitions say what is live.
-    fn settled(&self, history: &History) {
+    pub(crate) fn settled(&self, history: &History) {
         let live = Live {
             problem: None,
             history: history_status(history),

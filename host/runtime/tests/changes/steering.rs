@@ -78,6 +78,31 @@ async fn definitions_are_applied_and_deleted() {
     assert_eq!(live(&host), "3 b=1");
 }
 
+/// What is asked for is live already, and the files say something else.
+#[tokio::test]
+async fn files_are_written_for_what_is_live_already() {
+    let scene = Scene::new();
+    scene.write("a.yaml", &chain("a", "1"));
+    let host = scene.start().await.unwrap();
+    // Somebody has just written these, and they are not live yet.
+    scene.write("a.yaml", &chain("a", "2"));
+    scene.write("b.yaml", &chain("b", "1"));
+    host.apply(&chain("a", "1"), "new", &by("ci")).await.unwrap();
+    assert_eq!(live(&host), "2 a=1 b=1");
+    scene.write("c.yaml", &chain("c", "1"));
+    let deleted = host.delete(&id("AdmissionChain/c"), &by("ci")).await.unwrap();
+    assert_eq!((deleted.revision, live(&host).as_str()), (2, "2 a=1 b=1"));
+    assert!(!scene.chains().join("c.yaml").exists());
+    // They are wrong, and are mended.
+    let wrong = chain("a", "1").replace("stages", "stagees");
+    scene.write("a.yaml", &wrong);
+    host.reload().await.unwrap_err();
+    assert_eq!(live(&host), "2 a=1 b=1 !");
+    host.apply(&chain("a", "1"), "new", &by("ci")).await.unwrap();
+    assert_eq!(live(&host), "2 a=1 b=1");
+    assert_eq!(scene.read("a.yaml"), chain("a", "1"));
+}
+
 #[tokio::test]
 async fn what_cannot_be_changes_nothing() {
     let scene = Scene::new();
