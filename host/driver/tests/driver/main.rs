@@ -18,3 +18,4 @@ mod onward;
 mod proxy;
 mod shutdown;
 mod tls;
+mod zookeeper;

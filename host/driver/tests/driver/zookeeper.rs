@@ -1,0 +1,259 @@
+//! A driver of BCS and a real ZooKeeper: who it finds there, how others find it, and what it says of that.
+
+use std::{net::SocketAddr, time::Duration};
+
+use admittance::dialect::bcs::Behind;
+use admittance_driver::{
+    DiscoveryConfig, RegistrationConfig, SchedulersConfig, ServerInfo, Stopped, ZooKeeperConfig,
+};
+use admittance_zookeeper::{EnsembleConfig, Members, Registered, Registration, ZooKeeper};
+use axum::Router;
+use serde_json::{Value, json};
+
+use self::ensemble::Server;
+use crate::{
+    harness::{CLUSTER, Running, Setup, holding, refusing, request, send, serve, soon, text},
+    tls::until,
+};
+
+#[path = "../../../zookeeper/tests/zookeeper/ensemble.rs"]
+pub(crate) mod ensemble;
+
+const SCHEDULERS: &str = DiscoveryConfig::DEFAULT_PATH;
+const DRIVERS: &str = "/bcs/services/endpoints/mesosdriver";
+const RESOURCES: &str = "/mesosdriver/v4/cluster/resources";
+const NO_SCHEDULER: &str = "cannot connect to any scheduler";
+
+/// A driver that finds schedulers in this ensemble.
+fn discovering(server: &str) -> Setup {
+    let mut setup = Setup::new(&[]).bcs(|bcs| {
+        bcs.behind = Behind::Scheduler;
+        bcs.servers = SchedulersConfig::Discovered(DiscoveryConfig {
+            path: SCHEDULERS.parse().unwrap(),
+        });
+    });
+    setup.config.zookeeper = ZooKeeperConfig {
+        cluster: Some(EnsembleConfig::new(server.parse().unwrap())),
+        service: None,
+    };
+    setup
+}
+
+/// Register as a scheduler does.
+fn register(zookeeper: &ZooKeeper, address: SocketAddr) -> Registered {
+    let info = ServerInfo {
+        ip: address.ip().to_string(),
+        port: address.port(),
+        scheme: "http".into(),
+        ..ServerInfo::default()
+    };
+    zookeeper.register(Registration {
+        parent: SCHEDULERS.to_owned(),
+        name: address.to_string(),
+        data: serde_json::to_vec(&info).unwrap().into(),
+    })
+}
+
+/// A scheduler that says its name.
+async fn scheduler(name: &'static str) -> SocketAddr {
+    let reply = json!({"result": true, "code": 0, "message": "success", "data": name}).to_string();
+    serve(Router::new().fallback(async move || reply)).await
+}
+
+/// Code, message and data of the reply to a question to the scheduler.
+async fn ask(driver: &Running) -> (u64, String, Value) {
+    let (status, body) = text(driver.send(request("GET", RESOURCES, "")).await).await;
+    assert_eq!(status, 200, "{body}");
+    let body: Value = serde_json::from_str(&body).unwrap();
+    let message = body["message"].as_str().unwrap().to_owned();
+    (body["code"].as_u64().unwrap(), message, body["data"].clone())
+}
+
+/// What `/healthz` says, which must be in the form of bcs-mesos-driver.
+async fn health(driver: &Running) -> String {
+    let (status, body) = driver.ask("/healthz").await;
+    assert_eq!(status, 200, "{body}");
+    let mut health: Value = serde_json::from_str(&body).unwrap();
+    assert!(body.starts_with("{\n    \"runMode\": "), "{body}");
+    let fields = health.as_object_mut().unwrap();
+    assert!(
+        fields.remove("atTime").unwrap().as_u64() > Some(1_700_000_000),
+        "{body}"
+    );
+    let message = fields["message"].as_str().unwrap().to_owned();
+    let expected = json!({
+        "runMode": "master-master", "module": "mesosdriver", "clusterID": CLUSTER, "ip": "127.0.0.1",
+        "current_role": "master", "healthy": message == "run ok", "message": message,
+    });
+    assert_eq!(health, expected);
+    message
+}
+
+async fn detail(driver: &Running) -> Value {
+    serde_json::from_str(&driver.ask("/readyz").await.1).unwrap()
+}
+
+/// Wait for so many members.
+async fn count(members: &mut Members, count: usize) {
+    let reached = async {
+        while members.borrow().members.len() != count || !members.borrow().is_read {
+            members.changed().await;
+        }
+    };
+    soon(reached).await;
+}
+
+#[tokio::test]
+async fn schedulers_are_found_and_their_master_followed() {
+    let server = tokio::task::spawn_blocking(Server::start).await.unwrap();
+    let driver = discovering(server.address()).start().await;
+    until("the empty list", async || health(&driver).await == NO_SCHEDULER).await;
+    let (code, message, _) = ask(&driver).await;
+    assert_eq!(
+        (code, message.as_str()),
+        (
+            1_405_009,
+            "(bcs-mesos-driver):do http request failed!scheduler not exist"
+        )
+    );
+
+    let zookeeper = ZooKeeper::open(EnsembleConfig::new(server.address().parse().unwrap()));
+    let mut members = zookeeper.members(SCHEDULERS);
+    let first = register(&zookeeper, scheduler("first").await);
+    count(&mut members, 1).await;
+    until("the first scheduler", async || health(&driver).await == "run ok").await;
+    assert_eq!(ask(&driver).await, (0, "success".to_owned(), json!("first")));
+    let _second = register(&zookeeper, scheduler("second").await);
+    count(&mut members, 2).await;
+    until("the second scheduler", async || {
+        detail(&driver).await["upstream"].as_array().unwrap().len() == 2
+    })
+    .await;
+    assert_eq!(ask(&driver).await.2, "first");
+    first.withdraw().await;
+    until("the new master", async || ask(&driver).await.2 == "second").await;
+
+    let shown = detail(&driver).await;
+    assert_eq!(shown["discovery"]["path"], SCHEDULERS);
+    assert_eq!(shown["discovery"]["known"], true);
+    assert_eq!(
+        shown["discovery"]["registrations"],
+        json!([members.borrow().members[0].name])
+    );
+    assert_eq!(shown["zookeeper"][0]["ensemble"], "cluster");
+    assert_eq!(shown["zookeeper"][0]["state"], "connected");
+    assert_eq!(shown["zookeeper"][0]["servers"], server.address());
+    assert_eq!(shown["registrations"], json!([]));
+
+    // What was known last holds.
+    drop((members, zookeeper));
+    let server = tokio::task::spawn_blocking(move || {
+        let mut server = server;
+        server.stop();
+        server
+    })
+    .await
+    .unwrap();
+    until("the loss", async || {
+        let shown = detail(&driver).await;
+        shown["zookeeper"][0]["state"] == "lost" && shown["discovery"]["lost"].is_string()
+    })
+    .await;
+    assert_eq!(ask(&driver).await.2, "second");
+    assert_eq!(health(&driver).await, "run ok");
+    drop(server);
+}
+
+#[tokio::test]
+async fn without_zookeeper_it_is_starting() {
+    let address = refusing().await.to_string();
+    let driver = discovering(&address)
+        .upstream(|upstream| upstream.connect_timeout = Duration::from_millis(50))
+        .start()
+        .await;
+    assert_eq!(health(&driver).await, "in starting");
+    let (code, message, _) = ask(&driver).await;
+    assert_eq!(code, 1_405_009);
+    assert!(
+        message.ends_with("do http request failed!scheduler not exist"),
+        "{message}"
+    );
+    let shown = detail(&driver).await;
+    assert_eq!(
+        (&shown["ready"], &shown["discovery"]["known"]),
+        (&json!(true), &json!(false))
+    );
+}
+
+#[tokio::test]
+async fn it_is_registered_while_it_serves() {
+    let server = tokio::task::spawn_blocking(Server::start).await.unwrap();
+    let (upstream, release, mut arrivals) = holding().await;
+    let driver = discovering(server.address())
+        .bcs(|bcs| {
+            bcs.servers = SchedulersConfig::Listed(vec![format!("http://{upstream}").parse().unwrap()]);
+            bcs.registration = Some(RegistrationConfig {
+                hostname: Some("h".into()),
+                ..RegistrationConfig::default()
+            });
+        })
+        .start()
+        .await;
+    let zookeeper = ZooKeeper::open(EnsembleConfig::new(server.address().parse().unwrap()));
+    let (mut within, mut of_cluster) = (
+        zookeeper.members(DRIVERS),
+        zookeeper.members(&format!("{DRIVERS}/{CLUSTER}")),
+    );
+    for members in [&mut within, &mut of_cluster] {
+        count(members, 1).await;
+        let list = members.borrow();
+        let member = &list.members[0];
+        let info: ServerInfo = serde_json::from_slice(&member.data).unwrap();
+        let expected = ServerInfo {
+            ip: "127.0.0.1".into(),
+            port: driver.address.port(),
+            metric_port: driver.admin.port(),
+            hostname: "h".into(),
+            scheme: "http".into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            cluster: CLUSTER.into(),
+            pid: std::process::id(),
+            ..ServerInfo::default()
+        };
+        assert_eq!(info, expected);
+        let name = member.name.strip_prefix("_c_").unwrap();
+        let (guid, rest) = name.split_once('-').unwrap();
+        assert!(
+            guid.len() == 32 && guid.bytes().all(|byte| byte.is_ascii_hexdigit()),
+            "{name}"
+        );
+        assert_eq!(rest, format!("127.0.0.1{:010}", member.sequence));
+    }
+    let nodes = [
+        ("service", format!("{DRIVERS}/{CLUSTER}"), &of_cluster),
+        ("cluster", DRIVERS.to_owned(), &within),
+    ]
+    .map(|(ensemble, below, members)| {
+        let node = format!("{below}/{}", members.borrow().members[0].name);
+        json!({"ensemble": ensemble, "below": below, "node": node, "reason": null})
+    });
+    until("its own nodes", async || {
+        detail(&driver).await["registrations"] == json!(nodes)
+    })
+    .await;
+
+    // From the order to stop nobody finds it, and whoever did is answered.
+    let address = driver.address;
+    let in_flight = tokio::spawn(send(address, request("GET", RESOURCES, "")));
+    soon(arrivals.recv()).await.unwrap();
+    driver.shutdown.signal();
+    for members in [&mut within, &mut of_cluster] {
+        count(members, 0).await;
+    }
+    release.notify_one();
+    let response = soon(in_flight).await.unwrap();
+    // No scheduler would say so, and it is told what was said.
+    let (status, body) = text(response).await;
+    assert!(status == 200 && body.contains("done"), "{status} {body}");
+    assert_eq!(driver.stopped().await, Stopped::Cleanly);
+}
