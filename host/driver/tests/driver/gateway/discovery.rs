@@ -6,12 +6,8 @@ use axum::body::Body;
 use http::Request;
 use serde_json::{Value, json};
 
-use self::ensemble::Server;
 use super::{Driver, OUTER, envelope, gateway};
-use crate::{harness::*, tls::until};
-
-#[path = "../../../../zookeeper/tests/zookeeper/ensemble.rs"]
-mod ensemble;
+use crate::{harness::*, tls::until, zookeeper::ensemble::Server};
 
 const PATH: &str = GatewayConfig::DEFAULT_PATH;
 
