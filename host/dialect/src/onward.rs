@@ -51,7 +51,8 @@ pub enum Elsewhere {
     /// A console on a host of the cluster, at the port that consoles have there. The request may be one for
     /// a WebSocket.
     Console {
-        /// The host, as the client says it. Whoever may use consoles reaches any address by it.
+        /// The host, as the client says it. Whoever may use consoles reaches any address by it, unless the front
+        /// door allows only some.
         host: IpAddr,
         /// The path and query there.
         path_and_query: PathAndQuery,
@@ -86,4 +87,7 @@ pub enum Relay {
     },
     /// The client gets this in its place.
     Reply(Response<Bytes>),
+    /// The server that replied has done nothing with the request, which is for another one, or for itself later.
+    /// The client gets this when none takes it.
+    Idle(Response<Bytes>),
 }

@@ -45,7 +45,8 @@ pub fn describe_metrics() {
     );
     describe_counter!(
         UPSTREAM_ERRORS,
-        "Requests that the upstream gave no reply to, by reason: nobody, connect, broken, timeout, protocol"
+        "Requests that the upstream gave no reply to, by reason: nobody, connect, broken, timeout, protocol, \
+         invalid"
     );
     describe_counter!(
         UPSTREAM_CONNECT_FAILURES,

@@ -17,11 +17,13 @@ use admittance::{
 };
 use admittance_cluster::Cluster;
 use axum::body::Body;
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{Method, Request, Response, Uri, header::CONTENT_LENGTH, request::Parts};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use metrics::counter;
+use tokio::time::Instant;
 use tower::Service;
 
 use self::opened::Opened;
@@ -29,17 +31,29 @@ use crate::{
     elsewhere::{Elsewhere, Unanswered},
     front::EndedUpstream,
     measure,
-    upstream::Upstream,
+    upstream::{Avoided, Replied, Upstream},
 };
 
 /// So much of a reply's body is read before the dialect says what becomes of it, in bytes.
 const START: usize = 1024;
 
+/// Before servers that have done nothing with a request are asked again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// How long an [`Onward`] waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// For the beginning of a reply's body, after its head.
+    pub(crate) reply: Duration,
+    /// For a server that takes a request, once one has replied that it does not.
+    pub(crate) taker: Duration,
+}
+
 /// The way from the chains to the control plane. Cheap to clone; lives as long as the driver.
 ///
 /// A request that goes on as it is streams through [`Upstream`]. One that is translated is another request: no
 /// header of the client's goes on, and nothing tells of the client. Its body is read whole only when the
-/// translation needs it.
+/// translation needs it, and such a request is asked again of another server when one has done nothing with it.
 #[derive(Clone, Debug)]
 pub(crate) struct Onward(Arc<Inner>);
 
@@ -48,25 +62,31 @@ struct Inner {
     dialect: Arc<dyn Dialect>,
     limits: BodyLimits,
     upstream: Upstream,
-    response_timeout: Duration,
+    patience: Patience,
     elsewhere: Elsewhere,
 }
 
+/// The body of a request to the upstream.
+enum Sent {
+    Whole(Bytes),
+    /// It can be sent only once.
+    Streamed(Body),
+}
+
 impl Onward {
-    /// To this upstream, as the dialect says. `limits` are for bodies that are translated, `response_timeout`
-    /// for the beginning of a reply's body, after its head.
+    /// To this upstream, as the dialect says. `limits` are for bodies that are translated.
     pub(crate) fn new(
         dialect: Arc<dyn Dialect>,
         limits: BodyLimits,
         upstream: Upstream,
-        response_timeout: Duration,
+        patience: Patience,
         elsewhere: Elsewhere,
     ) -> Self {
         Self(Arc::new(Inner {
             dialect,
             limits,
             upstream,
-            response_timeout,
+            patience,
             elsewhere,
         }))
     }
@@ -97,16 +117,15 @@ impl Inner {
             // A body that is in hand is not read again.
             Next::AsIs | Next::Translate => self.ask(Request::from_parts(head, body)).await,
             Next::Rewritten(rewritten) => match Self::rewrite(rewritten, &head, body) {
-                Ok((request, unread)) => {
-                    let reply = self.ask(request);
+                Ok((head, sent, unread)) => {
+                    let reply = self.put(head, sent);
                     tokio::pin!(reply);
-                    let reply = tokio::select! {
+                    tokio::select! {
                         biased;
                         reply = &mut reply => reply,
                         // Else a client that still sends may never see the reply.
                         () = drain(unread, self.limits.size) => reply.await,
-                    };
-                    self.relay(reply).await
+                    }
                 }
                 Err(error) => self.end(&error.end()),
             },
@@ -120,27 +139,67 @@ impl Inner {
     }
 
     /// The request to the upstream, and what of the client's body is not for it.
-    fn rewrite(rewritten: Rewritten, head: &Parts, body: Body) -> Result<(Request<Body>, Body), BodyError> {
-        let (body, unread) = match rewritten.body {
-            NextBody::Nothing => (Body::empty(), body),
-            NextBody::New(bytes) => (Body::from(bytes), Body::empty()),
+    fn rewrite(rewritten: Rewritten, head: &Parts, body: Body) -> Result<(Parts, Sent, Body), BodyError> {
+        let (sent, unread) = match rewritten.body {
+            NextBody::Nothing => (Sent::Whole(Bytes::new()), body),
+            NextBody::New(bytes) => (Sent::Whole(bytes), Body::empty()),
             // The header that would say so does not go on.
             NextBody::AsIs => match encoding(&head.headers) {
                 Some(encoding) => return Err(BodyError::Encoded { encoding }),
-                None => (body, Body::empty()),
+                None => (Sent::Streamed(body), Body::empty()),
             },
         };
-        let length = body.size_hint().exact();
-        let mut request = Request::new(body);
-        *request.method_mut() = rewritten.method;
-        *request.uri_mut() = Uri::from(rewritten.path_and_query);
-        *request.headers_mut() = rewritten.headers;
+        let length = match &sent {
+            Sent::Whole(bytes) => u64::try_from(bytes.len()).ok(),
+            Sent::Streamed(body) => body.size_hint().exact(),
+        };
+        let (mut head, ()) = Request::new(()).into_parts();
+        head.method = rewritten.method;
+        head.uri = Uri::from(rewritten.path_and_query);
+        head.headers = rewritten.headers;
         // Some servers ask for the length even of nothing (RFC 9110, section 8.6).
-        let wants_length = matches!(*request.method(), Method::POST | Method::PUT);
+        let wants_length = matches!(head.method, Method::POST | Method::PUT);
         if let Some(length) = length.filter(|length| *length > 0 || wants_length) {
-            request.headers_mut().insert(CONTENT_LENGTH, length.into());
+            head.headers.insert(CONTENT_LENGTH, length.into());
         }
-        Ok((request, unread))
+        Ok((head, sent, unread))
+    }
+
+    /// The client's reply to a request that was rewritten.
+    ///
+    /// A server that replies that it has done nothing is followed by the next one of a list, and all of them by
+    /// themselves after a while: between the end of a master and the next one, nobody takes requests.
+    async fn put(&self, head: Parts, sent: Sent) -> Response<Body> {
+        let body = match sent {
+            Sent::Whole(body) => body,
+            Sent::Streamed(body) => {
+                let reply = self.ask(Request::from_parts(head, body)).await;
+                return self.relay(reply).await.unwrap_or_else(|idle| self.invalid(*idle));
+            }
+        };
+        let mut avoided = Avoided::default();
+        let mut until = None;
+        loop {
+            let mut request = Request::from_parts(head.clone(), Body::from(body.clone()));
+            request.extensions_mut().insert(avoided.clone());
+            let reply = self.ask(request).await;
+            let replied = reply.extensions().get::<Replied>().cloned();
+            let idle = match self.relay(reply).await {
+                Ok(reply) => return reply,
+                Err(idle) => idle,
+            };
+            let until = *until.get_or_insert_with(|| Instant::now() + self.patience.taker);
+            match replied {
+                Some(Replied(server)) if !avoided.0.contains(&server) => avoided.0.push(server),
+                _ => {
+                    avoided.0.clear();
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+            if Instant::now() >= until {
+                return self.invalid(*idle);
+            }
+        }
     }
 
     async fn ask(&self, request: Request<Body>) -> Response<Body> {
@@ -151,38 +210,38 @@ impl Inner {
     }
 
     /// The upstream's reply to a request that was rewritten, as the client gets it.
-    async fn relay(&self, reply: Response<Body>) -> Response<Body> {
+    ///
+    /// # Errors
+    ///
+    /// What the client gets when no server takes the request: the one that replied has done nothing with it.
+    async fn relay(&self, reply: Response<Body>) -> Result<Response<Body>, Box<Response<Bytes>>> {
         // It is a reply of this program already.
         if reply.extensions().get::<EndedUpstream>().is_some() {
-            return reply;
+            return Ok(reply);
         }
         // Nobody asked for a compressed one. What it begins with cannot be seen, and nothing of it is to be lost.
         if encoding(reply.headers()).is_some() {
-            return reply;
+            return Ok(reply);
         }
         let (mut head, body) = reply.into_parts();
-        let opening = tokio::time::timeout(self.response_timeout, Opened::open(body, START));
+        let opening = tokio::time::timeout(self.patience.reply, Opened::open(body, START));
         let mut opened = match opening.await {
             Ok(Ok(opened)) => opened,
             Ok(Err(error)) => {
                 tracing::warn!(%error, "the reply of the upstream broke off");
-                return self.failed(
+                return Ok(self.failed(
                     "broken",
                     &End::UpstreamUnreachable {
                         reason: "the connection to the upstream broke after the head of its reply",
                     },
-                );
+                ));
             }
             Err(_) => {
-                return self.failed(
-                    "timeout",
-                    &End::UpstreamTimeout {
-                        limit: self.response_timeout,
-                    },
-                );
+                let limit = self.patience.reply;
+                return Ok(self.failed("timeout", &End::UpstreamTimeout { limit }));
             }
         };
-        match self.dialect.relay(head.status, opened.start()) {
+        Ok(match self.dialect.relay(head.status, opened.start()) {
             Relay::AsIs => Response::from_parts(head, Body::new(opened)),
             Relay::Head { status, headers } => {
                 head.status = status;
@@ -190,11 +249,15 @@ impl Inner {
                 opened.drop_trailers();
                 Response::from_parts(head, Body::new(opened))
             }
-            Relay::Reply(reply) => {
-                counter!(measure::UPSTREAM_ERRORS, "reason" => "invalid").increment(1);
-                ended(reply.map(Body::from), "upstream-invalid")
-            }
-        }
+            Relay::Reply(reply) => self.invalid(reply),
+            Relay::Idle(reply) => return Err(Box::new(reply)),
+        })
+    }
+
+    /// What the client gets in place of a reply that is none.
+    fn invalid(&self, reply: Response<Bytes>) -> Response<Body> {
+        counter!(measure::UPSTREAM_ERRORS, "reason" => "invalid").increment(1);
+        ended(reply.map(Body::from), "upstream-invalid")
     }
 
     /// The reply to a request whose body cannot be had, or that the upstream does not answer.

@@ -51,6 +51,14 @@ use crate::{
 /// Writes the reply for a request that the upstream did not reply to.
 pub type Replies = Arc<dyn Fn(&End<'_>) -> Response<Bytes> + Send + Sync>;
 
+/// The server that has replied: an extension of its reply.
+#[derive(Clone, Debug)]
+pub(crate) struct Replied(pub(crate) Server);
+
+/// Listed servers to which a request goes only when there is no other: an extension of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Avoided(pub(crate) Vec<Server>);
+
 /// Hands requests on to the control plane. Cheap to clone; lives as long as the driver.
 ///
 /// [`Choice`] says to which of its servers. A request goes to another one only when no connection could be
@@ -269,7 +277,11 @@ enum Broken {
 impl Inner {
     async fn exchange(&self, head: &Parts, body: Body) -> Result<(Response<Body>, InFlight), Broken> {
         let (mut lent, mut loan) = Lent::new(body);
-        let mut attempts = self.roster.attempts(self.connect_timeout).await;
+        let avoided = head
+            .extensions
+            .get::<Avoided>()
+            .map_or(&[][..], |avoided| &avoided.0);
+        let mut attempts = self.roster.attempts(self.connect_timeout, avoided).await;
         let mut broken = Broken::Nobody;
         while let Some(target) = attempts.next().await {
             let (server, health) = (&target.server, &target.health);
@@ -294,7 +306,9 @@ impl Inner {
                 Ok(response) => {
                     health.connected();
                     histogram!(measure::UPSTREAM_DURATION).record(started.elapsed());
-                    return Ok((response.map(Body::new), in_flight));
+                    let mut response = response.map(Body::new);
+                    response.extensions_mut().insert(Replied(server.clone()));
+                    return Ok((response, in_flight));
                 }
                 Err(error) if error.is_connect() => {
                     health.refused();

@@ -31,7 +31,12 @@ pub(super) fn definitions_reply(body: &Bytes) -> Bytes {
 /// Whatever its status was, the client gets HTTP 200 and the body byte for byte: result, code, message and
 /// data are the scheduler's. The original does so with every body. Here one that cannot be an envelope
 /// becomes one, with the code of an upstream that could not be asked: clients fail on anything else.
+///
+/// A scheduler that is not the master does nothing with any request, and replies with nothing.
 pub(super) fn relay(status: StatusCode, start: &[u8]) -> Relay {
+    if status == StatusCode::OK && start.is_empty() {
+        return Relay::Idle(replacement(status, start));
+    }
     let start = start.trim_ascii_start();
     if start.starts_with(b"{") {
         let mut headers = HeaderMap::new();

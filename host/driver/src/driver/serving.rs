@@ -16,7 +16,7 @@ use crate::{
     ensembles::Ensembles,
     front::FrontService,
     gateway::Gateway,
-    onward::Onward,
+    onward::{Onward, Patience},
     registration::{Ports, Registrar},
     upstream::{Choice, Servers, Upstream},
 };
@@ -168,7 +168,10 @@ impl Serving {
         limits: &Limits,
         beside: BesideUpstream,
     ) -> Self {
-        let response_timeout = config.response_timeout;
+        let patience = Patience {
+            reply: config.response_timeout,
+            taker: config.connect_timeout,
+        };
         let replies = {
             let dialect = dialect.clone();
             Arc::new(move |end: &End<'_>| dialect.reply(end))
@@ -179,7 +182,7 @@ impl Serving {
             dialect.clone(),
             body_limits(limits),
             upstream.clone(),
-            response_timeout,
+            patience,
             elsewhere,
         );
         let layer = host

@@ -149,8 +149,9 @@ impl Roster {
         known.targets.clone()
     }
 
-    /// The servers to which one request may go, one after another. `patience` is how long it may wait for one.
-    pub(super) async fn attempts(&self, patience: Duration) -> Attempts<'_> {
+    /// The servers to which one request may go, one after another. `patience` is how long it may wait for one; of
+    /// several that are tried in some order, those that are `avoided` come last.
+    pub(super) async fn attempts(&self, patience: Duration, avoided: &[Server]) -> Attempts<'_> {
         if let Some(followed) = &self.followed {
             let mut followed = followed.clone();
             // An error says that nobody will learn of any more; those that are known are tried.
@@ -164,7 +165,11 @@ impl Roster {
                 until: None,
                 patience,
             },
-            _ => Attempts::InOrder(self.order().into_iter()),
+            _ => {
+                let mut order = self.order();
+                order.sort_by_key(|target| avoided.contains(&target.server));
+                Attempts::InOrder(order.into_iter())
+            }
         }
     }
 

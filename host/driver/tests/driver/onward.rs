@@ -3,6 +3,7 @@
 mod bodies;
 mod consoles;
 mod kubernetes;
+mod masters;
 mod replies;
 mod requests;
 mod routes;

@@ -149,11 +149,16 @@ fn replies_of_the_scheduler() {
             (Relay::Head { status, headers }, None) => {
                 assert_eq!((status, headers.len(), &headers[CONTENT_TYPE]), (StatusCode::OK, 1, &HeaderValue::from_static("application/json")), "{source}");
             }
-            (Relay::Reply(response), Some(expected)) => {
+            (Relay::Reply(response) | Relay::Idle(response), Some(expected)) => {
                 assert_eq!((response.status(), json_of(&response)), (StatusCode::OK, expected), "{source}");
             }
             (got, expected) => panic!("{source}: {got:?} instead of {expected:?}"),
         }
+    }
+    // Only a reply of nothing, with the status of one, says that nothing was done.
+    for (status, body, is_idle) in [(200, "", true), (200, "\n", false), (204, "", false), (500, "", false)] {
+        let relay = scheduler().relay(StatusCode::from_u16(status).unwrap(), body.as_bytes());
+        assert_eq!(matches!(relay, Relay::Idle(_)), is_idle, "{status} {body:?}");
     }
     // However long it is, and whatever is in it.
     let Relay::Reply(response) = scheduler().relay(StatusCode::BAD_GATEWAY, &[0xff; 5000]) else {

@@ -65,7 +65,8 @@ impl Scene {
         Self::with(|| Response::new(Body::from(SUCCESS)), change).await
     }
 
-    async fn with(
+    /// Both.
+    pub(super) async fn with(
         reply: impl Fn() -> Response<Body> + Clone + Send + Sync + 'static,
         change: impl FnOnce(Setup) -> Setup,
     ) -> Self {

@@ -1,0 +1,88 @@
+//! Schedulers that are not the master: they reply with nothing, and do nothing.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{Router, body::Body};
+use http::Request;
+use http_body_util::BodyExt;
+use serde_json::Value;
+
+use super::scheduler::*;
+use crate::harness::*;
+
+/// A scheduler that takes the requests from this one on, and how many it has had.
+async fn master_from(first: usize) -> (std::net::SocketAddr, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let routes = Router::new().fallback(async move |request: Request<Body>| {
+        let body = request.into_body().collect().await.unwrap().to_bytes();
+        // All of it, each time.
+        let version: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(version["ID"], "a");
+        match count.fetch_add(1, Ordering::Relaxed) {
+            number if number + 1 < first => "",
+            _ => SUCCESS,
+        }
+    });
+    (serve(routes).await, asked)
+}
+
+const NEVER: usize = usize::MAX;
+
+#[tokio::test]
+async fn the_next_of_a_list_is_asked() {
+    let (first, asked_first) = master_from(NEVER).await;
+    let (second, asked_second) = master_from(1).await;
+    let driver = in_front_of_schedulers(Setup::new(&[first, second])).start().await;
+    for round in 1..=2 {
+        let (status, reply) = driver.post(runnable("application", "a")).await;
+        assert_eq!((status, reply.as_str()), (200, SUCCESS));
+        assert_eq!(asked_first.load(Ordering::Relaxed), round);
+        assert_eq!(asked_second.load(Ordering::Relaxed), round);
+    }
+}
+
+#[tokio::test]
+async fn one_that_becomes_the_master_is_waited_for() {
+    // (the request that it takes, as the first of those that it has)
+    for first in [2, 3, 4] {
+        let (address, asked) = master_from(first).await;
+        let driver = in_front_of_schedulers(Setup::new(&[address])).start().await;
+        let (status, reply) = driver.post(runnable("application", "a")).await;
+        assert_eq!((status, reply.as_str()), (200, SUCCESS), "{first}");
+        assert_eq!(asked.load(Ordering::Relaxed), first);
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_the_master() {
+    let (address, asked) = master_from(NEVER).await;
+    let setup =
+        Setup::new(&[address]).upstream(|upstream| upstream.connect_timeout = Duration::from_millis(50));
+    let driver = in_front_of_schedulers(setup).start().await;
+    let (status, reply) = driver.post(runnable("application", "a")).await;
+    let reply: Value = serde_json::from_str(&reply).unwrap();
+    assert_eq!((status, reply["code"].as_u64()), (200, Some(1_405_009)));
+    let message = reply["message"].as_str().unwrap();
+    assert!(
+        message.ends_with("without a body, as one does that is not the master"),
+        "{message}"
+    );
+    assert!(asked.load(Ordering::Relaxed) > 1);
+}
+
+#[tokio::test]
+async fn what_was_streamed_is_sent_once() {
+    let scene = Scene::answering(|| http::Response::new(Body::empty())).await;
+    // Nobody has read it on the way.
+    let (asked, status, reply) = scene.send("PUT", "/agentsettings/taint", "[]").await;
+    assert_eq!(asked.unwrap().body, "[]");
+    assert_eq!(status, 200);
+    assert!(reply.contains("as one does that is not the master"), "{reply}");
+}
