@@ -15,6 +15,12 @@ pub enum ZooKeeperError {
         /// Why there is none.
         reason: String,
     },
+    /// The servers were given with a node that paths are below, and nobody has made it.
+    #[error("ZooKeeper at {servers}: the node that all paths are below is not there; make it")]
+    NoRoot {
+        /// The ensemble.
+        servers: Servers,
+    },
     /// ZooKeeper did not do what it was asked for.
     #[error("ZooKeeper, {action} {path}: {}", describe(.source))]
     Refused {
@@ -32,6 +38,7 @@ impl ZooKeeperError {
     pub fn is_away(&self) -> bool {
         match self {
             Self::Away { .. } => true,
+            Self::NoRoot { .. } => false,
             Self::Refused { source, .. } => matches!(
                 source,
                 Error::ConnectionLoss

@@ -151,7 +151,13 @@ impl Hold {
         let (_, sequence) = match created {
             Err(Error::NoNode) => {
                 let options = CreateMode::Persistent.with_acls(acls);
-                client.mkdir(&parent, &options).await.at("creating", &parent)?;
+                match client.mkdir(&parent, &options).await {
+                    Err(Error::NoNode) => {
+                        let servers = self.zookeeper.servers().clone();
+                        return Err(ZooKeeperError::NoRoot { servers });
+                    }
+                    made => made.at("creating", &parent)?,
+                }
                 let options = CreateMode::EphemeralSequential.with_acls(acls);
                 client.create(&begin, &self.registration.data, &options).await
             }

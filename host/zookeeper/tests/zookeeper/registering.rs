@@ -186,6 +186,30 @@ async fn a_node_is_made_once_however_the_connection_breaks() {
 }
 
 #[tokio::test]
+async fn the_node_that_paths_are_below_is_there_or_missed() {
+    let servers = format!("{}/below/this", shared());
+    let zookeeper = ZooKeeper::open(config(&servers));
+    let registered = zookeeper.register(registration("/parent", "x"));
+    let missed = until(
+        &mut registered.states(),
+        |state| matches!(state, RegistrationState::Missing { reason } if reason.contains("make it")),
+    )
+    .await;
+    assert!(format!("{missed:?}").contains(&servers), "{missed:?}");
+    let somebody = somebody(shared()).await;
+    somebody
+        .mkdir("/below/this", &crate::scene::PERSISTENT)
+        .await
+        .unwrap();
+    let path = path(&registered).await;
+    let whole = format!("/below/this{path}");
+    assert!(somebody.check_stat(&whole).await.unwrap().is_some(), "{whole}");
+    // The same by who follows.
+    let members = zookeeper.members("/parent");
+    until(&mut members.receiver(), |list| list.members.len() == 1).await;
+}
+
+#[tokio::test]
 async fn what_can_be_no_node_is_told_so() {
     let zookeeper = ZooKeeper::open(config(shared()));
     for (parent, name) in [("r", "x"), ("/r/", "x"), ("/r", ""), ("/r", "a/b"), ("/r", "a\n")] {
