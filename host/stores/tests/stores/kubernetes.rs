@@ -104,8 +104,8 @@ impl Kubernetes {
             "--token-auth-file=tokens.csv".to_owned(),
             "--authorization-mode=RBAC".to_owned(),
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-            "--service-account-signing-key-file=server.key".to_owned(),
-            "--service-account-key-file=server.key".to_owned(),
+            "--service-account-signing-key-file=accounts.key".to_owned(),
+            "--service-account-key-file=accounts.pub".to_owned(),
             "--disable-admission-plugins=ServiceAccount".to_owned(),
             "--profiling=false".to_owned(),
         ];
@@ -159,10 +159,12 @@ impl Kubernetes {
         }
     }
 
-    async fn until_ready(&self, path: &str) {
+    async fn until_ready(&mut self, path: &str) {
         let begin = Instant::now();
         while let Err(error) = self.request(Method::GET, path, None).await {
-            if begin.elapsed() > NEVER {
+            let program = &mut self.api_server.as_mut().unwrap().0;
+            let has_ended = program.try_wait().unwrap().is_some();
+            if has_ended || begin.elapsed() > NEVER {
                 let log = fs::read_to_string(self.directory.path().join("kube-apiserver.log"));
                 panic!("{path}: {error}\n{}", log.unwrap_or_default());
             }
@@ -191,6 +193,7 @@ fn write_files(directory: &Path, address: SocketAddr) {
     let key = KeyPair::generate().unwrap();
     let params = CertificateParams::new(vec![address.ip().to_string()]).unwrap();
     let certificate = params.signed_by(&key, &authority).unwrap();
+    let accounts = KeyPair::generate().unwrap();
     let kubeconfig = json!({
         "apiVersion": "v1",
         "kind": "Config",
@@ -205,6 +208,8 @@ fn write_files(directory: &Path, address: SocketAddr) {
     for (name, text) in [
         ("server.pem", certificate.pem()),
         ("server.key", key.serialize_pem()),
+        ("accounts.key", accounts.serialize_pem()),
+        ("accounts.pub", accounts.public_key_pem()),
         (
             "tokens.csv",
             "token-of-admin,admin,admin,\"system:masters\"\n".to_owned(),
