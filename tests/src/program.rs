@@ -161,9 +161,31 @@ impl Admittance {
     ///
     /// When it has ended already.
     pub fn terminate(&self) -> Result<(), Error> {
+        self.signal(Signal::TERM)
+    }
+
+    /// Let it do nothing, with SIGSTOP, as if its machine hung. Its connections stay.
+    ///
+    /// # Errors
+    ///
+    /// When it has ended already.
+    pub fn suspend(&self) -> Result<(), Error> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Let it go on.
+    ///
+    /// # Errors
+    ///
+    /// When it has ended already.
+    pub fn resume(&self) -> Result<(), Error> {
+        self.signal(Signal::CONT)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), Error> {
         let id = Pid::from_raw(self.id()?.cast_signed());
         let id = id.ok_or_else(|| Error::Invalid("admittance has no process".to_owned()))?;
-        kill_process(id, Signal::TERM).map_err(|error| Error::io("stopping admittance")(error.into()))
+        kill_process(id, signal).map_err(|error| Error::io("a signal to admittance")(error.into()))
     }
 
     /// End it at once, with SIGKILL.

@@ -172,6 +172,11 @@ impl Scheduler {
         move |is_master| shared.is_master.store(is_master, Ordering::SeqCst)
     }
 
+    /// Die: listen no more, and break all connections off. What came is still told.
+    pub fn kill(&self) {
+        self.task.abort();
+    }
+
     /// All that came so far.
     pub fn asked(&self) -> Vec<Asked> {
         self.shared.asked.borrow().clone()
@@ -220,7 +225,7 @@ impl Scheduler {
 
 impl Drop for Scheduler {
     fn drop(&mut self) {
-        self.task.abort();
+        self.kill();
     }
 }
 

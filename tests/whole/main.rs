@@ -17,6 +17,7 @@ mod house;
 mod kubernetes;
 mod lifecycle;
 mod manifests;
+mod mesos;
 mod nomad;
 mod operator;
 mod scene;

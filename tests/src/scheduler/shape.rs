@@ -2,7 +2,7 @@
 
 use http::{
     HeaderMap,
-    header::{ACCEPT, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST},
+    header::{ACCEPT, ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST},
 };
 use serde_json::Value;
 
@@ -77,11 +77,21 @@ impl Shape {
     }
 }
 
-/// What is wrong with the headers: the original's client sends the two of them, and none of its own client's.
+/// What is wrong with the headers: the original sends the two of them and what HTTP itself needs, and none of
+/// its own client's.
 pub(super) fn headers(headers: &HeaderMap, body: &[u8]) -> Vec<String> {
     let mut mistakes = Vec::new();
     for name in headers.keys() {
-        if ![ACCEPT, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST].contains(name) {
+        if ![
+            ACCEPT,
+            ACCEPT_ENCODING,
+            CONNECTION,
+            CONTENT_LENGTH,
+            CONTENT_TYPE,
+            HOST,
+        ]
+        .contains(name)
+        {
             mistakes.push(format!("it has the header {name}"));
         }
     }
@@ -90,6 +100,10 @@ pub(super) fn headers(headers: &HeaderMap, body: &[u8]) -> Vec<String> {
         if values != ["application/json"] {
             mistakes.push(format!("{name} is {values:?}"));
         }
+    }
+    let encodings: Vec<_> = headers.get_all(ACCEPT_ENCODING).iter().collect();
+    if !encodings.is_empty() && encodings != ["identity"] {
+        mistakes.push(format!("{ACCEPT_ENCODING} is {encodings:?}"));
     }
     let length = headers.get(CONTENT_LENGTH);
     let expected = body.len().to_string();

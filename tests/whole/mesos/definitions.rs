@@ -1,0 +1,279 @@
+//! Definitions in ZooKeeper: several drivers with one truth, and drivers that lose it for a while.
+
+use std::time::Instant;
+
+use admittance_tests::{Kind, MesosCluster, POLL, Reply, Scheduler};
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{
+    hooks::Hooks,
+    nodes::{Candidate, NEVER, Nodes},
+    scene::{Front, driver, told},
+    zookeeper::{Place, Server, blocking},
+};
+use crate::scene::application;
+
+const NODE: &str = "/blueking/admissionwebhook/defaultGroup/webhook-test";
+const ROUTE: &str = "/namespaces/defaultGroup/admissionwebhook";
+
+/// A scheduler in ZooKeeper, and hooks.
+struct Surroundings {
+    hooks: Hooks,
+    cluster: MesosCluster,
+    _scheduler: Scheduler,
+    _stands: Candidate,
+    client: admittance_tests::Client,
+}
+
+impl Surroundings {
+    async fn new(place: &Place) -> Self {
+        let cluster = MesosCluster::default();
+        let scheduler = Scheduler::start(&cluster).await.unwrap();
+        Self {
+            hooks: Hooks::start().await,
+            _stands: Candidate::stand(&place.connection(), &scheduler).await,
+            _scheduler: scheduler,
+            cluster,
+            client: admittance_tests::Client::new().unwrap(),
+        }
+    }
+
+    async fn driver(&self, place: &Place) -> Front {
+        let address = self.hooks.address;
+        let more = format!(
+            "definitions: [ {{ zookeeper: {{}} }} ]\nwebhooks: {{ resolve: {{ hook.hooks: \"{address}\" }} }}\n"
+        );
+        Front::start(&driver(place, &more)).await
+    }
+
+    /// A definition as clients of the original write it.
+    fn definition(&self, name: &str, hook: &str) -> Value {
+        let client = json!({"caBundle": self.hooks.bundle, "namespace": "hooks", "name": "hook", "path": format!("/{hook}")});
+        json!({
+            "apiVersion": "v4",
+            "kind": "admissionwebhook",
+            "metadata": {"name": name, "namespace": "defaultGroup"},
+            "resourcesRef": {"operation": "Create", "kind": "application"},
+            "admissionWebhooks": [{"name": "hook", "failurePolicy": "Fail", "clientConfig": client}],
+        })
+    }
+
+    async fn send(&self, driver: &Front, method: Method, path: &str, body: &Value) -> Reply {
+        let body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
+        let url = format!("{}{path}", driver.routes());
+        self.client.bcs(method, &url, body).await.unwrap()
+    }
+
+    /// Send something about definitions that is done.
+    async fn change(&self, driver: &Front, method: Method, path: &str, body: &Value) -> Value {
+        let reply = self.send(driver, method, path, body).await;
+        let envelope = reply.json().unwrap();
+        assert_eq!(
+            (reply.status.as_u16(), &envelope["code"]),
+            (200, &json!(0)),
+            "{envelope}"
+        );
+        assert_eq!(envelope["message"], "success", "{envelope}");
+        envelope["data"].clone()
+    }
+
+    /// The hooks that an application passes which is created through this driver.
+    async fn passed(&self, driver: &Front) -> Vec<String> {
+        let name = format!("web-{:016x}", fastrand::u64(..));
+        let object = application("shop", &name, "docker.io/library/nginx:1.29");
+        let reply = self
+            .send(driver, Method::POST, "/namespaces/shop/applications", &object)
+            .await;
+        assert_eq!(told(&reply).0, 0, "{}", reply.text());
+        let version = self.cluster.object(Kind::Application, "shop", &name).unwrap();
+        let annotations = version["raw_json"]["metadata"]["annotations"].as_object();
+        annotations
+            .into_iter()
+            .flatten()
+            .map(|(key, _)| key.clone())
+            .collect()
+    }
+
+    /// Create applications until they pass these hooks.
+    async fn until_passed(&self, driver: &Front, what: &str, hooks: &[&str]) {
+        let since = Instant::now();
+        let mut last = Vec::new();
+        let asking = async {
+            loop {
+                last = self.passed(driver).await;
+                if last == hooks {
+                    return;
+                }
+                tokio::time::sleep(POLL).await;
+            }
+        };
+        let came = tokio::time::timeout(NEVER, asking).await.is_ok();
+        assert!(came, "{what}: never; the last passed {last:?}");
+        eprintln!("{what}: live after {:.0?}", since.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn two_drivers_see_one_change_made_through_either() {
+    let place = Place::shared("definitions").await;
+    let around = Surroundings::new(&place).await;
+    let (one, two) = (around.driver(&place).await, around.driver(&place).await);
+    let nodes = Nodes::connect(&place.connection()).await;
+    assert_eq!(around.passed(&one).await, [""; 0]);
+
+    // Created through one.
+    let definition = around.definition("webhook-test", "annotates");
+    assert_eq!(
+        around.change(&one, Method::POST, ROUTE, &definition).await,
+        Value::Null
+    );
+    assert_eq!(
+        around.passed(&one).await,
+        ["first"],
+        "who says that it is done has done it"
+    );
+    around
+        .until_passed(&two, "created through the other", &["first"])
+        .await;
+    let (stored, first) = nodes.get(NODE).await.unwrap();
+    for key in ["kind", "resourcesRef", "admissionWebhooks"] {
+        assert_eq!(stored[key], definition[key], "{key}");
+    }
+
+    // Changed through the other.
+    let definition = around.definition("webhook-test", "odd");
+    around.change(&two, Method::PUT, ROUTE, &definition).await;
+    assert_eq!(around.passed(&two).await, ["odd"]);
+    around
+        .until_passed(&one, "changed through the other", &["odd"])
+        .await;
+    let (_, second) = nodes.get(NODE).await.unwrap();
+    assert_eq!(
+        (second.czxid, second.version),
+        (first.czxid, first.version + 1),
+        "one write"
+    );
+    let path = format!("{ROUTE}/webhook-test");
+    for driver in [&one, &two] {
+        let shown = around.change(driver, Method::GET, &path, &Value::Null).await;
+        assert_eq!(shown["admissionWebhooks"][0]["clientConfig"]["path"], "/odd");
+        let all = around
+            .change(driver, Method::GET, "/admissionwebhooks", &Value::Null)
+            .await;
+        assert_eq!(all, json!([shown]));
+    }
+
+    // What is there is there for both, whoever is asked.
+    for (method, name, code) in [
+        (Method::POST, "webhook-test", 1_405_201),
+        (Method::PUT, "absent", 1_405_202),
+    ] {
+        for driver in [&one, &two] {
+            let reply = around
+                .send(driver, method.clone(), ROUTE, &around.definition(name, "passes"))
+                .await;
+            assert_eq!(told(&reply).0, code, "{method} {name}: {}", reply.text());
+        }
+    }
+
+    // Written as the original's scheduler writes it, by hand.
+    let mut by_hand = around.definition("webhook-test", "annotates");
+    by_hand["metadata"]["creationTimestamp"] = "0001-01-01T00:00:00Z".into();
+    by_hand["admissionWebhooks"][0]["clientConfig"]["url"] = "".into();
+    by_hand["admissionWebhooks"][0]["clientConfig"]["port"] = 0.into();
+    by_hand["admissionWebhooks"][0]["namespaceSelector"] = Value::Null;
+    nodes.put(NODE, &by_hand).await;
+    around
+        .until_passed(&one, "written by another program", &["first"])
+        .await;
+    around
+        .until_passed(&two, "written by another program", &["first"])
+        .await;
+
+    // Removed through one.
+    around.change(&one, Method::DELETE, &path, &Value::Null).await;
+    assert_eq!(around.passed(&one).await, [""; 0]);
+    around.until_passed(&two, "removed through the other", &[]).await;
+    assert!(nodes.get(NODE).await.is_none());
+    let reply = around.send(&two, Method::DELETE, &path, &Value::Null).await;
+    assert_eq!(told(&reply).0, 1_405_202, "{}", reply.text());
+}
+
+/// What `/readyz` says.
+async fn readiness(around: &Surroundings, driver: &Front) -> String {
+    let url = driver.program.admin_url("/readyz");
+    let reply = around.client.get(&url).await.unwrap();
+    assert_eq!(reply.status, 200, "it serves all the time: {}", reply.text());
+    reply.text()
+}
+
+async fn until_ready(around: &Surroundings, driver: &Front, what: &str, is_so: impl Fn(&str) -> bool) {
+    let mut last = String::new();
+    let asking = async {
+        loop {
+            last = readiness(around, driver).await;
+            if is_so(&last) {
+                return;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    };
+    let came = tokio::time::timeout(NEVER, asking).await.is_ok();
+    assert!(came, "{what}: never; the last was {last}");
+}
+
+#[tokio::test]
+async fn a_store_that_is_lost_leaves_the_last_good_table() {
+    let mut server = blocking(Server::start).await;
+    let place = Place::root(server.address());
+    let around = Surroundings::new(&place).await;
+    let driver = around.driver(&place).await;
+    let definition = around.definition("webhook-test", "annotates");
+    around.change(&driver, Method::POST, ROUTE, &definition).await;
+    assert_eq!(around.passed(&driver).await, ["first"]);
+    let is_lost = |text: &str| {
+        let value: Value = serde_json::from_str(text).unwrap();
+        value
+            .get("problem")
+            .is_some_and(|problem| problem.to_string().contains("zookeeper"))
+    };
+    assert!(!is_lost(&readiness(&around, &driver).await));
+
+    let mut server = blocking(move || {
+        server.stop();
+        server
+    })
+    .await;
+    until_ready(&around, &driver, "the loss is told", is_lost).await;
+    // The table is there, and the master is where it was.
+    assert_eq!(around.passed(&driver).await, ["first"]);
+    // A change cannot be made, and is not said to be made.
+    let reply = around
+        .send(
+            &driver,
+            Method::PUT,
+            ROUTE,
+            &around.definition("webhook-test", "odd"),
+        )
+        .await;
+    assert_eq!(told(&reply).0, 1_405_200, "{}", reply.text());
+    assert_eq!(around.passed(&driver).await, ["first"]);
+
+    let server = blocking(move || {
+        server.start_again();
+        server
+    })
+    .await;
+    let nodes = Nodes::connect(&place.connection()).await;
+    let (stored, _) = nodes.get(NODE).await.unwrap();
+    assert_eq!(stored["admissionWebhooks"], definition["admissionWebhooks"]);
+    nodes.put(NODE, &around.definition("webhook-test", "odd")).await;
+    around.until_passed(&driver, "caught up", &["odd"]).await;
+    until_ready(&around, &driver, "the loss is over", |text| !is_lost(text)).await;
+    drop(server);
+}

@@ -1,0 +1,76 @@
+//! A gateway in front of drivers.
+
+use admittance_tests::{MesosCluster, Scheduler};
+use serde_json::Value;
+
+use super::{
+    nodes::{Candidate, DRIVERS, Nodes},
+    scene::{CLUSTER, Front, driver},
+    writers::{Answer, Writers, asked, wrong},
+    zookeeper::Place,
+};
+
+const CLIENTS: usize = 8;
+
+fn gateway(place: &Place, more: &str) -> String {
+    format!(
+        "listen: {{ address: \"127.0.0.1:0\" }}\n\
+         dialect: {{ gateway: {{ discover: {{}}{more} }} }}\n\
+         zookeeper: {{ service: {} }}\n",
+        place.config()
+    )
+}
+
+#[tokio::test]
+async fn a_driver_that_is_killed_while_its_gateway_sends_loses_and_doubles_nothing() {
+    let place = Place::shared("gateways").await;
+    let cluster = MesosCluster::default();
+    let scheduler = Scheduler::start(&cluster).await.unwrap();
+    let _stands = Candidate::stand(&place.connection(), &scheduler).await;
+    let nodes = Nodes::connect(&place.connection()).await;
+    let of_cluster = format!("{DRIVERS}/{CLUSTER}");
+    nodes.put(&of_cluster, &Value::Null).await;
+    let registering = driver(&place, "registration: {}\n");
+    let mut killed = Front::start(&registering).await;
+    let stays = Front::start(&registering).await;
+    nodes
+        .until_children(&of_cluster, "both drivers", |nodes| nodes.len() == 2)
+        .await;
+    let gateway = Front::start(&gateway(&place, "")).await;
+
+    let front_door = gateway.program.url("/bcsapi/v4/scheduler/mesos");
+    let writers = Writers::start(&[front_door], CLIENTS);
+    writers.until_created(50).await;
+    // Every client waits for the scheduler; the drivers have an equal share of them.
+    let gate = scheduler.hold();
+    let mut answered = usize::MAX;
+    while answered != writers.count() {
+        answered = writers.count();
+        scheduler.until_asked(answered + CLIENTS).await.unwrap();
+    }
+    killed.program.kill().await.unwrap();
+    drop(gate);
+    nodes
+        .until_children(&of_cluster, "one driver is gone", |nodes| nodes.len() == 1)
+        .await;
+    writers.until_created(50).await;
+    let written = writers.end().await;
+
+    let (asked, mistakes) = asked(&[&scheduler]);
+    assert_eq!(mistakes, [""; 0]);
+    let wrong = wrong(&written, &cluster, &asked);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let failed: Vec<_> = written
+        .iter()
+        .filter(|written| written.answer != Answer::Created)
+        .collect();
+    // Those that the killed driver had, and no more: whoever came later went to the other.
+    assert!((1..CLIENTS).contains(&failed.len()), "{failed:?}");
+    for written in failed {
+        let Answer::Refused(code, message) = &written.answer else {
+            panic!("{written:?}")
+        };
+        assert_eq!(*code, 1_405_053, "{message}");
+    }
+    drop(stays);
+}

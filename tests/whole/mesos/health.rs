@@ -1,0 +1,97 @@
+//! `/healthz` of the operator's port through a life, in the words of the original, and what clients are told
+//! meanwhile.
+
+use admittance_tests::{MesosCluster, POLL, Scheduler};
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{
+    nodes::{Candidate, NEVER},
+    scene::{CLUSTER, Front, driver, told},
+    zookeeper::{Place, Server, blocking},
+};
+use crate::scene::application;
+
+/// What `/healthz` says now.
+async fn health(driver: &Front) -> Value {
+    let client = admittance_tests::Client::new().unwrap();
+    let reply = client.get(&driver.program.admin_url("/healthz")).await.unwrap();
+    assert_eq!(reply.headers["content-type"], "application/json");
+    reply.json().unwrap()
+}
+
+/// Ask until it says this, and hold the rest against the original's form.
+async fn until_healthz(driver: &Front, message: &str) {
+    let mut last = Value::Null;
+    let asking = async {
+        loop {
+            last = health(driver).await;
+            if last["message"] == message {
+                return;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    };
+    let came = tokio::time::timeout(NEVER, asking).await.is_ok();
+    assert!(came, "{message}: never; the last was {last}");
+    assert_eq!(last["healthy"], message == "run ok", "{last}");
+    assert_eq!(last["clusterID"], CLUSTER, "{last}");
+    assert_eq!(last["runMode"], "master-master", "{last}");
+    for key in ["module", "ip", "current_role"] {
+        assert!(last[key].is_string(), "{key}: {last}");
+    }
+}
+
+/// What a client is told that creates an application.
+async fn create(driver: &Front, name: &str) -> (u16, Value) {
+    let client = admittance_tests::Client::new().unwrap();
+    let url = format!("{}/namespaces/shop/applications", driver.routes());
+    let object = application("shop", name, "docker.io/library/nginx:1.29").to_string();
+    let reply = client.bcs(Method::POST, &url, object).await.unwrap();
+    told(&reply);
+    (reply.status.as_u16(), reply.json().unwrap())
+}
+
+#[tokio::test]
+async fn healthz_tells_of_the_schedulers_as_the_original_does() {
+    let no_scheduler = json!({
+        "result": false,
+        "code": 1_405_009,
+        "message": "(bcs-mesos-driver):do http request failed!scheduler not exist",
+        "data": {},
+    });
+    // ZooKeeper is away.
+    let mut server = blocking(Server::start).await;
+    let place = Place::root(server.address());
+    let mut server = blocking(move || {
+        server.stop();
+        server
+    })
+    .await;
+    let driver = Front::start(&driver(&place, "")).await;
+    until_healthz(&driver, "in starting").await;
+
+    // ZooKeeper is there, and no scheduler.
+    let server = blocking(move || {
+        server.start_again();
+        server
+    })
+    .await;
+    until_healthz(&driver, "cannot connect to any scheduler").await;
+    assert_eq!(create(&driver, "first").await, (200, no_scheduler.clone()));
+
+    // One comes.
+    let cluster = MesosCluster::default();
+    let scheduler = Scheduler::start(&cluster).await.unwrap();
+    let stands = Candidate::stand(&place.connection(), &scheduler).await;
+    until_healthz(&driver, "run ok").await;
+    let (status, reply) = create(&driver, "second").await;
+    assert_eq!((status, &reply["code"]), (200, &json!(0)), "{reply}");
+
+    // It goes.
+    stands.resign().await;
+    until_healthz(&driver, "cannot connect to any scheduler").await;
+    assert_eq!(create(&driver, "third").await, (200, no_scheduler));
+    assert_eq!(scheduler.asked().len(), 1);
+    drop(server);
+}

@@ -1,0 +1,112 @@
+//! Webhooks over TLS that keep what they are sent.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, Response};
+use http_body_util::{BodyExt as _, Full};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::webhooks::{certificate, listen};
+
+/// A server of hooks, `hook.hooks`; what one does is the last part of its path. It ends with the test.
+pub(super) struct Hooks {
+    _directory: TempDir,
+    pub(super) address: SocketAddr,
+    pub(super) bundle: String,
+    calls: Arc<Mutex<Vec<Call>>>,
+}
+
+/// What a hook was sent, and what it replied.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    pub(super) path: String,
+    pub(super) headers: HeaderMap,
+    pub(super) sent: Bytes,
+    pub(super) replied: Bytes,
+    status: u16,
+}
+
+impl Call {
+    /// Whether its reply is what goes on.
+    pub(super) fn is_good(&self) -> bool {
+        self.status == 200
+    }
+}
+
+impl Hooks {
+    pub(super) async fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let bundle = certificate(directory.path(), "--service", "hook.hooks").await;
+        let calls = Arc::new(Mutex::new(Vec::new()));
+        let kept = calls.clone();
+        let listening = listen(directory.path(), "hook.hooks", &[], move |_, request| {
+            let kept = kept.clone();
+            async move {
+                let (head, body) = request.into_parts();
+                let sent = body.collect().await.unwrap().to_bytes();
+                let (status, replied) = answer(head.uri.path(), &sent);
+                kept.lock().unwrap().push(Call {
+                    path: head.uri.path().to_owned(),
+                    headers: head.headers,
+                    sent,
+                    replied: replied.clone(),
+                    status,
+                });
+                Ok(Response::builder()
+                    .status(status)
+                    .body(Full::new(replied))
+                    .unwrap())
+            }
+        });
+        let address = listening.await;
+        Self {
+            _directory: directory,
+            address,
+            bundle,
+            calls,
+        }
+    }
+
+    /// The calls for objects in this namespace, or in none, in order.
+    pub(super) fn calls(&self, namespace: Option<&str>) -> Vec<Call> {
+        let calls = self.calls.lock().unwrap();
+        let is = |call: &&Call| {
+            let object: Value = serde_json::from_slice(&call.sent).unwrap_or_default();
+            object["metadata"]["namespace"].as_str() == namespace
+        };
+        calls.iter().filter(is).cloned().collect()
+    }
+}
+
+fn answer(path: &str, sent: &Bytes) -> (u16, Bytes) {
+    let annotated = |name: &str| {
+        let mut object: Value = serde_json::from_slice(sent).unwrap();
+        object["metadata"]["annotations"][name] = "seen".into();
+        object
+    };
+    match path.rsplit('/').next().unwrap_or_default() {
+        "passes" => (200, sent.clone()),
+        "first" | "annotates" => (200, annotated("first").to_string().into()),
+        // As no program of ours would write it: with spaces, line ends and an escape.
+        "odd" => {
+            let text = format!("{:#}", annotated("odd")).replace("\"instance\": ", "\"instance\" :\t");
+            (200, text.replace("\"seen\"", "\"\\u0073een\"").into())
+        }
+        "created" => (201, annotated("created").to_string().into()),
+        "moved" => (302, Bytes::new()),
+        "broken" => (500, Bytes::from_static(b"100% out of order")),
+        "empty" => (200, Bytes::new()),
+        "garbage" => (200, Bytes::from_static(b"all is well")),
+        "renames" => {
+            let mut object = annotated("renames");
+            object["metadata"]["name"] = "another".into();
+            (200, object.to_string().into())
+        }
+        other => (404, format!("no hook {other}").into()),
+    }
+}

@@ -1,0 +1,120 @@
+//! Another master, under load.
+
+use std::time::Instant;
+
+use admittance_tests::{MesosCluster, Scheduler};
+
+use super::{
+    nodes::{Candidate, Nodes, SCHEDULERS},
+    scene::{Front, driver},
+    writers::{Answer, Writers, asked, wrong},
+    zookeeper::Place,
+};
+
+const CLIENTS: usize = 8;
+
+/// How a master goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Goes {
+    /// It dies while requests are in flight to it, and its node goes after that.
+    Dies,
+    /// Its node goes, and it answers as one that is not the master.
+    StepsDown,
+}
+
+#[tokio::test]
+async fn a_master_that_dies_loses_and_doubles_nothing() {
+    change(Goes::Dies).await;
+}
+
+#[tokio::test]
+async fn a_master_that_steps_down_loses_and_doubles_nothing() {
+    change(Goes::StepsDown).await;
+}
+
+async fn change(goes: Goes) {
+    let place = Place::shared("masters").await;
+    let servers = place.connection();
+    let cluster = MesosCluster::default();
+    let first = Scheduler::start(&cluster).await.unwrap();
+    let second = Scheduler::start(&cluster).await.unwrap();
+    let first_stands = Candidate::stand(&servers, &first).await;
+    let second_stands = Candidate::stand(&servers, &second).await;
+    let driver = Front::start(&driver(&place, "")).await;
+    let nodes = Nodes::connect(&servers).await;
+
+    let writers = Writers::start(&[driver.routes()], CLIENTS);
+    writers.until_created(50).await;
+    assert!(second.asked().is_empty(), "all goes to the master");
+
+    // What is in flight is done, and nobody will be told.
+    let mut in_flight = 0;
+    if goes == Goes::Dies {
+        let gate = first.hold();
+        let mut answered = usize::MAX;
+        while answered != writers.count() {
+            answered = writers.count();
+            first.until_asked(answered + CLIENTS).await.unwrap();
+        }
+        first.kill();
+        drop(gate);
+        in_flight = CLIENTS;
+        writers
+            .until("a request in flight fails", answered, |written| {
+                let failed = |answer: &Answer| matches!(answer, Answer::Refused(1_405_009, _));
+                written.iter().any(|written| failed(&written.answer))
+            })
+            .await;
+        drop(first_stands);
+    } else {
+        first_stands.resign().await;
+    }
+    nodes
+        .until_children(SCHEDULERS, "the second is the first", |nodes| nodes.len() == 1)
+        .await;
+    let changed = Instant::now();
+    writers.until_created(50).await;
+    drop(second_stands);
+    let written = writers.end().await;
+
+    let (asked, mistakes) = asked(&[&first, &second]);
+    assert_eq!(mistakes, [""; 0]);
+    let wrong = wrong(&written, &cluster, &asked);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    // Every client was answered as clients of a driver are, and who failed was told why.
+    for written in &written {
+        let is_clean = match &written.answer {
+            Answer::Created => true,
+            Answer::Refused(code, message) => {
+                *code == 1_405_009 && message.contains("do http request failed!")
+            }
+            Answer::Broken(_) => false,
+        };
+        assert!(is_clean, "{written:?}");
+    }
+    // Once the second did something, the first did nothing more.
+    let writes = cluster.writes();
+    let turn = writes
+        .iter()
+        .position(|write| write.by == second.address())
+        .unwrap();
+    assert!(writes[turn..].iter().all(|write| write.by == second.address()));
+    let failed = written
+        .iter()
+        .filter(|written| written.answer != Answer::Created)
+        .count();
+    assert!(failed >= in_flight, "{failed} of {in_flight} in flight failed");
+
+    let by_second = |name: &str| writes[turn..].iter().any(|write| write.to.2 == name);
+    let followed = written
+        .iter()
+        .filter(|written| written.answer == Answer::Created && by_second(&written.name))
+        .map(|written| written.at)
+        .min()
+        .unwrap();
+    eprintln!(
+        "{goes:?}: followed after {:.0?}; {} created, {failed} failed",
+        followed.saturating_duration_since(changed),
+        written.len() - failed,
+    );
+}

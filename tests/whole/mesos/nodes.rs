@@ -1,0 +1,196 @@
+//! What stands in ZooKeeper, seen and written by the test's own client, and schedulers that stand for election
+//! there as the original's do.
+
+use std::time::Duration;
+
+use admittance_tests::{POLL, Scheduler};
+use serde_json::{Value, json};
+use tokio::task::AbortHandle;
+use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error, Stat};
+
+use super::scene::CLUSTER;
+
+pub(super) const SCHEDULERS: &str = "/bcs/services/endpoints/scheduler";
+pub(super) const DRIVERS: &str = "/bcs/services/endpoints/mesosdriver";
+
+/// It ends a test that would hang.
+pub(super) const NEVER: Duration = Duration::from_secs(60);
+
+const PERSISTENT: CreateOptions<'static> = CreateMode::Persistent.with_acls(Acls::anyone_all());
+const IN_TURN: CreateOptions<'static> = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
+
+/// A look into ZooKeeper.
+#[derive(Clone)]
+pub(super) struct Nodes(Client);
+
+/// A node, and what is in it.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) name: String,
+    pub(super) data: Value,
+    pub(super) session: i64,
+}
+
+impl Nodes {
+    /// `servers` may end with a folder: `127.0.0.1:2181/test`.
+    pub(super) async fn connect(servers: &str) -> Self {
+        let connector = Client::connector().with_session_timeout(Duration::from_secs(10));
+        let connecting = connector.connect(servers);
+        Self(tokio::time::timeout(NEVER, connecting).await.unwrap().unwrap())
+    }
+
+    /// The children of a node, by their sequence numbers as the original sorts them; none when there is no
+    /// such node.
+    pub(super) async fn children(&self, path: &str) -> Vec<Node> {
+        let names = match self.0.list_children(path).await {
+            Ok(names) => names,
+            Err(Error::NoNode) => Vec::new(),
+            Err(error) => panic!("{path}: {error}"),
+        };
+        self.read(path, names).await
+    }
+
+    async fn read(&self, path: &str, mut names: Vec<String>) -> Vec<Node> {
+        names.sort_by_key(|name| sequence(name));
+        let mut nodes = Vec::new();
+        for name in names {
+            match self.0.get_data(&format!("{path}/{name}")).await {
+                Ok((data, stat)) => nodes.push(Node {
+                    name,
+                    data: serde_json::from_slice(&data).unwrap_or_default(),
+                    session: stat.ephemeral_owner,
+                }),
+                // It went in between.
+                Err(Error::NoNode) => {}
+                Err(error) => panic!("{path}/{name}: {error}"),
+            }
+        }
+        nodes
+    }
+
+    /// Wait until the children of a node are so. The node must be there.
+    pub(super) async fn until_children(
+        &self,
+        path: &str,
+        what: &str,
+        wanted: impl Fn(&[Node]) -> bool,
+    ) -> Vec<Node> {
+        let waiting = async {
+            loop {
+                let (names, watcher) = match self.0.list_and_watch_children(path).await {
+                    Ok(listed) => listed,
+                    Err(error) => panic!("{path}: {error}"),
+                };
+                let nodes = self.read(path, names).await;
+                if wanted(&nodes) {
+                    return nodes;
+                }
+                watcher.changed().await;
+            }
+        };
+        match tokio::time::timeout(NEVER, waiting).await {
+            Ok(nodes) => nodes,
+            Err(_) => panic!("{what}: never in {:#?}", self.children(path).await),
+        }
+    }
+
+    /// A node's JSON, and its state; `None` when there is none.
+    pub(super) async fn get(&self, path: &str) -> Option<(Value, Stat)> {
+        match self.0.get_data(path).await {
+            Ok((data, stat)) => Some((serde_json::from_slice(&data).unwrap(), stat)),
+            Err(Error::NoNode) => None,
+            Err(error) => panic!("{path}: {error}"),
+        }
+    }
+
+    /// Make a node, and those above it.
+    pub(super) async fn put(&self, path: &str, data: &Value) {
+        let (above, _) = path.rsplit_once('/').unwrap();
+        if !above.is_empty() {
+            self.0.mkdir(above, &PERSISTENT).await.unwrap();
+        }
+        let data = match data {
+            Value::Null => Vec::new(),
+            data => data.to_string().into_bytes(),
+        };
+        match self.0.create(path, &data, &PERSISTENT).await {
+            Ok(_) => {}
+            Err(Error::NodeExists) => {
+                self.0.set_data(path, &data, None).await.unwrap();
+            }
+            Err(error) => panic!("{path}: {error}"),
+        }
+    }
+
+    pub(super) async fn delete(&self, path: &str) {
+        self.0.delete(path, None).await.unwrap();
+    }
+}
+
+/// The last ten characters of a name as a number.
+fn sequence(name: &str) -> Option<u64> {
+    name.get(name.len().checked_sub(10)?..)?.parse().ok()
+}
+
+/// A scheduler in the election, with a session of its own. It leads while its node is the first. Its node
+/// goes when it is dropped.
+pub(super) struct Candidate {
+    nodes: Nodes,
+    path: String,
+    election: AbortHandle,
+}
+
+impl Candidate {
+    /// Stand for election, behind those who do already.
+    pub(super) async fn stand(servers: &str, scheduler: &Scheduler) -> Self {
+        let nodes = Nodes::connect(servers).await;
+        nodes.0.mkdir(SCHEDULERS, &PERSISTENT).await.unwrap();
+        let (address, lead) = (scheduler.address(), scheduler.leading());
+        lead(false);
+        let info = json!({
+            "ip": address.ip().to_string(), "ipv6": "", "port": address.port(), "grpc_port": 0,
+            "metric_port": 8091, "hostname": "scheduler", "scheme": scheduler.scheme(), "version": "1.18.12",
+            "cluster": CLUSTER, "pid": std::process::id(), "external_ip": "", "external_ipv6": "",
+            "external_port": 0,
+        });
+        let prefix = format!("{SCHEDULERS}/_c_{:032x}-{address}", fastrand::u128(..));
+        let created = nodes
+            .0
+            .create(&prefix, info.to_string().as_bytes(), &IN_TURN)
+            .await;
+        let (_, sequence) = created.unwrap();
+        let name = format!("{}{sequence}", prefix.rsplit('/').next().unwrap());
+        let (watch, own) = (nodes.clone(), name.clone());
+        let election = tokio::spawn(async move {
+            loop {
+                match watch.0.list_and_watch_children(SCHEDULERS).await {
+                    Ok((mut names, watcher)) => {
+                        names.sort_by_key(|name| self::sequence(name));
+                        lead(names.first() == Some(&own));
+                        watcher.changed().await;
+                    }
+                    // ZooKeeper is away; the session may live on.
+                    Err(_) if !watch.0.state().is_terminated() => tokio::time::sleep(POLL).await,
+                    Err(_) => return lead(false),
+                }
+            }
+        })
+        .abort_handle();
+        Self {
+            path: format!("{SCHEDULERS}/{name}"),
+            nodes,
+            election,
+        }
+    }
+
+    /// Take the node away, and stay.
+    pub(super) async fn resign(self) {
+        self.nodes.delete(&self.path).await;
+    }
+}
+
+impl Drop for Candidate {
+    fn drop(&mut self) {
+        self.election.abort();
+    }
+}

@@ -1,0 +1,171 @@
+//! Every route that ends at the scheduler: section 1.3 of the reference of bcs-mesos-driver, row by row, held
+//! against what the scheduler is asked. The scheduler itself says when it cannot read what it is sent.
+
+use http::Method;
+use serde_json::json;
+
+use super::scene::{Mesos, told};
+use crate::scene::application;
+
+const GET: Method = Method::GET;
+const PUT: Method = Method::PUT;
+const POST: Method = Method::POST;
+const DELETE: Method = Method::DELETE;
+
+/// What the scheduler is told when it has no such route.
+const NO_ROUTE: &str = "404: Page Not Found";
+
+/// (method, path below `/mesosdriver/v4`, kind or text of the body, what the scheduler is asked)
+#[rustfmt::skip]
+const ROUTES: &[(Method, &str, &str, &str)] = &[
+    (POST,   "/namespaces/elsewhere/applications", "application", "POST /v1/apps"),
+    (PUT,    "/namespaces/elsewhere/applications?instances=1&args=x", "application", "POST /v1/apps/n/web/update?instances=1&args=x"),
+    (PUT,    "/namespaces/elsewhere/applications?args=resource", "application", "POST /v1/apps/n/web/update?instances=&args=resource"),
+    (PUT,    "/namespaces/elsewhere/applications/rollback", "application", "POST /v1/apps/n/web/update?instances=2&kind=application"),
+    (PUT,    "/namespaces/n/applications/web/scale/5", "", "POST /v1/apps/n/web/scale?instances=5&kind=application"),
+    (GET,    "/namespaces/n/applications", "", "GET /v1/n/apps?kind=application"),
+    (GET,    "/namespaces/n/applications/web", "", "GET /v1/apps/n/web?kind=application"),
+    (POST,   "/namespaces/n/applications/web/message", r#"{"msgtype":"signal","msgdata":{"processname":"p","signal":12}}"#, "POST /v1/apps/n/web/message"),
+    (POST,   "/namespaces/n/applications/web/taskgroups/0.web.n/message", r#"{"msgtype":"env-key","msgdata":{"env-key":"a","env-value":"b"}}"#, "POST /v1/apps/n/web/message/0.web.n"),
+    (GET,    "/namespaces/n/applications/web/taskgroups", "", "GET /v1/apps/n/web/taskgroups"),
+    (PUT,    "/namespaces/n/applications/web/taskgroups/0.web.n/rescheduler?hostRetainTime=5", "", "PUT /v1/taskgroup/0.web.n/rescheduler?hostRetainTime=5"),
+    (POST,   "/namespaces/n/applications/web/taskgroups/0.web.n/restart", "", "POST /v1/taskgroup/0.web.n/restart"),
+    (POST,   "/namespaces/n/applications/web/taskgroups/0.web.n/reload", "", "POST /v1/taskgroup/0.web.n/reload"),
+    (GET,    "/namespaces/n/applications/web/versions", "", "GET /v1/apps/n/web/versions"),
+    (GET,    "/namespaces/n/applications/web/versions/7", "", "GET /v1/apps/n/web/versions/7"),
+    (GET,    "/definition/application/n/web", "", "GET /v1/definition/application/n/web"),
+    (DELETE, "/namespaces/n/applications/web?enforce=1", "", "DELETE /v1/apps/n/web?enforce=1&kind=application"),
+    (POST,   "/namespaces/n/processes", "process", "POST /v1/apps"),
+    (PUT,    "/namespaces/n/processes?instances=1", "process", "POST /v1/apps/n/web/update?instances=1&args="),
+    (PUT,    "/namespaces/n/processes/rollback", "process", "POST /v1/apps/n/web/update?instances=2&kind=process"),
+    (PUT,    "/namespaces/n/processes/web/scale/5", "", "POST /v1/apps/n/web/scale?instances=5&kind=process"),
+    (GET,    "/namespaces/n/processes", "", "GET /v1/n/apps?kind=process"),
+    (GET,    "/namespaces/n/processes/web", "", "GET /v1/apps/n/web?kind=process"),
+    (DELETE, "/namespaces/n/processes/web", "", "DELETE /v1/apps/n/web?enforce=&kind=process"),
+    (POST,   "/namespaces/n/configmaps", "configmap", "POST /v1/configmap"),
+    (PUT,    "/namespaces/n/configmaps", "configmap", "PUT /v1/configmap"),
+    (DELETE, "/namespaces/n/configmaps/web", "", "DELETE /v1/configmap/n/web"),
+    (POST,   "/namespaces/n/secrets", "secret", "POST /v1/secret"),
+    (PUT,    "/namespaces/n/secrets", "secret", "PUT /v1/secret"),
+    (DELETE, "/namespaces/n/secrets/web", "", "DELETE /v1/secret/n/web"),
+    (POST,   "/namespaces/n/services", "service", "POST /v1/service"),
+    (PUT,    "/namespaces/n/services", "service", "PUT /v1/service"),
+    (DELETE, "/namespaces/n/services/web", "", "DELETE /v1/service/n/web"),
+    (GET,    "/cluster/resources", "", "GET /v1/cluster/resources"),
+    (GET,    "/cluster/endpoints", "", "GET /v1/cluster/endpoints"),
+    (GET,    "/cluster/current/offers", "", "GET /v1/cluster/current/offers"),
+    (POST,   "/namespaces/elsewhere/deployments", "deployment", "POST /v1/deployment/n/web"),
+    (PUT,    "/namespaces/elsewhere/deployments?args=resource", "deployment", "PUT /v1/deployment/n/web?args=resource"),
+    (PUT,    "/namespaces/n/deployments/web/cancelupdate", "", "POST /v1/deployment/n/web/cancelupdate"),
+    (PUT,    "/namespaces/n/deployments/web/pauseupdate", "", "POST /v1/deployment/n/web/pauseupdate"),
+    (PUT,    "/namespaces/n/deployments/web/resumeupdate", "", "POST /v1/deployment/n/web/resumeupdate"),
+    (PUT,    "/namespaces/n/deployments/web/scale/4", "", "PUT /v1/deployment/n/web/scale/4"),
+    (GET,    "/definition/deployment/n/web", "", "GET /v1/definition/deployment/n/web"),
+    (DELETE, "/namespaces/n/deployments/web?enforce=1", "", "DELETE /v1/deployment/n/web?enforce=1"),
+    (POST,   "/namespaces/n/daemonset", "daemonset", "POST /v1/daemonsets"),
+    (DELETE, "/namespaces/n/daemonset/web?enforce=1", "", "DELETE /v1/daemonsets/n/web?enforce=1"),
+    (GET,    "/transactions/n?objKind=application&objName=web", "", "GET /v1/transactions/n?objKind=application&objName=web"),
+    (DELETE, "/transactions/n/t", "", "DELETE /v1/transactions/n/t"),
+    (GET,    "/agentsettings?ips=10.0.0.1,10.0.0.2", "", "GET /v1/agentsettings?ips=10.0.0.1%2C10.0.0.2"),
+    (POST,   "/agentsettings", r#"[{"innerIP":"10.0.0.1"}]"#, "POST /v1/agentsettings"),
+    (POST,   "/agentsettings/enable?ips=10.0.0.1", "", "POST /v1/agentsettings/enable?ips=10.0.0.1"),
+    (POST,   "/agentsettings/disable?ips=10.0.0.1", "", "POST /v1/agentsettings/disable?ips=10.0.0.1"),
+    (PUT,    "/agentsettings/taint", r#"[{"innerIP":"10.0.0.1"}]"#, "PUT /v1/agentsettings/taint"),
+    (PUT,    "/agentsettings/extendedresource", r#"{"innerIP":"10.0.0.1"}"#, "PUT /v1/agentsettings/extendedresource"),
+    (POST,   "/crr/register", r#"{"kind":"crr"}"#, "POST /v1/crr/register"),
+    (POST,   "/crd/namespaces/n/things", r#"{"kind":"things"}"#, "POST /v1/crd/namespaces/n/things"),
+    (PUT,    "/crd/namespaces/n/things", r#"{"kind":"things"}"#, "PUT /v1/crd/namespaces/n/things"),
+    (DELETE, "/crd/namespaces/n/things/a", "", "DELETE /v1/crd/namespaces/n/things/a"),
+    (GET,    "/crd/namespaces/n/things/a", "", "GET /v1/crd/namespaces/n/things/a"),
+    (GET,    "/crd/namespaces/n/things", "", "GET /v1/crd/namespaces/n/things"),
+    (GET,    "/crd/things", "", "GET /v1/crd/things"),
+    (POST,   "/image/commit/0.web.n?image=a:1&url=registry.example.com", "", "POST /v1/image/commit/0.web.n?image=a%3A1&url=registry.example.com"),
+    (POST,   "/command/application/n/web", r#"{"spec":{"command":["ls"]}}"#, "POST /v1/command/application/n/web"),
+    (GET,    "/command/application/n/web?id=7", "", "GET /v1/command/application/n/web?id=7"),
+    (DELETE, "/command/application/n/web?id=7", "", "DELETE /v1/command/application/n/web?id=7"),
+    (POST,   "/command/deployment/n/web", r#"{"spec":{"command":["ls"]}}"#, "POST /v1/command/deployment/n/web"),
+    (GET,    "/command/deployment/n/web?id=7", "", "GET /v1/command/deployment/n/web?id=7"),
+    (DELETE, "/command/deployment/n/web?id=7", "", "DELETE /v1/command/deployment/n/web?id=7"),
+];
+
+/// Routes that the original's driver has, and its scheduler not any more.
+#[rustfmt::skip]
+const COMMENTED_OUT: [(Method, &str, &str); 2] = [
+    (GET,    "/namespaces/n/applications/web/tasks", "GET /v1/apps/n/web/tasks"),
+    (DELETE, "/agentsettings?ips=10.0.0.1", "POST /v1/agentsettings/delete?ips=10.0.0.1"),
+];
+
+#[tokio::test]
+async fn every_route_of_the_scheduler() {
+    let mesos = Mesos::new("", &[]).await;
+    let mut wrong = Vec::new();
+    for (method, path, body, expected) in ROUTES {
+        let before = mesos.scheduler.asked().len();
+        let reply = mesos.send(method.clone(), path, self::body(body)).await;
+        let asked = mesos.scheduler.asked().split_off(before);
+        let lines: Vec<String> = asked.iter().map(admittance_tests::Asked::line).collect();
+        if lines != [*expected] {
+            wrong.push(format!(
+                "{method} {path}: the scheduler is asked {lines:?}, not {expected}"
+            ));
+        }
+        let type_of = &reply.headers["content-type"];
+        if reply.status != 200 || told(&reply).0 != 0 || type_of != "application/json" {
+            wrong.push(format!(
+                "{method} {path}: {} {type_of:?} {}",
+                reply.status,
+                reply.text()
+            ));
+        }
+    }
+    wrong.extend(mesos.scheduler.mistakes());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    // The routes have left nothing behind, each having been done by the one scheduler there is.
+    let by = mesos.scheduler.address();
+    assert!(mesos.cluster.writes().iter().all(|write| write.by == by));
+}
+
+#[tokio::test]
+async fn routes_that_schedulers_have_no_more() {
+    let mesos = Mesos::new("", &[]).await;
+    for (method, path, expected) in COMMENTED_OUT {
+        let before = mesos.scheduler.asked().len();
+        let reply = mesos.send(method.clone(), path, "").await;
+        let asked = mesos.scheduler.asked().split_off(before);
+        assert_eq!(asked.len(), 1, "{method} {path}");
+        assert_eq!(asked[0].line(), expected, "{method} {path}");
+        let (code, message) = told(&reply);
+        assert_eq!((reply.status.as_u16(), code), (200, 1_405_009), "{message}");
+        assert!(message.contains(NO_ROUTE), "{message}");
+    }
+}
+
+/// Paths and methods that are nobody's never reach a scheduler.
+#[tokio::test]
+async fn what_is_no_route_is_answered_here() {
+    let mesos = Mesos::new("", &[]).await;
+    for (method, path, status) in [
+        (GET, "/nothing", 404),
+        (GET, "/namespaces/n/deployments", 405),
+        (Method::PATCH, "/namespaces/n/applications/web", 405),
+        (POST, "/namespaces/n/configmaps/web", 405),
+        (GET, "/customresourcedefinitions", 404),
+    ] {
+        let reply = mesos.send(method.clone(), path, "").await;
+        assert_eq!(reply.status.as_u16(), status, "{method} {path}: {}", reply.text());
+    }
+    assert!(mesos.scheduler.asked().is_empty());
+}
+
+fn body(body: &str) -> String {
+    if body.is_empty() || !body.starts_with(|first: char| first.is_ascii_lowercase()) {
+        return body.to_owned();
+    }
+    let mut object = application("n", "web", "docker.io/library/nginx:1.29");
+    object["kind"] = body.into();
+    if body == "deployment" {
+        object["spec"]["selector"] = json!({"podname": "web"});
+        object["spec"]["strategy"] = json!({"type": "RollingUpdate"});
+    }
+    object.to_string()
+}

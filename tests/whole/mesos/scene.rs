@@ -1,0 +1,119 @@
+//! The program in front of a scheduler, and clients that speak the driver's API.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use admittance_tests::{Admittance, Client, MesosCluster, Reply, Scheduler, Serve};
+use http::Method;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::zookeeper::Place;
+use crate::scene::{store, write};
+
+pub(super) const CLUSTER: &str = "BCS-MESOS-10001";
+
+/// A driver in front of one scheduler that it was told of.
+pub(super) struct Mesos {
+    _directory: TempDir,
+    pub(super) cluster: MesosCluster,
+    pub(super) scheduler: Scheduler,
+    pub(super) program: Admittance,
+    pub(super) client: Client,
+}
+
+impl Mesos {
+    /// With this in `definitions/definitions.yaml`; `resolve` says where hosts are.
+    pub(super) async fn new(definitions: &str, resolve: &[(&str, SocketAddr)]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let cluster = MesosCluster::default();
+        let scheduler = Scheduler::start(&cluster).await.unwrap();
+        std::fs::create_dir(directory.path().join("definitions")).unwrap();
+        write(&directory, "definitions/definitions.yaml", definitions);
+        let mut config = format!(
+            "dialect: {{ bcs: {{ cluster: {CLUSTER}, behind: scheduler }} }}\n\
+             upstream: {{ servers: [\"{}\"] }}\n\
+             definitions: [definitions]\n",
+            scheduler.url()
+        );
+        if !resolve.is_empty() {
+            config += "webhooks:\n  resolve:\n";
+        }
+        for (host, address) in resolve {
+            config += &format!("    {host}: \"{address}\"\n");
+        }
+        let program = Serve::new(write(&directory, "admittance.yaml", config))
+            .unwrap()
+            .store(store())
+            .start()
+            .await
+            .unwrap();
+        Self {
+            _directory: directory,
+            cluster,
+            scheduler,
+            program,
+            client: Client::new().unwrap(),
+        }
+    }
+
+    /// Send a request as a BCS user does; `path` is below `/mesosdriver/v4`.
+    pub(super) async fn send(&self, method: Method, path: &str, body: impl Into<bytes::Bytes>) -> Reply {
+        let url = self.program.url(&format!("/mesosdriver/v4{path}"));
+        self.client.bcs(method, &url, body).await.unwrap()
+    }
+}
+
+/// The configuration of a driver of a cluster that is in ZooKeeper, and more of it.
+pub(super) fn driver(place: &Place, more: &str) -> String {
+    let ensemble = place.config();
+    let definitions = if more.contains("definitions:") {
+        ""
+    } else {
+        "definitions: []\n"
+    };
+    format!(
+        "listen: {{ address: \"127.0.0.1:0\" }}\n\
+         dialect: {{ bcs: {{ cluster: {CLUSTER} }} }}\n\
+         zookeeper: {{ cluster: {ensemble} }}\n\
+         upstream: {{ discover: {{}} }}\n\
+         {definitions}{more}"
+    )
+}
+
+/// A driver or a gateway, and the directory that it is started in.
+pub(super) struct Front {
+    _directory: TempDir,
+    pub(super) program: Admittance,
+}
+
+impl Front {
+    /// With this configuration, on ports that the kernel chooses.
+    pub(super) async fn start(config: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let config = write(&directory, "admittance.yaml", config);
+        let program = serve(&directory, config).start().await.unwrap();
+        Self {
+            _directory: directory,
+            program,
+        }
+    }
+
+    /// Where a driver's routes begin.
+    pub(super) fn routes(&self) -> String {
+        self.program.url("/mesosdriver/v4")
+    }
+}
+
+fn serve(directory: &TempDir, config: PathBuf) -> Serve {
+    Serve::new(config)
+        .unwrap()
+        .store(store())
+        .history(directory.path().join("history"))
+}
+
+/// The code and the message of an envelope.
+pub(super) fn told(reply: &Reply) -> (u64, String) {
+    let envelope: Value = reply.json().unwrap();
+    let message = envelope["message"].as_str().unwrap().to_owned();
+    (envelope["code"].as_u64().unwrap(), message)
+}

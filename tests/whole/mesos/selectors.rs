@@ -1,0 +1,66 @@
+//! Section 2.5 of the reference of bcs-mesos-driver: which namespaces a hook is called for.
+
+use http::Method;
+use serde_json::json;
+
+use super::{
+    hooks::Hooks,
+    scene::{Mesos, told},
+};
+use crate::scene::application;
+
+/// (operator and values, namespace of the object, whether the hook is called)
+const SELECTORS: [(&str, &str, Option<&str>, bool); 9] = [
+    ("In", "shop", Some("shop"), true),
+    ("In", "shop", Some("other"), false),
+    ("In", "shop", None, false),
+    ("In", "", Some("shop"), false),
+    ("NotIn", "shop", Some("shop"), false),
+    ("NotIn", "shop", Some("other"), true),
+    ("NotIn", "shop", None, true),
+    ("NotIn", "", Some("shop"), true),
+    ("NotIn", "", None, true),
+];
+
+/// Selectors see the namespace of the client's body. An operator that there is not is among the vectors.
+#[tokio::test]
+async fn a_selector_looks_at_the_namespace_of_the_body() {
+    let hooks = Hooks::start().await;
+    let mut stages = Vec::new();
+    for (operator, values) in [("In", "shop"), ("In", ""), ("NotIn", "shop"), ("NotIn", "")] {
+        let path = format!("/{operator}-{values}/passes");
+        let values: Vec<&str> = values.split_terminator(',').collect();
+        stages.push(json!({
+            "name": path.trim_matches('/').replace('/', "-"),
+            "failurePolicy": "Fail",
+            "clientConfig": {"namespace": "hooks", "name": "hook", "path": path, "caBundle": hooks.bundle},
+            "namespaceSelector": {"operator": operator, "values": values},
+        }));
+    }
+    let document = json!({
+        "apiVersion": "v4",
+        "kind": "admissionwebhook",
+        "metadata": {"name": "selectors", "namespace": "defaultGroup"},
+        "resourcesRef": {"operation": "Create", "kind": "application"},
+        "admissionWebhooks": stages,
+    });
+    let mesos = Mesos::new(&document.to_string(), &[("hook.hooks", hooks.address)]).await;
+    for (index, (operator, values, namespace, is_called)) in SELECTORS.into_iter().enumerate() {
+        let before = hooks.calls(namespace).len();
+        let name = format!("web-{index}");
+        let mut object = application("", &name, "docker.io/library/nginx:1.29");
+        match namespace {
+            Some(namespace) => object["metadata"]["namespace"] = namespace.into(),
+            None => drop(object["metadata"].as_object_mut().unwrap().remove("namespace")),
+        }
+        // The namespace of the path does not count.
+        let path = "/namespaces/shop/applications";
+        let reply = mesos.send(Method::POST, path, object.to_string()).await;
+        assert_eq!(told(&reply).0, 0, "{}", reply.text());
+        let called = hooks.calls(namespace).split_off(before);
+        let path = format!("/{operator}-{values}/passes");
+        let was_called = called.iter().any(|call| call.path == path);
+        assert_eq!(was_called, is_called, "{operator} [{values}] for {namespace:?}");
+    }
+    assert_eq!(mesos.scheduler.mistakes(), [""; 0]);
+}

@@ -1,0 +1,185 @@
+//! What a driver has in ZooKeeper, and what comes of it when its session or its ensemble's leader goes.
+
+use admittance_tests::{MesosCluster, Scheduler};
+use serde_json::{Value, json};
+
+use super::{
+    nodes::{Candidate, DRIVERS, Node, Nodes, SCHEDULERS},
+    scene::{CLUSTER, Front, driver},
+    writers::{Answer, Writers, asked, wrong},
+    zookeeper::{Ensemble, Place, blocking, expire},
+};
+
+/// Where bcs-api looks for the drivers of the cluster.
+fn of_cluster() -> String {
+    format!("{DRIVERS}/{CLUSTER}")
+}
+
+/// The one node of a driver in each of its two places. Below the second there are clusters as well.
+async fn registered(nodes: &Nodes) -> (Node, Node) {
+    let is_driver = |node: &Node| node.name.starts_with("_c_");
+    let in_service = nodes
+        .until_children(&of_cluster(), "a driver of the cluster", |nodes| nodes.len() == 1)
+        .await;
+    let in_cluster = nodes
+        .until_children(DRIVERS, "a driver", |nodes| {
+            nodes.iter().filter(|node| is_driver(node)).count() == 1
+        })
+        .await;
+    (
+        in_service.into_iter().next().unwrap(),
+        in_cluster.into_iter().find(is_driver).unwrap(),
+    )
+}
+
+/// Whether a name is one of a protected node for this address: `_c_`, 32 hexadecimal digits, a dash, the
+/// address and ten digits.
+fn is_protected(name: &str, address: &str) -> bool {
+    let rest = name.strip_prefix("_c_").and_then(|rest| rest.split_once('-'));
+    rest.is_some_and(|(guid, rest)| {
+        guid.len() == 32
+            && guid.bytes().all(|byte| byte.is_ascii_hexdigit())
+            && rest.strip_prefix(address).is_some_and(|sequence| {
+                sequence.len() == 10 && sequence.bytes().all(|byte| byte.is_ascii_digit())
+            })
+    })
+}
+
+/// `host:port` of a URL.
+fn address(url: &str) -> http::uri::Authority {
+    url.parse::<http::Uri>().unwrap().authority().unwrap().clone()
+}
+
+#[tokio::test]
+async fn a_driver_registers_at_both_places_and_again_when_its_session_is_lost() {
+    let place = Place::shared("sessions").await;
+    let nodes = Nodes::connect(&place.connection()).await;
+    nodes.put(&of_cluster(), &Value::Null).await;
+    let more = "registration: { hostname: here, external: { ip: 203.0.113.7, port: 31090 } }\n";
+    let mut driver = Front::start(&driver(&place, more)).await;
+    let (listen, admin) = (
+        address(&driver.program.url("/")).port_u16().unwrap(),
+        address(&driver.program.admin_url("/")).port_u16().unwrap(),
+    );
+    let info = |external_ip: &str, external_port: u16| {
+        json!({
+            "ip": "127.0.0.1", "ipv6": "", "port": listen, "grpc_port": 0, "metric_port": admin,
+            "hostname": "here", "scheme": "http", "version": env!("CARGO_PKG_VERSION"), "cluster": CLUSTER,
+            "pid": driver.program.id().unwrap(),
+            "external_ip": external_ip, "external_ipv6": "", "external_port": external_port,
+        })
+    };
+
+    let (in_service, in_cluster) = registered(&nodes).await;
+    assert_eq!(in_service.data, info("203.0.113.7", 31090));
+    assert_eq!(in_cluster.data, info("", 0));
+    for node in [&in_service, &in_cluster] {
+        assert!(is_protected(&node.name, "127.0.0.1"), "{}", node.name);
+        assert_ne!(node.session, 0, "it is ephemeral");
+    }
+
+    // Its sessions expire while it hangs: ZooKeeper takes the nodes away, and says so to the driver.
+    driver.program.suspend().unwrap();
+    let mut sessions = vec![in_service.session, in_cluster.session];
+    sessions.dedup();
+    let server = place.servers.clone();
+    let old = sessions.clone();
+    blocking(move || old.into_iter().for_each(|session| expire(&server, session))).await;
+    nodes
+        .until_children(&of_cluster(), "expired", <[Node]>::is_empty)
+        .await;
+    driver.program.resume().unwrap();
+    let again = |nodes: &[Node], before: &Node| {
+        let new = |node: &&Node| node.name.starts_with("_c_") && node.session != before.session;
+        nodes.iter().filter(new).count() == 1
+    };
+    nodes
+        .until_children(&of_cluster(), "registered again", |nodes| {
+            again(nodes, &in_service)
+        })
+        .await;
+    nodes
+        .until_children(DRIVERS, "registered again", |nodes| again(nodes, &in_cluster))
+        .await;
+    let (after_in_service, after_in_cluster) = registered(&nodes).await;
+    assert_eq!(after_in_service.data, in_service.data);
+    assert_eq!(after_in_cluster.data, in_cluster.data);
+
+    // Somebody takes one away: it comes back, with the same session.
+    nodes
+        .delete(&format!("{}/{}", of_cluster(), after_in_service.name))
+        .await;
+    let back = nodes
+        .until_children(&of_cluster(), "made again", |nodes| nodes.len() == 1)
+        .await;
+    assert_ne!(back[0].name, after_in_service.name);
+    assert_eq!(back[0].data, after_in_service.data);
+
+    // A driver that is told to stop takes its nodes away first.
+    driver.program.terminate().unwrap();
+    nodes
+        .until_children(&of_cluster(), "withdrawn", <[Node]>::is_empty)
+        .await;
+    assert!(driver.program.ended().await.unwrap().success());
+    let left = nodes.children(DRIVERS).await;
+    assert!(left.iter().all(|node| !node.name.starts_with("_c_")), "{left:?}");
+}
+
+#[tokio::test]
+async fn an_ensemble_that_loses_its_leader_stops_no_request() {
+    let mut ensemble = blocking(|| Ensemble::start(3)).await;
+    let place = Place::root(&ensemble.addresses());
+    let cluster = MesosCluster::default();
+    let first = Scheduler::start(&cluster).await.unwrap();
+    let second = Scheduler::start(&cluster).await.unwrap();
+    let first_stands = Candidate::stand(&place.connection(), &first).await;
+    let _second_stands = Candidate::stand(&place.connection(), &second).await;
+    let driver = Front::start(&driver(&place, "registration: {}\n")).await;
+    let nodes = Nodes::connect(&place.connection()).await;
+    nodes.put(&of_cluster(), &Value::Null).await;
+    registered(&nodes).await;
+
+    let writers = Writers::start(&[driver.routes()], 4);
+    writers.until_created(20).await;
+    let before = writers.count();
+    let (ensemble, lost) = blocking(move || {
+        let leader = ensemble.leader();
+        ensemble.kill(leader);
+        // Another one leads.
+        let next = ensemble.leader();
+        assert_ne!(next, leader);
+        (ensemble, leader)
+    })
+    .await;
+    writers.until_created(20).await;
+    let undisturbed = writers.count();
+
+    // The new leader knows the driver still, or again, and tells it of a new master.
+    let nodes_after = Nodes::connect(&place.connection()).await;
+    registered(&nodes_after).await;
+    first_stands.resign().await;
+    nodes_after
+        .until_children(SCHEDULERS, "the second is the first", |nodes| nodes.len() == 1)
+        .await;
+    writers.until_created(20).await;
+    let written = writers.end().await;
+    let (asked, mistakes) = asked(&[&first, &second]);
+    assert_eq!(mistakes, [""; 0]);
+    let wrong = wrong(&written, &cluster, &asked);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let failed: Vec<_> = written[..undisturbed]
+        .iter()
+        .filter(|written| written.answer != Answer::Created)
+        .collect();
+    assert!(
+        failed.is_empty(),
+        "{before} before server {lost} was killed: {failed:?}"
+    );
+    assert!(
+        cluster
+            .writes()
+            .last()
+            .is_some_and(|write| write.by == second.address())
+    );
+    drop(ensemble);
+}

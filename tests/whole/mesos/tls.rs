@@ -1,0 +1,120 @@
+//! Mutual TLS from a client to the gateway's driver, and on to the scheduler.
+
+use std::{fs, path::Path};
+
+use admittance_tests::{Admittance, Client, Kind, MesosCluster, Scheduler, SchedulerTls, Trust};
+use http::Method;
+use serde_json::Value;
+
+use super::{
+    nodes::{Candidate, DRIVERS, Nodes},
+    scene::{CLUSTER, Front, driver, told},
+    zookeeper::Place,
+};
+use crate::scene::application;
+
+/// Make an authority, a server's certificate and a client's.
+async fn certificates(out: &Path) {
+    let arguments = ["certs", "--out", out.to_str().unwrap()];
+    let names = [
+        "--host",
+        "localhost",
+        "--host",
+        "127.0.0.1",
+        "--client",
+        "operator",
+    ];
+    let made = Admittance::run(arguments.into_iter().chain(names)).await.unwrap();
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+}
+
+fn pem(folder: &Path, name: &str) -> String {
+    fs::read_to_string(folder.join(name)).unwrap()
+}
+
+/// A client that trusts this authority, and shows its certificate if it has one.
+fn client(trusts: &Path, shows: Option<&Path>) -> Client {
+    let identity = shows.map(|folder| (pem(folder, "operator.pem"), pem(folder, "operator.key")));
+    let identity = identity
+        .as_ref()
+        .map(|(certificate, key)| (certificate.as_str(), key.as_str()));
+    let authorities = &pem(trusts, "ca.pem");
+    Client::trusting(Trust {
+        authorities,
+        identity,
+    })
+    .unwrap()
+}
+
+#[tokio::test]
+async fn mutual_tls_on_the_listener_and_to_the_scheduler() {
+    let directory = tempfile::tempdir().unwrap();
+    // The cluster's, the scheduler's and somebody else's.
+    let [ours, schedulers, theirs] = ["ours", "schedulers", "theirs"].map(|name| directory.path().join(name));
+    for folder in [&ours, &schedulers, &theirs] {
+        certificates(folder).await;
+    }
+    let place = Place::shared("tls").await;
+    let cluster = MesosCluster::default();
+    let scheduler = Scheduler::start_over_tls(
+        &cluster,
+        SchedulerTls {
+            certificate: &pem(&schedulers, "localhost.pem"),
+            key: &pem(&schedulers, "localhost.key"),
+            client_authority: &pem(&schedulers, "ca.pem"),
+        },
+    )
+    .await
+    .unwrap();
+    let _stands = Candidate::stand(&place.connection(), &scheduler).await;
+    let nodes = Nodes::connect(&place.connection()).await;
+    let of_cluster = format!("{DRIVERS}/{CLUSTER}");
+    nodes.put(&of_cluster, &Value::Null).await;
+
+    let listener = format!(
+        "address: \"127.0.0.1:0\", tls: {{ certificate: {0}/localhost.pem, key: {0}/localhost.key, clientCa: {0}/ca.pem }}",
+        ours.display()
+    );
+    let config = driver(&place, "registration: {}\n").replace("address: \"127.0.0.1:0\"", &listener);
+    let to_scheduler = |shows: &Path| {
+        format!(
+            "discover: {{}}, tls: {{ ca: {0}/ca.pem, certificate: {1}/operator.pem, key: {1}/operator.key }}",
+            schedulers.display(),
+            shows.display()
+        )
+    };
+    let driver = Front::start(&config.replace("discover: {}", &to_scheduler(&schedulers))).await;
+    let registered = nodes
+        .until_children(&of_cluster, "registered", |nodes| nodes.len() == 1)
+        .await;
+    assert_eq!(registered[0].data["scheme"], "https");
+    assert_eq!(registered[0].data["ip"], "127.0.0.1");
+
+    let create = async |client: &Client, program: &Admittance, name: &str| {
+        let object = application("shop", name, "docker.io/library/nginx:1.29").to_string();
+        let url = program.tls_url("/mesosdriver/v4/namespaces/shop/applications");
+        client.bcs(Method::POST, &url, object).await
+    };
+    // (who, what the client trusts, what it shows, whether it is served)
+    for (name, trusts, shows, is_served) in [
+        ("right", &ours, Some(&ours), true),
+        ("none", &ours, None, false),
+        ("another-authority", &ours, Some(&theirs), false),
+        ("does-not-trust", &theirs, Some(&ours), false),
+    ] {
+        let client = client(trusts, shows.map(|folder| folder.as_path()));
+        let reply = create(&client, &driver.program, name).await;
+        assert_eq!(reply.is_ok_and(|reply| told(&reply).0 == 0), is_served, "{name}");
+        let is_there = cluster.object(Kind::Application, "shop", name).is_some();
+        assert_eq!(is_there, is_served, "{name}");
+    }
+    assert_eq!(scheduler.mistakes(), [""; 0]);
+
+    // A scheduler does not serve who shows another authority's certificate, and the client is told.
+    let stranger = Front::start(&config.replace("discover: {}", &to_scheduler(&theirs))).await;
+    let client = client(&ours, Some(&ours));
+    let reply = create(&client, &stranger.program, "stranger").await.unwrap();
+    let (code, message) = told(&reply);
+    assert_eq!((reply.status.as_u16(), code), (200, 1_405_009), "{message}");
+    assert!(cluster.object(Kind::Application, "shop", "stranger").is_none());
+}

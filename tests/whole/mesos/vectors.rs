@@ -1,0 +1,354 @@
+//! The vectors that can be read from the original's code: a row a case, each with the section of the
+//! reference of bcs-mesos-driver that it is from. The rows are asked one after another.
+
+use admittance_tests::Reply;
+use bytes::Bytes;
+use http::{Method, Request, header::CONTENT_TYPE};
+use serde_json::{Value, json};
+
+use super::{
+    hooks::Hooks,
+    scene::{CLUSTER, Mesos, told},
+};
+use crate::scene::{application, source};
+
+/// What a client sends, and all that comes of it.
+struct Vector {
+    /// Where it is from, and what it says.
+    source: &'static str,
+    /// The namespace. The hooks of all rows of a namespace are the same.
+    namespace: &'static str,
+    /// The hooks for the namespace, each with its failure policy; for Create and Update of applications and
+    /// deployments.
+    hooks: &'static [(&'static str, &'static str)],
+    /// What `BCS-ClusterID` says.
+    cluster: &'static [&'static str],
+    /// The method and the path below `/mesosdriver/v4`, with `{ns}` for the namespace.
+    ask: (Method, &'static str),
+    body: Body,
+    /// The status, the code and a part of the message.
+    reply: (u16, u64, &'static str),
+    /// What the scheduler is asked.
+    asked: Option<&'static str>,
+    /// The hooks that are called, in order.
+    called: &'static [&'static str],
+    /// What stands where in what the scheduler is sent.
+    sent: &'static [(&'static str, &'static str)],
+}
+
+#[derive(Clone, Copy)]
+enum Body {
+    Nothing,
+    /// An object of this kind, named `web`.
+    Object(&'static str),
+    Text(&'static str),
+    /// A definition for this operation and kind with one hook; the rest of the hook, in which `CA` stands for
+    /// a good bundle.
+    Definition(&'static str, &'static str, &'static str),
+}
+
+use Body::{Definition, Nothing, Object, Text};
+
+const USUAL: Vector = Vector {
+    source: "",
+    namespace: "",
+    hooks: &[],
+    cluster: &[CLUSTER],
+    ask: (Method::POST, "/namespaces/{ns}/applications"),
+    body: Object("application"),
+    reply: (200, 0, "success"),
+    asked: None,
+    called: &[],
+    sent: &[],
+};
+
+const FIRST: &str = "/raw_json/metadata/annotations/first";
+const ODD: &str = "/raw_json/metadata/annotations/odd";
+const IMAGE: &str = "/Container/0/Docker/Image";
+const CREATED: Option<&str> = Some("POST /v1/apps");
+
+const POST_DEFINITION: (Method, &str) = (Method::POST, "/namespaces/{ns}/admissionwebhook");
+const PUT_DEFINITION: (Method, &str) = (Method::PUT, "/namespaces/{ns}/admissionwebhook");
+const GOOD: &str = r#""clientConfig":{"namespace":"hooks","name":"hook","caBundle":"CA"}"#;
+const PLUGIN: &str = r#""clientConfig":{"url":"http://hook.hooks:1/"}"#;
+const SEEN: &[(&str, &str)] = &[("annotates", "Fail")];
+const WRONG_CLUSTER: (u16, u64, &str) = (400, 1_405_234, "http header BCS-ClusterID ");
+
+#[rustfmt::skip]
+const VECTORS: &[Vector] = &[
+    // The header.
+    Vector { source: "1.2 no BCS-ClusterID, and no hook is called (2.6 no. 12)", namespace: "header", hooks: SEEN, cluster: &[], reply: WRONG_CLUSTER, ..USUAL },
+    Vector { source: "1.2 another cluster", namespace: "header", hooks: SEEN, cluster: &["BCS-MESOS-10002"], reply: (400, 1_405_234, "http header BCS-ClusterID BCS-MESOS-10002 don't exist"), ..USUAL },
+    Vector { source: "1.2 case counts", namespace: "header", hooks: SEEN, cluster: &["bcs-mesos-10001"], reply: WRONG_CLUSTER, ..USUAL },
+    Vector { source: "1.2 two of them", namespace: "header", hooks: SEEN, cluster: &[CLUSTER, "BCS-MESOS-10002"], reply: WRONG_CLUSTER, ..USUAL },
+    Vector { source: "1.2 on every route", namespace: "header", hooks: SEEN, cluster: &[], ask: (Method::GET, "/namespaces/{ns}/applications"), body: Nothing, reply: WRONG_CLUSTER, ..USUAL },
+    Vector { source: "1.2 on the routes of definitions", namespace: "header", hooks: SEEN, cluster: &[], ask: (Method::POST, "/namespaces/{ns}/admissionwebhook"), body: Object("admissionwebhook"), reply: WRONG_CLUSTER, ..USUAL },
+    // Kinds.
+    Vector { source: "1.4 wrong kind", namespace: "kinds", ask: (Method::POST, "/namespaces/{ns}/applications"), body: Object("deployment"), reply: (200, 1_405_008, "(bcs-mesos-driver):Kind deployment is invalid"), ..USUAL },
+    Vector { source: "1.4 wrong kind", namespace: "kinds", ask: (Method::PUT, "/namespaces/{ns}/deployments"), body: Object("application"), reply: (200, 1_405_008, "(bcs-mesos-driver):Kind application is invalid"), ..USUAL },
+    Vector { source: "1.4 wrong kind", namespace: "kinds", ask: (Method::POST, "/namespaces/{ns}/configmaps"), body: Object("secret"), reply: (200, 1_405_008, "(bcs-mesos-driver):Kind secret is invalid"), ..USUAL },
+    Vector { source: "1.4 no kind", namespace: "kinds", ask: (Method::POST, "/namespaces/{ns}/services"), body: Text("{}"), reply: (200, 1_405_008, "(bcs-mesos-driver):Kind  is invalid"), ..USUAL },
+    Vector { source: "2.1 wrong kind of a definition", namespace: "kinds", ask: (Method::POST, "/namespaces/{ns}/admissionwebhook"), body: Object("application"), reply: (200, 1_405_008, "Kind application is invalid"), ..USUAL },
+    Vector { source: "2.4 the hooks are for the kind of the body; the kind is checked behind them", namespace: "wrong", hooks: SEEN, ask: (Method::POST, "/namespaces/{ns}/deployments"), reply: (200, 1_405_008, "Kind application is invalid"), called: &["annotates"], ..USUAL },
+    // The scheduler's own codes.
+    Vector { source: "2.2 of a scheduler: created", namespace: "twice", ask: (Method::POST, "/namespaces/{ns}/configmaps"), body: Object("configmap"), asked: Some("POST /v1/configmap"), ..USUAL },
+    Vector { source: "2.2 of a scheduler: create twice", namespace: "twice", ask: (Method::POST, "/namespaces/{ns}/configmaps"), body: Object("configmap"), reply: (200, 1_405_201, "(bcs-scheduler):configmap already exist"), asked: Some("POST /v1/configmap"), ..USUAL },
+    Vector { source: "2.2 of a scheduler: update absent", namespace: "twice", ask: (Method::PUT, "/namespaces/{ns}/secrets"), body: Object("secret"), reply: (200, 1_405_202, "(bcs-scheduler):secret not exist"), asked: Some("PUT /v1/secret"), ..USUAL },
+    Vector { source: "2.2 of a scheduler: delete", namespace: "twice", ask: (Method::DELETE, "/namespaces/{ns}/configmaps/web"), body: Nothing, asked: Some("DELETE /v1/configmap/twice/web"), ..USUAL },
+    // Hooks and their failures.
+    Vector { source: "2.5 the reply is the new resource", namespace: "changes", hooks: SEEN, asked: CREATED, called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
+    Vector { source: "6 Fail and 500", namespace: "fail-500", hooks: &[("annotates", "Fail"), ("broken", "Fail"), ("passes", "Fail")], reply: (400, 1_405_234, "100% out of order"), called: &["annotates", "broken"], ..USUAL },
+    Vector { source: "6 Ignore and 500: the last good body", namespace: "ignore-500", hooks: &[("annotates", "Fail"), ("broken", "Ignore")], asked: CREATED, called: &["annotates", "broken"], sent: &[(FIRST, "seen")], ..USUAL },
+    Vector { source: "6 Ignore and 500 go on to the next hook", namespace: "goes-on", hooks: &[("broken", "Ignore"), ("annotates", "Fail")], asked: CREATED, called: &["broken", "annotates"], sent: &[(FIRST, "seen")], ..USUAL },
+    Vector { source: "6 the chain hands bytes on", namespace: "chain", hooks: &[("odd", "Fail"), ("passes", "Fail"), ("annotates", "Fail")], asked: CREATED, called: &["odd", "passes", "annotates"], sent: &[(ODD, "seen"), (FIRST, "seen")], ..USUAL },
+    Vector { source: "6 a reply 201 is a failure", namespace: "fail-201", hooks: &[("created", "Fail")], reply: (400, 1_405_234, "201"), called: &["created"], ..USUAL },
+    Vector { source: "6 a reply 201 is a failure", namespace: "ignore-201", hooks: &[("created", "Ignore")], asked: CREATED, called: &["created"], sent: &[("/raw_json/metadata/annotations/created", "")], ..USUAL },
+    Vector { source: "2.5 a reply 302 is a failure; the original follows it", namespace: "moved", hooks: &[("moved", "Fail")], reply: (400, 1_405_234, "302"), called: &["moved"], ..USUAL },
+    Vector { source: "2.6 no. 3: an empty reply", namespace: "empty", hooks: &[("empty", "Fail")], reply: (400, 1_405_234, "empty"), called: &["empty"], ..USUAL },
+    Vector { source: "2.6 no. 3: a reply that is no JSON", namespace: "garbage", hooks: &[("garbage", "Fail")], reply: (400, 1_405_234, "JSON"), called: &["garbage"], ..USUAL },
+    Vector { source: "2.6 no. 3: another name", namespace: "renames", hooks: &[("renames", "Fail")], reply: (400, 1_405_234, "/metadata/name"), called: &["renames"], ..USUAL },
+    Vector { source: "2.1 no policy is Ignore", namespace: "no-policy", hooks: &[("broken", "")], asked: CREATED, called: &["broken"], ..USUAL },
+    Vector { source: "2.4 deployments", namespace: "deploys", hooks: SEEN, ask: (Method::POST, "/namespaces/{ns}/deployments"), body: Object("deployment"), asked: Some("POST /v1/deployment/deploys/web"), called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
+    Vector { source: "2.4 deployments", namespace: "deploys", hooks: SEEN, ask: (Method::PUT, "/namespaces/{ns}/deployments"), body: Object("deployment"), asked: Some("PUT /v1/deployment/deploys/web?args="), called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
+    // What hooks are for, and what they are not for.
+    Vector { source: "2.4 POST is Create", namespace: "life", hooks: SEEN, asked: CREATED, called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
+    Vector { source: "2.4 PUT is Update", namespace: "life", hooks: SEEN, ask: (Method::PUT, "/namespaces/{ns}/applications?instances=1"), asked: Some("POST /v1/apps/life/web/update?instances=1&args="), called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
+    Vector { source: "6 PUT rollback calls Update hooks", namespace: "life", hooks: SEEN, ask: (Method::PUT, "/namespaces/{ns}/applications/rollback"), asked: Some("POST /v1/apps/life/web/update?instances=2&kind=application"), called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
+    Vector { source: "6 no call for GET", namespace: "life", hooks: SEEN, ask: (Method::GET, "/namespaces/{ns}/applications/web"), body: Nothing, asked: Some("GET /v1/apps/life/web?kind=application"), ..USUAL },
+    Vector { source: "6 no call for scale", namespace: "life", hooks: SEEN, ask: (Method::PUT, "/namespaces/{ns}/applications/web/scale/3"), body: Nothing, asked: Some("POST /v1/apps/life/web/scale?instances=3&kind=application"), ..USUAL },
+    Vector { source: "6 no call for DELETE", namespace: "life", hooks: SEEN, ask: (Method::DELETE, "/namespaces/{ns}/applications/web?enforce=1"), body: Nothing, asked: Some("DELETE /v1/apps/life/web?enforce=1&kind=application"), ..USUAL },
+    Vector { source: "6 no call for a process", namespace: "life", hooks: SEEN, ask: (Method::POST, "/namespaces/{ns}/processes"), body: Object("process"), asked: CREATED, sent: &[("/Kind", "process")], ..USUAL },
+    Vector { source: "2.4 an empty body passes the hooks", namespace: "life", hooks: SEEN, body: Nothing, reply: (200, 1_405_008, "Unmarshal TypeMeta failed: unexpected end of JSON input"), ..USUAL },
+    Vector { source: "2.6 no. 10: what cannot be decoded does not", namespace: "life", hooks: SEEN, body: Text("{"), reply: (400, 1_405_010, "json decode failed!"), ..USUAL },
+    Vector { source: "2.6 no. 6: null breaks the original's connection", namespace: "life", hooks: SEEN, body: Text("null"), reply: (400, 1_405_010, "json decode failed!"), ..USUAL },
+    Vector { source: "1.4 a name with a dot", namespace: "dots", hooks: SEEN, body: Text(r#"{"kind":"application","metadata":{"name":"a.b","namespace":"x"}}"#), reply: (200, 0, "Name can't contains contains '.'"), ..USUAL },
+    // Definitions. They never reach a scheduler.
+    Vector { source: "2.2 create", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "secret", GOOD), ..USUAL },
+    Vector { source: "2.2, 6 create twice", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "secret", GOOD), reply: (200, 1_405_201, "admission already exist"), ..USUAL },
+    Vector { source: "2.2 update", namespace: "defs", ask: PUT_DEFINITION, body: Definition("Create", "secret", PLUGIN), ..USUAL },
+    Vector { source: "2.2, 6 update absent", namespace: "defs", ask: PUT_DEFINITION, body: Definition("Create", "service", GOOD), reply: (200, 1_405_202, "admission not exist"), ..USUAL },
+    Vector { source: "2.2 get", namespace: "defs", ask: (Method::GET, "/namespaces/{ns}/admissionwebhook/of-secret"), body: Nothing, ..USUAL },
+    Vector { source: "2.2 get absent", namespace: "defs", ask: (Method::GET, "/namespaces/{ns}/admissionwebhook/of-service"), body: Nothing, reply: (200, 1_405_200, "admission not exist"), ..USUAL },
+    Vector { source: "2.2 list", namespace: "defs", ask: (Method::GET, "/admissionwebhooks"), body: Nothing, ..USUAL },
+    Vector { source: "2.2 no JSON", namespace: "defs", ask: POST_DEFINITION, body: Text(r#"{"kind":"admissionwebhook","#), reply: (200, 1_405_010, "json decode failed!"), ..USUAL },
+    Vector { source: "2.2 JSON of other types: every mistake is told", namespace: "defs", ask: POST_DEFINITION, body: Text(r#"{"kind":"admissionwebhook","metadata":1}"#), reply: (200, 1_405_231, "metadata: a number where an object is expected"), ..USUAL },
+    Vector { source: "6 an unknown operator; the original never calls such a hook", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "service", r#""clientConfig":{"namespace":"hooks","name":"hook","caBundle":"CA"},"namespaceSelector":{"operator":"Exists","values":[]}"#), reply: (200, 1_405_231, "Exists"), ..USUAL },
+    Vector { source: "2.6 no. 10: an unknown policy; in the original it is Ignore", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "service", r#""failurePolicy":"fail","clientConfig":{"namespace":"hooks","name":"hook","caBundle":"CA"}"#), reply: (200, 1_405_231, "failurePolicy"), ..USUAL },
+    Vector { source: "2.6 no. 5: no clientConfig crashes the original", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "service", r#""failurePolicy":"Fail""#), reply: (200, 1_405_231, "clientConfig"), ..USUAL },
+    Vector { source: "2.6 no. 5: no resourcesRef deadlocks the original", namespace: "defs", ask: POST_DEFINITION, body: Text(r#"{"kind":"admissionwebhook","metadata":{"name":"a","namespace":"b"},"admissionWebhooks":[]}"#), reply: (200, 1_405_231, "resourcesRef"), ..USUAL },
+    Vector { source: "2.5 bad base64", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "service", r#""clientConfig":{"namespace":"hooks","name":"hook","caBundle":"xxxxxxxxx"}"#), reply: (200, 1_405_231, "caBundle"), ..USUAL },
+    Vector { source: "2.5 no certificate", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "service", r#""clientConfig":{"namespace":"hooks","name":"hook","caBundle":"aGVsbG8="}"#), reply: (200, 1_405_231, "caBundle"), ..USUAL },
+    Vector { source: "2.2 a second one for an operation and a kind", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "application", GOOD), reply: (200, 1_405_231, "Create"), ..USUAL },
+    Vector { source: "2.6 no. 14: the documented route", namespace: "defs", ask: (Method::POST, "/crd/namespaces/{ns}/admissionwebhook"), body: Definition("Update", "service", GOOD), ..USUAL },
+    Vector { source: "2.6 no. 14: the documented route", namespace: "defs", ask: (Method::DELETE, "/crd/namespaces/{ns}/admissionwebhook/of-service"), body: Nothing, ..USUAL },
+    Vector { source: "2.2 delete", namespace: "defs", ask: (Method::DELETE, "/namespaces/{ns}/admissionwebhook/of-secret"), body: Nothing, ..USUAL },
+    Vector { source: "2.2 delete absent", namespace: "defs", ask: (Method::DELETE, "/namespaces/{ns}/admissionwebhook/of-secret"), body: Nothing, reply: (200, 1_405_202, "admission not exist"), ..USUAL },
+    // The same with plugins.
+    Vector { source: "2.5, with a plugin", namespace: "plugin", hooks: &[("plugin", "Fail")], asked: CREATED, sent: &[(IMAGE, "mirror.example.com/library/nginx:1.29")], ..USUAL },
+    Vector { source: "2.5, a plugin between hooks", namespace: "between", hooks: &[("odd", "Fail"), ("plugin", "Fail"), ("annotates", "Fail")], asked: CREATED, called: &["odd", "annotates"], sent: &[(IMAGE, "mirror.example.com/library/nginx:1.29"), (ODD, "seen"), (FIRST, "seen")], ..USUAL },
+    Vector { source: "2.5, a plugin that refuses, whatever its policy", namespace: "refuses", hooks: &[("refuses", "Ignore"), ("annotates", "Fail")], reply: (400, 1_405_234, "denied the request"), ..USUAL },
+    Vector { source: "6 PUT rollback calls Update hooks, with a plugin", namespace: "refuses", hooks: &[("refuses", "Ignore"), ("annotates", "Fail")], ask: (Method::PUT, "/namespaces/{ns}/applications/rollback"), reply: (400, 1_405_234, "denied the request"), ..USUAL },
+];
+
+/// The definitions that all rows need: one for each operation and kind.
+fn definitions(hooks: &Hooks) -> String {
+    let mut stages: Vec<Value> = Vec::new();
+    let mut done: Vec<&str> = Vec::new();
+    for vector in VECTORS {
+        if done.contains(&vector.namespace) {
+            continue;
+        }
+        done.push(vector.namespace);
+        for (name, policy) in vector.hooks {
+            let mut stage = json!({
+                "name": format!("{}-{name}", vector.namespace),
+                "namespaceSelector": {"operator": "In", "values": [vector.namespace]},
+            });
+            if !policy.is_empty() {
+                stage["failurePolicy"] = (*policy).into();
+            }
+            match *name {
+                "plugin" | "refuses" => {
+                    let settings = match *name {
+                        "plugin" => json!({"rewrites": {"docker.io": "mirror.example.com"}}),
+                        _ => json!({"allowedRegistries": ["nothing.example.com"]}),
+                    };
+                    stage["plugin"] = json!({"source": source("image-policy"), "settings": settings});
+                }
+                name => {
+                    let path = format!("/{name}");
+                    stage["clientConfig"] =
+                        json!({"namespace": "hooks", "name": "hook", "path": path, "caBundle": hooks.bundle});
+                }
+            }
+            stages.push(stage);
+        }
+    }
+    let mut text = String::new();
+    for (operation, kind) in [
+        ("Create", "application"),
+        ("Update", "Application"),
+        ("Create", "Deployment"),
+        ("Update", "deployment"),
+    ] {
+        let document = json!({
+            "apiVersion": "v4",
+            "kind": "admissionwebhook",
+            "metadata": {"name": format!("{operation}-{kind}").to_lowercase(), "namespace": "defaultGroup"},
+            "resourcesRef": {"operation": operation, "kind": kind},
+            "admissionWebhooks": stages,
+        });
+        text += &format!("---\n{document}\n");
+    }
+    text
+}
+
+#[tokio::test]
+async fn the_vectors_of_the_original() {
+    let hooks = Hooks::start().await;
+    let mesos = Mesos::new(&definitions(&hooks), &[("hook.hooks", hooks.address)]).await;
+    let mut wrong = Vec::new();
+    for vector in VECTORS {
+        for mistake in ask(&mesos, &hooks, vector).await {
+            wrong.push(format!("{} ({}): {mistake}", vector.source, vector.namespace));
+        }
+    }
+    wrong.extend(mesos.scheduler.mistakes());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Ask one row; what is not as it says.
+async fn ask(mesos: &Mesos, hooks: &Hooks, vector: &Vector) -> Vec<String> {
+    let (method, path) = &vector.ask;
+    let body = body(vector, &hooks.bundle);
+    let url = format!("/mesosdriver/v4{path}").replace("{ns}", vector.namespace);
+    let mut request = Request::builder()
+        .method(method)
+        .uri(mesos.program.url(&url))
+        .header(CONTENT_TYPE, "application/json")
+        .header("X-Client", "header");
+    for cluster in vector.cluster {
+        request = request.header("BCS-ClusterID", *cluster);
+    }
+    let (calls_before, asked_before) = (
+        hooks.calls(Some(vector.namespace)).len(),
+        mesos.scheduler.asked().len(),
+    );
+    let reply = mesos
+        .client
+        .send(request.body(body.clone()).unwrap())
+        .await
+        .unwrap();
+    let calls = hooks.calls(Some(vector.namespace)).split_off(calls_before);
+    let asked = mesos.scheduler.asked().split_off(asked_before);
+
+    let mut wrong = Vec::new();
+    let mut expect = |what: &str, is: String, expected: String| {
+        if is != expected {
+            wrong.push(format!("{what}: {is}, not {expected}"));
+        }
+    };
+    check_reply(&reply, vector, &mut expect);
+    let lines: Vec<String> = asked.iter().map(admittance_tests::Asked::line).collect();
+    let expected: Vec<String> = vector.asked.iter().map(|line| (*line).to_owned()).collect();
+    expect(
+        "the scheduler is asked",
+        format!("{lines:?}"),
+        format!("{expected:?}"),
+    );
+    let called: Vec<&str> = calls.iter().map(|call| call.path.trim_matches('/')).collect();
+    expect("calls", format!("{called:?}"), format!("{:?}", vector.called));
+
+    // The first hook has the client's bytes, every other one the last good reply of those before it.
+    let has_plugins = vector
+        .hooks
+        .iter()
+        .any(|(name, _)| matches!(*name, "plugin" | "refuses"));
+    let mut current = body;
+    for call in &calls {
+        if !has_plugins {
+            expect(&call.path, text(&call.sent), text(&current));
+        }
+        if call.is_good() {
+            current = call.replied.clone();
+        }
+        let json = call.headers.get(CONTENT_TYPE);
+        expect(
+            "a hook's Content-Type",
+            format!("{json:?}"),
+            "Some(\"application/json\")".to_owned(),
+        );
+        for name in ["bcs-clusterid", "x-client", "authorization"] {
+            expect(name, format!("{:?}", call.headers.get(name)), "None".to_owned());
+        }
+    }
+    for (pointer, value) in vector.sent {
+        let sent = asked
+            .first()
+            .map(admittance_tests::Asked::json)
+            .unwrap_or_default();
+        let found = sent.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        expect(pointer, found.to_owned(), (*value).to_owned());
+    }
+    wrong
+}
+
+fn body(vector: &Vector, bundle: &str) -> Bytes {
+    match vector.body {
+        Nothing => Bytes::new(),
+        Text(text) => Bytes::from_static(text.as_bytes()),
+        Definition(operation, kind, hook) => {
+            let hook = hook.replace("CA", bundle);
+            let namespace = vector.namespace;
+            format!(
+                r#"{{"apiVersion":"v4","kind":"admissionwebhook","metadata":{{"name":"of-{kind}","namespace":"{namespace}"}},"resourcesRef":{{"operation":"{operation}","kind":"{kind}"}},"admissionWebhooks":[{{"name":"hook",{hook}}}]}}"#
+            )
+            .into()
+        }
+        Object(kind) => {
+            let mut object = application(vector.namespace, "web", "docker.io/library/nginx:1.29");
+            object["kind"] = kind.into();
+            if kind == "deployment" {
+                object["spec"]["selector"] = json!({"podname": "web"});
+                object["spec"]["strategy"] = json!({"type": "RollingUpdate"});
+            }
+            // Spaces and line ends, which a parser and a writer would not keep.
+            format!("{object:#}").into()
+        }
+    }
+}
+
+fn check_reply(reply: &Reply, vector: &Vector, expect: &mut impl FnMut(&str, String, String)) {
+    let (status, code, message) = vector.reply;
+    expect(
+        "the status",
+        reply.status.as_u16().to_string(),
+        status.to_string(),
+    );
+    if !reply.text().starts_with('{') {
+        // The original says this one outside of an envelope.
+        expect("the reply", reply.text(), message.to_owned());
+        return;
+    }
+    let (found, text) = told(reply);
+    expect(
+        "the code",
+        format!("{found} ({text})"),
+        format!("{code} ({text})"),
+    );
+    if !text.contains(message) {
+        expect("the message", text.clone(), message.to_owned());
+    }
+    if code == 1_405_234 {
+        // To the byte, as the original's filters write it.
+        let envelope = format!(
+            "{{\n \"result\": false,\n \"code\": {code},\n \"message\": {},\n \"data\": null\n}}",
+            json!(text)
+        );
+        expect("the envelope", reply.text(), envelope);
+    }
+}
+
+fn text(bytes: &Bytes) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,174 @@
+//! Clients that create applications one after another, each with a name of its own, and keep what they were
+//! answered.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
+
+use admittance_tests::{Asked, Client, MesosCluster, Scheduler, Verb};
+use http::Method;
+use tokio::{sync::watch, task::JoinSet};
+
+use super::{nodes::NEVER, scene::told};
+use crate::scene::application;
+
+/// Where they create.
+pub(super) const NAMESPACE: &str = "load";
+
+/// They send until they are told to stop.
+pub(super) struct Writers {
+    is_over: Arc<AtomicBool>,
+    written: watch::Sender<Vec<Written>>,
+    tasks: JoinSet<()>,
+}
+
+/// An application, and what became of the request to create it.
+#[derive(Clone, Debug)]
+pub(super) struct Written {
+    pub(super) name: String,
+    pub(super) answer: Answer,
+    pub(super) at: Instant,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// It is created.
+    Created,
+    /// It is not, with HTTP 200, this code and this message.
+    Refused(u64, String),
+    /// There was no answer, or none as clients know them.
+    Broken(String),
+}
+
+impl Writers {
+    /// Begin. Each client sends to the front doors in turn; the paths of these end with `/mesosdriver/v4` or
+    /// what a gateway has in its place.
+    pub(super) fn start(front_doors: &[String], clients: usize) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let written = watch::Sender::new(Vec::new());
+        let mut tasks = JoinSet::new();
+        for number in 0..clients {
+            let front_doors = front_doors.to_vec();
+            tasks.spawn(write(number, front_doors, is_over.clone(), written.clone()));
+        }
+        Self {
+            is_over,
+            written,
+            tasks,
+        }
+    }
+
+    /// How many answers there were.
+    pub(super) fn count(&self) -> usize {
+        self.written.borrow().len()
+    }
+
+    /// Wait until what came after the first `from` answers is so.
+    pub(super) async fn until(&self, what: &str, from: usize, wanted: impl Fn(&[Written]) -> bool) {
+        let mut written = self.written.subscribe();
+        let waiting = written.wait_for(|written| wanted(written.get(from..).unwrap_or_default()));
+        let waited = tokio::time::timeout(NEVER, waiting).await.is_ok();
+        assert!(
+            waited,
+            "{what}: never; the last answer is {:?}",
+            self.written.borrow().last()
+        );
+    }
+
+    /// Wait until so many applications more are created.
+    pub(super) async fn until_created(&self, more: usize) {
+        let created = |written: &[Written]| {
+            let is = |written: &&Written| written.answer == Answer::Created;
+            written.iter().filter(is).count() >= more
+        };
+        self.until(&format!("{more} more applications"), self.count(), created)
+            .await;
+    }
+
+    /// Let what was sent be answered, and end.
+    pub(super) async fn end(mut self) -> Vec<Written> {
+        self.is_over.store(true, Ordering::SeqCst);
+        while let Some(ended) = self.tasks.join_next().await {
+            ended.unwrap();
+        }
+        self.written.borrow().clone()
+    }
+}
+
+async fn write(
+    number: usize,
+    front_doors: Vec<String>,
+    is_over: Arc<AtomicBool>,
+    written: watch::Sender<Vec<Written>>,
+) {
+    let client = Client::new().unwrap();
+    for turn in 0_usize.. {
+        if is_over.load(Ordering::SeqCst) {
+            return;
+        }
+        let name = format!("web-{number}-{turn}");
+        let object = application(NAMESPACE, &name, "docker.io/library/nginx:1.29").to_string();
+        let front_door = &front_doors[(number + turn) % front_doors.len()];
+        let url = format!("{front_door}/namespaces/{NAMESPACE}/applications");
+        let answer = match client.bcs(Method::POST, &url, object).await {
+            Err(error) => Answer::Broken(error.to_string()),
+            Ok(reply) if reply.status != 200 => Answer::Broken(format!("{}: {}", reply.status, reply.text())),
+            Ok(reply) => match told(&reply) {
+                (0, _) => Answer::Created,
+                (code, message) => Answer::Refused(code, message),
+            },
+        };
+        let at = Instant::now();
+        written.send_modify(|all| all.push(Written { name, answer, at }));
+    }
+}
+
+/// What is wrong with how the applications came to the schedulers: each may come to a master once at most, and
+/// each that was said to be created must be there, created once. One that is not the master does nothing.
+pub(super) fn wrong(written: &[Written], cluster: &MesosCluster, asked: &[Asked]) -> Vec<String> {
+    let mut came: BTreeMap<String, usize> = BTreeMap::new();
+    for asked in asked.iter().filter(|asked| asked.by_master) {
+        let name = asked.json()["ID"].as_str().unwrap_or_default().to_owned();
+        *came.entry(name).or_default() += 1;
+    }
+    let mut created: BTreeMap<String, usize> = BTreeMap::new();
+    for write in cluster.writes() {
+        if write.verb == Verb::Create {
+            *created.entry(write.to.2).or_default() += 1;
+        }
+    }
+    let mut wrong = Vec::new();
+    for Written { name, answer, .. } in written {
+        let times = (
+            came.get(name).copied().unwrap_or_default(),
+            created.get(name).copied().unwrap_or_default(),
+        );
+        let is_right = match answer {
+            Answer::Created => times == (1, 1),
+            Answer::Refused(..) | Answer::Broken(_) => times.0 <= 1 && times.1 <= times.0,
+        };
+        if !is_right {
+            let (came, created) = times;
+            wrong.push(format!(
+                "{name} came {came} times and was created {created} times: {answer:?}"
+            ));
+        }
+    }
+    let unknown = came
+        .keys()
+        .filter(|name| !written.iter().any(|written| written.name == **name));
+    wrong.extend(unknown.map(|name| format!("nobody waits for an answer about {name}")));
+    wrong
+}
+
+/// All that these schedulers were asked, and what was wrong with it.
+pub(super) fn asked(schedulers: &[&Scheduler]) -> (Vec<Asked>, Vec<String>) {
+    let asked = schedulers.iter().flat_map(|scheduler| scheduler.asked());
+    let mistakes = schedulers.iter().flat_map(|scheduler| scheduler.mistakes());
+    (asked.collect(), mistakes.collect())
+}
