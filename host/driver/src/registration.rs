@@ -70,7 +70,7 @@ impl Registrar {
     ) -> Result<Self, RegistrationError> {
         let info = info(config, cluster, ports)?;
         let drivers: NodePath = DRIVERS.parse()?;
-        let of_cluster = drivers.child(cluster.as_str())?;
+        let of_cluster = parent(cluster)?;
         let within = ServerInfo {
             external_ip: String::new(),
             external_ipv6: String::new(),
@@ -109,6 +109,11 @@ impl Registrar {
         };
         Registrations(self.0.into_iter().map(held).collect())
     }
+}
+
+/// The node that the drivers of this cluster register below.
+pub(crate) fn parent(cluster: &Cluster) -> Result<NodePath, InvalidNodePath> {
+    DRIVERS.parse::<NodePath>()?.child(cluster.as_str())
 }
 
 fn info(

@@ -4,7 +4,10 @@ use admittance::dialect::{Cluster, bcs::Behind};
 use admittance_definitions::{Mistakes, document::Node};
 
 use super::{console::console, if_there, zookeeper::Ensembles};
-use crate::config::{ConsoleConfig, DiscoveryConfig, ExternalAddress, ListenConfig, RegistrationConfig};
+use crate::{
+    config::{ConsoleConfig, DiscoveryConfig, ExternalAddress, ListenConfig, RegistrationConfig},
+    registration,
+};
 
 /// What `dialect.bcs` says.
 pub(super) struct BcsDialect {
@@ -59,6 +62,7 @@ pub(super) fn discovery(
 
 pub(super) fn registration(
     node: &Node<'_>,
+    cluster: Option<&Cluster>,
     listen: Option<&ListenConfig>,
     ensembles: Ensembles,
     mistakes: &mut Mistakes,
@@ -93,6 +97,10 @@ pub(super) fn registration(
         None => Some(None),
     };
     fields.finish(mistakes);
+    if let Some(Err(error)) = cluster.map(registration::parent) {
+        let message = format!("there can be no node for the cluster: {error}");
+        node.wrong(message, "remove `registration`", mistakes);
+    }
     ensembles.need_any(node, mistakes)?;
     Some(RegistrationConfig {
         ip: ip?,

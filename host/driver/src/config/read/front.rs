@@ -57,17 +57,26 @@ pub(super) fn front(
     }
     if let Some(DialectConfig::Gateway(gateway)) = dialect {
         let why = "a gateway finds drivers by their clusters";
-        fields.refuse("upstream", why, "write `dialect.gateway.clusters` or `discover`", mistakes);
+        fields.refuse(
+            "upstream",
+            why,
+            "write `dialect.gateway.clusters` or `discover`",
+            mistakes,
+        );
         let why = "a gateway runs no chains";
         fields.refuse("definitions", why, "give them to the drivers behind it", mistakes);
         return Some(FrontConfig::Gateway(*gateway));
     }
+    let cluster = match &dialect {
+        Some(DialectConfig::Bcs(bcs)) => Some(&bcs.cluster),
+        _ => None,
+    };
     let registration = super::if_there(fields.optional("registration"), mistakes, |node, mistakes| {
-        bcs::registration(node, listen, ensembles, mistakes)
+        bcs::registration(node, cluster, listen, ensembles, mistakes)
     });
     let upstream_node = fields.required(
         "upstream",
-        "write `upstream: { servers: [ \"http://127.0.0.1:8081\" ] }`",
+        "write `upstream: { servers: [ \"http://127.0.0.1:8081\" ] }`, or `discover: {}` for schedulers of BCS",
         mistakes,
     );
     let upstream = upstream_node
@@ -134,7 +143,9 @@ fn dialect(node: &Node<'_>, ensembles: Ensembles, mistakes: &mut Mistakes) -> Op
     fields.finish(mistakes);
     match (bcs, rest, kubernetes, gateway_node) {
         (Some(bcs), None, None, None) => bcs::dialect(&bcs, mistakes).map(DialectConfig::Bcs),
-        (None, Some(rest), None, None) => Some(DialectConfig::Rest(Arc::new(rest::dialect(&rest, mistakes)?))),
+        (None, Some(rest), None, None) => {
+            Some(DialectConfig::Rest(Arc::new(rest::dialect(&rest, mistakes)?)))
+        }
         (None, None, None, Some(node)) => {
             gateway(&node, ensembles, mistakes).map(|gateway| DialectConfig::Gateway(Box::new(gateway)))
         }

@@ -196,6 +196,10 @@ fn what_cannot_be() {
             "registration: only drivers of the dialect `bcs`",
         ),
         (
+            &["dialect: { bcs: { cluster: a/b } }", LISTED, CLUSTER, "registration: {}"],
+            "registration: there can be no node for the cluster: ",
+        ),
+        (
             &[DIALECT, LISTED, "registration: {}"],
             "registration: there is no `zookeeper`",
         ),
