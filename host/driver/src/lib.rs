@@ -31,20 +31,19 @@ pub use admin::{
     token::{InvalidTokenDigest, Token, TokenDigest, TokenFile, TokenFileError, TokenSource},
 };
 pub use config::{
-    AdminConfig, AdminTls, BcsConfig, CertificateHolder, Config, ConsoleConfig, ConsoleScheme, DefinitionPlace, DiscoveryConfig,
-    ExternalAddress, FrontConfig, HealthCheck, HistoryConfig, InvalidNodePath, Limits, ListenConfig, LogConfig,
-    LogFormat, LogLevel, NodePath, RegistrationConfig, Role, SchedulersConfig, StoreConfig, TokensInTheClear,
-    UpstreamConfig, ZooKeeperConfig,
+    AdminConfig, AdminTls, BcsConfig, CertificateHolder, Config, ConsoleConfig, ConsoleScheme,
+    DefinitionPlace, DiscoveryConfig, ExternalAddress, FrontConfig, HealthCheck, HistoryConfig,
+    InvalidNodePath, Limits, ListenConfig, LogConfig, LogFormat, LogLevel, NodePath, RegistrationConfig,
+    Role, SchedulersConfig, StoreConfig, TokensInTheClear, UpstreamConfig, ZooKeeperConfig,
 };
 pub use driver::{Driver, Error, Shutdown, Stopped};
 pub use ensembles::Ensembles;
-pub use gateway::{
-    ClusterId, EndpointConfig, GatewayConfig, Permission, Statuses, TokenTable, TokensConfig,
-};
+pub use gateway::{ClusterId, EndpointConfig, GatewayConfig, Permission, Statuses, TokenTable, TokensConfig};
 pub use measure::describe_metrics;
 pub use namespaces::{FileNamespaces, NamespacesConfig};
 pub use registration::RegistrationError;
 pub use server_info::ServerInfo;
 pub use upstream::{
-    Choice, Client, FollowedServer, FollowedServers, InvalidServer, Replies, Server, ServerHealth, Servers, Upstream,
+    Choice, Client, FollowedServer, FollowedServers, InvalidServer, Replies, Server, ServerHealth, Servers,
+    Upstream,
 };
