@@ -47,7 +47,7 @@ impl Ensembles {
         cluster.into_iter().chain(service)
     }
 
-    /// Log and measure how the sessions are, until this is dropped.
+    /// Measure how the sessions are, until this is dropped.
     pub(crate) async fn measure(&self) {
         join_all(self.each().map(async |(ensemble, zookeeper)| {
             let connected = gauge!(measure::ZOOKEEPER_CONNECTED, "ensemble" => ensemble);
@@ -57,14 +57,10 @@ impl Ensembles {
             loop {
                 let state = states.borrow_and_update().clone();
                 connected.set(if state.is_connected() { 1.0 } else { 0.0 });
-                match &state {
-                    SessionState::Connected { session, .. } => {
-                        if before != Some(*session) {
-                            sessions.increment(1);
-                        }
-                        before = Some(*session);
-                    }
-                    SessionState::Connecting { .. } | SessionState::Lost { .. } => {}
+                if let SessionState::Connected { session, .. } = state
+                    && before.replace(session) != Some(session)
+                {
+                    sessions.increment(1);
                 }
                 if states.changed().await.is_err() {
                     return;

@@ -191,26 +191,14 @@ impl Registrations {
     }
 }
 
-/// Log and measure how these are, until they are withdrawn.
+/// Measure how these are, until they are withdrawn.
 pub(crate) async fn measure(registrations: Vec<RegistrationStatus>) {
     join_all(registrations.into_iter().map(async |mut registration| {
-        let (ensemble, below) = (registration.ensemble, registration.parent.as_str());
-        let gauge = gauge!(measure::REGISTERED, "ensemble" => ensemble, "path" => below.to_owned());
-        let mut was_registered = false;
+        let (ensemble, below) = (registration.ensemble, registration.parent.clone());
+        let gauge = gauge!(measure::REGISTERED, "ensemble" => ensemble, "path" => below);
         loop {
-            let state = registration.states.borrow_and_update().clone();
-            gauge.set(if state.is_registered() { 1.0 } else { 0.0 });
-            match state {
-                RegistrationState::Registered { path } => {
-                    was_registered = true;
-                    tracing::info!(ensemble, node = path, "registered");
-                }
-                RegistrationState::Missing { reason } if was_registered => {
-                    was_registered = false;
-                    tracing::warn!(ensemble, below, reason, "not registered any more");
-                }
-                RegistrationState::Missing { .. } => {}
-            }
+            let is_registered = registration.states.borrow_and_update().is_registered();
+            gauge.set(if is_registered { 1.0 } else { 0.0 });
             if registration.states.changed().await.is_err() {
                 gauge.set(0.0);
                 return;
