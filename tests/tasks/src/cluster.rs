@@ -7,12 +7,12 @@
 
 mod source;
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, process::Command};
 
 use self::source::Source;
 use crate::{
     apt::Apt,
-    command::{Error, root, say},
+    command::{Error, cargo_program, root, run, say},
     folders::{at, copy_into, create_directory, lock, remove_directory},
 };
 
@@ -34,6 +34,9 @@ const SOURCE: &str = "kubernetes";
 /// Where packages keep the programs that are copied, and what is compiled beside them.
 const PROGRAMS: [&str; 2] = ["usr/bin/etcd", "usr/bin/kubectl"];
 const API_SERVER: &str = "kube-apiserver";
+
+/// Where tests are told that the programs are.
+const VARIABLE: &str = "ADMITTANCE_TEST_KUBERNETES";
 
 /// Counted up when what is done below changes.
 const RECIPE: u32 = 1;
@@ -86,6 +89,16 @@ impl Layout {
     fn log(&self, name: &str) -> PathBuf {
         self.top.join(format!("{name}.log"))
     }
+}
+
+/// Hold the store of custom resources to the rules of all stores, on an API server of its own.
+pub(crate) fn try_stores() -> Result<(), Error> {
+    say("Trying the store of custom resources on a real API server");
+    // The whole workspace, for the same features of dependencies as everywhere.
+    run(Command::new(cargo_program())
+        .args(["test", "--workspace", "--test", "stores", "a_real_api_server"])
+        .env(VARIABLE, Layout::new().programs())
+        .current_dir(root()))
 }
 
 /// Make etcd, kubectl and kube-apiserver, unless they are there.

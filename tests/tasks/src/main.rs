@@ -100,6 +100,9 @@ fn run(task: Task) -> Result<(), Error> {
             cluster::install()?;
             plugins::build(Guests::With)?;
             build_programs()?;
+            if rest.is_empty() {
+                cluster::try_stores()?;
+            }
             command::become_program(&command::built("debug", "admittance-cluster")?, &rest)
         }
         Task::Soak { rest } => {
