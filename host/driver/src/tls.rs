@@ -1,5 +1,6 @@
 //! TLS material: from PEM files to configurations that are known to work, and stay up to date.
 
+mod client;
 mod leaf;
 mod live;
 
@@ -20,7 +21,10 @@ use rustls_pki_types::{
 
 use self::leaf::Leaf;
 pub(crate) use self::live::TlsStatus;
-pub use self::live::{ClientTls, Live, ServerTls};
+pub use self::{
+    client::ClientTls,
+    live::{Live, ServerTls},
+};
 
 /// What is wrong with TLS material.
 #[derive(Debug, thiserror::Error)]

@@ -20,9 +20,6 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// What a port shows to its clients, and whom it lets in.
 pub type ServerTls = Live<ServerConfig>;
 
-/// Whom a client trusts, and what it shows.
-pub type ClientTls = Live<ClientConfig>;
-
 /// TLS material that is read again when its files change. Cheap to clone, and clones are the same one; it
 /// lives as long as who uses it.
 ///
@@ -119,14 +116,8 @@ impl ServerTls {
     }
 }
 
-impl ClientTls {
-    /// A client that trusts `ca`, or else the system's authorities, and shows this certificate. The
-    /// system's authorities are read once.
-    ///
-    /// # Errors
-    ///
-    /// When a file cannot be read, or key and certificate do not belong together.
-    pub fn of_files(ca: Option<PathBuf>, identity: Option<Identity>) -> Result<Self, TlsError> {
+impl Live<ClientConfig> {
+    pub(super) fn client_of_files(ca: Option<PathBuf>, identity: Option<Identity>) -> Result<Self, TlsError> {
         let files = files(identity.as_ref(), ca.as_deref());
         Self::load(Role::Upstream, files, move || {
             load_client(ca.as_deref(), identity.as_ref())

@@ -1,8 +1,8 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use http::{Request, Response, Uri};
 use hyper::body::Incoming;
-use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream, ResolveServerName};
 use hyper_util::{
     client::legacy::{Client, Error, connect::HttpConnector},
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -33,8 +33,13 @@ pub(crate) fn connector(tls: ClientTls, connect_timeout: Duration) -> Connector 
     tcp.set_nodelay(true);
     tcp.set_keepalive(Some(KEEPALIVE));
     // What is current at each connection. Sessions are resumed as long as it stays the same.
-    let connector =
-        service_fn(move |server: Uri| HttpsConnector::from((tcp.clone(), tls.current())).oneshot(server));
+    let names: Arc<dyn ResolveServerName + Send + Sync> = {
+        let tls = tls.clone();
+        Arc::new(move |server: &Uri| tls.server_name(server))
+    };
+    let connector = service_fn(move |server: Uri| {
+        HttpsConnector::new(tcp.clone(), tls.current(), false, names.clone()).oneshot(server)
+    });
     BoxCloneSyncService::new(Timeout::new(connector, connect_timeout))
 }
 

@@ -188,6 +188,39 @@ async fn the_upstream_may_want_tls_and_a_certificate() {
     }
 }
 
+/// Schedulers register their addresses, and certificates often name something else.
+#[tokio::test]
+async fn the_upstream_may_have_a_name_that_is_not_in_its_url() {
+    let authority = Authority::new();
+    let server = authority.sign("scheduler.example.com");
+    let inner = Setup::new(&[echo().await])
+        .tls(ServerTls::of_files(server, None).unwrap())
+        .start()
+        .await;
+    let port = inner.address.port();
+    for (name, expected) in [
+        (None, false),
+        (Some("scheduler.example.com"), true),
+        (Some("other.example.com"), false),
+    ] {
+        let outer = Setup::new(&[])
+            .servers(&[&format!("https://127.0.0.1:{port}")])
+            .upstream(|upstream| {
+                let tls = ClientTls::of_files(Some(authority.file("ca.pem")), None).unwrap();
+                upstream.tls = match name {
+                    Some(name) => tls.of_server(name).unwrap(),
+                    None => tls,
+                };
+            })
+            .start()
+            .await;
+        let (_, body) = outer.post(application("good")).await;
+        assert_eq!(body == application("good"), expected, "{name:?}: {body}");
+    }
+    let tls = ClientTls::of_files(Some(authority.file("ca.pem")), None).unwrap();
+    assert!(tls.of_server("no name").is_err());
+}
+
 #[test]
 fn material_that_is_no_good() {
     let authority = Authority::new();

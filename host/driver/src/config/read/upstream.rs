@@ -80,7 +80,11 @@ pub(super) fn client_tls(
         return upstream_tls(&node, mistakes);
     }
     let tls = tls::client(None, None);
-    let tls = if needs_authorities { tls } else { tls.or_else(|_| tls::no_client()) };
+    let tls = if needs_authorities {
+        tls
+    } else {
+        tls.or_else(|_| tls::no_client())
+    };
     good(tls.map(ClientTls::from), fields.node(), mistakes)
 }
 
@@ -95,6 +99,7 @@ fn upstream_tls(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ClientTls> {
     let key = fields
         .optional("key")
         .map(|node| pem_file(&node, tls::private_key, mistakes));
+    let server_name = fields.optional("serverName");
     fields.finish(mistakes);
     let identity = match (certificate, key) {
         (Some(certificate), Some(key)) => Some(Identity {
@@ -116,7 +121,17 @@ fn upstream_tls(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ClientTls> {
         Some(path) => Some(path?),
         None => None,
     };
-    good(ClientTls::of_files(ca, identity), node, mistakes)
+    let tls = good(ClientTls::of_files(ca, identity), node, mistakes)?;
+    match server_name {
+        None => Some(tls),
+        Some(node) => node.parse_with(
+            |name| {
+                let wrong = |_| format!("{name:?} is no DNS name: write one that the certificates have");
+                tls.of_server(name).map_err(wrong)
+            },
+            mistakes,
+        ),
+    }
 }
 
 fn health(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<HealthCheck> {

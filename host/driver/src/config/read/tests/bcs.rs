@@ -196,7 +196,12 @@ fn what_cannot_be() {
             "registration: only drivers of the dialect `bcs`",
         ),
         (
-            &["dialect: { bcs: { cluster: a/b } }", LISTED, CLUSTER, "registration: {}"],
+            &[
+                "dialect: { bcs: { cluster: a/b } }",
+                LISTED,
+                CLUSTER,
+                "registration: {}",
+            ],
             "registration: there can be no node for the cluster: ",
         ),
         (
