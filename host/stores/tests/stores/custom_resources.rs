@@ -12,7 +12,7 @@ use crate::{
         assert_changed_meanwhile, assert_holds, creation, deletion, document, id, ids, replacement, until,
         until_hook,
     },
-    setting::Setting,
+    setting::{Setting, eventually},
 };
 
 const PLURAL: &str = "admissionwebhookconfigurations";
@@ -254,4 +254,39 @@ async fn what_is_not_allowed_is_said() {
         words.contains("install their CustomResourceDefinition"),
         "{words}"
     );
+}
+
+#[tokio::test]
+async fn a_write_without_an_answer_is_looked_for() {
+    let setting = Setting::new();
+    let store = setting.open().await;
+    let path = store.place_for(&id("bkbcs", "a")).unwrap();
+    let (text, second) = (document("bkbcs", "a", "first"), document("bkbcs", "a", "second"));
+    store.commit(&[creation(&path, &text)]).await.unwrap();
+    // (whether the server has written it before the connection broke, what is said)
+    for (is_written, expected) in [
+        (false, Some("whether customresources:bkbcs/a is written")),
+        (true, None),
+    ] {
+        let before = setting.server.count("replace", PLURAL);
+        setting.server.hold("replace", PLURAL);
+        let change = [replacement(&path, &text, &second)];
+        let interrupted = async {
+            eventually("the request", async || {
+                setting.server.count("replace", PLURAL) > before
+            })
+            .await;
+            if is_written {
+                Ground::put(&setting, &path, &second).await;
+            }
+            setting.server.break_connections();
+        };
+        let (result, ()) = tokio::join!(store.commit(&change), interrupted);
+        setting.server.release("replace", PLURAL);
+        match (result, expected) {
+            (Ok(()), None) => {}
+            (Err(error), Some(words)) => assert!(error.to_string().contains(words), "{error}"),
+            (result, _) => panic!("{result:?}"),
+        }
+    }
 }
