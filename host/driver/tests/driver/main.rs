@@ -14,6 +14,7 @@ mod followed;
 mod gateway;
 mod harness;
 mod limits;
+mod log;
 mod onward;
 mod proxy;
 mod shutdown;

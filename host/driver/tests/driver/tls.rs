@@ -1,7 +1,7 @@
 use std::{
     os::unix::fs::symlink,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::Duration,
 };
 
@@ -19,6 +19,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::harness::{APPLICATIONS, Running, Setup, application, echo, post, rest, soon, text, write};
+use crate::log::Log;
 
 /// A certificate authority, and what it has signed, in files.
 pub(crate) struct Authority {
@@ -535,12 +536,7 @@ async fn the_operator_is_told() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let metrics = recorder.handle();
     let _recorder = metrics::set_default_local_recorder(&recorder);
-    let log = Log::default();
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer({
-        let log = log.clone();
-        move || log.clone()
-    });
-    let _subscriber = tracing::subscriber::set_default(subscriber.finish());
+    let (log, _listening) = Log::of_this_thread();
     let warned = |part: &str| {
         log.text()
             .lines()
@@ -588,24 +584,4 @@ async fn the_operator_is_told() {
     })
     .await;
     assert_eq!(shown(&driver, &authority).await, der(&next.certificate));
-}
-
-/// Keeps the lines of the log.
-#[derive(Clone, Default)]
-pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    pub(crate) fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-}
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }

@@ -327,15 +327,7 @@ async fn a_history_that_is_gone() {
 /// On the thread of this test, so that the log is its own.
 #[tokio::test]
 async fn the_log_tells_who_changed_what() {
-    let log = crate::tls::Log::default();
-    let subscriber = tracing_subscriber::fmt()
-        .with_ansi(false)
-        .with_writer({
-            let log = log.clone();
-            move || log.clone()
-        })
-        .finish();
-    let _subscriber = tracing::subscriber::set_default(subscriber);
+    let (log, _listening) = crate::log::Log::of_this_thread();
     let directory = TempDir::new().unwrap();
     let driver = driver(directory.path()).await;
     let _: Applied = good(

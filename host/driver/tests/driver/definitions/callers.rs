@@ -12,7 +12,8 @@ use tokio_rustls::TlsConnector;
 use super::{DONE, PREFIX, ROUTE, definition};
 use crate::{
     harness::{Setup, echo, request, soon, text},
-    tls::{Authority, Log},
+    log::Log,
+    tls::Authority,
 };
 
 /// On the thread of this test, so that log and metrics are its own.
@@ -25,18 +26,10 @@ async fn who_changed_what_is_told() {
         .await;
     let body = definition("w", "https://h.example").to_string();
 
-    // While there is but one subscriber, what another thread logs first is asked of that thread alone, which has
-    // none, and then nobody hears of it.
-    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     let recorder = PrometheusBuilder::new().build_recorder();
     let metrics = recorder.handle();
     let _recorder = metrics::set_default_local_recorder(&recorder);
-    let log = Log::default();
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer({
-        let log = log.clone();
-        move || log.clone()
-    });
-    let _subscriber = tracing::subscriber::set_default(subscriber.finish());
+    let (log, _listening) = Log::of_this_thread();
     assert_eq!(driver.define("POST", ROUTE, body.clone()).await.1, DONE);
     driver.define("POST", ROUTE, body).await;
     driver.define("POST", ROUTE, "{").await;

@@ -7,7 +7,7 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use serde_json::json;
 
 use super::{Driver, OUTER, envelope, gateway};
-use crate::{harness::*, tls::Log};
+use crate::{harness::*, log::Log};
 
 #[tokio::test]
 async fn ends() {
@@ -227,12 +227,7 @@ async fn what_operators_count() {
 
 #[tokio::test]
 async fn the_access_log_names_cluster_and_holder() {
-    let log = Log::default();
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer({
-        let log = log.clone();
-        move || log.clone()
-    });
-    let _subscriber = tracing::subscriber::set_default(subscriber.finish());
+    let (log, _listening) = Log::of_this_thread();
     let driver = Driver::start().await;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("tokens.yaml");
