@@ -265,11 +265,12 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router)
         connections.spawn(async move {
             match tls {
                 None => converse(stream, router).await,
-                // Who has no certificate breaks the handshake off.
-                Some(tls) => match tls.accept(stream).await {
-                    Ok(stream) => converse(stream, router).await,
-                    Err(_) => {}
-                },
+                Some(tls) => {
+                    // The handshake with who has no certificate ends there.
+                    if let Ok(stream) = tls.accept(stream).await {
+                        converse(stream, router).await;
+                    }
+                }
             }
         });
     }

@@ -39,7 +39,7 @@ async fn change(goes: Goes) {
     let first = Scheduler::start(&cluster).await.unwrap();
     let second = Scheduler::start(&cluster).await.unwrap();
     let first_stands = Candidate::stand(&servers, &first).await;
-    let second_stands = Candidate::stand(&servers, &second).await;
+    let _second_stands = Candidate::stand(&servers, &second).await;
     let driver = Front::start(&driver(&place, "")).await;
     let nodes = Nodes::connect(&servers).await;
 
@@ -47,17 +47,18 @@ async fn change(goes: Goes) {
     writers.until_created(50).await;
     assert!(second.asked().is_empty(), "all goes to the master");
 
-    // What is in flight is done, and nobody will be told.
+    // What is in flight is done, and nobody will ever be told.
     let mut in_flight = 0;
+    let mut gate = None;
+    let changed;
     if goes == Goes::Dies {
-        let gate = first.hold();
+        gate = Some(first.hold());
         let mut answered = usize::MAX;
         while answered != writers.count() {
             answered = writers.count();
             first.until_asked(answered + CLIENTS).await.unwrap();
         }
         first.kill();
-        drop(gate);
         in_flight = CLIENTS;
         writers
             .until("a request in flight fails", answered, |written| {
@@ -65,17 +66,18 @@ async fn change(goes: Goes) {
                 written.iter().any(|written| failed(&written.answer))
             })
             .await;
+        changed = Instant::now();
         drop(first_stands);
     } else {
+        changed = Instant::now();
         first_stands.resign().await;
     }
     nodes
         .until_children(SCHEDULERS, "the second is the first", |nodes| nodes.len() == 1)
         .await;
-    let changed = Instant::now();
     writers.until_created(50).await;
-    drop(second_stands);
     let written = writers.end().await;
+    drop(gate);
 
     let (asked, mistakes) = asked(&[&first, &second]);
     assert_eq!(mistakes, [""; 0]);

@@ -1,7 +1,7 @@
 //! What stands in ZooKeeper, seen and written by the test's own client, and schedulers that stand for election
 //! there as the original's do.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use admittance_tests::{POLL, Scheduler};
 use serde_json::{Value, json};
@@ -137,6 +137,7 @@ fn sequence(name: &str) -> Option<u64> {
 pub(super) struct Candidate {
     nodes: Nodes,
     path: String,
+    lead: Arc<dyn Fn(bool) + Send + Sync>,
     election: AbortHandle,
 }
 
@@ -145,7 +146,8 @@ impl Candidate {
     pub(super) async fn stand(servers: &str, scheduler: &Scheduler) -> Self {
         let nodes = Nodes::connect(servers).await;
         nodes.0.mkdir(SCHEDULERS, &PERSISTENT).await.unwrap();
-        let (address, lead) = (scheduler.address(), scheduler.leading());
+        let address = scheduler.address();
+        let lead: Arc<dyn Fn(bool) + Send + Sync> = Arc::new(scheduler.leading());
         lead(false);
         let info = json!({
             "ip": address.ip().to_string(), "ipv6": "", "port": address.port(), "grpc_port": 0,
@@ -160,18 +162,18 @@ impl Candidate {
             .await;
         let (_, sequence) = created.unwrap();
         let name = format!("{}{sequence}", prefix.rsplit('/').next().unwrap());
-        let (watch, own) = (nodes.clone(), name.clone());
+        let (watch, own, elected) = (nodes.clone(), name.clone(), lead.clone());
         let election = tokio::spawn(async move {
             loop {
                 match watch.0.list_and_watch_children(SCHEDULERS).await {
                     Ok((mut names, watcher)) => {
                         names.sort_by_key(|name| self::sequence(name));
-                        lead(names.first() == Some(&own));
+                        elected(names.first() == Some(&own));
                         watcher.changed().await;
                     }
                     // ZooKeeper is away; the session may live on.
                     Err(_) if !watch.0.state().is_terminated() => tokio::time::sleep(POLL).await,
-                    Err(_) => return lead(false),
+                    Err(_) => return elected(false),
                 }
             }
         })
@@ -179,12 +181,15 @@ impl Candidate {
         Self {
             path: format!("{SCHEDULERS}/{name}"),
             nodes,
+            lead,
             election,
         }
     }
 
-    /// Take the node away, and stay.
+    /// Be the master no more, take the node away, and stay.
     pub(super) async fn resign(self) {
+        self.election.abort();
+        (self.lead)(false);
         self.nodes.delete(&self.path).await;
     }
 }

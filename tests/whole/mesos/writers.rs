@@ -172,3 +172,62 @@ pub(super) fn asked(schedulers: &[&Scheduler]) -> (Vec<Asked>, Vec<String>) {
     let mistakes = schedulers.iter().flat_map(|scheduler| scheduler.mistakes());
     (asked.collect(), mistakes.collect())
 }
+
+/// What holds the others must find what is wrong.
+#[tokio::test]
+async fn what_is_lost_or_doubled_is_told() {
+    let cluster = MesosCluster::default();
+    let scheduler = Scheduler::start(&cluster).await.unwrap();
+    let client = Client::new().unwrap();
+    let url = format!("{}/v1/apps", scheduler.url());
+    for name in ["once", "twice", "twice", "silent", "nobody"] {
+        let body = format!(r#"{{"ID":"{name}","RunAs":"{NAMESPACE}","Instances":1}}"#);
+        client.bcs(Method::POST, &url, body).await.unwrap();
+    }
+    // One that is not the master may be asked.
+    scheduler.lead(false);
+    let body = format!(r#"{{"ID":"once","RunAs":"{NAMESPACE}","Instances":1}}"#);
+    client.bcs(Method::POST, &url, body).await.unwrap();
+    let refused = Answer::Refused(1_405_009, "do http request failed!".to_owned());
+    let written = |name: &str, answer: &Answer| Written {
+        name: name.to_owned(),
+        answer: answer.clone(),
+        at: Instant::now(),
+    };
+    let (asked, mistakes) = asked(&[&scheduler]);
+    assert!(
+        mistakes.iter().any(|mistake| mistake.contains("bcs-clusterid")),
+        "a client's own request"
+    );
+    for (name, answer, expected) in [
+        ("once", &Answer::Created, ""),
+        ("silent", &refused, ""),
+        ("never", &refused, ""),
+        (
+            "never",
+            &Answer::Created,
+            "never came 0 times and was created 0 times: Created",
+        ),
+        (
+            "twice",
+            &Answer::Created,
+            "twice came 2 times and was created 1 times: Created",
+        ),
+        ("twice", &refused, "twice came 2 times and was created 1 times"),
+    ] {
+        let wrong = wrong(&[written(name, answer)], &cluster, &asked);
+        let told = wrong
+            .iter()
+            .find(|text| text.starts_with(name))
+            .cloned()
+            .unwrap_or_default();
+        assert!(
+            told.starts_with(expected) && told.is_empty() == expected.is_empty(),
+            "{name}: {told}"
+        );
+        assert!(
+            wrong.iter().any(|text| text.ends_with("about nobody")),
+            "{wrong:?}"
+        );
+    }
+}
