@@ -1,6 +1,7 @@
 //! The program in the place of bcs-mesos-driver: in front of schedulers that check what they are asked.
 
 mod definitions;
+mod digest;
 mod gateways;
 mod health;
 mod hooks;

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use admittance_tests::{POLL, Scheduler};
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
-use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error, Stat};
+use zookeeper_client::{Acl, Acls, AuthId, Client, CreateMode, CreateOptions, Error, Permission, Stat};
 
 use super::scene::CLUSTER;
 
@@ -37,6 +37,25 @@ impl Nodes {
         let connector = Client::connector().with_session_timeout(Duration::from_secs(10));
         let connecting = connector.connect(servers);
         Self(tokio::time::timeout(NEVER, connecting).await.unwrap().unwrap())
+    }
+
+    /// The same as a user with a password.
+    pub(super) async fn connect_as(servers: &str, user: &str, password: &str) -> Self {
+        let auth = format!("{user}:{password}");
+        let connector = Client::connector().with_auth("digest", auth.as_bytes());
+        let connecting = connector.connect(servers);
+        Self(tokio::time::timeout(NEVER, connecting).await.unwrap().unwrap())
+    }
+
+    /// Let nobody else read or change a node.
+    pub(super) async fn keep(&self, path: &str) {
+        let own = [Acl::new(Permission::ALL, AuthId::authed())];
+        self.0.set_acl(path, &own, None).await.unwrap();
+    }
+
+    /// Whether this may not read a node.
+    pub(super) async fn is_kept_from(&self, path: &str) -> bool {
+        matches!(self.0.get_data(path).await, Err(Error::NoAuth))
     }
 
     /// The children of a node, by their sequence numbers as the original sorts them; none when there is no

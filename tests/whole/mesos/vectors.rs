@@ -70,7 +70,7 @@ const CREATED: Option<&str> = Some("POST /v1/apps");
 const POST_DEFINITION: (Method, &str) = (Method::POST, "/namespaces/{ns}/admissionwebhook");
 const PUT_DEFINITION: (Method, &str) = (Method::PUT, "/namespaces/{ns}/admissionwebhook");
 const GOOD: &str = r#""clientConfig":{"namespace":"hooks","name":"hook","caBundle":"CA"}"#;
-const PLUGIN: &str = r#""clientConfig":{"url":"http://hook.hooks:1/"}"#;
+const ANOTHER: &str = r#""clientConfig":{"url":"http://hook.hooks:1/"}"#;
 const SEEN: &[(&str, &str)] = &[("annotates", "Fail")];
 const WRONG_CLUSTER: (u16, u64, &str) = (400, 1_405_234, "http header BCS-ClusterID ");
 
@@ -125,7 +125,7 @@ const VECTORS: &[Vector] = &[
     // Definitions. They never reach a scheduler.
     Vector { source: "2.2 create", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "secret", GOOD), ..USUAL },
     Vector { source: "2.2, 6 create twice", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "secret", GOOD), reply: (200, 1_405_201, "admission already exist"), ..USUAL },
-    Vector { source: "2.2 update", namespace: "defs", ask: PUT_DEFINITION, body: Definition("Create", "secret", PLUGIN), ..USUAL },
+    Vector { source: "2.2 update", namespace: "defs", ask: PUT_DEFINITION, body: Definition("Create", "secret", ANOTHER), ..USUAL },
     Vector { source: "2.2, 6 update absent", namespace: "defs", ask: PUT_DEFINITION, body: Definition("Create", "service", GOOD), reply: (200, 1_405_202, "admission not exist"), ..USUAL },
     Vector { source: "2.2 get", namespace: "defs", ask: (Method::GET, "/namespaces/{ns}/admissionwebhook/of-secret"), body: Nothing, ..USUAL },
     Vector { source: "2.2 get absent", namespace: "defs", ask: (Method::GET, "/namespaces/{ns}/admissionwebhook/of-service"), body: Nothing, reply: (200, 1_405_200, "admission not exist"), ..USUAL },

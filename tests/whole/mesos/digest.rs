@@ -1,0 +1,61 @@
+//! Digest authentication: what only one user may read, and what others may not read.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use admittance_tests::{Client, MesosCluster, Scheduler};
+use http::Method;
+use serde_json::Value;
+
+use super::{
+    nodes::{Candidate, DRIVERS, Nodes, SCHEDULERS},
+    scene::{CLUSTER, Front, driver, told},
+    zookeeper::Place,
+};
+use crate::scene::{application, write};
+
+const USER: &str = "bcs";
+const PASSWORD: &str = "no: secret";
+
+async fn create(driver: &Front, name: &str) -> (u64, String) {
+    let url = format!("{}/namespaces/shop/applications", driver.routes());
+    let object = application("shop", name, "docker.io/library/nginx:1.29").to_string();
+    let client = Client::new().unwrap();
+    told(&client.bcs(Method::POST, &url, object).await.unwrap())
+}
+
+#[tokio::test]
+async fn only_who_has_the_password_sees_the_schedulers_and_the_drivers() {
+    let place = Place::shared("digest").await;
+    let cluster = MesosCluster::default();
+    let scheduler = Scheduler::start(&cluster).await.unwrap();
+    let _stands = Candidate::stand(&place.connection(), &scheduler).await;
+    let (nodes, user) = (
+        Nodes::connect(&place.connection()).await,
+        Nodes::connect_as(&place.connection(), USER, PASSWORD).await,
+    );
+    let of_cluster = format!("{DRIVERS}/{CLUSTER}");
+    nodes.put(&of_cluster, &Value::Null).await;
+    let name = nodes.children(SCHEDULERS).await.remove(0).name;
+    user.keep(&format!("{SCHEDULERS}/{name}")).await;
+
+    let directory = tempfile::tempdir().unwrap();
+    let password = write(&directory, "password", format!("{PASSWORD}\n"));
+    std::fs::set_permissions(&password, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let without = driver(&place, "registration: {}\n");
+    let digest = format!("digest: {{ user: {USER}, passwordFile: {} }}", password.display());
+    let with = without.replace("sessionTimeout: 2s", &format!("sessionTimeout: 2s, {digest}"));
+
+    let trusted = Front::start(&with).await;
+    let registered = user
+        .until_children(&of_cluster, "registered", |nodes| nodes.len() == 1)
+        .await;
+    assert_eq!(registered[0].data["cluster"], CLUSTER);
+    assert_eq!(create(&trusted, "trusted").await.0, 0);
+    let of_driver = format!("{of_cluster}/{}", registered[0].name);
+    assert!(nodes.is_kept_from(&of_driver).await && !user.is_kept_from(&of_driver).await);
+
+    let stranger = Front::start(&without).await;
+    let (code, message) = create(&stranger, "stranger").await;
+    assert_eq!(code, 1_405_009, "{message}");
+    assert_eq!(scheduler.asked().len(), 1);
+}
