@@ -22,7 +22,7 @@ use tokio_util::task::AbortOnDropHandle;
 use zookeeper_client::{Client, Error};
 
 use self::{
-    nodes::{At, Node, Snapshot},
+    nodes::{At, Node, Reader, Snapshot},
     writes::Write,
 };
 use crate::document::{self, Place};
@@ -47,6 +47,7 @@ const LARGEST: usize = 1_000_000;
 pub struct ZooKeeperStore {
     zookeeper: ZooKeeper,
     root: String,
+    reader: Reader,
     last: Mutex<LastRead>,
 }
 
@@ -81,6 +82,7 @@ impl ZooKeeperStore {
         Ok(Self {
             zookeeper,
             root,
+            reader: Reader::default(),
             last: Mutex::new(LastRead::None),
         })
     }
@@ -118,7 +120,7 @@ impl ZooKeeperStore {
     async fn snapshot(&self) -> Result<Snapshot, StoreError> {
         let client = self.client().await?;
         let read = async {
-            let read = nodes::read(&client, &self.root).await;
+            let read = self.reader.read(&client, &self.root).await;
             match read.map_err(|At(path, error)| self.error(&path, &error))? {
                 Some(snapshot) => Ok(snapshot),
                 None => Err(self.unreachable("it kept changing while it was read".to_owned())),

@@ -1,18 +1,35 @@
 //! Watches that may be given up.
 
-use std::future::Future;
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
 
-use tokio::{sync::oneshot, task::JoinHandle};
+use tokio::{runtime::Handle, sync::oneshot};
 use zookeeper_client::{Client, Error, EventType, OneshotWatcher, Stat, WatchedEvent};
 
-/// A watch that fires once. It may be dropped.
+type Event = Pin<Box<dyn Future<Output = WatchedEvent> + Send>>;
+
+/// A watch that fires once: a future that ends when something has happened to the node. Its error is that the
+/// session has ended. It may be dropped.
 ///
 /// The client has the server remove a watch of its own that is dropped. Version 3.4 does not know that
 /// request, and closes the connection; so this one stays until it fires for nobody, or the session ends. It
-/// costs a task: whoever reads a node again and again waits for the watch of one time before the next.
-#[derive(Debug)]
+/// costs a task then: whoever reads a node again and again keeps the watch of one time for the next.
 pub struct Watch {
-    fired: JoinHandle<Option<WatchedEvent>>,
+    /// None: it has fired.
+    event: Option<Event>,
+    runtime: Handle,
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch")
+            .field("has_fired", &self.event.is_none())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Watch {
@@ -40,10 +57,7 @@ impl Watch {
 
     /// Wait until something has happened to the node. The error is that the session has ended.
     pub async fn fired(self) -> Result<(), Error> {
-        match self.fired.await {
-            Ok(Some(event)) if event.event_type != EventType::Session => Ok(()),
-            _ => Err(Error::SessionExpired),
-        }
+        self.await
     }
 
     /// Ask, in a task that goes on when nobody waits for the answer any more. It holds the client until there
@@ -52,17 +66,42 @@ impl Watch {
         request: impl Future<Output = Result<(T, OneshotWatcher), Error>> + Send + 'static,
     ) -> Result<(T, Self), Error> {
         let (answer, answered) = oneshot::channel();
-        let fired = tokio::spawn(async move {
-            let (read, watcher) = match request.await {
-                Ok((read, watcher)) => (Ok(read), Some(watcher)),
-                Err(error) => (Err(error), None),
-            };
-            // Whoever asked may be gone.
-            let _ = answer.send(read);
-            Some(watcher?.changed().await)
+        let runtime = Handle::current();
+        tokio::spawn(async move {
+            let answered = request.await.map(|(read, watcher)| {
+                let event: Event = Box::pin(watcher.changed());
+                let event = Some(event);
+                (read, Self { event, runtime })
+            });
+            // Whoever asked may be gone; then the watch is given up here.
+            let _ = answer.send(answered);
         });
         // Without an answer the task has ended with the runtime.
-        let read = answered.await.unwrap_or(Err(Error::ClientClosed))?;
-        Ok((read, Self { fired }))
+        answered.await.unwrap_or(Err(Error::ClientClosed))
+    }
+}
+
+impl Future for Watch {
+    type Output = Result<(), Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(event) = &mut self.event else {
+            // It has ended before, and is not asked again.
+            return Poll::Pending;
+        };
+        let event = ready!(event.as_mut().poll(context));
+        self.event = None;
+        Poll::Ready(match event.event_type {
+            EventType::Session => Err(Error::SessionExpired),
+            _ => Ok(()),
+        })
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Some(event) = self.event.take() {
+            self.runtime.spawn(event);
+        }
     }
 }

@@ -14,7 +14,11 @@ mod documents;
 #[path = "../../../zookeeper/tests/zookeeper/ensemble.rs"]
 mod ensemble;
 mod files;
+#[path = "../../../zookeeper/tests/zookeeper/frames.rs"]
+mod frames;
 mod kubernetes;
+#[path = "../../../zookeeper/tests/zookeeper/old_server.rs"]
+mod old_server;
 #[expect(dead_code, reason = "another crate's tests use the rest of it")]
 #[path = "../../../cluster/tests/cluster/setting.rs"]
 mod setting;

@@ -14,6 +14,7 @@ use crate::{
     conformance::{Ground, each_rule, each_rule_of_shared, tests},
     documents::{assert_holds, creation, deletion, document, id, ids, replacement, soon, until, until_hook},
     ensemble::{self, Server},
+    old_server::OldServer,
 };
 
 /// Open to anyone, and to stay.
@@ -281,4 +282,49 @@ async fn nodes_of_another_user() {
         }
     }
     assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
+}
+
+/// Such a server closes the connection at an operation that it does not know: to take a watch back, for one.
+#[tokio::test]
+async fn an_old_server_is_asked_for_nothing_that_it_does_not_know() {
+    let nodes = Nodes::new(false).await;
+    let old = OldServer::before(ensemble::shared()).await;
+    let store = nodes.store(EnsembleConfig::new(old.address().parse().unwrap()));
+    until_hook(&store, None).await;
+    let path = |name: &str| store.place_for(&id("a", name)).unwrap();
+    // Its own writes, with a namespace that is new and one that is there, alone and several at once.
+    let (one, two, three) = (
+        document("a", "x", "one"),
+        document("a", "x", "two"),
+        document("a", "y", "three"),
+    );
+    store.commit(&[creation(&path("x"), &one)]).await.unwrap();
+    until_hook(&store, Some("one")).await;
+    store
+        .commit(&[replacement(&path("x"), &one, &two)])
+        .await
+        .unwrap();
+    until_hook(&store, Some("two")).await;
+    store
+        .commit(&[deletion(&path("x"), &two), creation(&path("y"), &three)])
+        .await
+        .unwrap();
+    until_hook(&store, Some("three")).await;
+    // Those of others, and reading when nothing has changed.
+    for round in 0..5 {
+        nodes
+            .put(&path("y"), &document("a", "y", &format!("other-{round}")))
+            .await;
+        until_hook(&store, Some(&format!("other-{round}"))).await;
+        store.read().await.unwrap();
+    }
+    nodes.remove(&path("y")).await;
+    until_hook(&store, None).await;
+    assert_eq!(old.unknown(), Vec::<i32>::new());
+    assert_eq!(*old.accepted().borrow(), 1);
+    // The watches of a broken connection are set again in the next.
+    old.interrupt();
+    nodes.put(&path("z"), &document("a", "z", "after")).await;
+    until_hook(&store, Some("after")).await;
+    assert_eq!(old.unknown(), Vec::<i32>::new());
 }

@@ -6,10 +6,11 @@ use std::sync::{
 };
 
 use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
     task::AbortHandle,
 };
+
+use crate::frames::{number, read, write};
 
 /// The operation `create` of the protocol, and the flags of a node that is ephemeral and has a sequence.
 const CREATE: i32 = 1;
@@ -107,21 +108,4 @@ async fn relay(client: TcpStream, server: TcpStream, moment: Moment, was: Arc<At
         () = requests => {}
         () = answers => {}
     }
-}
-
-pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Option<Vec<u8>> {
-    let length = stream.read_u32().await.ok()?;
-    let mut frame = vec![0; length as usize];
-    stream.read_exact(&mut frame).await.ok()?;
-    Some(frame)
-}
-
-pub(crate) async fn write(stream: &mut (impl AsyncWrite + Unpin), frame: &[u8]) -> Option<()> {
-    stream.write_u32(u32::try_from(frame.len()).ok()?).await.ok()?;
-    stream.write_all(frame).await.ok()
-}
-
-pub(crate) fn number(frame: &[u8], at: usize) -> Option<i32> {
-    let bytes = frame.get(at..)?.first_chunk()?;
-    Some(i32::from_be_bytes(*bytes))
 }

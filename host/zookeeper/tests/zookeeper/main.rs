@@ -10,8 +10,10 @@
 mod acl;
 mod ensemble;
 mod following;
+mod frames;
 mod interruption;
 mod old_server;
+mod old_version;
 mod registering;
 mod scene;
 mod sessions;

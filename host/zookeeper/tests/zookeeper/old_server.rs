@@ -2,18 +2,13 @@
 
 use std::sync::{Arc, Mutex};
 
-use admittance_zookeeper::{SessionState, ZooKeeper};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
     task::AbortHandle,
 };
 
-use crate::{
-    ensemble::shared,
-    interruption::{number, read, write},
-    scene::{PERSISTENT, config, registration, said, somebody, until},
-};
+use crate::frames::{number, read, write};
 
 /// The operations of version 3.4, as its `ZooDefs.OpCode` has them: from `create` to `multi`, `auth` and
 /// `setWatches`, and the ends of a session.
@@ -21,7 +16,7 @@ const KNOWN: [i32; 17] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 100, 101, -
 
 /// Stands before a newer server, and closes the connection at an operation that the older does not know, as
 /// that does. Ends when it is dropped.
-struct OldServer {
+pub(crate) struct OldServer {
     address: String,
     unknown: Arc<Mutex<Vec<i32>>>,
     /// Each number is another time that all connections break.
@@ -32,7 +27,7 @@ struct OldServer {
 }
 
 impl OldServer {
-    async fn before(server: &'static str) -> Self {
+    pub(crate) async fn before(server: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let (unknown, breaks) = (Arc::<Mutex<Vec<i32>>>::default(), watch::Sender::new(0));
@@ -55,13 +50,24 @@ impl OldServer {
         }
     }
 
-    /// Break all connections, and wait until there is another.
-    async fn interrupt(&self, zookeeper: &ZooKeeper) {
-        let mut accepted = self.accepted.clone();
-        let before = *accepted.borrow_and_update();
+    /// What the client is to connect to.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The operations that it was asked for and does not know.
+    pub(crate) fn unknown(&self) -> Vec<i32> {
+        self.unknown.lock().unwrap().clone()
+    }
+
+    /// How many connections there were.
+    pub(crate) fn accepted(&self) -> watch::Receiver<u32> {
+        self.accepted.clone()
+    }
+
+    /// Break all connections.
+    pub(crate) fn interrupt(&self) {
         self.breaks.send_modify(|count| *count += 1);
-        until(&mut accepted, |count| *count > before).await;
-        until(&mut zookeeper.states(), SessionState::is_connected).await;
     }
 }
 
@@ -99,40 +105,4 @@ async fn relay(
         _ = tokio::io::copy(&mut from_server, &mut to_client) => {}
         _ = breaks.changed() => {}
     }
-}
-
-#[tokio::test]
-async fn nothing_is_asked_that_an_old_server_does_not_know() {
-    let parent = "/old/server";
-    let somebody = somebody(shared()).await;
-    let old = OldServer::before(shared()).await;
-    let zookeeper = ZooKeeper::open(config(&old.address));
-    let members = zookeeper.members(parent);
-    let mut list = members.receiver();
-    until(&mut list, |list| list.is_read).await;
-    let dropped = zookeeper.children(parent);
-    until(&mut dropped.receiver(), |list| list.is_read).await;
-    drop(dropped);
-    old.interrupt(&zookeeper).await;
-    let registered = zookeeper.register(registration(parent, "one"));
-    until(&mut list, |list| said(list) == ["one"]).await;
-    let children = zookeeper.children(parent);
-    until(&mut children.receiver(), |list| list.names.len() == 1).await;
-    for round in 0..3 {
-        old.interrupt(&zookeeper).await;
-        let path = format!("{parent}/x000000001{round}");
-        somebody.create(&path, b"two", &PERSISTENT).await.unwrap();
-        until(&mut list, |list| said(list) == ["one", "two"]).await;
-        until(&mut children.receiver(), |list| list.names.len() == 2).await;
-        let other = zookeeper.members(parent);
-        until(&mut other.receiver(), |list| said(list) == ["one", "two"]).await;
-        drop(other);
-        somebody.delete(&path, None).await.unwrap();
-        until(&mut list, |list| said(list) == ["one"]).await;
-    }
-    drop(children);
-    registered.withdraw().await;
-    until(&mut list, |list| list.members.is_empty()).await;
-    assert!(zookeeper.state().is_connected());
-    assert!(old.unknown.lock().unwrap().is_empty(), "{:?}", old.unknown);
 }
