@@ -7,7 +7,7 @@ use super::{
     nodes::{Candidate, DRIVERS, Node, Nodes, SCHEDULERS},
     scene::{CLUSTER, Front, driver},
     writers::{Answer, Writers, asked, wrong},
-    zookeeper::{Ensemble, Place, blocking, expire},
+    zookeeper::{Ensemble, Place, blocking},
 };
 
 /// Where bcs-api looks for the drivers of the cluster.
@@ -78,15 +78,16 @@ async fn a_driver_registers_at_both_places_and_again_when_its_session_is_lost() 
         assert_ne!(node.session, 0, "it is ephemeral");
     }
 
-    // Its sessions expire while it hangs: ZooKeeper takes the nodes away, and says so to the driver.
+    // It hangs for so long that its sessions expire: ZooKeeper takes the nodes away, and says so when it
+    // asks again.
     driver.program.suspend().unwrap();
-    let mut sessions = vec![in_service.session, in_cluster.session];
-    sessions.dedup();
-    let server = place.servers.clone();
-    let old = sessions.clone();
-    blocking(move || old.into_iter().for_each(|session| expire(&server, session))).await;
     nodes
         .until_children(&of_cluster(), "expired", <[Node]>::is_empty)
+        .await;
+    nodes
+        .until_children(DRIVERS, "expired", |nodes| {
+            nodes.iter().all(|node| !node.name.starts_with("_c_"))
+        })
         .await;
     driver.program.resume().unwrap();
     let again = |nodes: &[Node], before: &Node| {

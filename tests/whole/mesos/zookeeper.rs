@@ -5,7 +5,7 @@ use zookeeper_client::{Acls, Client, CreateMode};
 #[path = "../../../host/zookeeper/tests/zookeeper/ensemble.rs"]
 mod ensemble;
 
-pub(super) use ensemble::{Ensemble, Server, expire};
+pub(super) use ensemble::{Ensemble, Server};
 
 /// Where a test has its nodes.
 #[derive(Clone)]
