@@ -172,10 +172,19 @@ fn stage(places: &[Place], observe: Observer<'_>) -> Result<(), CommitError> {
 
 /// Where a file really is.
 fn resolve(file: &FileChange) -> io::Result<Entry> {
-    let path = match (&file.before, &file.after) {
+    let written = match (&file.before, &file.after) {
         // The link's target is written, so that the link stays.
-        (Some(_), Some(_)) => fs::canonicalize(&file.path)?,
-        _ => {
+        (Some(_), Some(_)) => match fs::canonicalize(&file.path) {
+            Ok(path) => Some(path),
+            // It is gone, which is found when its text is looked at.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        },
+        _ => None,
+    };
+    let path = match written {
+        Some(path) => path,
+        None => {
             let name = file.path.file_name().unwrap_or(OsStr::new(""));
             let directory = match file.path.parent() {
                 Some(parent) if parent != Path::new("") => parent,

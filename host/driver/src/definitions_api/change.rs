@@ -1,6 +1,6 @@
 //! Changes that clients ask for.
 
-use std::{io::ErrorKind, time::Duration};
+use std::time::Duration;
 
 use admittance::{
     Application, ChangeError, Host, Moment,
@@ -176,12 +176,9 @@ impl Changer {
 fn was_overtaken(error: &ChangeError) -> bool {
     match error {
         ChangeError::Store(StoreError::ChangedMeanwhile { .. }) => true,
-        ChangeError::Files(error) | ChangeError::Store(StoreError::Files(error)) => match error {
-            CommitError::ChangedMeanwhile { .. } => true,
-            // Of a file that is gone.
-            CommitError::NothingChanged { source, .. } => source.kind() == ErrorKind::NotFound,
-            CommitError::Unfinished { .. } => false,
-        },
+        ChangeError::Files(error) | ChangeError::Store(StoreError::Files(error)) => {
+            matches!(error, CommitError::ChangedMeanwhile { .. })
+        }
         _ => false,
     }
 }

@@ -1,9 +1,6 @@
 //! Changes that are written to the store that owns the definitions.
 
-use admittance::{
-    Application, AppliedEffect, ChangeError, Expected, Host, Origin,
-    definitions::StoreError,
-};
+use admittance::{Application, AppliedEffect, ChangeError, Expected, Host, Origin, definitions::StoreError};
 
 use crate::{
     scene::{Scene, by, chain, dry_run, live},
