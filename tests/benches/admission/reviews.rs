@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use admittance::Host;
-use admittance_driver::{Config, Driver, Shutdown};
+use admittance_driver::{Config, Driver, Ensembles, Shutdown};
 use admittance_tests::{Client, Trust};
 use http::Request;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
@@ -32,9 +32,14 @@ pub(crate) async fn measure(directory: &Path, calls: usize, object: &str) {
             host = host.definitions(chain_file(directory, stages));
         }
         let host = host.build().await.unwrap();
-        let driver = Driver::bind(config(directory), host, Arc::new(String::new))
-            .await
-            .unwrap();
+        let driver = Driver::bind(
+            config(directory),
+            Ensembles::default(),
+            host,
+            Arc::new(String::new),
+        )
+        .await
+        .unwrap();
         let url = format!("https://localhost:{}/mutate?timeout=10s", driver.address().port());
         let client = Client::trusting(Trust {
             authorities: &cert.pem(),
