@@ -239,7 +239,8 @@ async fn call(scene: Arc<Scene>, case: Case) -> Case {
         assert_eq!(reply.status, 400, "{name}: {}", reply.text());
         assert_eq!(reply.json().unwrap()["code"], 1_405_234, "{name}");
         let message = bcs_message(&reply);
-        let beginning = format!("stage {name} of chain {name} failed ({failure}): ");
+        let beginning =
+            format!("request webhoook {name} error stage {name} of chain {name} failed ({failure}): ");
         assert!(message.starts_with(&beginning), "{name}: {message}");
         assert!(message.contains(words), "{name}: {message}");
         assert_eq!(stored, None, "{name}: the upstream got it");

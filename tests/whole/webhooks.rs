@@ -446,7 +446,8 @@ async fn check(scene: &Scene, name: &str, policy: &str, expected: Expected) {
                 "{namespace}: {}",
                 reply.text()
             );
-            let beginning = format!("stage hook of chain {namespace} failed ({failure}): ");
+            let beginning =
+                format!("request webhoook hook error stage hook of chain {namespace} failed ({failure}): ");
             assert!(message().starts_with(&beginning), "{namespace}: {}", message());
             assert!(message().contains(words), "{namespace}: {}", message());
         }

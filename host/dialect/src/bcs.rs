@@ -16,7 +16,7 @@ mod version;
 mod view;
 mod workload;
 
-use admittance_admission::{GroupVersionKind, Object, Operation, Request};
+use admittance_admission::{GroupVersionKind, Object, Operation, Refusal, Request};
 use bytes::Bytes;
 use http::{
     HeaderValue, Method, Response, StatusCode,
@@ -232,6 +232,11 @@ impl Dialect for Bcs {
     fn reply(&self, end: &End<'_>) -> Response<Bytes> {
         match end {
             // The driver has one status for every refusal, whatever code a denial carries.
+            // As the driver begins it (sic), for those who look for it.
+            End::Refused(refusal @ Refusal::Failed { stage, .. }) => {
+                let message = format!("request webhoook {stage} error {refusal}");
+                filtered(StatusCode::BAD_REQUEST, Code::Filter, message)
+            }
             End::Refused(_) => filtered(StatusCode::BAD_REQUEST, Code::Filter, end),
             End::Rejected(rejection) => match rejection.kind {
                 RejectionKind::WrongCluster => filtered(StatusCode::BAD_REQUEST, Code::Filter, end),
@@ -333,8 +338,8 @@ fn malformed(error: impl std::fmt::Display) -> Rejection {
 }
 
 /// The envelope as the driver's filters write it: indented by one space.
-fn filtered(status: StatusCode, code: Code, end: &End<'_>) -> Response<Bytes> {
-    let value = json!({"result": false, "code": code.number(), "message": end.to_string(), "data": null});
+fn filtered(status: StatusCode, code: Code, message: impl ToString) -> Response<Bytes> {
+    let value = json!({"result": false, "code": code.number(), "message": message.to_string(), "data": null});
     let mut text = Vec::new();
     let mut writer = Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(b" "));
     // Writing a value to memory does not fail.

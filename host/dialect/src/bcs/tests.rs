@@ -355,7 +355,7 @@ fn replies() {
             End::Refused(&failed),
             400,
             1_405_234,
-            "stage s of chain c failed (trap): it broke",
+            "request webhoook s error stage s of chain c failed (trap): it broke",
         ),
         (
             End::Rejected(&wrong),
