@@ -135,9 +135,12 @@ async fn fragments_fit_where_they_belong() {
             let stage: String = block.text.lines().map(|line| format!("      {line}\n")).collect();
             load_text(&block.to_string(), &chain_with(&stage)).err()
         } else {
+            // A gateway has no upstream.
+            let is_gateway = block.text.contains("  gateway:");
             let rest = LEAST
                 .lines()
-                .filter(|line| !keys.iter().any(|key| line.starts_with(key)));
+                .filter(|line| !keys.iter().any(|key| line.starts_with(key)))
+                .filter(|line| !(is_gateway && line.starts_with("upstream:")));
             let whole: String = rest
                 .chain(block.text.lines())
                 .map(|line| format!("{line}\n"))
@@ -382,12 +385,13 @@ fn metrics_are_listed() {
         admittance_driver::describe_metrics();
         admittance_cluster::describe_metrics();
     });
-    let page = Page::read("docs/operators.md");
-    let listed: BTreeMap<String, &str> = page
-        .rows("Metrics")
-        .iter()
-        .filter_map(|row| Some(((*codes(row[0]).first()?).to_owned(), row[1])))
-        .collect();
+    let mut listed: BTreeMap<String, &str> = BTreeMap::new();
+    let pages = ["docs/operators.md", "docs/gateway.md"].map(Page::read);
+    for page in &pages {
+        for row in page.rows("Metrics") {
+            listed.extend(codes(row[0]).first().map(|name| ((*name).to_owned(), row[1])));
+        }
+    }
     assert_eq!(listed, *described.0.lock().unwrap());
 }
 
@@ -451,6 +455,15 @@ fn keys_of_the_configuration_are_listed() {
         ("upstream.", "upstream: { ? }"),
         ("upstream.tls.", "upstream: { tls: { ? } }"),
         ("upstream.health.", "upstream: { health: { ? } }"),
+        ("upstream.discover.", "upstream: { discover: { ? } }"),
+        ("zookeeper.", "zookeeper: { ? }"),
+        ("zookeeper.cluster.", "zookeeper: { cluster: { ? } }"),
+        (
+            "zookeeper.cluster.digest.",
+            "zookeeper: { cluster: { digest: { ? } } }",
+        ),
+        ("registration.", "registration: { ? }"),
+        ("registration.external.", "registration: { external: { ? } }"),
         ("limits.", "limits: { ? }"),
         ("store.", "store: { ? }"),
         ("history.", "history: { ? }"),
@@ -485,11 +498,36 @@ fn keys_of_the_configuration_are_listed() {
         .collect();
     assert_eq!(listed, keys);
 
-    assert_eq!(known("dialect: { ? }"), ["bcs", "kubernetes", "rest"]);
-    assert_eq!(
-        known("dialect: { bcs: { ? } }"),
-        page.first_column("The dialect bcs")
-    );
+    assert_eq!(known("dialect: { ? }"), ["bcs", "gateway", "kubernetes", "rest"]);
+    let mut keys: BTreeSet<String> = known("dialect: { bcs: { ? } }").into_iter().collect();
+    keys.remove("console");
+    let console = known("dialect: { bcs: { console: { ? } } }");
+    keys.extend(console.iter().map(|key| format!("console.{key}")));
+    let listed = page
+        .first_column("The dialect bcs")
+        .into_iter()
+        .map(str::to_owned);
+    assert_eq!(listed.collect::<BTreeSet<_>>(), keys);
+    let gateway = Page::read("docs/gateway.md");
+    let listed = gateway.first_column("A whole configuration");
+    for key in known("dialect: { gateway: { ? } }") {
+        let is_listed = |listed: &&str| **listed == key || listed.starts_with(&format!("{key}."));
+        assert!(
+            listed.iter().any(is_listed),
+            "the key {key} of a gateway is listed"
+        );
+    }
+    let listed: BTreeSet<&str> = gateway
+        .first_column("A server that knows tokens")
+        .into_iter()
+        .collect();
+    for key in known("dialect: { gateway: { tokens: { endpoint: { ? } } } }") {
+        let is_listed = |listed: &&str| **listed == key || listed.starts_with(&format!("{key}."));
+        assert!(
+            listed.iter().any(is_listed),
+            "the key {key} of an endpoint is listed"
+        );
+    }
     assert_eq!(known("dialect: { rest: { ? } }"), ["routes", "spellings"]);
     let listed: BTreeSet<&str> = page.first_column("The dialect rest").into_iter().collect();
     for field in known("dialect: { rest: { routes: [ { ? } ] } }") {
