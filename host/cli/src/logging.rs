@@ -52,8 +52,11 @@ fn parse(filter: &str) -> Result<EnvFilter, String> {
         return Err("that is no level".to_owned());
     }
     let filter = match filter.parse::<LevelFilter>() {
-        // What they find wrong with the cluster is told once, with what to do, by the crate that uses them.
-        Ok(LevelFilter::INFO | LevelFilter::WARN) => format!("{filter},kube_client=error,kube_runtime=error"),
+        // What they find wrong with the cluster or the ensemble is told once, with what to do, by the crates that
+        // use them.
+        Ok(LevelFilter::INFO | LevelFilter::WARN) => {
+            format!("{filter},kube_client=error,kube_runtime=error,zookeeper_client=error")
+        }
         _ => filter.to_owned(),
     };
     EnvFilter::try_new(filter).map_err(|error| error.to_string())

@@ -125,7 +125,7 @@ fn tell(before: &FollowedServers, now: &FollowedServers, path: &NodePath, regist
             }
         }
         Registered::Schedulers | Registered::Drivers => {
-            tracing::info!(%path, servers = now.servers.len(), "the servers that are registered are others");
+            tracing::info!(%path, servers = now.servers.len(), "other servers are registered than before");
         }
     }
 }

@@ -14,6 +14,7 @@
 
 mod loading;
 mod measure;
+mod mesos;
 mod native;
 mod objects;
 mod proxy;
@@ -106,6 +107,7 @@ async fn main() {
     let requests = if quick { 20 } else { 5_000 };
     proxy::measure(directory.path(), requests, &objects::pod(2)).await;
     reviews::measure(directory.path(), requests, &objects::pod(2)).await;
+    mesos::measure(directory.path(), requests).await;
     let (rounds, plugins) = if quick { (2, 3) } else { (20, 100) };
     loading::measure(rounds, plugins).await;
 }
@@ -121,6 +123,11 @@ async fn host(directory: &std::path::Path, stages: usize) -> Host {
 
 /// A chain file with the sidecar injector, so many times; each stage adds a container of its own.
 fn chain_file(directory: &std::path::Path, stages: usize) -> std::path::PathBuf {
+    chain_file_for(directory, "Pod", stages)
+}
+
+/// The same for objects of this kind.
+fn chain_file_for(directory: &std::path::Path, kind: &str, stages: usize) -> std::path::PathBuf {
     let plugin = Artifacts::find().unwrap().component("sidecar-injector").unwrap();
     let stages: Vec<_> = (0..stages)
         .map(|stage| {
@@ -133,15 +140,21 @@ fn chain_file(directory: &std::path::Path, stages: usize) -> std::path::PathBuf 
             })
         })
         .collect();
-    write_chain(directory, &format!("plugins-{}", stages.len()), &stages.into())
+    let name = format!("plugins-{}", stages.len());
+    write_chain(directory, &name, kind, &stages.into())
 }
 
-fn write_chain(directory: &std::path::Path, name: &str, stages: &serde_json::Value) -> std::path::PathBuf {
+fn write_chain(
+    directory: &std::path::Path,
+    name: &str,
+    kind: &str,
+    stages: &serde_json::Value,
+) -> std::path::PathBuf {
     let chain = serde_json::json!({
         "apiVersion": "admittance.dev/v1alpha1",
         "kind": "AdmissionChain",
         "metadata": {"name": name},
-        "spec": {"rules": [{"operations": ["CREATE"], "kinds": ["Pod"]}], "stages": stages},
+        "spec": {"rules": [{"operations": ["CREATE"], "kinds": [kind]}], "stages": stages},
     });
     let path = directory.join(format!("{name}.json"));
     std::fs::write(&path, chain.to_string()).unwrap();

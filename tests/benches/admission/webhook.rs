@@ -94,7 +94,7 @@ impl Server {
             },
         }]);
         Host::builder()
-            .definitions(write_chain(directory, "webhook", &stages))
+            .definitions(write_chain(directory, "webhook", "Pod", &stages))
             .resolve("sidecar.hooks.svc", self.address.to_string())
             .build()
             .await

@@ -172,7 +172,8 @@ impl Hold {
         let Some(node) = self.node.take() else {
             return;
         };
-        self.missing("withdrawn".to_owned());
+        let reason = "withdrawn".to_owned();
+        self.show(RegistrationState::Missing { reason });
         let zookeeper = self.zookeeper.clone();
         let parent = &self.registration.parent;
         let removal = async {
@@ -190,7 +191,10 @@ impl Hold {
         };
         let result = timeout(WITHDRAWAL, removal).await;
         let reason = match result {
-            Ok(Ok(())) => return,
+            Ok(Ok(())) => {
+                tracing::info!(parent, name = self.registration.name, "withdrawn from ZooKeeper");
+                return;
+            }
             Ok(Err(error)) => error.to_string(),
             Err(_) => self.zookeeper.away().to_string(),
         };
