@@ -43,16 +43,43 @@ async fn main() {
     let calls = if quick { 20 } else { 20_000 };
     let directory = tempfile::tempdir().unwrap();
 
+    // `cargo bench --bench admission -- proxy` measures that block alone.
+    let named: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|name| !name.starts_with('-'))
+        .collect();
+    let is_wanted = |name: &str| named.is_empty() || named.iter().any(|wanted| wanted == name);
+    if is_wanted("stage") {
+        stages(directory.path(), calls).await;
+    }
+    let requests = if quick { 20 } else { 5_000 };
+    if is_wanted("proxy") {
+        proxy::measure(directory.path(), requests, &objects::pod(2)).await;
+    }
+    if is_wanted("reviews") {
+        reviews::measure(directory.path(), requests, &objects::pod(2)).await;
+    }
+    if is_wanted("mesos") {
+        mesos::measure(directory.path(), requests).await;
+    }
+    let (rounds, plugins) = if quick { (2, 3) } else { (20, 100) };
+    if is_wanted("loading") {
+        loading::measure(rounds, plugins).await;
+    }
+}
+
+/// A stage, in a chain of its own and among ten, beside the same code called natively and by webhook.
+async fn stages(directory: &std::path::Path, calls: usize) {
     let native = Native::new(SETTINGS);
-    let one = host(directory.path(), 1).await;
-    let ten = host(directory.path(), 10).await;
+    let one = host(directory, 1).await;
+    let ten = host(directory, 10).await;
     let native_chain = Host::builder()
         .chain(native::chain(SETTINGS))
         .build()
         .await
         .unwrap();
     let webhook = webhook::Server::start(SETTINGS).await;
-    let remote = webhook.host(directory.path()).await;
+    let remote = webhook.host(directory).await;
 
     let mut table = Table::new(&format!("a stage: {calls} calls each, one after another"));
     for (name, text) in [("1 kB Pod", objects::pod(2)), ("5 kB Pod", objects::pod(16))] {
@@ -103,13 +130,6 @@ async fn main() {
         ));
     }
     table.print();
-
-    let requests = if quick { 20 } else { 5_000 };
-    proxy::measure(directory.path(), requests, &objects::pod(2)).await;
-    reviews::measure(directory.path(), requests, &objects::pod(2)).await;
-    mesos::measure(directory.path(), requests).await;
-    let (rounds, plugins) = if quick { (2, 3) } else { (20, 100) };
-    loading::measure(rounds, plugins).await;
 }
 
 /// A host with a chain of the sidecar injector, so many times.

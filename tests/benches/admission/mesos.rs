@@ -28,9 +28,10 @@ pub(crate) async fn measure(directory: &Path, calls: usize) {
             })
             .await
     };
-    for (name, stages) in [
-        ("the driver, translating, no chain", None),
-        ("the driver, translating, one plugin stage", Some(1)),
+    for (name, behind, stages) in [
+        ("the driver, no chain", "driver", None),
+        ("the driver, translating, no chain", "scheduler", None),
+        ("the driver, translating, one plugin stage", "scheduler", Some(1)),
     ] {
         let mut host = Host::builder();
         if let Some(stages) = stages {
@@ -41,7 +42,7 @@ pub(crate) async fn measure(directory: &Path, calls: usize) {
             directory,
             host,
             &format!(
-                "dialect: {{bcs: {{cluster: {CLUSTER}, behind: scheduler}}}}\nupstream: {{servers: ['{}']}}\n",
+                "dialect: {{bcs: {{cluster: {CLUSTER}, behind: {behind}}}}}\nupstream: {{servers: ['{}']}}\n",
                 scheduler.url()
             ),
         )
