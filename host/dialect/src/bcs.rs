@@ -337,14 +337,18 @@ fn malformed(error: impl std::fmt::Display) -> Rejection {
     Rejection::new(RejectionKind::Malformed, format!("json decode failed!{error}"))
 }
 
-/// The envelope as the driver's filters write it: indented by one space.
-fn filtered(status: StatusCode, code: Code, message: impl ToString) -> Response<Bytes> {
-    let value = json!({"result": false, "code": code.number(), "message": message.to_string(), "data": null});
+/// The refusal of a filter of BCS, the driver's or bcs-api's: an envelope that is indented by one space.
+pub fn filter_refusal(status: StatusCode, code: u32, message: &str) -> Response<Bytes> {
+    let value = json!({"result": false, "code": code, "message": message, "data": null});
     let mut text = Vec::new();
     let mut writer = Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(b" "));
     // Writing a value to memory does not fail.
     let _ = value.serialize(&mut writer);
     envelope(status, text)
+}
+
+fn filtered(status: StatusCode, code: Code, message: impl ToString) -> Response<Bytes> {
+    filter_refusal(status, code.number(), &message.to_string())
 }
 
 fn envelope(status: StatusCode, text: impl Into<Bytes>) -> Response<Bytes> {

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use admittance::dialect::End;
+use admittance::dialect::{End, bcs::filter_refusal};
 use bytes::Bytes;
 use http::{
     HeaderValue, Response, StatusCode,
     header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
 };
-use serde::Serialize;
-use serde_json::{Serializer, json, ser::PrettyFormatter};
+use serde_json::json;
 
 use super::{path::InvalidPath, yaml::InvalidYaml};
 
@@ -166,18 +165,19 @@ impl Ended {
 
     pub(super) fn reply(&self, statuses: Statuses) -> Response<Bytes> {
         let (writer, status) = self.form();
-        let (status, text) = match writer {
+        let mut response = match writer {
             Writer::Handler => {
                 let message = format!("({PROGRAM}):{self}");
                 let value = json!({"result": false, "code": self.code(), "message": message, "data": {}});
-                (statuses.of_reply(status), value.to_string())
+                let mut response = Response::new(Bytes::from(value.to_string()));
+                *response.status_mut() = statuses.of_reply(status);
+                let json = HeaderValue::from_static("application/json");
+                response.headers_mut().insert(CONTENT_TYPE, json);
+                response
             }
-            Writer::Filter => (status, indented(self.code(), &self.to_string())),
+            Writer::Filter => filter_refusal(status, self.code(), &self.to_string()),
         };
-        let mut response = Response::new(Bytes::from(text));
-        *response.status_mut() = status;
         let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         match self {
             Self::Method => {
                 headers.insert(ALLOW, HeaderValue::from_static("GET, POST, PUT, DELETE"));
@@ -206,15 +206,6 @@ impl From<&End<'_>> for Ended {
             end => Self::Unreachable(end.to_string()),
         }
     }
-}
-
-fn indented(code: u32, message: &str) -> String {
-    let value = json!({"result": false, "code": code, "message": message, "data": null});
-    let mut text = Vec::new();
-    let mut writer = Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(b" "));
-    // Writing a value to memory does not fail, and gives UTF-8.
-    let _ = value.serialize(&mut writer);
-    String::from_utf8(text).unwrap_or_default()
 }
 
 #[cfg(test)]

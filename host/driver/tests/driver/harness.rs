@@ -16,6 +16,8 @@ use admittance_driver::{
     tls::{self, ServerTls},
 };
 use axum::{Router, body::Body};
+use bytes::Bytes;
+use futures_util::stream;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use hyper_util::{
@@ -320,4 +322,28 @@ pub(crate) async fn until(stream: &mut (impl tokio::io::AsyncRead + Unpin), end:
 
 pub(crate) async fn write(stream: &mut (impl tokio::io::AsyncWrite + Unpin), text: &str) {
     soon(stream.write_all(text.as_bytes())).await.unwrap();
+}
+
+/// Hold it to streaming both ways: each chunk is sent only after the one before has come back, so nothing can be
+/// waiting for the end. It sends eight of 64 KiB.
+pub(crate) async fn assert_streams(driver: &Running, path: &str) {
+    let (sender, receiver) = mpsc::channel::<Bytes>(1);
+    let body = stream::unfold(receiver, async |mut receiver| {
+        let chunk = receiver.recv().await?;
+        Some((Ok::<_, std::io::Error>(chunk), receiver))
+    });
+    let asking = request("PUT", path, Body::from_stream(body));
+    let mut response = driver.send(asking).await.into_body();
+    for round in 0..8_u8 {
+        let chunk = Bytes::from(vec![round; 64 * 1024]);
+        soon(sender.send(chunk.clone())).await.unwrap();
+        let mut back = Vec::new();
+        while back.len() < chunk.len() {
+            let frame = soon(response.frame()).await.unwrap().unwrap();
+            back.extend(frame.into_data().unwrap());
+        }
+        assert_eq!(back, chunk);
+    }
+    drop(sender);
+    assert!(soon(response.frame()).await.is_none());
 }

@@ -4,7 +4,6 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures_util::stream;
 use http::Request;
-use http_body_util::BodyExt;
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -124,34 +123,7 @@ async fn other_bodies_are_streamed_both_ways_up_to_the_limit() {
         .limits(|limits| limits.body = 8 * 64 * 1024)
         .start()
         .await;
-    let (sender, receiver) = mpsc::channel::<Bytes>(1);
-    let body = stream::unfold(receiver, async |mut receiver| {
-        receiver
-            .recv()
-            .await
-            .map(|chunk| (Ok::<_, std::io::Error>(chunk), receiver))
-    });
-    let asking = request("PUT", &format!("{OUTER}/a"), Body::from_stream(body));
-    let mut response = gateway.send(asking).await.into_body();
-    // Each chunk is sent only after the one before has come back.
-    for round in 0..8_u8 {
-        let chunk = Bytes::from(vec![round; 64 * 1024]);
-        soon(sender.send(chunk.clone())).await.unwrap();
-        let mut back = Vec::new();
-        while back.len() < chunk.len() {
-            back.extend(
-                soon(response.frame())
-                    .await
-                    .unwrap()
-                    .unwrap()
-                    .into_data()
-                    .unwrap(),
-            );
-        }
-        assert_eq!(back, chunk);
-    }
-    drop(sender);
-    assert!(soon(response.frame()).await.is_none());
+    assert_streams(&gateway, &format!("{OUTER}/a")).await;
 }
 
 #[tokio::test]
