@@ -55,6 +55,10 @@ impl Schema {
     /// The body, once its types are right.
     fn value(&self, text: &str) -> Result<Value, Fault> {
         let value = serde_json::from_str(text).map_err(|error| Fault::Json(error.to_string()))?;
+        self.accepted(value)
+    }
+
+    fn accepted(&self, value: Value) -> Result<Value, Fault> {
         self.kind.accept(&value).map_err(Fault::Json)?;
         Ok(value)
     }
@@ -136,30 +140,34 @@ fn translated(body: &Bytes, call: Call) -> Result<(Address, NextBody), Fault> {
         Body::DeploymentDef => (Kind::Deployment, &*DEPLOYMENTS),
         Body::DaemonsetDef => (Kind::Daemonset, &*DAEMONSETS),
     };
-    check_kind(body, kind)?;
+    let (read, value) = check_kind(body, kind)?;
     let text = schema
         .spelled(utf8(body, Fault::Json)?)
         .map_err(|error| Fault::Json(told(&error)))?;
-    let value = schema.value(&text)?;
+    // Few bodies are in another spelling; the others are not read again.
+    let value = if text == read {
+        schema.accepted(value)?
+    } else {
+        schema.value(&text)?
+    };
     let object = View::new(&value);
     let original: &RawValue = serde_json::from_str(&text).map_err(|error| Fault::Json(error.to_string()))?;
     let sent = workload(kind, object, original)?;
     Ok((address(kind, object), NextBody::New(sent.into())))
 }
 
-/// Check that a body is of this kind.
-fn check_kind(body: &[u8], kind: Kind) -> Result<(), Fault> {
+/// Check that a body is of this kind: the text in which its head is spelled right, and what that holds.
+fn check_kind(body: &[u8], kind: Kind) -> Result<(Cow<'_, str>, Value), Fault> {
     let text = HEAD
         .spelled(utf8(body, Fault::TypeMeta)?)
         .map_err(|error| Fault::TypeMeta(told(&error)))?;
     let value: Value = serde_json::from_str(&text).map_err(|error| Fault::TypeMeta(error.to_string()))?;
     HEAD.kind.accept(&value).map_err(Fault::TypeMeta)?;
     let found = View::new(&value).at("kind").text();
-    if found == kind.as_str() {
-        Ok(())
-    } else {
-        Err(Fault::Kind(found.to_owned()))
+    if found != kind.as_str() {
+        return Err(Fault::Kind(found.to_owned()));
     }
+    Ok((text, value))
 }
 
 fn utf8(body: &[u8], fault: fn(String) -> Fault) -> Result<&str, Fault> {

@@ -1,8 +1,6 @@
 //! Tokens: what a client sends to say who it is, and the files that hold them.
 
 use std::{
-    fs::File,
-    io::Read,
     path::{Path, PathBuf},
     str::FromStr,
     sync::Arc,
@@ -13,7 +11,10 @@ use arc_swap::ArcSwapOption;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
-use crate::config::Role;
+use crate::{
+    config::Role,
+    secret_file::{self, SecretFileError},
+};
 
 /// What somebody sends to say who they are, and what they may do. Cheap to clone, and clones follow the
 /// same file; lives as long as the operator's port.
@@ -146,20 +147,15 @@ impl TokenFile {
 }
 
 fn read(path: &Path) -> Result<TokenDigest, TokenFileError> {
-    let unreadable = |source| TokenFileError::Unreadable {
-        path: path.to_owned(),
-        source,
-    };
-    let file = File::open(path).map_err(unreadable)?;
-    if is_world_readable(&file).map_err(unreadable)? {
-        return Err(TokenFileError::WorldReadable {
-            path: path.to_owned(),
-        });
-    }
-    let mut bytes = Vec::new();
     // With room for spaces around it, and no more: a token is short.
     let most = 2 * u64::try_from(LONGEST).unwrap_or(u64::MAX);
-    file.take(most).read_to_end(&mut bytes).map_err(unreadable)?;
+    let bytes = secret_file::read(path, most).map_err(|error| {
+        let path = path.to_owned();
+        match error {
+            SecretFileError::Unreadable(source) => TokenFileError::Unreadable { path, source },
+            SecretFileError::WorldReadable => TokenFileError::WorldReadable { path },
+        }
+    })?;
     let token = bytes.trim_ascii();
     let is_token = (SHORTEST..=LONGEST).contains(&token.len()) && token.iter().all(u8::is_ascii_graphic);
     if !is_token {
@@ -168,17 +164,6 @@ fn read(path: &Path) -> Result<TokenDigest, TokenFileError> {
         });
     }
     Ok(TokenDigest::of(token))
-}
-
-#[cfg(unix)]
-pub(crate) fn is_world_readable(file: &File) -> std::io::Result<bool> {
-    use std::os::unix::fs::PermissionsExt;
-    Ok(file.metadata()?.permissions().mode() & 0o004 != 0)
-}
-
-#[cfg(not(unix))]
-pub(crate) fn is_world_readable(_: &File) -> std::io::Result<bool> {
-    Ok(false)
 }
 
 /// Whose token this is. It takes the same time for each that it could be.

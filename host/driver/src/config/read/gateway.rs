@@ -1,7 +1,5 @@
 use std::{
     collections::BTreeMap,
-    fs::File,
-    io::Read,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -14,9 +12,9 @@ use http::{HeaderValue, Uri};
 
 use super::{HOUR, duration, if_there, parsed_list, upstream, zookeeper::Ensembles};
 use crate::{
-    admin::token::is_world_readable,
     config::NodePath,
     gateway::{ClusterId, EndpointConfig, GatewayConfig, Statuses, TokenTable, TokensConfig},
+    secret_file::{self, SecretFileError},
     upstream::Server,
 };
 
@@ -188,15 +186,12 @@ fn check_token(path: &Path) -> Result<(), String> {
     /// A header has to hold it.
     const MOST: u64 = 4096;
     let shown = path.display();
-    let unreadable = |error: std::io::Error| format!("{shown}: {error}");
-    let file = File::open(path).map_err(unreadable)?;
-    if is_world_readable(&file).map_err(unreadable)? {
-        return Err(format!(
-            "{shown}: everybody may read the token: chmod o-r {shown}"
-        ));
-    }
-    let mut text = String::new();
-    file.take(MOST).read_to_string(&mut text).map_err(unreadable)?;
+    let text = secret_file::read_text(path, MOST).map_err(|error| match error {
+        SecretFileError::Unreadable(error) => format!("{shown}: {error}"),
+        SecretFileError::WorldReadable => {
+            format!("{shown}: everybody may read the token: chmod o-r {shown}")
+        }
+    })?;
     let token = text.trim();
     if token.is_empty() || HeaderValue::from_str(token).is_err() || token.contains(char::is_whitespace) {
         return Err(format!("{shown}: it holds no token: write it on one line"));

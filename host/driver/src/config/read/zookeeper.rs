@@ -1,4 +1,4 @@
-use std::{fs::File, io::Read, ops::RangeInclusive, path::Path, time::Duration};
+use std::{ops::RangeInclusive, path::Path, time::Duration};
 
 use admittance_definitions::{
     Mistakes,
@@ -7,7 +7,10 @@ use admittance_definitions::{
 use admittance_zookeeper::{Digest, EnsembleConfig, Server, Servers};
 
 use super::{good, if_there, parsed_list};
-use crate::{admin::token::is_world_readable, config::ZooKeeperConfig};
+use crate::{
+    config::ZooKeeperConfig,
+    secret_file::{self, SecretFileError},
+};
 
 /// The ensemble has bounds of its own, which are within these.
 const SESSION_TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_secs(600);
@@ -113,16 +116,13 @@ fn user(text: &str) -> Result<String, String> {
 
 fn password(path: &Path) -> Result<String, String> {
     let shown = path.display();
-    let unreadable = |error| format!("{shown} cannot be read: {error}");
-    let file = File::open(path).map_err(unreadable)?;
-    if is_world_readable(&file).map_err(unreadable)? {
-        return Err(format!(
-            "everybody may read {shown}; take that right away (chmod o-r)"
-        ));
-    }
-    let mut text = String::new();
     let most = u64::try_from(LONGEST_PASSWORD).unwrap_or(u64::MAX);
-    file.take(most).read_to_string(&mut text).map_err(unreadable)?;
+    let text = secret_file::read_text(path, most).map_err(|error| match error {
+        SecretFileError::Unreadable(error) => format!("{shown} cannot be read: {error}"),
+        SecretFileError::WorldReadable => {
+            format!("everybody may read {shown}; take that right away (chmod o-r)")
+        }
+    })?;
     // An editor's newline is no part of it; a space may be.
     let text = text.trim_end_matches(['\r', '\n']);
     if text.is_empty() || text.len() + 2 > LONGEST_PASSWORD || text.contains(['\r', '\n']) {

@@ -1,0 +1,55 @@
+//! Files that hold a secret, which not everybody may read.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
+
+/// Why a secret cannot be taken from its file.
+#[derive(Debug)]
+pub(crate) enum SecretFileError {
+    /// It cannot be read.
+    Unreadable(io::Error),
+    /// Everybody may read it.
+    WorldReadable,
+}
+
+impl From<io::Error> for SecretFileError {
+    fn from(error: io::Error) -> Self {
+        Self::Unreadable(error)
+    }
+}
+
+/// The first bytes of the file, at most so many.
+pub(crate) fn read(path: &Path, most: u64) -> Result<Vec<u8>, SecretFileError> {
+    let mut bytes = Vec::new();
+    open(path)?.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The same as text, which it must be.
+pub(crate) fn read_text(path: &Path, most: u64) -> Result<String, SecretFileError> {
+    let mut text = String::new();
+    open(path)?.take(most).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn open(path: &Path) -> Result<File, SecretFileError> {
+    let file = File::open(path)?;
+    if is_world_readable(&file)? {
+        return Err(SecretFileError::WorldReadable);
+    }
+    Ok(file)
+}
+
+#[cfg(unix)]
+fn is_world_readable(file: &File) -> io::Result<bool> {
+    use std::os::unix::fs::PermissionsExt;
+    Ok(file.metadata()?.permissions().mode() & 0o004 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_world_readable(_: &File) -> io::Result<bool> {
+    Ok(false)
+}
