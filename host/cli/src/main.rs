@@ -18,7 +18,7 @@ mod serve;
 mod table;
 mod yaml;
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use clap::{Parser, Subcommand};
 
@@ -51,6 +51,12 @@ enum Command {
     Pull(modules::PullArguments),
     Push(modules::PushArguments),
     Inspect(modules::InspectArguments),
+    /// Compile a component from standard input to standard output. The program starts itself so.
+    #[command(hide = true)]
+    Compile {
+        /// The component's size and the limits, as JSON.
+        job: String,
+    },
     Certs(certs::Arguments),
     Kubernetes(kubernetes::Arguments),
 }
@@ -73,6 +79,7 @@ impl Command {
             Self::Run(arguments) => return run::run(&arguments),
             Self::Status(arguments) => return remote::run::status(&arguments),
             Self::Replay(arguments) => return replay::run(&arguments),
+            Self::Compile { job } => return Ok(admittance::sandbox::compile(&job)),
             Self::History(arguments) => remote::run::history(&arguments)?,
             Self::Diff(arguments) => remote::run::diff(&arguments)?,
             Self::Rollback(arguments) => remote::run::rollback(&arguments)?,
@@ -109,10 +116,14 @@ fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     text
 }
 
+/// How long threads may take to end that do what is not needed any more.
+const LINGER: Duration = Duration::from_secs(1);
+
 /// The runtime for commands that serve nobody else.
 fn block_on<F: Future>(future: F) -> Result<F::Output> {
-    Ok(tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()?
-        .block_on(future))
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let output = runtime.block_on(future);
+    // A thread that still reads a file or waits for a name does not keep the program from ending.
+    runtime.shutdown_timeout(LINGER);
+    Ok(output)
 }

@@ -8,7 +8,7 @@ mod shown;
 use std::path::{Path, PathBuf};
 
 use admittance::{
-    HostBuilder, ModuleReference,
+    HostBuilder, ModuleReference, SandboxConfig,
     catalog::{
         Catalog, CatalogConfig, Store,
         signature::{PublicKey, PublicKeys, Requirement, SignaturePolicy, SignatureRule},
@@ -91,13 +91,23 @@ impl ModuleArguments {
     }
 }
 
-/// Have modules as the configuration says, and keep them where this says, or else the configuration, or
+/// What the configuration says of plugins. They are compiled by this very program, whatever has become of its
+/// file.
+pub(crate) fn sandbox(config: Option<&Config>) -> SandboxConfig {
+    SandboxConfig {
+        compiler: Some("/proc/self/exe".into()),
+        ..config.map(|config| config.sandbox.clone()).unwrap_or_default()
+    }
+}
+
+/// Have modules and run plugins as the configuration says, and keep modules where this says, or else the configuration, or
 /// else in the user's own store.
 pub(crate) fn configured(
     builder: HostBuilder,
     config: Option<&Config>,
     store: Option<PathBuf>,
 ) -> HostBuilder {
+    let builder = builder.sandbox(sandbox(config));
     let builder = match config {
         Some(config) => builder.catalog(config.catalog.clone()),
         None => builder,

@@ -141,10 +141,10 @@ async fn table(
 ) -> Result<Arc<Table>, admittance::Error> {
     let sandbox = SandboxConfig {
         calls_in_flight: CALLS_IN_FLIGHT,
-        ..config.map(|config| config.sandbox.clone()).unwrap_or_default()
+        ..modules::sandbox(config)
     };
-    let builder = Host::builder().sandbox(sandbox).on_progress(progress::show());
-    let mut builder = modules::configured(builder, config, arguments.store.clone());
+    let builder = Host::builder().on_progress(progress::show());
+    let mut builder = modules::configured(builder, config, arguments.store.clone()).sandbox(sandbox);
     if let Some(config) = config {
         builder = builder.request_timeout(config.limits.request_timeout);
         builder = match &config.namespaces {

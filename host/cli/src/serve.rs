@@ -144,7 +144,7 @@ async fn build(config: &Config, cluster: Option<&Cluster>, ensembles: &Ensembles
     if let Some(history) = &config.history.directory {
         builder = builder.history(history);
     }
-    let mut sandbox = config.sandbox.clone();
+    let mut sandbox = modules::sandbox(Some(config));
     builder = match (cluster, &config.namespaces) {
         (Some(cluster), _) => {
             sandbox.cluster = Some(Arc::new(cluster.clone()));

@@ -3,54 +3,44 @@ use std::sync::{Arc, OnceLock};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Lets one preparation at a time run, on one core, while requests are served. Lives as long as the
-/// sandbox.
+/// Compilations at the same time while requests are served: one that takes long does not hold up the next.
+const TURNS: usize = 2;
+
+/// Lets few compilations run at a time while requests are served. Lives as long as the sandbox.
 pub(crate) struct Background {
-    /// Set when it has begun; without a pool when the thread did not start.
-    pool: OnceLock<Option<Arc<ThreadPool>>>,
+    /// Set when it has begun; the thread is for what is compiled in this process.
+    begun: OnceLock<Option<Arc<ThreadPool>>>,
     turns: Arc<Semaphore>,
 }
 
-/// The right to prepare. Lives for one preparation.
+/// The right to compile. Lives for one compilation.
 pub(crate) struct Turn {
-    pool: Arc<ThreadPool>,
+    pool: Option<Arc<ThreadPool>>,
     _permit: OwnedSemaphorePermit,
 }
 
 /// How far compiling stands back behind what serves, as `nice` counts.
-const NICE: i32 = 5;
+pub(crate) const NICE: i32 = 10;
 
 impl Default for Background {
     fn default() -> Self {
         Self {
-            pool: OnceLock::new(),
-            turns: Arc::new(Semaphore::new(1)),
+            begun: OnceLock::new(),
+            turns: Arc::new(Semaphore::new(TURNS)),
         }
     }
 }
 
 impl Background {
-    /// From now on.
-    pub(crate) fn begin(&self) {
-        self.pool.get_or_init(|| {
-            let pool = ThreadPoolBuilder::new()
-                .num_threads(1)
-                .thread_name(|_| "plugin-compiler".to_owned())
-                .start_handler(|_| {
-                    // Of this thread alone, as Linux has it.
-                    let _ = rustix::process::nice(NICE);
-                })
-                .build();
-            if let Err(error) = &pool {
-                tracing::warn!(%error, "the thread for compiling does not start; plugins are compiled on all cores");
-            }
-            pool.ok().map(Arc::new)
-        });
+    /// From now on; with a thread of its own for what is compiled in this process.
+    pub(crate) fn begin(&self, in_process: bool) {
+        self.begun
+            .get_or_init(|| in_process.then(pool).flatten().map(Arc::new));
     }
 
     /// Wait until it is one's turn. None: it has not begun, and nobody has to wait.
     pub(crate) async fn turn(&self) -> Option<Turn> {
-        let pool = self.pool.get()?.clone()?;
+        let pool = self.begun.get()?.clone();
         let permit = self.turns.clone().acquire_owned().await.ok()?;
         Some(Turn {
             pool,
@@ -59,10 +49,28 @@ impl Background {
     }
 }
 
+fn pool() -> Option<ThreadPool> {
+    let pool = ThreadPoolBuilder::new()
+        .num_threads(1)
+        .thread_name(|_| "plugin-compiler".to_owned())
+        .start_handler(|_| {
+            // Of this thread alone, as Linux has it.
+            let _ = rustix::process::nice(NICE);
+        })
+        .build();
+    if let Err(error) = &pool {
+        tracing::warn!(%error, "the thread for compiling does not start; plugins are compiled on all cores");
+    }
+    pool.ok()
+}
+
 impl Turn {
-    /// Do the work on the one thread, and everything in it that would use several.
+    /// Compile in this process: on the one thread, with everything that would use several.
     pub(crate) fn run<T: Send>(self, work: impl FnOnce() -> T + Send) -> T {
-        self.pool.install(work)
+        match &self.pool {
+            Some(pool) => pool.install(work),
+            None => work(),
+        }
     }
 }
 
@@ -78,8 +86,8 @@ mod tests {
     async fn work_that_would_use_several_threads_uses_one() {
         let background = Background::default();
         assert!(background.turn().await.is_none());
-        background.begin();
-        background.begin();
+        background.begin(true);
+        background.begin(true);
         let turn = background.turn().await.unwrap();
         let names = turn.run(|| {
             let name = |_| thread::current().name().unwrap_or_default().to_owned();
@@ -92,14 +100,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_turn_at_a_time() {
+    async fn few_turns_at_a_time() {
         let background = Background::default();
-        background.begin();
-        let first = background.turn().await;
-        let mut second = std::pin::pin!(background.turn());
-        assert!(futures_poll(second.as_mut()).await.is_none());
-        drop(first);
-        assert!(second.await.is_some());
+        background.begin(false);
+        let mut first = Vec::new();
+        for _ in 0..TURNS {
+            first.push(background.turn().await);
+        }
+        let mut next = std::pin::pin!(background.turn());
+        assert!(futures_poll(next.as_mut()).await.is_none());
+        first.pop();
+        assert!(next.await.is_some());
     }
 
     /// What the future has now, if it is ready.

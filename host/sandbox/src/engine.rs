@@ -1,6 +1,7 @@
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
     num::NonZeroUsize,
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -56,7 +57,15 @@ pub struct SandboxConfig {
     pub memory_limit_max: usize,
     /// The largest module, in bytes. Default 32 MiB.
     pub module_size_max: usize,
-    /// The longest time that checking, compiling and snapshotting one module may take. Default 60 s.
+    /// The program that compiles: started as `compile`, it calls [`compile`](crate::compile). It must be built
+    /// with the same version of this crate. Default none: components are compiled in this process, where only
+    /// their counted parts are limited, and where a compilation that takes too long goes on to its end.
+    pub compiler: Option<PathBuf>,
+    /// The most memory that a compiler may take for one component, in bytes. Default 2 GiB.
+    pub compile_memory: u64,
+    /// The most processor time that a compiler may take for one component; whole seconds. Default 60 s.
+    pub compile_time: Duration,
+    /// How long one compilation may take by the clock, without the wait for its turn. Default 180 s.
     pub prepare_timeout: Duration,
     /// The longest time for each of `describe` and `configure`. Default 10 s.
     pub configure_timeout: Duration,
@@ -73,7 +82,10 @@ impl Default for SandboxConfig {
             calls_in_flight: 256,
             memory_limit_max: 1 << 30,
             module_size_max: 32 << 20,
-            prepare_timeout: Duration::from_secs(60),
+            compiler: None,
+            compile_memory: 2 << 30,
+            compile_time: Duration::from_secs(60),
+            prepare_timeout: Duration::from_secs(180),
             configure_timeout: Duration::from_secs(10),
             cluster: None,
             http: None,
@@ -138,10 +150,10 @@ impl Sandbox {
         format!("{}-{:016x}", prepare::FORMAT, hasher.finish())
     }
 
-    /// From now on prepare one plugin at a time, on one core, with a lower priority than what serves.
-    /// Before that, plugins are prepared as fast as the machine can.
+    /// From now on compile at most two plugins at a time, each on one core, with a lower priority than what
+    /// serves. Before that, plugins are prepared as fast as the machine can.
     pub fn prepare_in_background(&self) {
-        self.inner.background.begin();
+        self.inner.background.begin(self.inner.config.compiler.is_none());
     }
 
     /// The calls that could begin now without waiting.
@@ -190,9 +202,15 @@ fn engine_config(sandbox: &SandboxConfig) -> Config {
         // Resets only the pages that were written; kernels before 6.7 do without.
         .pagemap_scan(Enabled::Auto);
 
+    let mut config = compile_settings();
+    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+    config
+}
+
+/// What code is compiled with, in this process or another.
+pub(crate) fn compile_settings() -> Config {
     let mut config = Config::new();
     config
-        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool))
         .epoch_interruption(true)
         .concurrency_support(false)
         .gc_support(false)

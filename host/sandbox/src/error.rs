@@ -41,7 +41,15 @@ pub enum Error {
          threads, exceptions and component-model async"
     )]
     Compile(String),
-    /// Checking, compiling or snapshotting took too long.
+    /// Compiling the component took more than a limit, and was ended.
+    #[error(
+        "compiling the component took more than {0} and was ended; it is too large, or made to exhaust the compiler"
+    )]
+    CompileLimit(String),
+    /// The compiler did not start, or ended without an answer.
+    #[error("the compiler failed: {0}")]
+    Compiler(String),
+    /// Compiling took too long by the clock.
     #[error("the module was not compiled within {0:?}; it may be too large for this machine")]
     PrepareTimeout(Duration),
     /// The component was built for a version of the contract that this host does not know.
@@ -74,6 +82,25 @@ pub enum Error {
         /// What a call may take.
         limit: u32,
     },
+    /// The component holds more of something than compiling it may be asked to deal with.
+    #[error(
+        "the component has {count} {what}, and {limit} are allowed: compiling it could take far more time and \
+         memory than its size says"
+    )]
+    TooComplex {
+        /// What was counted, in the plural.
+        what: &'static str,
+        /// How many there are; at least so many when counting ended at the limit.
+        count: u64,
+        /// How many are allowed.
+        limit: u64,
+    },
+    /// The component instantiates a component that is not part of it, so nobody can say what that holds.
+    #[error(
+        "the component instantiates a component that it imports or takes from an instance; this host \
+         instantiates only components that are defined inside of the one that is loaded"
+    )]
+    ImportedComponent,
     /// `describe` or `configure` failed.
     #[error("the plugin's `{step}` failed: {failure}")]
     Call {

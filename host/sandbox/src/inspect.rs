@@ -1,18 +1,14 @@
 //! What a module is, found out without settings.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use tokio::runtime::Handle;
 use wasmtime::component::Component;
 
 use crate::{
-    Description, Error, PluginConfig, Sandbox,
+    Description, Error, PluginConfig, Sandbox, complexity,
     contract::PACKAGE,
-    engine::chain,
     imports::{WASI, link},
-    prepare::{Preparation, check_bytes},
+    prepare::{Preparation, check_bytes, on_blocking_thread},
 };
 
 /// What a module is.
@@ -82,27 +78,15 @@ impl Sandbox {
     pub async fn inspect(&self, module: impl Into<Bytes>) -> Result<Inspection, Error> {
         let module = module.into();
         check_bytes(&module, self.inner.config.module_size_max)?;
-        let permit = Arc::clone(&self.inner.preparations)
-            .acquire_owned()
-            .await
-            .map_err(|error| Error::Interrupted(error.to_string()))?;
-        let work = Preparation::new(self, "{}", &PluginConfig::default());
-        let runtime = Handle::current();
-        let work = tokio::task::spawn_blocking(move || {
-            // A compiler that is given up on still holds its place, so they cannot pile up.
-            let _permit = permit;
-            let component = Component::new(&work.sandbox.engine, &module)
-                .map_err(|error| Error::Compile(chain(&error)))?;
+        let work = Preparation::new(self, "{}", &PluginConfig::default()).await?;
+        on_blocking_thread(async move || {
+            complexity::check(&module)?;
+            let component = work.component(&work.compile(module).await?)?;
             let linked = link(&work.sandbox, &component)?;
-            let description = runtime.block_on(work.describe(&linked))?;
+            let description = work.describe(&linked).await?;
             Ok(inspection(&component, description))
-        });
-        let limit = self.inner.config.prepare_timeout;
-        match tokio::time::timeout(limit, work).await {
-            Ok(Ok(inspection)) => inspection,
-            Ok(Err(error)) => Err(Error::Interrupted(error.to_string())),
-            Err(_) => Err(Error::PrepareTimeout(limit)),
-        }
+        })
+        .await
     }
 }
 

@@ -12,6 +12,8 @@
 
 mod background;
 mod capability;
+mod compiler;
+mod complexity;
 mod contract;
 mod engine;
 mod error;
@@ -26,6 +28,7 @@ mod stdio;
 mod store;
 
 pub use capability::{GrantError, Grants, HttpError, HttpRequest, HttpResponse, HttpSender, Origin};
+pub use compiler::compile;
 pub use contract::{Capability, Description, ResourceHint};
 pub use engine::{Sandbox, SandboxConfig};
 pub use error::{Error, SettingsMistake, Step};

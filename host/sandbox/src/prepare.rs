@@ -1,9 +1,14 @@
-use std::sync::Arc;
+use std::{convert::Infallible, sync::Arc};
 
 use admittance_admission::{Deadline, Failure, FailureKind};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use tokio::runtime::Handle;
+use tokio::{
+    runtime::Handle,
+    sync::{OwnedSemaphorePermit, oneshot},
+    task::spawn_blocking,
+    time::timeout,
+};
 use wasmtime::{
     Store,
     component::{Component, Instance},
@@ -13,6 +18,8 @@ use wasmtime_wizer::Wizer;
 use crate::{
     Error, PluginConfig, Sandbox, Step,
     capability::Grants,
+    compiler::compile_apart,
+    complexity,
     contract::{Description, bindings},
     engine::{Inner, chain},
     failure::failure,
@@ -119,7 +126,9 @@ impl std::fmt::Debug for Prepared {
 
 impl Sandbox {
     /// Check a module, ask it what it is, give it its settings, keep the memory that this leaves, and
-    /// compile that. Takes tens of milliseconds and more; the work is done on a blocking thread.
+    /// compile that. Takes tens of milliseconds and more; the work is done on a blocking thread, and compiling in
+    /// a process of its own when there is a [`compiler`](crate::SandboxConfig::compiler). Dropping the future
+    /// ends all of it.
     ///
     /// `settings` is JSON text, `{}` for none. Of `config`, the limits on memory, output and log are
     /// used; no capability but logging is there.
@@ -137,28 +146,8 @@ impl Sandbox {
         let module = module.into();
         check_bytes(&module, self.inner.config.module_size_max)?;
         self.check_limits(config)?;
-        let permit = Arc::clone(&self.inner.preparations)
-            .acquire_owned()
-            .await
-            .map_err(|error| Error::Interrupted(error.to_string()))?;
-        let work = Preparation::new(self, settings, config);
-        let runtime = Handle::current();
-        let turn = self.inner.background.turn().await;
-        let work = tokio::task::spawn_blocking(move || {
-            // A compiler that is given up on still holds its place, so they cannot pile up.
-            let _permit = permit;
-            let prepare = || runtime.block_on(work.run(&module));
-            match turn {
-                Some(turn) => turn.run(prepare),
-                None => prepare(),
-            }
-        });
-        let limit = self.inner.config.prepare_timeout;
-        match tokio::time::timeout(limit, work).await {
-            Ok(Ok(prepared)) => prepared,
-            Ok(Err(error)) => Err(Error::Interrupted(error.to_string())),
-            Err(_) => Err(Error::PrepareTimeout(limit)),
-        }
+        let work = Preparation::new(self, settings, config).await?;
+        on_blocking_thread(async move || work.run(module).await).await
     }
 
     /// Make a plugin of what was prepared. Takes less than a millisecond.
@@ -177,16 +166,7 @@ impl Sandbox {
                 header.fingerprint
             )));
         }
-        #[expect(
-            unsafe_code,
-            reason = "native code from a trusted place is what this function is for"
-        )]
-        // SAFETY: the bytes must be what the compiler of this very wasmtime made, unchanged. They come
-        // from `prepare` in this process, or from a cache that is private to this program and that
-        // verifies them before they come here (see `Prepared::from_bytes`); the fingerprint, and
-        // wasmtime itself, refuse those of another version or configuration.
-        let component = unsafe { Component::deserialize(&self.inner.engine, artifact) }
-            .map_err(|error| Error::Artifact(chain(&error)))?;
+        let component = component(&self.inner, artifact)?;
         Ok(Plugin {
             linked: link(&self.inner, &component)?,
             sandbox: Arc::clone(&self.inner),
@@ -226,17 +206,58 @@ pub(crate) fn check_bytes(module: &[u8], limit: usize) -> Result<(), Error> {
     }
 }
 
+/// Load compiled code.
+fn component(sandbox: &Inner, artifact: &[u8]) -> Result<Component, Error> {
+    #[expect(
+        unsafe_code,
+        reason = "native code from a trusted place is what this function is for"
+    )]
+    // SAFETY: the bytes must be what the compiler of this very wasmtime made, unchanged. They come from
+    // `Preparation::compile`, which is this program or a compiler that it trusts as itself, or from a cache that
+    // is private to this program and that verifies them before they come here (see `Prepared::from_bytes`); the
+    // fingerprint, and wasmtime itself, refuse those of another version or configuration.
+    unsafe { Component::deserialize(&sandbox.engine, artifact) }
+        .map_err(|error| Error::Artifact(chain(&error)))
+}
+
+/// Do this on a thread where it may take its time. Dropping the future ends it where it next waits, and a guest
+/// where it next lets others go on.
+pub(crate) async fn on_blocking_thread<T: Send + 'static>(
+    work: impl AsyncFnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let runtime = Handle::current();
+    let (awaited, abandoned) = oneshot::channel::<Infallible>();
+    let done = spawn_blocking(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                biased;
+                _ = abandoned => Err(Error::Interrupted("its result is not needed any more".to_owned())),
+                result = work() => result,
+            }
+        })
+    })
+    .await;
+    drop(awaited);
+    done.unwrap_or_else(|error| Err(Error::Interrupted(error.to_string())))
+}
+
 /// The work of [`Sandbox::prepare`] and [`Sandbox::inspect`]. Lives for one of them.
 pub(crate) struct Preparation {
     pub(crate) sandbox: Arc<Inner>,
+    /// A compilation in this process that is given up on still holds its place, so they cannot pile up.
+    place: Arc<OwnedSemaphorePermit>,
     fingerprint: String,
     settings: String,
     config: PluginConfig,
 }
 
 impl Preparation {
-    pub(crate) fn new(sandbox: &Sandbox, settings: &str, config: &PluginConfig) -> Self {
-        Self {
+    /// When there is a place for one more.
+    pub(crate) async fn new(sandbox: &Sandbox, settings: &str, config: &PluginConfig) -> Result<Self, Error> {
+        let places = Arc::clone(&sandbox.inner.preparations);
+        let place = places.acquire_owned().await;
+        Ok(Self {
+            place: Arc::new(place.map_err(|error| Error::Interrupted(error.to_string()))?),
             sandbox: Arc::clone(&sandbox.inner),
             fingerprint: sandbox.fingerprint(),
             settings: settings.to_owned(),
@@ -244,48 +265,82 @@ impl Preparation {
                 grants: Grants::default(),
                 ..config.clone()
             },
-        }
+        })
     }
 
-    async fn run(self, module: &[u8]) -> Result<Prepared, Error> {
-        let compile = |bytes: &[u8]| {
-            Component::new(&self.sandbox.engine, bytes).map_err(|error| Error::Compile(chain(&error)))
+    /// The compiled form of a component, which is counted already.
+    pub(crate) async fn compile(&self, component: impl Into<Bytes>) -> Result<Bytes, Error> {
+        let component = component.into();
+        let Inner {
+            config, background, ..
+        } = &*self.sandbox;
+        let turn = background.turn().await;
+        let limit = config.prepare_timeout;
+        let compiled = match &config.compiler {
+            Some(program) => {
+                let work = compile_apart(program, config, &component, turn.is_some());
+                timeout(limit, work).await
+            }
+            None => {
+                let (engine, place) = (self.sandbox.engine.clone(), self.place.clone());
+                let work = spawn_blocking(move || {
+                    let _place = place;
+                    let compile = || engine.precompile_component(&component);
+                    match turn {
+                        Some(turn) => turn.run(compile),
+                        None => compile(),
+                    }
+                });
+                timeout(limit, work).await.map(|done| match done {
+                    Ok(Ok(artifact)) => Ok(artifact.into()),
+                    Ok(Err(error)) => Err(Error::Compile(chain(&error))),
+                    Err(error) => Err(Error::Interrupted(error.to_string())),
+                })
+            }
         };
+        compiled.unwrap_or(Err(Error::PrepareTimeout(limit)))
+    }
+
+    pub(crate) fn component(&self, artifact: &[u8]) -> Result<Component, Error> {
+        component(&self.sandbox, artifact)
+    }
+
+    async fn run(self, module: Bytes) -> Result<Prepared, Error> {
+        complexity::check(&module)?;
         let wizer = Wizer::new();
         // The instrumented component gives access to its memory, and is otherwise the same. When it
         // does not compile the module as it came says why, in its own offsets.
-        let instrumented = wizer
-            .instrument_component(module)
-            .and_then(|(context, bytes)| Ok((context, Component::new(&self.sandbox.engine, bytes)?)));
-        let (description, configured, component) = match instrumented {
-            Ok((context, component)) => {
-                let linked = link(&self.sandbox, &component)?;
+        let instrumented = match wizer.instrument_component(&module) {
+            Ok((context, instrumented)) => match self.compile(instrumented).await {
+                Ok(artifact) => Ok((context, artifact)),
+                Err(Error::Compile(reason)) => Err(reason),
+                Err(error) => return Err(error),
+            },
+            Err(error) => Err(chain(&error)),
+        };
+        let (description, configured, artifact) = match instrumented {
+            Ok((context, artifact)) => {
+                let linked = link(&self.sandbox, &self.component(&artifact)?)?;
                 let description = self.describe(&linked).await?;
                 let (mut store, instance) = self.configure(&linked).await?;
                 let kept = snapshot::take(&wizer, &context, &mut store, instance).await;
                 drop(store);
                 match self.checked_snapshot(kept, &description).await {
-                    Ok(component) => (description, Configured::Snapshot, component),
-                    Err(reason) => (description, Configured::PerCall { reason }, compile(module)?),
+                    Ok(artifact) => (description, Configured::Snapshot, artifact),
+                    Err(reason) => {
+                        let artifact = self.compile(module.clone()).await?;
+                        (description, Configured::PerCall { reason }, artifact)
+                    }
                 }
             }
             Err(reason) => {
-                let component = compile(module)?;
-                let linked = link(&self.sandbox, &component)?;
+                let artifact = self.compile(module.clone()).await?;
+                let linked = link(&self.sandbox, &self.component(&artifact)?)?;
                 let description = self.describe(&linked).await?;
                 self.configure(&linked).await?;
-                (
-                    description,
-                    Configured::PerCall {
-                        reason: chain(&reason),
-                    },
-                    component,
-                )
+                (description, Configured::PerCall { reason }, artifact)
             }
         };
-        let artifact = component
-            .serialize()
-            .map_err(|error| Error::Compile(chain(&error)))?;
         let settings = (configured != Configured::Snapshot).then_some(self.settings);
         let header = Header {
             fingerprint: self.fingerprint,
@@ -293,10 +348,7 @@ impl Preparation {
             configured,
             settings,
         };
-        Ok(Prepared {
-            header,
-            artifact: artifact.into(),
-        })
+        Ok(Prepared { header, artifact })
     }
 
     /// Compile a snapshot and try it: a plugin whose start-up code must not run a second time fails
@@ -305,15 +357,16 @@ impl Preparation {
         &self,
         snapshot: Result<Vec<u8>, String>,
         description: &Description,
-    ) -> Result<Component, String> {
-        let component = Component::new(&self.sandbox.engine, snapshot?).map_err(|error| chain(&error))?;
-        let linked = link(&self.sandbox, &component).map_err(|error| error.to_string())?;
+    ) -> Result<Bytes, String> {
+        let text = |error: Error| error.to_string();
+        let artifact = self.compile(snapshot?).await.map_err(text)?;
+        let linked = link(&self.sandbox, &self.component(&artifact).map_err(text)?).map_err(text)?;
         let again = self
             .describe(&linked)
             .await
             .map_err(|error| format!("the snapshot does not run: {error}"))?;
         if again == *description {
-            Ok(component)
+            Ok(artifact)
         } else {
             Err("the plugin describes itself differently after `configure`".to_owned())
         }

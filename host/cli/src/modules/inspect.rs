@@ -8,7 +8,7 @@ use admittance::{
         Catalog, Freshness, Module,
         signature::{SignatureDescription, Verified},
     },
-    sandbox::{Capability, Grant, Import, Inspection, ResourceHint, Sandbox, SandboxConfig},
+    sandbox::{Capability, Grant, Import, Inspection, ResourceHint, Sandbox},
 };
 use bytesize::ByteSize;
 use clap::Args;
@@ -81,7 +81,7 @@ async fn inspect(reference: &ModuleReference, catalog: &Catalog) -> crate::Resul
         .obtain(reference, None, Freshness::Again, &on_progress)
         .await?;
     let signatures = catalog.signatures(&module, &on_progress).await?;
-    let inspection = Sandbox::new(SandboxConfig::default())?
+    let inspection = Sandbox::new(super::sandbox(None))?
         .inspect(module.bytes().clone())
         .await
         .map_err(|error| format!("{reference}: {error}"))?;

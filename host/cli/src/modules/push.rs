@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::SystemTime};
 use admittance::{
     ModuleReference,
     catalog::{Catalog, Freshness, OciReference, Pushed},
-    sandbox::{Inspection, Sandbox, SandboxConfig},
+    sandbox::{Inspection, Sandbox},
 };
 use clap::Args;
 
@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &PushArguments) -> crate::Result<()> {
 async fn push(arguments: &PushArguments, catalog: &Catalog) -> crate::Result<Pushed> {
     let file = ModuleReference::File(arguments.file.clone());
     let module = catalog.obtain(&file, None, Freshness::Again, &|_| {}).await?;
-    let inspection = Sandbox::new(SandboxConfig::default())?
+    let inspection = Sandbox::new(super::sandbox(None))?
         .inspect(module.bytes().clone())
         .await
         .map_err(|error| format!("{}: {error}", arguments.file.display()))?;

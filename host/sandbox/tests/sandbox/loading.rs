@@ -242,3 +242,47 @@ async fn prepared_bytes_come_back() {
     let error = sandbox().load(&foreign, &config()).unwrap_err();
     assert!(error.to_string().contains(&other), "{error}");
 }
+
+#[tokio::test]
+async fn a_compiler_in_a_process_of_its_own_makes_the_same_plugin() {
+    let sandbox = Sandbox::new(SandboxConfig {
+        calls_in_flight: 1,
+        compiler: Some(env!("CARGO_BIN_EXE_admittance-compiler").into()),
+        ..SandboxConfig::default()
+    })
+    .unwrap();
+    for in_background in [false, true] {
+        if in_background {
+            sandbox.prepare_in_background();
+        }
+        let guest = Guest::default();
+        let prepared = sandbox.prepare(guest.component(), "{}", &config()).await.unwrap();
+        assert_eq!(*prepared.configured(), Configured::Snapshot);
+        call(&sandbox.load(&prepared, &config()).unwrap()).await.unwrap();
+        // And one that compiles in its own process takes it.
+        let prepared = Prepared::from_bytes(prepared.to_bytes()).unwrap();
+        call(&self::sandbox().load(&prepared, &config()).unwrap())
+            .await
+            .unwrap();
+        // What it refuses, it refuses in the same words.
+        let module = wat::parse_str("(component (core module (func (result i32))))").unwrap();
+        let error = sandbox
+            .prepare(module.clone(), "{}", &config())
+            .await
+            .unwrap_err();
+        assert_eq!(error.to_string(), refusal(&module).await);
+    }
+}
+
+#[tokio::test]
+async fn what_explodes_is_refused_by_everything_that_loads() {
+    let mut text = "(component)".to_owned();
+    for _ in 0..9 {
+        text = format!("(component {text} {})", "(instance (instantiate 0))".repeat(10));
+    }
+    let module = wat::parse_str(&text).unwrap();
+    let says = "1111111110 instances";
+    assert!(refusal(&module).await.contains(says));
+    let error = sandbox().inspect(module).await.unwrap_err().to_string();
+    assert!(error.contains(says), "{error}");
+}

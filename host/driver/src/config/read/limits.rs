@@ -49,6 +49,13 @@ pub(super) fn sandbox(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Sandbo
         // The largest limit that a stage may set.
         config.memory_limit_max = usize::try_from(node.size(1024 * KIB..=4 * GIB, mistakes)?).ok()?;
     }
+    if let Some(node) = fields.optional("compileMemory") {
+        config.compile_memory = node.size(64 * 1024 * KIB..=64 * GIB, mistakes)?;
+    }
+    if let Some(node) = fields.optional("compileTime") {
+        config.compile_time = node.duration(Duration::from_secs(1)..=HOUR, mistakes)?;
+        config.prepare_timeout = config.compile_time.saturating_mul(3);
+    }
     fields.finish(mistakes);
     Some(config)
 }

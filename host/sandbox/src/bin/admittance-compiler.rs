@@ -1,0 +1,11 @@
+//! A compiler for programs that embed the sandbox and do not want to be one themselves.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    match (arguments.next().as_deref(), arguments.next()) {
+        (Some("compile"), Some(job)) => admittance_sandbox::compile(&job),
+        _ => ExitCode::FAILURE,
+    }
+}

@@ -1,0 +1,210 @@
+//! Compiling, in a process of its own.
+//!
+//! How long a component compiles, and with how much memory, is up to whoever made it, and a thread that
+//! compiles cannot be stopped. So a program is started for each compilation, with limits that the operating
+//! system enforces. It gets the component on its standard input and answers on its standard output. It has
+//! nothing else: no environment, no files, no network.
+
+use std::{
+    io::{self, Read as _, Write as _},
+    os::unix::process::ExitStatusExt as _,
+    path::Path,
+    process::{ExitCode, ExitStatus, Stdio},
+    thread,
+};
+
+use bytes::Bytes;
+use rustix::process::{Resource, Rlimit, Signal, nice, setrlimit};
+use serde::{Deserialize, Serialize};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
+    process::Command,
+};
+use wasmtime::Engine;
+
+use crate::{
+    Error, SandboxConfig,
+    background::NICE,
+    engine::{chain, compile_settings},
+};
+
+/// What the program is started with before the job.
+const COMMAND: &str = "compile";
+
+/// The exit code of a compiler that refuses a component. It writes why instead of code.
+const REFUSED: u8 = 3;
+
+/// Exit code of a compiler whose parent is gone.
+const ORPHANED: i32 = 4;
+
+/// The largest compiled form, in bytes. Python's interpreter comes to 90 MiB.
+const ARTIFACT_MAX: u64 = 512 << 20;
+
+/// How much is kept of what a compiler writes to its standard error, in bytes.
+const LAST_WORDS: u64 = 16 << 10;
+
+/// What a compiler is to do: its one argument after `compile`, as JSON.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Job {
+    /// The component's size in bytes. Standard input stays open behind it, and ends with the parent.
+    size: usize,
+    /// The most memory, in bytes.
+    memory: u64,
+    /// The most processor time, in seconds, of all threads together.
+    cpu_seconds: u64,
+    /// Whether to leave the machine to those who serve.
+    in_background: bool,
+}
+
+/// Do what a program is asked to do that was started as a compiler: the program that
+/// [`SandboxConfig::compiler`] names calls this with its second argument when its first one is `compile`.
+///
+/// It sets limits for the whole process, and reads standard input and writes standard output: there must be
+/// nothing else in the process.
+pub fn compile(job: &str) -> ExitCode {
+    let answer = serde_json::from_str(job)
+        .map_err(|error| format!("`{job}` is not a valid job for a compiler: {error}"))
+        .and_then(|job: Job| run(&job));
+    let (answer, code) = match answer {
+        Ok(Ok(artifact)) => (artifact, ExitCode::SUCCESS),
+        Ok(Err(refusal)) => (refusal.into_bytes(), ExitCode::from(REFUSED)),
+        Err(error) => {
+            // Whoever reads this is the parent, or somebody who tries what the command does.
+            let _ = writeln!(io::stderr(), "{error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(&answer).and_then(|()| stdout.flush()) {
+        Ok(()) => code,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// The compiled form, or why the component is refused; an error when nothing can be said of it.
+fn run(job: &Job) -> Result<Result<Vec<u8>, String>, String> {
+    limit(job).map_err(|error| format!("the limits of the compiler cannot be set: {error}"))?;
+    let mut component = vec![0; job.size];
+    let mut stdin = io::stdin();
+    stdin
+        .read_exact(&mut component)
+        .map_err(|error| format!("the component cannot be read: {error}"))?;
+    // The pipe ends when the parent does, however it ends. (`PR_SET_PDEATHSIG` would already kill this process
+    // when the parent's thread that started it ends.)
+    thread::Builder::new()
+        .name("parent-watch".to_owned())
+        .spawn(move || {
+            let _ = io::copy(&mut stdin, &mut io::sink());
+            std::process::exit(ORPHANED);
+        })
+        .map_err(|error| format!("the thread that watches the parent does not start: {error}"))?;
+    let mut settings = compile_settings();
+    settings.parallel_compilation(!job.in_background);
+    let engine = Engine::new(&settings).map_err(|error| chain(&error))?;
+    Ok(engine
+        .precompile_component(&component)
+        .map_err(|error| chain(&error)))
+}
+
+fn limit(job: &Job) -> io::Result<()> {
+    // Where memory runs out in spite of the limits, this process is to go before its parent does.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+    if job.in_background {
+        let _ = nice(NICE);
+    }
+    for (resource, most) in [
+        (Resource::Data, job.memory),
+        (Resource::Cpu, job.cpu_seconds),
+        (Resource::Core, 0),
+        (Resource::Fsize, 0),
+    ] {
+        setrlimit(
+            resource,
+            Rlimit {
+                current: Some(most),
+                // The signal at the limit on time ends the process; a second later nothing could stop it.
+                maximum: Some(most.saturating_add(1)),
+            },
+        )?;
+    }
+    Ok(())
+}
+
+/// Compile a component in a process of its own.
+///
+/// Dropping the future ends the process.
+pub(crate) async fn compile_apart(
+    program: &Path,
+    config: &SandboxConfig,
+    component: &[u8],
+    in_background: bool,
+) -> Result<Bytes, Error> {
+    let job = Job {
+        size: component.len(),
+        memory: config.compile_memory,
+        cpu_seconds: config.compile_time.as_secs().max(1),
+        in_background,
+    };
+    let failed = |error: io::Error| Error::Compiler(error.to_string());
+    let mut child = Command::new(program)
+        .arg(COMMAND)
+        .arg(serde_json::to_string(&job).map_err(|error| Error::Compiler(error.to_string()))?)
+        .env_clear()
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| Error::Compiler(format!("{} does not start: {error}", program.display())))?;
+    let (Some(mut stdin), Some(stdout), Some(stderr)) =
+        (child.stdin.take(), child.stdout.take(), child.stderr.take())
+    else {
+        return Err(Error::Compiler("it has no standard streams".to_owned()));
+    };
+    // A compiler that ends before it has read everything says why in its status.
+    let give = async {
+        let _ = stdin.write_all(component).await;
+        stdin
+    };
+    let (stdin, answer, last_words) =
+        tokio::join!(give, read(stdout, ARTIFACT_MAX), read(stderr, LAST_WORDS));
+    let (answer, last_words) = (answer.map_err(failed)?, last_words.map_err(failed)?);
+    if answer.len() as u64 > ARTIFACT_MAX {
+        return Err(Error::CompileLimit(format!("{ARTIFACT_MAX} bytes of code")));
+    }
+    let status = child.wait().await.map_err(failed)?;
+    drop(stdin);
+    match status.code() {
+        Some(0) => Ok(answer.into()),
+        Some(code) if code == i32::from(REFUSED) => {
+            Err(Error::Compile(String::from_utf8_lossy(&answer).into_owned()))
+        }
+        _ => Err(broken(status, &String::from_utf8_lossy(&last_words), &job)),
+    }
+}
+
+/// Everything from a pipe; one byte more than `most` when there is more than that.
+async fn read(pipe: impl AsyncRead + Unpin, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    pipe.take(most.saturating_add(1)).read_to_end(&mut bytes).await?;
+    Ok(bytes)
+}
+
+/// Why a compiler ended that gave no answer.
+fn broken(status: ExitStatus, last_words: &str, job: &Job) -> Error {
+    if status.signal() == Some(Signal::XCPU.as_raw()) {
+        return Error::CompileLimit(format!("{} s of processor time", job.cpu_seconds));
+    }
+    // An allocation that fails aborts the process, and says so before.
+    let no_memory = ["memory allocation of", "Cannot allocate memory", "os error 12"];
+    if no_memory.iter().any(|text| last_words.contains(text)) {
+        return Error::CompileLimit(format!("{} bytes of memory", job.memory));
+    }
+    let last = last_words
+        .lines()
+        .find(|line| !line.trim().is_empty())
+        .unwrap_or_default();
+    Error::Compiler(format!("{status}: {last}"))
+}

@@ -1,0 +1,406 @@
+//! What a module is made of, counted before anything else looks at it.
+//!
+//! A component of a few hundred bytes can ask for a billion instances, and a function of a few kilobytes can
+//! keep a compiler busy for minutes: the work that a module causes is not bounded by its size. One pass over
+//! its bytes, which neither recurses nor expands anything, counts what the work grows with.
+
+use wasmparser::{
+    BinaryReader, ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind,
+    ComponentType, ComponentTypeDeclaration, ComponentTypeRef, CompositeInnerType, CoreType, Encoding,
+    Instance, ModuleTypeDeclaration, Parser, Payload, RecGroup, TypeRef,
+};
+
+use crate::Error;
+
+mod function;
+
+/// One thing that is counted, and the most of it that a module may have. A component that componentize-py
+/// made of Python's interpreter and standard library has at most a seventh of each.
+#[derive(Clone, Copy)]
+struct Limit {
+    what: &'static str,
+    max: u64,
+}
+
+const NESTING: Limit = Limit {
+    what: "levels of nested components",
+    max: 20,
+};
+const TYPE_NESTING: Limit = Limit {
+    what: "levels of nested component types",
+    max: 20,
+};
+const INSTANCES: Limit = Limit {
+    what: "instances, those of nested components multiplied out",
+    max: 1_000,
+};
+const DEFINITIONS: Limit = Limit {
+    what: "imports, exports, aliases and functions of components, those of nested components multiplied out",
+    max: 100_000,
+};
+const MODULES: Limit = Limit {
+    what: "core modules",
+    max: 500,
+};
+const COMPONENTS: Limit = Limit {
+    what: "components",
+    max: 500,
+};
+const TYPES: Limit = Limit {
+    what: "types",
+    max: 100_000,
+};
+const FUNCTIONS: Limit = Limit {
+    what: "functions",
+    max: 200_000,
+};
+const GLOBALS: Limit = Limit {
+    what: "globals",
+    max: 100_000,
+};
+const IMPORTS: Limit = Limit {
+    what: "imports of core modules",
+    max: 100_000,
+};
+const EXPORTS: Limit = Limit {
+    what: "exports of core modules",
+    max: 100_000,
+};
+const SEGMENTS: Limit = Limit {
+    what: "element and data segments",
+    max: 100_000,
+};
+
+impl Limit {
+    fn check(self, count: u64) -> Result<(), Error> {
+        let Self { what, max } = self;
+        if count > max {
+            Err(Error::TooComplex {
+                what,
+                count,
+                limit: max,
+            })
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Count some more.
+    fn add(self, total: &mut u64, more: impl Into<u64>) -> Result<(), Error> {
+        *total = total.saturating_add(more.into());
+        self.check(*total)
+    }
+}
+
+/// Refuse a module that would take too much to compile or to instantiate.
+///
+/// What it says of itself is not checked otherwise; whoever compiles it does that.
+pub(crate) fn check(module: &[u8]) -> Result<(), Error> {
+    let mut counts = Counts::default();
+    let mut open: Vec<Open> = Vec::new();
+    for payload in Parser::new(0).parse_all(module) {
+        match payload.map_err(invalid)? {
+            Payload::Version { encoding, .. } => {
+                open.push(match encoding {
+                    Encoding::Component => Open::Component(Component::default()),
+                    Encoding::Module => Open::Module(function::Types::default()),
+                });
+                let (total, limit) = match encoding {
+                    Encoding::Component => (&mut counts.components, COMPONENTS),
+                    Encoding::Module => (&mut counts.modules, MODULES),
+                };
+                limit.add(total, 1_u32)?;
+                NESTING.check(open.len() as u64)?;
+            }
+            Payload::End(_) => {
+                let closed = open.pop();
+                match (closed, open.last_mut()) {
+                    (Some(Open::Component(nested)), Some(Open::Component(parent))) => {
+                        parent.components.push(Some(nested.cost));
+                    }
+                    (Some(Open::Component(outermost)), None) => outermost.cost.check()?,
+                    _ => {}
+                }
+            }
+            payload => match open.split_last_mut() {
+                Some((Open::Module(types), _)) => counts.in_module(payload, types)?,
+                Some((Open::Component(component), outer)) => {
+                    counts.in_component(payload, module, component, outer)?;
+                }
+                None => {}
+            },
+        }
+    }
+    Ok(())
+}
+
+fn invalid(error: wasmparser::Error) -> Error {
+    Error::Compile(error.to_string())
+}
+
+/// What is counted over the whole module.
+#[derive(Default)]
+struct Counts {
+    components: u64,
+    modules: u64,
+    types: u64,
+    functions: u64,
+    globals: u64,
+    imports: u64,
+    exports: u64,
+    segments: u64,
+    function: function::Totals,
+}
+
+/// A component or core module whose end has not come yet.
+enum Open {
+    Component(Component),
+    Module(function::Types),
+}
+
+/// What is known of a component so far.
+#[derive(Default)]
+struct Component {
+    /// What instantiating each component of its index space costs; nothing is known of those that it is given.
+    components: Vec<Option<Cost>>,
+    cost: Cost,
+}
+
+/// What one instantiation of a component brings into being, with everything that it instantiates in turn.
+#[derive(Clone, Copy, Default)]
+struct Cost {
+    instances: u64,
+    definitions: u64,
+}
+
+impl Cost {
+    fn check(self) -> Result<(), Error> {
+        INSTANCES.check(self.instances)?;
+        DEFINITIONS.check(self.definitions)
+    }
+
+    fn add(&mut self, other: Self) {
+        self.instances = self.instances.saturating_add(other.instances);
+        self.definitions = self.definitions.saturating_add(other.definitions);
+    }
+
+    fn define(&mut self, count: usize) {
+        self.definitions = self.definitions.saturating_add(count as u64);
+    }
+}
+
+impl Counts {
+    fn in_component(
+        &mut self,
+        payload: Payload<'_>,
+        module: &[u8],
+        component: &mut Component,
+        outer: &[Open],
+    ) -> Result<(), Error> {
+        match payload {
+            Payload::ComponentTypeSection(types) => {
+                let section = module.get(types.range()).unwrap_or_default();
+                self.component_types(BinaryReader::new(section, types.range().start))?;
+            }
+            Payload::CoreTypeSection(types) => {
+                for core_type in types {
+                    self.core_type(&core_type.map_err(invalid)?)?;
+                }
+            }
+            Payload::InstanceSection(instances) => {
+                for instance in instances {
+                    component.cost.instances += 1;
+                    component.cost.define(match instance.map_err(invalid)? {
+                        Instance::Instantiate { args, .. } => args.len(),
+                        Instance::FromExports(exports) => exports.len(),
+                    });
+                }
+            }
+            Payload::ComponentInstanceSection(instances) => {
+                for instance in instances {
+                    component.instantiate(&instance.map_err(invalid)?)?;
+                }
+            }
+            Payload::ComponentAliasSection(aliases) => {
+                for alias in aliases {
+                    component.alias(&alias.map_err(invalid)?, outer);
+                }
+            }
+            Payload::ComponentImportSection(imports) => {
+                for import in imports {
+                    component.cost.define(1);
+                    if let ComponentTypeRef::Component(_) = import.map_err(invalid)?.ty {
+                        component.components.push(None);
+                    }
+                }
+            }
+            Payload::ComponentExportSection(exports) => {
+                for export in exports {
+                    let export = export.map_err(invalid)?;
+                    component.cost.define(1);
+                    // What is exported has a new index from here on.
+                    if export.kind == ComponentExternalKind::Component {
+                        let exported = component.components.get(export.index as usize);
+                        component.components.push(exported.copied().flatten());
+                    }
+                }
+            }
+            Payload::ComponentCanonicalSection(functions) => {
+                component.cost.define(functions.count() as usize)
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Count the declarations of a section of types, and how deep they are nested. wasmparser's own readers go
+    /// down into nested types by recursion, however deep they are: so they are given the innermost ones alone.
+    fn component_types(&mut self, mut section: BinaryReader<'_>) -> Result<(), Error> {
+        // What is still to come in each open list of declarations, the outermost first.
+        let mut left = vec![section.read_var_u32().map_err(invalid)?];
+        while let Some(count) = left.last_mut() {
+            let Some(less) = count.checked_sub(1) else {
+                left.pop();
+                continue;
+            };
+            *count = less;
+            TYPES.add(&mut self.types, 1_u32)?;
+            // In the section itself there are types only; in a list each is preceded by what it is.
+            let mut is_type = left.len() == 1;
+            if !is_type {
+                let mut ahead = section.clone();
+                if ahead.read_u8().map_err(invalid)? == DECLARED_TYPE {
+                    section = ahead;
+                    is_type = true;
+                }
+            }
+            if !is_type {
+                match section.read::<ComponentTypeDeclaration<'_>>().map_err(invalid)? {
+                    ComponentTypeDeclaration::CoreType(core_type) => self.core_type(&core_type)?,
+                    _ => continue,
+                }
+                continue;
+            }
+            let mut ahead = section.clone();
+            if NESTED_TYPES.contains(&ahead.read_u8().map_err(invalid)?) {
+                left.push(ahead.read_var_u32().map_err(invalid)?);
+                TYPE_NESTING.check(left.len() as u64)?;
+                section = ahead;
+            } else {
+                section.read::<ComponentType<'_>>().map_err(invalid)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn core_type(&mut self, core_type: &CoreType<'_>) -> Result<(), Error> {
+        match core_type {
+            CoreType::Rec(group) => TYPES.add(&mut self.types, group.types().len() as u64),
+            CoreType::Module(declarations) => {
+                for declaration in declarations {
+                    let more = match declaration {
+                        ModuleTypeDeclaration::Type(group) => group.types().len(),
+                        _ => 1,
+                    };
+                    TYPES.add(&mut self.types, more as u64)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn in_module(&mut self, payload: Payload<'_>, types: &mut function::Types) -> Result<(), Error> {
+        match payload {
+            Payload::TypeSection(groups) => {
+                for group in groups {
+                    let group: RecGroup = group.map_err(invalid)?;
+                    TYPES.add(&mut self.types, group.types().len() as u64)?;
+                    for sub_type in group.types() {
+                        match &sub_type.composite_type.inner {
+                            CompositeInnerType::Func(function) => {
+                                types.declare(function.params().len(), function.results().len());
+                            }
+                            _ => types.declare(0, 0),
+                        }
+                    }
+                }
+            }
+            Payload::ImportSection(imports) => {
+                for import in imports.into_imports() {
+                    IMPORTS.add(&mut self.imports, 1_u32)?;
+                    if let TypeRef::Func(index) | TypeRef::FuncExact(index) = import.map_err(invalid)?.ty {
+                        types.import(index);
+                    }
+                }
+            }
+            Payload::FunctionSection(functions) => {
+                FUNCTIONS.add(&mut self.functions, functions.count())?;
+                for index in functions {
+                    types.define(index.map_err(invalid)?);
+                }
+            }
+            Payload::GlobalSection(globals) => GLOBALS.add(&mut self.globals, globals.count())?,
+            Payload::ExportSection(exports) => EXPORTS.add(&mut self.exports, exports.count())?,
+            Payload::ElementSection(segments) => SEGMENTS.add(&mut self.segments, segments.count())?,
+            Payload::DataSection(segments) => SEGMENTS.add(&mut self.segments, segments.count())?,
+            Payload::CodeSectionEntry(body) => self.function.count(&body, types)?,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// A declaration that is a type, in the binary format of components.
+const DECLARED_TYPE: u8 = 0x01;
+/// A component type and an instance type, which hold declarations of their own.
+const NESTED_TYPES: [u8; 2] = [0x41, 0x42];
+
+impl Component {
+    fn instantiate(&mut self, instance: &ComponentInstance<'_>) -> Result<(), Error> {
+        self.cost.instances += 1;
+        match instance {
+            ComponentInstance::Instantiate {
+                component_index,
+                args,
+            } => {
+                self.cost.define(args.len());
+                let nested = self.components.get(*component_index as usize).copied().flatten();
+                self.cost.add(nested.ok_or(Error::ImportedComponent)?);
+            }
+            ComponentInstance::FromExports(exports) => {
+                self.cost.define(exports.len());
+            }
+        }
+        Ok(())
+    }
+
+    fn alias(&mut self, alias: &ComponentAlias<'_>, outer: &[Open]) {
+        self.cost.define(1);
+        match alias {
+            ComponentAlias::InstanceExport {
+                kind: ComponentExternalKind::Component,
+                ..
+            } => self.components.push(None),
+            ComponentAlias::Outer {
+                kind: ComponentOuterAliasKind::Component,
+                count,
+                index,
+            } => {
+                let aliased = match count.checked_sub(1) {
+                    None => self.components.get(*index as usize).copied(),
+                    Some(up) => match outer.iter().rev().nth(up as usize) {
+                        Some(Open::Component(component)) => {
+                            component.components.get(*index as usize).copied()
+                        }
+                        _ => None,
+                    },
+                };
+                self.components.push(aliased.flatten());
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! What compiling functions costs: values that stay alive from block to block multiply.
+
+use wasmparser::{BlockType, FunctionBody, Operator};
+
+use super::{Limit, invalid};
+use crate::Error;
+
+pub(super) const SIZE: Limit = Limit {
+    what: "bytes in one function",
+    max: 4 << 20,
+};
+pub(super) const LOCALS: Limit = Limit {
+    what: "locals in one function",
+    max: 10_000,
+};
+pub(super) const BRANCHES: Limit = Limit {
+    what: "branch targets in one function",
+    max: 200_000,
+};
+pub(super) const VALUES: Limit = Limit {
+    what: "values passed to blocks, branches and calls in one function",
+    max: 200_000,
+};
+pub(super) const MERGES: Limit = Limit {
+    what: "locals times loops in one function",
+    max: 200_000,
+};
+pub(super) const ALL_VALUES: Limit = Limit {
+    what: "values passed to blocks, branches and calls",
+    max: 5_000_000,
+};
+pub(super) const ALL_MERGES: Limit = Limit {
+    what: "locals times loops, summed over its functions",
+    max: 5_000_000,
+};
+
+/// The number of parameters and of results of a function or block.
+type Arity = (u32, u32);
+
+/// The function types of a core module, and which of them each of its functions has.
+#[derive(Default)]
+pub(super) struct Types {
+    declared: Vec<Arity>,
+    /// The type of each function, the imported ones first.
+    functions: Vec<u32>,
+    imported: usize,
+    bodies: usize,
+}
+
+impl Types {
+    pub(super) fn declare(&mut self, params: usize, results: usize) {
+        let count = |values| u32::try_from(values).unwrap_or(u32::MAX);
+        self.declared.push((count(params), count(results)));
+    }
+
+    pub(super) fn import(&mut self, type_index: u32) {
+        self.functions.push(type_index);
+        self.imported += 1;
+    }
+
+    pub(super) fn define(&mut self, type_index: u32) {
+        self.functions.push(type_index);
+    }
+
+    /// Of a type that there is not: nothing. The compiler refuses it.
+    fn of_type(&self, index: u32) -> Arity {
+        self.declared.get(index as usize).copied().unwrap_or_default()
+    }
+
+    fn of_function(&self, index: usize) -> Arity {
+        self.functions
+            .get(index)
+            .map(|type_index| self.of_type(*type_index))
+            .unwrap_or_default()
+    }
+
+    fn of_block(&self, block: BlockType) -> Arity {
+        match block {
+            BlockType::Empty => (0, 0),
+            BlockType::Type(_) => (0, 1),
+            BlockType::FuncType(index) => self.of_type(index),
+        }
+    }
+}
+
+/// What all functions of a component cost together.
+#[derive(Default)]
+pub(super) struct Totals {
+    values: u64,
+    merges: u64,
+}
+
+impl Totals {
+    pub(super) fn count(&mut self, body: &FunctionBody<'_>, types: &mut Types) -> Result<(), Error> {
+        SIZE.check(body.range().len() as u64)?;
+        let (params, results) = types.of_function(types.imported + types.bodies);
+        types.bodies += 1;
+        let mut locals = u64::from(params);
+        for local in body.get_locals_reader().map_err(invalid)? {
+            LOCALS.add(&mut locals, local.map_err(invalid)?.0)?;
+        }
+        let mut function = Function {
+            types,
+            labels: vec![results],
+            loops: 0,
+            branches: 0,
+            values: 0,
+        };
+        for operator in body.get_operators_reader().map_err(invalid)? {
+            function.count(&operator.map_err(invalid)?)?;
+        }
+        let merges = locals.saturating_mul(function.loops);
+        MERGES.check(merges)?;
+        ALL_MERGES.add(&mut self.merges, merges)?;
+        ALL_VALUES.add(&mut self.values, function.values)
+    }
+}
+
+/// A function whose operators are being read.
+struct Function<'a> {
+    types: &'a Types,
+    /// How many values a branch to each open block passes, the innermost last.
+    labels: Vec<u32>,
+    loops: u64,
+    branches: u64,
+    values: u64,
+}
+
+impl Function<'_> {
+    fn count(&mut self, operator: &Operator<'_>) -> Result<(), Error> {
+        match operator {
+            Operator::Block { blockty } | Operator::If { blockty } => {
+                let arity = self.types.of_block(*blockty);
+                self.labels.push(arity.1);
+                self.pass(arity)
+            }
+            Operator::Loop { blockty } => {
+                let arity = self.types.of_block(*blockty);
+                self.labels.push(arity.0);
+                self.loops += 1;
+                self.pass(arity)
+            }
+            Operator::End => {
+                self.labels.pop();
+                Ok(())
+            }
+            Operator::Br { relative_depth } | Operator::BrIf { relative_depth } => {
+                self.branch(*relative_depth)
+            }
+            Operator::BrTable { targets } => {
+                for target in targets.targets() {
+                    self.branch(target.map_err(invalid)?)?;
+                }
+                self.branch(targets.default())
+            }
+            Operator::Return => {
+                let results = self.labels.first().copied().unwrap_or_default();
+                self.pass((results, 0))
+            }
+            Operator::Call { function_index } | Operator::ReturnCall { function_index } => {
+                self.pass(self.types.of_function(*function_index as usize))
+            }
+            Operator::CallIndirect { type_index, .. }
+            | Operator::ReturnCallIndirect { type_index, .. }
+            | Operator::CallRef { type_index }
+            | Operator::ReturnCallRef { type_index } => self.pass(self.types.of_type(*type_index)),
+            _ => Ok(()),
+        }
+    }
+
+    fn branch(&mut self, depth: u32) -> Result<(), Error> {
+        BRANCHES.add(&mut self.branches, 1_u32)?;
+        let label = self.labels.iter().rev().nth(depth as usize);
+        self.pass((label.copied().unwrap_or_default(), 0))
+    }
+
+    fn pass(&mut self, (params, results): Arity) -> Result<(), Error> {
+        VALUES.add(&mut self.values, u64::from(params) + u64::from(results))
+    }
+}

@@ -1,0 +1,212 @@
+use super::*;
+
+fn checked(text: &str) -> Result<(), Error> {
+    check(&wat::parse_str(text).unwrap_or_else(|error| panic!("{error}: {text}")))
+}
+
+/// What is above its limit.
+fn refused(text: &str) -> (&'static str, u64) {
+    match checked(text) {
+        Err(Error::TooComplex { what, count, limit }) => {
+            assert!(count > limit, "{count} {what}, {limit}");
+            (what, count)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Components inside of one another, each of which instantiates the one in it `times` times.
+fn nested(levels: usize, times: usize) -> String {
+    let mut text = "(component)".to_owned();
+    for _ in 0..levels {
+        text = format!(
+            "(component {text} {})",
+            "(instance (instantiate 0))".repeat(times)
+        );
+    }
+    text
+}
+
+#[test]
+fn instances_of_nested_components_are_multiplied_out() {
+    let text = nested(9, 10);
+    let module = wat::parse_str(&text).unwrap();
+    assert!(module.len() < 410, "{}", module.len());
+    assert_eq!(refused(&text), (INSTANCES.what, 1_111_111_110));
+    let message = check(&module).unwrap_err().to_string();
+    assert!(message.contains("has 1111111110 instances"), "{message}");
+    assert!(message.contains("and 1000 are allowed"), "{message}");
+    checked(&nested(8, 2)).unwrap();
+}
+
+#[test]
+fn components_under_other_names_are_counted_too() {
+    let forty = "(instance (instantiate $it))".repeat(40);
+    for (case, text) in [
+        (
+            "an alias of an outer one",
+            format!(
+                "(component (component $a)
+                    (component $b (alias outer 1 0 (component $it)) {forty})
+                    (component $c (alias outer 1 $b (component $it)) {forty})
+                    (instance (instantiate $c)))"
+            ),
+        ),
+        (
+            "an export",
+            format!(
+                r#"(component (component $a)
+                    (component $b (export $it "it" (component 0)) {forty})
+                    (instance (instantiate $b)))"#
+            )
+            .replace(
+                "(component $b",
+                &format!("(component $b (component $i (component $it) {forty})"),
+            ),
+        ),
+    ] {
+        assert_eq!(refused(&text).0, INSTANCES.what, "{case}");
+    }
+}
+
+#[test]
+fn what_is_not_part_of_the_component_is_not_instantiated() {
+    for text in [
+        r#"(component (import "c" (component $it)) (instance (instantiate $it)))"#,
+        r#"(component
+            (component $a (component $c) (export "c" (component $c)))
+            (instance $i (instantiate $a))
+            (alias export $i "c" (component $it))
+            (instance (instantiate $it)))"#,
+    ] {
+        let refusal = checked(text);
+        assert!(matches!(refusal, Err(Error::ImportedComponent)), "{refusal:?}");
+    }
+}
+
+#[test]
+fn each_kind_of_explosion_has_its_limit() {
+    let module = |text: &str| format!("(component (core module {text}))");
+    let function = |text: &str| module(&format!("(func {text})"));
+    let values = "i32 ".repeat(1_000);
+    let many = format!("(type $t (func (param {values}) (result {values})))");
+    let type_levels = format!("{}{}", "(type (component ".repeat(25), "))".repeat(25));
+    let cases = [
+        (NESTING, nested(25, 1)),
+        (TYPE_NESTING, format!("(component {type_levels})")),
+        (TYPES, module(&"(type (func))".repeat(110_000))),
+        (TYPES, format!("(component {})", "(type u8)".repeat(110_000))),
+        (
+            TYPES,
+            format!("(component (type (instance {})))", "(type u8)".repeat(110_000)),
+        ),
+        (MODULES, format!("(component {})", "(core module)".repeat(600))),
+        (COMPONENTS, format!("(component {})", "(component)".repeat(600))),
+        (
+            INSTANCES,
+            format!(
+                "(component (core module $m) {})",
+                "(core instance (instantiate $m))".repeat(1_100)
+            ),
+        ),
+        (FUNCTIONS, module(&"(func)".repeat(310_000))),
+        (GLOBALS, module(&"(global i32 (i32.const 0))".repeat(110_000))),
+        (SEGMENTS, module(&"(elem func)".repeat(110_000))),
+        (function::SIZE, function(&"nop ".repeat(5 << 20))),
+        (
+            function::LOCALS,
+            function(&format!("(local {})", "i32 ".repeat(30_000))),
+        ),
+        (
+            function::BRANCHES,
+            function(&format!("(br_table {} (i32.const 0))", "0 ".repeat(250_000))),
+        ),
+        // 28 KiB of such blocks, calls or branches took a compiler gigabytes.
+        (
+            function::VALUES,
+            module(&format!("{many} (func {})", "block (type $t) end ".repeat(3_000))),
+        ),
+        (
+            function::VALUES,
+            module(&format!(
+                "{many} (func $f (type $t) {})",
+                "call $f ".repeat(3_000)
+            )),
+        ),
+        (
+            function::VALUES,
+            module(&format!(
+                "{many} (func (block (type $t) (br_table {} (i32.const 0))))",
+                "0 ".repeat(5_000)
+            )),
+        ),
+        (
+            function::MERGES,
+            function(&format!(
+                "(local {}) {}",
+                "i32 ".repeat(10_000),
+                "loop end ".repeat(1_000)
+            )),
+        ),
+        (
+            function::ALL_VALUES,
+            module(&format!(
+                "{many} {}",
+                format!("(func {})", "block (type $t) end ".repeat(90)).repeat(100)
+            )),
+        ),
+    ];
+    for (limit, text) in cases {
+        assert_eq!(refused(&text).0, limit.what);
+    }
+}
+
+#[test]
+fn definitions_of_nested_components_are_multiplied_out() {
+    let exports: String = (0..900).map(|n| format!("(export \"e{n}\" (func $f))")).collect();
+    let text = format!(
+        "(component (component $a (import \"f\" (func $f)) {exports})
+            (import \"f\" (func $f)) {})",
+        "(instance (instantiate $a (with \"f\" (func $f))))".repeat(200)
+    );
+    let (what, count) = refused(&text);
+    assert_eq!(what, DEFINITIONS.what);
+    assert!((180_000..190_000).contains(&count), "{count}");
+}
+
+#[test]
+fn nested_types_do_not_exhaust_the_stack() {
+    // wasmparser's reader of types goes down by recursion: a million levels of three bytes each.
+    let levels = 1_000_000;
+    let mut types = vec![1];
+    for _ in 0..levels {
+        types.extend([0x41, 0x01, 0x01]);
+    }
+    types.extend([0x41, 0x00]);
+    let mut size = types.len();
+    let mut module = b"\0asm\x0d\0\x01\0\x07".to_vec();
+    while size > 0x7f {
+        module.push((size & 0x7f) as u8 | 0x80);
+        size >>= 7;
+    }
+    module.push(size as u8);
+    module.extend(types);
+    let refusal = check(&module);
+    assert!(
+        matches!(refusal, Err(Error::TooComplex { what, .. }) if what == TYPE_NESTING.what),
+        "{refusal:?}"
+    );
+}
+
+#[test]
+fn what_is_cut_off_is_refused() {
+    let module =
+        wat::parse_str("(component (type (instance (export \"f\" (func)))) (core module (func)))").unwrap();
+    let module: &[u8] = &module;
+    check(module).unwrap();
+    // The header alone is a whole component, and so is each prefix that ends with a section.
+    let refused = (9..module.len())
+        .filter(|end| check(&module[..*end]).is_err())
+        .count();
+    assert!(refused > module.len() / 2, "{refused} of {}", module.len());
+}

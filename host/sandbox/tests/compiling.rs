@@ -1,0 +1,143 @@
+//! Components that take too long or too much memory to compile, and what becomes of the process that compiles.
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use admittance_sandbox::{Error, PluginConfig, Sandbox, SandboxConfig};
+
+const COMPILER: &str = env!("CARGO_BIN_EXE_admittance-compiler");
+
+/// A sandbox that compiles in a process with these limits.
+fn sandbox(memory: u64, time: Duration) -> Sandbox {
+    Sandbox::new(SandboxConfig {
+        calls_in_flight: 1,
+        compiler: Some(COMPILER.into()),
+        compile_memory: memory,
+        compile_time: time,
+        prepare_timeout: Duration::from_secs(600),
+        ..SandboxConfig::default()
+    })
+    .unwrap()
+}
+
+fn leb(mut value: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while value > 0x7f {
+        bytes.push((value & 0x7f) as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+    bytes
+}
+
+fn section(id: u8, content: &[u8]) -> Vec<u8> {
+    [&[id], leb(content.len()).as_slice(), content].concat()
+}
+
+/// A component of functions that multiply a number with itself, so many times each.
+fn multiplying(functions: usize, times: usize) -> Vec<u8> {
+    let multiply = [0x20, 0x00, 0x20, 0x00, 0x6c, 0x21, 0x00].repeat(times);
+    let body = [&[0x00], multiply.as_slice(), &[0x20, 0x00, 0x0b]].concat();
+    let bodies = [leb(body.len()), body].concat().repeat(functions);
+    let count = leb(functions);
+    let module = [
+        b"\0asm\x01\0\0\0".to_vec(),
+        section(1, &[0x01, 0x60, 0x01, 0x7f, 0x01, 0x7f]),
+        section(3, &[count.clone(), vec![0x00; functions]].concat()),
+        section(10, &[count, bodies].concat()),
+    ]
+    .concat();
+    [b"\0asm\x0d\0\x01\0".to_vec(), section(1, &module)].concat()
+}
+
+async fn refusal(sandbox: &Sandbox, module: Vec<u8>) -> Error {
+    let prepared = sandbox.prepare(module, "{}", &PluginConfig::default()).await;
+    prepared.unwrap_err()
+}
+
+/// Processes that this one started and that have not ended.
+fn children() -> usize {
+    let me = std::process::id().to_string();
+    let is_mine = |entry: io::Result<fs::DirEntry>| {
+        let stat = fs::read_to_string(entry.ok()?.path().join("stat")).ok()?;
+        // After the name in parentheses: the state and the parent.
+        let mut rest = stat.rsplit_once(')')?.1.split_whitespace();
+        let (state, parent) = (rest.next()?, rest.next()?);
+        (parent == me && state != "Z").then_some(())
+    };
+    fs::read_dir("/proc").unwrap().filter_map(is_mine).count()
+}
+
+/// One test: what it counts are the processes of this one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_compiler_is_ended() {
+    // At the limit on memory: one function of 1.4 MB.
+    let error = refusal(
+        &sandbox(64 << 20, Duration::from_secs(600)),
+        multiplying(1, 200_000),
+    )
+    .await;
+    assert!(
+        matches!(&error, Error::CompileLimit(what) if what == "67108864 bytes of memory"),
+        "{error}"
+    );
+    // At the limit on time: 4 MB of code.
+    let error = refusal(&sandbox(8 << 30, Duration::from_secs(1)), multiplying(200, 3_000)).await;
+    assert!(
+        matches!(&error, Error::CompileLimit(what) if what == "1 s of processor time"),
+        "{error}"
+    );
+    assert_eq!(children(), 0);
+
+    // When nobody waits for it any more.
+    let patient = sandbox(8 << 30, Duration::from_secs(600));
+    let work = tokio::spawn(async move { refusal(&patient, multiplying(200, 3_000)).await });
+    until(|| children() == 1).await;
+    work.abort();
+    until(|| children() == 0).await;
+    assert!(work.await.unwrap_err().is_cancelled());
+
+    // When its parent is gone, whose end closes the pipe.
+    let module = multiplying(200, 3_000);
+    let job = format!(
+        r#"{{"size":{},"memory":8589934592,"cpuSeconds":600,"inBackground":true}}"#,
+        module.len()
+    );
+    let mut compiler = Command::new(COMPILER)
+        .args(["compile", &job])
+        .env_clear()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdin = compiler.stdin.take().unwrap();
+    stdin.write_all(&module).unwrap();
+    assert_eq!(compiler.try_wait().unwrap(), None);
+    drop(stdin);
+    assert_eq!(compiler.wait().unwrap().code(), Some(4));
+}
+
+async fn until(condition: impl Fn() -> bool) {
+    while !condition() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_is_no_compiler() {
+    for program in ["/no/such/program", "/bin/false"] {
+        let sandbox = Sandbox::new(SandboxConfig {
+            calls_in_flight: 1,
+            compiler: Some(Path::new(program).into()),
+            ..SandboxConfig::default()
+        })
+        .unwrap();
+        let error = refusal(&sandbox, multiplying(1, 1)).await;
+        assert!(matches!(error, Error::Compiler(_)), "{program}: {error}");
+    }
+}
