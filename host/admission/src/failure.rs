@@ -1,4 +1,6 @@
-use std::fmt;
+use std::{fmt, io};
+
+use rustix::io::Errno;
 
 /// A stage could not give a verdict: what happened, and a sentence about it.
 ///
@@ -20,6 +22,20 @@ impl Failure {
             kind,
             message: message.into(),
         }
+    }
+
+    /// The failure of a stage for which the operating system had no file descriptors or no memory left; none
+    /// when this is another error. It says nothing about the plugin or webhook.
+    pub fn of_exhaustion(error: &io::Error) -> Option<Self> {
+        let what = match Errno::from_io_error(error)? {
+            Errno::MFILE => {
+                "this process has no file descriptors left; raise its limit (`ulimit -n`, LimitNOFILE)"
+            }
+            Errno::NFILE => "the machine has no file descriptors left",
+            Errno::NOMEM | Errno::NOBUFS => "the machine has no memory left for this process",
+            _ => return None,
+        };
+        Some(Self::new(FailureKind::Overloaded, format!("{what}: {error}")))
     }
 }
 
@@ -43,7 +59,7 @@ pub enum FailureKind {
     IdentityChanged,
     /// The plugin used something that its stage does not grant.
     CapabilityDenied,
-    /// No free slot for the call within its deadline.
+    /// No free slot for the call within its deadline, or no file descriptors or memory left for it.
     Overloaded,
     /// The plugin itself reported an error, or a native hook did.
     Error,

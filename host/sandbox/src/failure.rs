@@ -1,4 +1,7 @@
+use std::io;
+
 use admittance_admission::{Failure, FailureKind};
+use rustix::io::Errno;
 use wasmtime::{PoolConcurrencyLimitError, Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
@@ -18,6 +21,9 @@ pub(crate) fn failure(error: &wasmtime::Error, state: &CallState) -> Failure {
     }
     if error.is::<PoolConcurrencyLimitError>() {
         return Failure::new(FailureKind::Overloaded, format!("no room for the call: {error}"));
+    }
+    if let Some(failure) = exhaustion(error) {
+        return failure;
     }
     if let Some(exit) = error.downcast_ref::<I32Exit>() {
         let message = format!(
@@ -53,6 +59,14 @@ pub(crate) fn failure(error: &wasmtime::Error, state: &CallState) -> Failure {
     )
 }
 
+/// The failure of a call for which the operating system had nothing left.
+fn exhaustion(error: &wasmtime::Error) -> Option<Failure> {
+    error.chain().find_map(|cause| {
+        let errno = cause.downcast_ref::<Errno>().map(|errno| io::Error::from(*errno));
+        Failure::of_exhaustion(errno.as_ref().or_else(|| cause.downcast_ref())?)
+    })
+}
+
 fn trap_message(trap: Trap, state: &CallState) -> String {
     match trap {
         Trap::StackOverflow => "stack overflow: the plugin calls itself too deeply".to_owned(),
@@ -85,5 +99,23 @@ fn last_words(state: &CallState) -> String {
         words
     } else {
         format!(": {words}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_system_has_not_is_not_the_plugins_fault() {
+        let of = |error: wasmtime::Error| exhaustion(&error).map(|failure| failure.kind);
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM] {
+            let bare = wasmtime::Error::from(errno).context("no memory for the instance");
+            assert_eq!(of(bare), Some(FailureKind::Overloaded), "{errno}");
+            let wrapped = wasmtime::Error::from(io::Error::from(errno)).context("no memory for the instance");
+            assert_eq!(of(wrapped), Some(FailureKind::Overloaded), "{errno}");
+        }
+        assert_eq!(of(wasmtime::Error::from(Errno::ACCESS)), None);
+        assert_eq!(of(wasmtime::format_err!("Too many open files")), None);
     }
 }

@@ -46,10 +46,13 @@ impl Service<Uri> for TcpConnector {
         let connect = self.http.call(dialled.unwrap_or(uri));
         Box::pin(async move {
             connect.await.map_err(|error| {
-                Failure::new(
-                    FailureKind::Unreachable,
-                    format!("cannot connect to {place}: {}", causes(&error)),
-                )
+                let exhausted = tls::find(&error).and_then(Failure::of_exhaustion);
+                exhausted.unwrap_or_else(|| {
+                    Failure::new(
+                        FailureKind::Unreachable,
+                        format!("cannot connect to {place}: {}", causes(&error)),
+                    )
+                })
             })
         })
     }
