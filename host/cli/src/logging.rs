@@ -1,6 +1,6 @@
 //! Where log lines go, and in which form.
 
-use std::io::IsTerminal;
+use std::{borrow::Cow, io::IsTerminal};
 
 use clap::ValueEnum;
 use tracing_subscriber::{EnvFilter, filter::LevelFilter, layer::SubscriberExt, util::SubscriberInitExt};
@@ -18,7 +18,8 @@ pub(crate) enum Format {
 }
 
 /// Send log lines to standard error. `filter` is a level or a filter in the syntax of
-/// `tracing_subscriber::EnvFilter`.
+/// `tracing_subscriber::EnvFilter`. A level is that of this program's own lines: lines of libraries come at
+/// `info` at most, unless the filter names them, for at `trace` the compiler alone writes gigabytes.
 ///
 /// # Errors
 ///
@@ -51,15 +52,21 @@ fn parse(filter: &str) -> Result<EnvFilter, String> {
     if is_word && (filter.is_empty() || filter.parse::<LevelFilter>().is_err()) {
         return Err("that is no level".to_owned());
     }
-    let filter = match filter.parse::<LevelFilter>() {
-        // What they find wrong with the cluster or the ensemble is told once, with what to do, by the crates that
-        // use them.
-        Ok(LevelFilter::INFO | LevelFilter::WARN) => {
-            format!("{filter},kube_client=error,kube_runtime=error,zookeeper_client=error")
-        }
-        _ => filter.to_owned(),
-    };
-    EnvFilter::try_new(filter).map_err(|error| error.to_string())
+    let mut directives: Vec<_> = filter.split(',').map(directive).collect();
+    // What they find wrong with the cluster or the ensemble is told once, with what to do, by the crates that
+    // use them.
+    if matches!(filter.parse(), Ok(LevelFilter::INFO | LevelFilter::WARN)) {
+        directives.push("kube_client=error,kube_runtime=error,zookeeper_client=error".into());
+    }
+    EnvFilter::try_new(directives.join(",")).map_err(|error| error.to_string())
+}
+
+/// A part of a filter; a level above `info` that names no target is that of this program's crates alone.
+fn directive(part: &str) -> Cow<'_, str> {
+    match part.trim().parse::<LevelFilter>() {
+        Ok(level) if level > LevelFilter::INFO => format!("info,admittance={level}").into(),
+        _ => part.into(),
+    }
 }
 
 #[cfg(test)]
@@ -79,6 +86,27 @@ mod tests {
             ("admittance=loud", false),
         ] {
             assert_eq!(parse(filter).is_ok(), right, "{filter}");
+        }
+    }
+
+    #[test]
+    fn libraries_are_quiet_unless_they_are_named() {
+        for (filter, ours, compiler) in [
+            ("trace", true, false),
+            ("TRACE", true, false),
+            ("debug", false, false),
+            ("trace,kube=debug", true, false),
+            ("info,admittance=trace", true, false),
+            ("info,cranelift_codegen=trace", false, true),
+            ("trace,cranelift_codegen=trace", true, true),
+        ] {
+            let registry = tracing_subscriber::registry().with(parse(filter).unwrap());
+            tracing::subscriber::with_default(registry, || {
+                let ours_is = tracing::enabled!(target: "admittance_sandbox::prepare", tracing::Level::TRACE);
+                let theirs_is =
+                    tracing::enabled!(target: "cranelift_codegen::machinst", tracing::Level::TRACE);
+                assert_eq!((ours_is, theirs_is), (ours, compiler), "{filter}");
+            });
         }
     }
 }
