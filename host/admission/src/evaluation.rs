@@ -1,12 +1,14 @@
-use std::{fmt, panic::AssertUnwindSafe, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
-use futures_util::{FutureExt, future::join_all};
-use tokio::time::{Instant, timeout_at};
+use futures_util::future::join_all;
+use tokio::time::Instant;
 
 use crate::{
-    AuditAnnotation, Authorizer, Chain, Deadline, Decision, Denial, Failure, FailureKind, FailurePolicy,
-    Mode, NamespaceSource, Object, Outcome, Patch, Phase, Refusal, Reinvocation, Request, Response,
-    SkipReason, Stage, StageResult, TraceRow, Verdict,
+    AuditAnnotation, Authorizer, Chain, Deadline, Decision, Effect, Failure, FailurePolicy, Mode,
+    NamespaceSource, Object, Outcome, Patch, Phase, Refusal, Reinvocation, Request, SkipReason, Stage,
+    StageResult, TraceRow,
+    offload::offload,
+    turn::{Notes, Step, Turn},
 };
 
 /// What stages may ask of the control plane before they are called. Lives as long as one request.
@@ -40,11 +42,24 @@ pub struct Evaluation {
     refusal: Option<Refusal>,
 }
 
-/// A stage of the first round that wants to see what changed after its call.
+/// A stage of the first round that is to see what changed after its turn.
 struct Visit<'a> {
     chain: &'a Chain,
     stage: &'a Stage,
-    /// The object's revision when the stage had been called.
+    /// The object's revision after the turn.
+    revision: u64,
+    /// Of a stage in mode `Audit`: its place among the audits.
+    audit: Option<usize>,
+}
+
+/// A stage in mode `Audit`: it has its turn when all others had theirs, with the request as it was at the
+/// stage's place. Lives as long as the evaluation runs.
+struct Audit<'a> {
+    chain: &'a Chain,
+    stage: &'a Stage,
+    /// The request, and the row of the trace, for the first round and perhaps the second.
+    rounds: Vec<(Arc<Request>, usize)>,
+    /// The object's revision at the stage's place.
     revision: u64,
 }
 
@@ -72,57 +87,148 @@ impl Evaluation {
     /// A mutating stage is called a second time if it asks for reinvocation, was called in the first
     /// round, and the object changed after that call. There is no third round (as kube-apiserver has
     /// it).
+    ///
+    /// Stages in mode `Audit` come last, all at once, with what is left of the time: however slow they are,
+    /// the others have theirs, and the decision does not depend on them.
     pub async fn run(&mut self, chains: &[&Chain], surroundings: Surroundings<'_>) {
+        let mut audits = Vec::new();
+        self.mutate(chains, surroundings, &mut audits).await;
+        self.validate(chains, surroundings, &mut audits).await;
+        self.forget_undone().await;
+        self.audit(&audits, surroundings).await;
+    }
+
+    async fn mutate<'a>(
+        &mut self,
+        chains: &[&'a Chain],
+        surroundings: Surroundings<'_>,
+        audits: &mut Vec<Audit<'a>>,
+    ) {
         let mut visits = Vec::new();
         for (chain, stage) in stages(chains, Phase::Mutating) {
-            let was_called = self.step(chain, stage, 1, surroundings).await;
-            if was_called && stage.reinvocation == Reinvocation::IfNeeded {
+            let audit = self.put_off(chain, stage, audits);
+            let had_turn = audit.is_some() || self.step(chain, stage, 1, surroundings).await;
+            if had_turn && stage.reinvocation == Reinvocation::IfNeeded {
                 visits.push(Visit {
                     chain,
                     stage,
                     revision: self.revision,
+                    audit,
                 });
             }
         }
         for visit in visits {
-            if self.refusal.is_none() && self.revision > visit.revision {
-                self.step(visit.chain, visit.stage, 2, surroundings).await;
+            if self.refusal.is_some() || self.revision == visit.revision {
+                continue;
+            }
+            match visit.audit {
+                None => {
+                    self.step(visit.chain, visit.stage, 2, surroundings).await;
+                }
+                Some(audit) => {
+                    let row = self.reserve(visit.chain, visit.stage, 2);
+                    if let Some(audit) = audits.get_mut(audit) {
+                        audit.rounds.push((Arc::new(self.request.clone()), row));
+                    }
+                }
             }
         }
-        let validating = stages(chains, Phase::Validating);
-        if self.refusal.is_some() {
-            for (chain, stage) in validating {
-                self.row(chain, stage, 1, StageResult::NotReached, Duration::ZERO);
+    }
+
+    async fn validate<'a>(
+        &mut self,
+        chains: &[&'a Chain],
+        surroundings: Surroundings<'_>,
+        audits: &mut Vec<Audit<'a>>,
+    ) {
+        let is_refused = self.refusal.is_some();
+        let mut enforced = Vec::new();
+        for (chain, stage) in stages(chains, Phase::Validating) {
+            if is_refused || self.put_off(chain, stage, audits).is_none() {
+                enforced.push((chain, stage, self.reserve(chain, stage, 1)));
             }
+        }
+        if is_refused {
             return;
         }
-        let considered = {
-            let request = &*self;
-            let mut calls = Vec::with_capacity(validating.len());
-            for (chain, stage) in &validating {
-                calls.push(async move {
-                    let started = Instant::now();
-                    let step = request.consider(chain, stage, surroundings).await;
-                    (step, started.elapsed())
-                });
-            }
-            join_all(calls).await
+        let taken = {
+            let turn = self.turn(surroundings);
+            let turns = enforced
+                .iter()
+                .map(|(chain, stage, _)| timed(turn, chain.phase, stage));
+            join_all(turns).await
         };
-        for ((chain, stage), (step, duration)) in validating.into_iter().zip(considered) {
+        for ((chain, stage, row), (step, duration)) in enforced.into_iter().zip(taken) {
             let result = self.settle(chain, stage, step);
-            self.row(chain, stage, 1, result, duration);
+            self.fill(row, result, duration);
+        }
+    }
+
+    /// Note a stage in mode `Audit` for later, unless the request is refused already. Its place among the
+    /// audits.
+    fn put_off<'a>(
+        &mut self,
+        chain: &'a Chain,
+        stage: &'a Stage,
+        audits: &mut Vec<Audit<'a>>,
+    ) -> Option<usize> {
+        if stage.mode != Mode::Audit || self.refusal.is_some() {
+            return None;
+        }
+        // Stages between which nothing changed see the same.
+        let last = audits.last().filter(|audit| audit.revision == self.revision);
+        let seen = last.and_then(|audit| audit.rounds.first());
+        let request = seen.map_or_else(|| Arc::new(self.request.clone()), |(request, _)| request.clone());
+        let row = self.reserve(chain, stage, 1);
+        audits.push(Audit {
+            chain,
+            stage,
+            rounds: vec![(request, row)],
+            revision: self.revision,
+        });
+        Some(audits.len() - 1)
+    }
+
+    async fn audit(&mut self, audits: &[Audit<'_>], surroundings: Surroundings<'_>) {
+        let deadline = self.deadline;
+        let runs = audits.iter().map(|audit| audit.run(deadline, surroundings));
+        let mut superfluous = Vec::new();
+        for (row, result, duration) in join_all(runs).await.into_iter().flatten() {
+            match result {
+                Some(result) => self.fill(row, result, duration),
+                None => superfluous.push(row),
+            }
+        }
+        superfluous.sort_unstable();
+        for row in superfluous.into_iter().rev() {
+            self.trace.remove(row);
+        }
+    }
+
+    /// Changes may undo one another, and then nothing changed.
+    async fn forget_undone(&mut self) {
+        if self.revision < 2 {
+            return;
+        }
+        let (before, after) = (self.original.clone(), self.request.object.clone());
+        let bytes = [&before, &after]
+            .into_iter()
+            .flatten()
+            .map(|object| object.text().len())
+            .sum();
+        // Without an answer the patch stays: it leads to the object, by a detour.
+        if let Ok(true) = offload(bytes, self.deadline, move || before == after).await {
+            self.patch = Patch::default();
         }
     }
 
     /// What the chains so far say of the request.
     pub fn outcome(self) -> Outcome {
-        // Changes may undo one another, and then nothing changed.
-        let is_undone = self.revision > 1 && self.original == self.request.object;
         Outcome {
             uid: self.request.uid,
             decision: self.refusal.map_or(Decision::Allowed, Decision::Refused),
             object: self.request.object,
-            patch: if is_undone { Patch::default() } else { self.patch },
+            patch: self.patch,
             warnings: self.warnings,
             audit_annotations: self.audit_annotations,
             trace: self.trace,
@@ -138,48 +244,47 @@ impl Evaluation {
         surroundings: Surroundings<'_>,
     ) -> bool {
         if self.refusal.is_some() {
-            self.row(chain, stage, round, StageResult::NotReached, Duration::ZERO);
+            self.reserve(chain, stage, round);
             return false;
         }
-        let started = Instant::now();
-        let step = self.consider(chain, stage, surroundings).await;
+        let row = self.reserve(chain, stage, round);
+        let (step, duration) = timed(self.turn(surroundings), chain.phase, stage).await;
         let was_called = matches!(step, Step::Answered(_));
         let result = self.settle(chain, stage, step);
-        self.row(chain, stage, round, result, started.elapsed());
+        self.fill(row, result, duration);
         was_called
     }
 
-    fn row(&mut self, chain: &Chain, stage: &Stage, round: u8, result: StageResult, duration: Duration) {
+    fn turn<'a>(&'a self, surroundings: Surroundings<'a>) -> Turn<'a> {
+        Turn {
+            request: &self.request,
+            deadline: self.deadline,
+            surroundings,
+        }
+    }
+
+    /// A row of the trace for a stage that is not reached yet: its place.
+    fn reserve(&mut self, chain: &Chain, stage: &Stage, round: u8) -> usize {
         self.trace.push(TraceRow {
             chain: chain.name.clone(),
             phase: chain.phase,
             stage: stage.name.clone(),
             mode: stage.mode,
             round,
-            result,
-            duration,
+            result: StageResult::NotReached,
+            duration: Duration::ZERO,
         });
+        self.trace.len() - 1
     }
 
-    /// What a stage says of the request as it is now.
-    async fn consider(&self, chain: &Chain, stage: &Stage, surroundings: Surroundings<'_>) -> Step {
-        if self.deadline.has_passed() {
-            return Step::DeadlinePassed;
+    fn fill(&mut self, row: usize, result: StageResult, duration: Duration) {
+        if let Some(row) = self.trace.get_mut(row) {
+            row.result = result;
+            row.duration = duration;
         }
-        let deadline = self.deadline.within(stage.timeout);
-        match self.select(stage, deadline, surroundings).await {
-            Ok(Some(reason)) => return Step::Skipped(reason),
-            Err(failure) => return Step::Unselected(failure),
-            Ok(None) => {}
-        }
-        if self.request.dry_run && !stage.side_effects.allow_dry_run() {
-            return Step::Skipped(SkipReason::DryRun);
-        }
-        let answer = self.call(stage, deadline).await;
-        Step::Answered(answer.and_then(|response| self.judge(chain.phase, response)))
     }
 
-    /// What that does to the request.
+    /// What the turn of a stage in mode `Enforce` does to the request.
     fn settle(&mut self, chain: &Chain, stage: &Stage, step: Step) -> StageResult {
         let effect = match step {
             Step::DeadlinePassed => {
@@ -190,7 +295,7 @@ impl Evaluation {
                 return StageResult::NotReached;
             }
             Step::Skipped(reason) => {
-                if reason == SkipReason::DryRun && stage.mode == Mode::Enforce {
+                if reason == SkipReason::DryRun {
                     self.refuse(Refusal::DryRunUnsupported {
                         chain: chain.name.clone(),
                         stage: stage.name.clone(),
@@ -201,147 +306,12 @@ impl Evaluation {
             Step::Unselected(failure) => Err(failure),
             Step::Answered(effect) => effect,
         };
-        match stage.mode {
-            Mode::Enforce => self.enforce(chain, stage, effect),
-            Mode::Audit => match effect {
-                Ok((effect, _)) => effect.into_result(),
-                Err(failure) => StageResult::Failed {
-                    failure,
-                    policy: FailurePolicy::Ignore,
-                },
-            },
-        }
+        self.enforce(chain, stage, effect)
     }
 
     /// The first refusal is the one that is told.
     fn refuse(&mut self, refusal: Refusal) {
         self.refusal.get_or_insert(refusal);
-    }
-
-    /// Why the stage is not for this request, if it is not.
-    async fn select(
-        &self,
-        stage: &Stage,
-        deadline: Deadline,
-        surroundings: Surroundings<'_>,
-    ) -> Result<Option<SkipReason>, Failure> {
-        if !stage.rules.is_empty() && !stage.rules.iter().any(|rule| rule.matches(&self.request)) {
-            return Ok(Some(SkipReason::Rules));
-        }
-        if let Some(selector) = &stage.namespace_selector {
-            let matches = selector.matches(&self.request, surroundings.namespaces);
-            let matches = timeout_at(deadline.instant(), matches)
-                .await
-                .map_err(|_| timed_out("the labels of the namespace were not there in time"))?
-                .map_err(|error| Failure::new(FailureKind::NamespaceUnknown, error.to_string()))?;
-            if !matches {
-                return Ok(Some(SkipReason::NamespaceSelector));
-            }
-        }
-        let selector = &stage.object_selector;
-        // kube-apiserver: an object without metadata matches no selector but the empty one.
-        let chosen = |object: &Option<Object>| {
-            object
-                .as_ref()
-                .is_some_and(|object| object.head().has_metadata && selector.matches(object.labels()))
-        };
-        if !selector.is_empty() && !chosen(&self.request.object) && !chosen(&self.request.old_object) {
-            return Ok(Some(SkipReason::ObjectSelector));
-        }
-        let conditions = &stage.match_conditions;
-        if !conditions.is_empty() {
-            let unmet = conditions
-                .evaluate(&self.request, surroundings.authorizer, deadline)
-                .await;
-            let unmet = unmet.map_err(|error| Failure::new(FailureKind::Condition, error.to_string()))?;
-            if unmet.is_some() {
-                return Ok(Some(SkipReason::MatchCondition));
-            }
-        }
-        Ok(None)
-    }
-
-    async fn call(&self, stage: &Stage, deadline: Deadline) -> Result<Response, Failure> {
-        // A panic in a native hook is that stage's failure and nobody else's.
-        let call = AssertUnwindSafe(stage.hook.admit(&self.request, deadline)).catch_unwind();
-        match timeout_at(deadline.instant(), call).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(panic)) => Err(Failure::new(FailureKind::Trap, panic_message(&*panic))),
-            Err(_) if deadline == self.deadline => Err(timed_out("no verdict before the request's deadline")),
-            Err(_) => Err(timed_out(&format!(
-                "no verdict within the stage's timeout of {:?}",
-                stage.timeout
-            ))),
-        }
-    }
-
-    /// What the response does to the object, and what goes with it.
-    fn judge(&self, phase: Phase, response: Response) -> Result<(Effect, Notes), Failure> {
-        let Response {
-            verdict,
-            warnings,
-            audit_annotations,
-        } = response;
-        let effect = match verdict {
-            Verdict::Allow => Effect::None,
-            Verdict::Deny(denial) => Effect::Deny(denial),
-            Verdict::Patch(patch) if patch.is_empty() => Effect::None,
-            Verdict::Patch(patch) => {
-                let before = self.object_to_change()?;
-                let after = patch
-                    .apply(before)
-                    .map_err(|error| Failure::new(FailureKind::PatchFailed, error.to_string()))?;
-                // A patch that writes what is there changes nothing.
-                if before.is(&after) {
-                    Effect::None
-                } else {
-                    self.guard_identity(before, &after, Some(&patch))?;
-                    Effect::Change(after, patch)
-                }
-            }
-            Verdict::Replace(after) => {
-                let before = self.object_to_change()?;
-                self.guard_identity(before, &after, None)?;
-                let patch = Patch::between(before, &after);
-                if patch.is_empty() {
-                    Effect::None
-                } else {
-                    Effect::Change(after, patch)
-                }
-            }
-        };
-        if phase == Phase::Validating && matches!(effect, Effect::Change(..)) {
-            return Err(Failure::new(
-                FailureKind::InvalidResponse,
-                "the verdict changes the object, and a stage of a validating chain may only allow or deny",
-            ));
-        }
-        Ok((
-            effect,
-            Notes {
-                warnings,
-                audit_annotations,
-            },
-        ))
-    }
-
-    fn object_to_change(&self) -> Result<&Object, Failure> {
-        self.request.object.as_ref().ok_or_else(|| {
-            Failure::new(
-                FailureKind::PatchFailed,
-                format!(
-                    "the verdict changes the object, and a {} request has none",
-                    self.request.operation
-                ),
-            )
-        })
-    }
-
-    fn guard_identity(&self, before: &Object, after: &Object, patch: Option<&Patch>) -> Result<(), Failure> {
-        match self.request.identity.change(before, after, patch) {
-            None => Ok(()),
-            Some(change) => Err(Failure::new(FailureKind::IdentityChanged, change)),
-        }
     }
 
     fn enforce(
@@ -408,23 +378,49 @@ fn stages<'a>(chains: &[&'a Chain], phase: Phase) -> Vec<(&'a Chain, &'a Stage)>
     stages
 }
 
-/// How far a stage came with a request.
-enum Step {
-    /// The request's own deadline had passed before.
-    DeadlinePassed,
-    /// The stage is not for the request.
-    Skipped(SkipReason),
-    /// It cannot be told whether it is.
-    Unselected(Failure),
-    /// The hook was called.
-    Answered(Result<(Effect, Notes), Failure>),
+/// A stage's turn, and how long it took.
+async fn timed(turn: Turn<'_>, phase: Phase, stage: &Stage) -> (Step, Duration) {
+    let started = Instant::now();
+    let step = turn.take(phase, stage).await;
+    (step, started.elapsed())
 }
 
-/// What a verdict does.
-enum Effect {
-    None,
-    Change(Object, Patch),
-    Deny(Denial),
+impl Audit<'_> {
+    /// Each row of the trace with what the stage would have done; none for a second round that there would
+    /// not have been, because the stage was not called in the first.
+    async fn run(
+        &self,
+        deadline: Deadline,
+        surroundings: Surroundings<'_>,
+    ) -> Vec<(usize, Option<StageResult>, Duration)> {
+        let mut was_called = true;
+        let mut rows = Vec::with_capacity(self.rounds.len());
+        for (request, row) in &self.rounds {
+            if !was_called {
+                rows.push((*row, None, Duration::ZERO));
+                continue;
+            }
+            let turn = Turn {
+                request,
+                deadline,
+                surroundings,
+            };
+            let (step, duration) = timed(turn, self.chain.phase, self.stage).await;
+            was_called = matches!(step, Step::Answered(_));
+            let failed = |failure| StageResult::Failed {
+                failure,
+                policy: FailurePolicy::Ignore,
+            };
+            let result = match step {
+                Step::DeadlinePassed => StageResult::NotReached,
+                Step::Skipped(reason) => StageResult::Skipped(reason),
+                Step::Unselected(failure) | Step::Answered(Err(failure)) => failed(failure),
+                Step::Answered(Ok((effect, _))) => effect.into_result(),
+            };
+            rows.push((*row, Some(result), duration));
+        }
+        rows
+    }
 }
 
 impl Effect {
@@ -435,21 +431,4 @@ impl Effect {
             Self::Deny(denial) => StageResult::Denied(denial),
         }
     }
-}
-
-struct Notes {
-    warnings: Vec<String>,
-    audit_annotations: Vec<(String, String)>,
-}
-
-fn timed_out(what: &str) -> Failure {
-    Failure::new(FailureKind::Timeout, what)
-}
-
-fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("the hook panicked: {}", text.unwrap_or("no message"))
 }

@@ -2,6 +2,8 @@ use std::{fmt, io};
 
 use rustix::io::Errno;
 
+use crate::verdict::cut;
+
 /// A stage could not give a verdict: what happened, and a sentence about it.
 ///
 /// The stage's failure policy says what it does to the request. The message goes to the client under
@@ -16,12 +18,14 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure of this kind, with a sentence about it.
+    /// The longest message, in bytes.
+    pub const MAX_MESSAGE: usize = 4096;
+
+    /// A failure of this kind, with a sentence about it, which is cut after [`Failure::MAX_MESSAGE`].
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
-        Self {
-            kind,
-            message: message.into(),
-        }
+        let mut message = message.into();
+        cut(&mut message, Self::MAX_MESSAGE);
+        Self { kind, message }
     }
 
     /// The failure of a stage for which the operating system had no file descriptors or no memory left; none

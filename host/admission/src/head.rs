@@ -1,6 +1,6 @@
 //! The fields at an object's top, read in the same pass that checks the whole text.
 
-use std::fmt;
+use std::{borrow::Cow, collections::HashSet, fmt};
 
 use serde::{
     Deserialize, Deserializer,
@@ -8,7 +8,7 @@ use serde::{
 };
 use serde_json::Value;
 
-use crate::Labels;
+use crate::{Labels, tree::Key};
 
 /// What an object says of itself at its top: the fields that selectors and front doors ask for.
 /// A field that is absent or of another type is `None`.
@@ -59,6 +59,12 @@ impl Head {
 /// Whether a tree can be made of a text.
 pub(crate) fn is_whole(text: &str) -> bool {
     serde_json::from_str::<Whole>(text).is_ok()
+}
+
+/// Whether a tree can be made of a text, and no object in it has a key twice: readers disagree about which
+/// one counts.
+pub(crate) fn unique_keys(text: &str) -> Result<(), serde_json::Error> {
+    serde_json::from_str::<UniqueKeys>(text).map(|_| ())
 }
 
 /// Set a field that may stand in the text once: readers disagree about which one counts.
@@ -145,7 +151,7 @@ struct TextMap(Labels);
 
 /// A visitor that takes every type, for types of which one matters. The rest is checked and dropped.
 macro_rules! visit_anything {
-    ($type:ty, $otherwise:expr, { $($chosen:item)* }, [$($rest:ident),*]) => {
+    ($type:ty, $otherwise:expr, { $($chosen:item)* }, [$($rest:ident),*], $inner:ty) => {
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 struct Anything;
@@ -181,7 +187,7 @@ macro_rules! visit_anything {
                     }
 
                     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<$type, A::Error> {
-                        while seq.next_element::<Whole>()?.is_some() {}
+                        while seq.next_element::<$inner>()?.is_some() {}
                         Ok($otherwise)
                     }
                 }
@@ -203,7 +209,39 @@ macro_rules! visit_anything {
     };
 }
 
-visit_anything!(Whole, Whole, {}, [text, object]);
+visit_anything!(Whole, Whole, {}, [text, object], Whole);
+
+/// Like [`Whole`], but no object in it has a key twice.
+struct UniqueKeys;
+
+visit_anything!(
+    UniqueKeys,
+    UniqueKeys,
+    {
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<UniqueKeys, A::Error> {
+            // Objects have few keys, which are compared sooner than hashed.
+            const FEW: usize = 16;
+            let mut few: Vec<Cow<'de, str>> = Vec::new();
+            let mut more = HashSet::new();
+            while let Some((Key(key), UniqueKeys)) = map.next_entry::<Key<'de>, UniqueKeys>()? {
+                if few.contains(&key) || more.contains(&key) {
+                    let key: String = key.chars().take(80).collect();
+                    return Err(A::Error::custom(format!(
+                        "the key `{key}` stands twice in one object; keep one"
+                    )));
+                }
+                if few.len() < FEW {
+                    few.push(key);
+                } else {
+                    more.insert(key);
+                }
+            }
+            Ok(UniqueKeys)
+        }
+    },
+    [text],
+    UniqueKeys
+);
 
 visit_anything!(
     Text,
@@ -213,7 +251,8 @@ visit_anything!(
             Ok(Text(Some(text.to_owned())))
         }
     },
-    [object]
+    [object],
+    Whole
 );
 
 visit_anything!(
@@ -242,7 +281,8 @@ visit_anything!(
             })))
         }
     },
-    [text]
+    [text],
+    Whole
 );
 
 visit_anything!(
@@ -261,5 +301,6 @@ visit_anything!(
             Ok(TextMap(labels))
         }
     },
-    [text]
+    [text],
+    Whole
 );

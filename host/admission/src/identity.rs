@@ -2,7 +2,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use serde_json::Value;
 
-use crate::{Object, Patch};
+use crate::{Object, Patch, Pointer};
 
 /// The fields that say who an object is. A verdict may not change them. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,21 +11,19 @@ pub struct IdentityFields(Fields);
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Fields {
     Kubernetes,
-    Custom(Arc<[String]>),
+    Custom(Arc<[Pointer]>),
 }
 
 const KUBERNETES: [&str; 5] = [
     "/apiVersion",
     "/kind",
-    "/metadata/name",
+    NAME,
     "/metadata/namespace",
     "/metadata/uid",
 ];
 
-/// A text that is not a JSON Pointer.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no JSON Pointer: it must start with `/`, as in `/metadata/name`")]
-pub struct InvalidPointer(pub String);
+const NAME: &str = "/metadata/name";
+const GENERATE_NAME: &str = "/metadata/generateName";
 
 impl IdentityFields {
     /// `apiVersion`, `kind`, `metadata.name`, `metadata.namespace` and `metadata.uid`: the identity of
@@ -34,45 +32,45 @@ impl IdentityFields {
         Self(Fields::Kubernetes)
     }
 
-    /// Fields of another kind of object, as JSON Pointers (RFC 6901).
-    ///
-    /// # Errors
-    ///
-    /// When a pointer does not start with `/`.
-    pub fn new(pointers: impl IntoIterator<Item = String>) -> Result<Self, InvalidPointer> {
-        pointers
-            .into_iter()
-            .map(|pointer| {
-                if pointer.starts_with('/') {
-                    Ok(pointer)
-                } else {
-                    Err(InvalidPointer(pointer))
-                }
-            })
-            .collect::<Result<Vec<_>, _>>()
-            .map(|pointers| Self(Fields::Custom(pointers.into())))
+    /// Fields of another kind of object, as places in it.
+    pub fn new(pointers: impl IntoIterator<Item = Pointer>) -> Self {
+        Self(Fields::Custom(pointers.into_iter().collect()))
     }
 
     fn pointers(&self) -> impl Iterator<Item = &str> {
-        let (fixed, custom): (&[&str], &[String]) = match &self.0 {
+        let (fixed, custom): (&[&str], &[Pointer]) = match &self.0 {
             Fields::Kubernetes => (&KUBERNETES, &[]),
             Fields::Custom(pointers) => (&[], pointers),
         };
-        fixed.iter().copied().chain(custom.iter().map(String::as_str))
+        fixed.iter().copied().chain(custom.iter().map(Pointer::as_str))
     }
 
     /// The first field that differs between the two objects, as a sentence. With the patch that leads
     /// from one to the other, the objects are only compared when it reaches such a field.
-    pub(crate) fn change(&self, before: &Object, after: &Object, patch: Option<&Patch>) -> Option<String> {
+    ///
+    /// Where the control plane is to make a name of `metadata.generateName`, a name may be given, as in
+    /// kube-apiserver.
+    pub fn change(&self, before: &Object, after: &Object, patch: Option<&Patch>) -> Option<String> {
         if patch.is_some_and(|patch| !self.pointers().any(|field| patch.may_reach(field))) {
             return None;
         }
         let (before, after) = (before.value(), after.value());
         self.pointers().find_map(|pointer| {
             let (old, new) = (before.pointer(pointer), after.pointer(pointer));
-            (old != new).then(|| format!("{pointer} changed from {} to {}", show(old), show(new)))
+            let is_given = matches!(self.0, Fields::Kubernetes)
+                && pointer == NAME
+                && is_empty(old)
+                && !is_empty(before.pointer(GENERATE_NAME))
+                && new.is_some_and(Value::is_string);
+            (old != new && !is_given)
+                .then(|| format!("{pointer} changed from {} to {}", show(old), show(new)))
         })
     }
+}
+
+/// Whether it is absent, or no text, or an empty one.
+fn is_empty(value: Option<&Value>) -> bool {
+    value.and_then(Value::as_str).is_none_or(str::is_empty)
 }
 
 fn show(value: Option<&Value>) -> Cow<'static, str> {

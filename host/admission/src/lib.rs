@@ -11,6 +11,8 @@ mod chain;
 mod cluster;
 mod condition;
 mod deadline;
+mod difference;
+mod effect;
 mod evaluation;
 mod failure;
 mod head;
@@ -19,13 +21,17 @@ mod identity;
 mod labels;
 mod namespace;
 mod object;
+mod offload;
 mod outcome;
 mod patch;
+mod pointer;
 mod qualified;
 mod request;
 mod rule;
+mod spelling;
 mod stage;
 mod tree;
+mod turn;
 mod verdict;
 
 pub use chain::{Chain, Phase, Selection};
@@ -35,23 +41,27 @@ pub use condition::{
     MatchCondition, MatchConditions, NoAuthorizer,
 };
 pub use deadline::Deadline;
+pub use effect::Effect;
 pub use evaluation::{Evaluation, Surroundings};
 pub use failure::{Failure, FailureKind};
 pub use head::Head;
 pub use hook::Hook;
-pub use identity::{IdentityFields, InvalidPointer};
+pub use identity::IdentityFields;
 pub use labels::{LabelOperator, LabelSelector, Labels, Requirement, SelectorError};
 pub use namespace::{NamespaceLookupError, NamespaceSelector, NamespaceSource, StaticNamespaces};
 pub use object::{Object, ObjectError};
+pub use offload::offload;
 pub use outcome::{AuditAnnotation, Decision, Outcome, Refusal, SkipReason, StageResult, TraceRow};
 pub use patch::{Patch, PatchError};
+pub use pointer::{Pattern, Pointer, PointerError};
 pub use qualified::{NAME_PART_LENGTH, is_name_part};
 pub use request::{
     GroupVersionKind, GroupVersionResource, Operation, Request, Requested, Uid, UnknownOperation, UserInfo,
 };
 pub use rule::{MatchPolicy, Matcher, Outline, ResourcePattern, Rule, RuleError, Scope};
+pub use spelling::{Spelling, SpellingError, same_key};
 pub use stage::{FailurePolicy, Mode, Reinvocation, SideEffects, Stage};
-pub use verdict::{Denial, Response, Verdict};
+pub use verdict::{Denial, Response, Verdict, bounded_warnings};
 
 /// Implements the trait [`Hook`]: put it on the `impl`.
 pub use async_trait::async_trait;

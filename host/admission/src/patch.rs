@@ -5,9 +5,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::SerializeMap}
 use serde_json::value::RawValue;
 
 use crate::{
-    Object,
-    head::is_whole,
-    tree::{Node, Problem},
+    Deadline, FailureKind, Object,
+    head::{is_whole, unique_keys},
+    tree::{Budget, Node, Problem},
 };
 
 /// A JSON Patch (RFC 6902). Cheap to clone.
@@ -15,13 +15,13 @@ use crate::{
 pub struct Patch(Vec<Arc<Operation>>);
 
 #[derive(Debug)]
-struct Operation {
-    path: PointerBuf,
-    action: Action,
+pub(crate) struct Operation {
+    pub(crate) path: PointerBuf,
+    pub(crate) action: Action,
 }
 
 #[derive(Debug)]
-enum Action {
+pub(crate) enum Action {
     Add(Box<RawValue>),
     Replace(Box<RawValue>),
     Test(Box<RawValue>),
@@ -42,7 +42,7 @@ impl Action {
         }
     }
 
-    fn value(&self) -> Option<&RawValue> {
+    pub(crate) fn value(&self) -> Option<&RawValue> {
         match self {
             Self::Add(value) | Self::Replace(value) | Self::Test(value) => Some(value),
             Self::Remove | Self::Move(_) | Self::Copy(_) => None,
@@ -78,16 +78,96 @@ pub enum PatchError {
     /// The patch leaves something that is no object, or one that cannot be read again.
     #[error("it leaves something that is not a JSON object")]
     NotAnObject,
+    /// More operations than [`Patch::MAX_OPERATIONS`].
+    #[error("a JSON Patch of {0} operations, and {max} are allowed", max = Patch::MAX_OPERATIONS)]
+    TooManyOperations(usize),
+    /// An operation copies, reads or moves more than one patch may.
+    #[error("operation {index} is beyond the limits of a patch ({operation} {path}): {reason}")]
+    TooMuchWork {
+        /// Which one, from 0.
+        index: usize,
+        /// `add`, `copy` and so on.
+        operation: &'static str,
+        /// Where it is to happen.
+        path: String,
+        /// Which limit.
+        reason: String,
+    },
+    /// The object that it leaves is larger than one may become.
+    #[error("it leaves an object of more than {0} bytes")]
+    ResultTooLarge(usize),
+    /// The deadline passed while it was applied.
+    #[error("the deadline passed after {0} operations")]
+    DeadlinePassed(usize),
+}
+
+impl PatchError {
+    /// Which failure of a stage it is.
+    pub fn kind(&self) -> FailureKind {
+        match self {
+            Self::Malformed(_) => FailureKind::InvalidResponse,
+            Self::DoesNotApply { .. } | Self::NotAnObject => FailureKind::PatchFailed,
+            Self::TooManyOperations(_) | Self::TooMuchWork { .. } | Self::ResultTooLarge(_) => {
+                FailureKind::OutputTooLarge
+            }
+            Self::DeadlinePassed(_) => FailureKind::Timeout,
+        }
+    }
+
+    fn of(problem: Problem, reason: String, index: usize, operation: &Operation) -> Self {
+        let (path, operation) = (
+            beginning(operation.path.as_str()).into_owned(),
+            operation.action.name(),
+        );
+        match problem {
+            Problem::Deadline => Self::DeadlinePassed(index),
+            Problem::Copies | Problem::Work => Self::TooMuchWork {
+                index,
+                operation,
+                path,
+                reason,
+            },
+            _ => Self::DoesNotApply {
+                index,
+                operation,
+                path,
+                reason,
+            },
+        }
+    }
 }
 
 impl Patch {
+    /// The most operations of one patch; kube-apiserver takes as many from its clients.
+    pub const MAX_OPERATIONS: usize = 10_000;
+
+    /// The most bytes that the `copy` operations of one patch may copy together; as in kube-apiserver.
+    pub const MAX_COPIED_BYTES: usize = 3 << 20;
+
+    /// The size up to which a patch may let an object grow, in bytes. One that is about as large already
+    /// may grow by [`Patch::MAX_GROWTH`].
+    pub const MAX_RESULT_BYTES: usize = 16 << 20;
+
+    /// By how much a patch may let any object grow, in bytes.
+    pub const MAX_GROWTH: usize = 1 << 20;
+
+    /// Work that every patch may do, in bytes read and elements moved.
+    const BASE_WORK: usize = 1 << 20;
+
+    /// Work that a patch may do for each byte of itself and of the object.
+    const WORK_PER_BYTE: usize = 64;
+
     /// Read a JSON Patch document. `null` is an empty patch, as for kube-apiserver.
     ///
     /// # Errors
     ///
-    /// [`PatchError::Malformed`] when it is not one.
+    /// [`PatchError::Malformed`] when it is not one, or when an object in it has a key twice;
+    /// [`PatchError::TooManyOperations`].
     pub fn parse(text: impl AsRef<[u8]>) -> Result<Self, PatchError> {
         let operations = serde_json::from_slice::<Option<Vec<Draft<'_>>>>(text.as_ref())?.unwrap_or_default();
+        if operations.len() > Self::MAX_OPERATIONS {
+            return Err(PatchError::TooManyOperations(operations.len()));
+        }
         let operations = operations.into_iter().enumerate().map(|(index, draft)| {
             draft.finish().map(Arc::new).map_err(|reason| {
                 PatchError::Malformed(serde::de::Error::custom(format!("operation {index}: {reason}")))
@@ -96,14 +176,8 @@ impl Patch {
         operations.collect::<Result<_, _>>().map(Self)
     }
 
-    /// The patch that makes `after` of `before`.
-    pub fn between(before: &Object, after: &Object) -> Self {
-        let difference = json_patch::diff(before.value(), after.value());
-        // What a serialised patch says can be read again.
-        serde_json::to_vec(&difference)
-            .ok()
-            .and_then(|text| Self::parse(text).ok())
-            .unwrap_or_default()
+    pub(crate) fn from_operations(operations: Vec<Operation>) -> Self {
+        Self(operations.into_iter().map(Arc::new).collect())
     }
 
     /// Whether it holds no operation.
@@ -116,25 +190,49 @@ impl Patch {
         self.0.len()
     }
 
+    pub(crate) fn operations(&self) -> impl Iterator<Item = &Operation> {
+        self.0.iter().map(|operation| &**operation)
+    }
+
+    /// The most bytes that an object of this size may become.
+    pub(crate) fn result_limit(size: usize) -> usize {
+        Self::MAX_RESULT_BYTES.max(size.saturating_add(Self::MAX_GROWTH))
+    }
+
+    /// The bytes of its paths and values.
+    pub(crate) fn size(&self) -> usize {
+        let size = |operation: &Arc<Operation>| {
+            operation.path.len() + operation.action.value().map_or(0, |value| value.get().len())
+        };
+        self.0.iter().map(size).sum()
+    }
+
     /// The object that it makes of this one: the very same when it changes nothing. What it does not
-    /// touch stays as it is written.
+    /// touch stays as it is written. The time that it takes is linear in the object and the patch.
     ///
     /// # Errors
     ///
-    /// When an operation does not apply, or the result is not an object.
+    /// When an operation does not apply, the result is not an object, or it is beyond the limits of a patch.
     pub fn apply(&self, object: &Object) -> Result<Object, PatchError> {
+        self.apply_by(object, None)
+    }
+
+    /// Like [`apply`](Self::apply), but it ends when the deadline passes.
+    pub(crate) fn apply_by(&self, object: &Object, deadline: Option<Deadline>) -> Result<Object, PatchError> {
+        let size = object.text().len();
+        let work = (size + self.size()).saturating_mul(Self::WORK_PER_BYTE);
+        let mut budget = Budget::new(
+            work.saturating_add(Self::BASE_WORK),
+            Self::MAX_COPIED_BYTES,
+            deadline,
+        );
         let mut root = Node::new(object.text());
         let mut changed = false;
         let mut deepened = false;
         for (index, operation) in self.0.iter().enumerate() {
             changed |= operation
-                .apply(&mut root)
-                .map_err(|reason| PatchError::DoesNotApply {
-                    index,
-                    operation: operation.action.name(),
-                    path: operation.path.to_string(),
-                    reason,
-                })?;
+                .apply(&mut root, changed, &mut budget)
+                .map_err(|(problem, reason)| PatchError::of(problem, reason, index, operation))?;
             deepened |= operation.may_nest_deeply();
         }
         if !root.is_object() {
@@ -143,8 +241,9 @@ impl Patch {
         if !changed {
             return Ok(object.clone());
         }
-        // Room for what was there and for what most patches add.
-        let mut text = String::with_capacity(object.text().len() + 512);
+        let limit = Self::result_limit(size);
+        let size = root.size(limit).ok_or(PatchError::ResultTooLarge(limit))?;
+        let mut text = String::with_capacity(size);
         root.write(&mut text);
         if deepened && !is_whole(&text) {
             return Err(PatchError::NotAnObject);
@@ -186,40 +285,68 @@ fn is_on_the_way(ancestor: &str, place: &str) -> bool {
 }
 
 impl Operation {
-    /// Do it. Whether it changed anything, or why it cannot be done.
-    fn apply<'a>(&'a self, root: &mut Node<'a>) -> Result<bool, String> {
-        let reason = |problem: Problem| problem.to_string();
+    /// Do it. Whether it changed anything, or why it cannot be done. When the object `has_changed` already,
+    /// what is set counts as a change, even to what was there.
+    fn apply<'a>(
+        &'a self,
+        root: &mut Node<'a>,
+        has_changed: bool,
+        budget: &mut Budget,
+    ) -> Result<bool, (Problem, String)> {
+        let reason = |problem: Problem| (problem, problem.to_string());
+        let source = |from: &Pointer, problem: Problem| {
+            (problem, format!("from {}: {problem}", beginning(from.as_str())))
+        };
+        budget.begin().map_err(reason)?;
         let path = &*self.path;
-        match &self.action {
-            Action::Add(value) => root.add(path, Node::new(value.get())).map_err(reason),
-            Action::Replace(value) => Ok(root.get(path).map_err(reason)?.set(Node::new(value.get()))),
-            Action::Test(value) => {
-                let found = root.get(path).map_err(reason)?;
-                if found.equals(&Node::new(value.get())) {
-                    Ok(false)
-                } else {
-                    Err(format!("the value there is not {}", beginning(value.get())))
-                }
+        let replaced = match &self.action {
+            Action::Add(value) => root.add(path, Node::new(value.get()), budget).map_err(reason)?,
+            Action::Replace(value) => {
+                let place = root.get(path, budget).map_err(reason)?;
+                Some(std::mem::replace(place, Node::new(value.get())))
             }
-            Action::Remove => root.remove(path).map(|_| true).map_err(reason),
-            Action::Move(from) if from == path => root.get(path).map(|_| false).map_err(reason),
+            Action::Test(value) => {
+                let found = root.get(path, budget).map_err(reason)?;
+                return match found.equals(&Node::new(value.get()), budget).map_err(reason)? {
+                    true => Ok(false),
+                    false => {
+                        let reason = format!("the value there is not {}", beginning(value.get()));
+                        Err((Problem::Nothing, reason))
+                    }
+                };
+            }
+            Action::Remove => {
+                root.remove(path, budget).map_err(reason)?;
+                None
+            }
+            Action::Move(from) if from == path => {
+                root.get(path, budget).map_err(reason)?;
+                return Ok(false);
+            }
             Action::Move(from) if is_on_the_way(from.as_str(), path.as_str()) => {
-                Err("a value cannot be moved into itself".to_owned())
+                let reason = "a value cannot be moved into itself".to_owned();
+                return Err((Problem::Nothing, reason));
             }
             Action::Move(from) => {
-                let value = root
-                    .remove(from)
-                    .map_err(|problem| format!("from {from}: {problem}"))?;
-                root.add(path, value).map_err(reason)?;
-                Ok(true)
+                let value = root.remove(from, budget);
+                let value = value.map_err(|problem| source(from, problem))?;
+                root.add(path, value, budget).map_err(reason)?;
+                None
             }
             Action::Copy(from) => {
-                let value = root
-                    .get(from)
-                    .map_err(|problem| format!("from {from}: {problem}"))?
-                    .clone();
-                root.add(path, value).map_err(reason)
+                let original = root.get(from, budget);
+                let copy = original.and_then(|original| budget.copy(original));
+                let copy = copy.map_err(|problem| source(from, problem))?;
+                root.add(path, copy, budget).map_err(reason)?
             }
+        };
+        match replaced {
+            // To set what is there already is no change. That is worth a comparison while nothing else is one.
+            Some(replaced) if !has_changed => {
+                let value = root.get(path, budget).map_err(reason)?;
+                value.equals(&replaced, budget).map(|same| !same).map_err(reason)
+            }
+            _ => Ok(true),
         }
     }
 
@@ -279,11 +406,13 @@ impl Draft<'_> {
         } = self;
         let pointer = |text: Cow<'_, str>| {
             PointerBuf::parse(text.into_owned())
-                .map_err(|error| format!("`{}` is no JSON Pointer", error.subject()))
+                .map_err(|error| format!("`{}` is no JSON Pointer", beginning(error.subject())))
         };
         let value = || match value {
-            Some(value) if is_whole(value.get()) => Ok(value),
-            Some(_) => Err("`value` cannot be read".to_owned()),
+            Some(value) => match unique_keys(value.get()) {
+                Ok(()) => Ok(value),
+                Err(error) => Err(format!("`value` cannot be read: {error}")),
+            },
             None => Err(format!("`{op}` needs `value`")),
         };
         let from = || {
@@ -299,7 +428,8 @@ impl Draft<'_> {
             "copy" => Action::Copy(from()?),
             other => {
                 return Err(format!(
-                    "`{other}` is no operation; use add, remove, replace, move, copy or test"
+                    "`{}` is no operation; use add, remove, replace, move, copy or test",
+                    beginning(other)
                 ));
             }
         };
@@ -327,7 +457,7 @@ impl Serialize for Operation {
 
 impl Serialize for Patch {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(|operation| &**operation))
+        serializer.collect_seq(self.operations())
     }
 }
 

@@ -1,6 +1,6 @@
 use std::{fmt, str::FromStr};
 
-use crate::{IdentityFields, Object};
+use crate::{IdentityFields, Object, Spelling};
 
 /// One admission request. Lives from the front door to the outcome.
 #[derive(Clone, Debug)]
@@ -33,10 +33,12 @@ pub struct Request {
     pub dry_run: bool,
     /// Which fields of the object say who it is; no stage may change them.
     pub identity: IdentityFields,
+    /// How the keys of the object must be spelled; what a stage leaves is brought into this spelling.
+    pub spelling: Spelling,
 }
 
 impl Request {
-    /// A request with a fresh uid, no user, no objects, and Kubernetes' identity fields.
+    /// A request with a fresh uid, no user, no objects, and Kubernetes' identity fields and spelling.
     pub fn new(operation: Operation, kind: GroupVersionKind, resource: GroupVersionResource) -> Self {
         Self {
             uid: Uid::fresh(),
@@ -53,6 +55,7 @@ impl Request {
             options: None,
             dry_run: false,
             identity: IdentityFields::kubernetes(),
+            spelling: Spelling::kubernetes(),
         }
     }
 

@@ -3,8 +3,15 @@
 //! A patch touches a few places of an object, and most of what a tree of the whole would cost is spent
 //! on the rest. Here the rest stays text: it is skipped once on the way in and copied once on the way
 //! out, so it also comes out as it came in, to the digit of every number.
+//!
+//! What a patch makes of it is counted in a [`Budget`]: each operation pays for the bytes that it reads
+//! and the elements that it moves, so that the time of a whole patch is linear in object and patch.
 
-use std::{borrow::Cow, fmt};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, VecDeque},
+    fmt,
+};
 
 use jsonptr::{Pointer, Token};
 use serde::{
@@ -13,13 +20,36 @@ use serde::{
 };
 use serde_json::{Value, value::RawValue};
 
+use crate::Deadline;
+
 /// A value: still text, or opened. The text is JSON without white space around it.
 #[derive(Clone, Debug)]
 pub(crate) enum Node<'a> {
     Text(&'a str),
-    Object(Vec<(Cow<'a, str>, Node<'a>)>),
-    Array(Vec<Node<'a>>),
+    Object(Box<Members<'a>>),
+    Array(Box<Elements<'a>>),
 }
+
+/// The members of an opened object.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Members<'a> {
+    /// In order; a member that was removed keeps its place, without a value.
+    entries: Vec<(Cow<'a, str>, Option<Node<'a>>)>,
+    /// Where those behind the first [`Members::FEW`] are: an object may have a hundred thousand.
+    index: HashMap<Cow<'a, str>, usize>,
+    height: usize,
+}
+
+/// The elements of an opened array. Both ends are cheap to insert at.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Elements<'a> {
+    items: VecDeque<Node<'a>>,
+    height: usize,
+}
+
+/// How many levels of opened values may be nested. serde_json reads 128, so no result is deeper; the
+/// limit keeps what recurses here from running out of stack before that is found out.
+const MAX_HEIGHT: usize = 256;
 
 /// Why a place cannot be reached or changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +62,14 @@ pub(crate) enum Problem {
     NotAContainer,
     /// A place in an array that is none, or is beyond its end.
     NoIndex,
+    /// More levels than any JSON reader takes.
+    TooDeep,
+    /// More bytes are copied than the budget allows.
+    Copies,
+    /// More is read and moved than the budget allows.
+    Work,
+    /// The deadline passed.
+    Deadline,
 }
 
 impl fmt::Display for Problem {
@@ -41,7 +79,68 @@ impl fmt::Display for Problem {
             Self::Nothing => "nothing is at the place",
             Self::NotAContainer => "the way leads through something that is neither object nor array",
             Self::NoIndex => "that is no index of the array",
+            Self::TooDeep => "the object would be nested too deeply",
+            Self::Copies => "the `copy` operations copy too much",
+            Self::Work => "the operations read and move too much",
+            Self::Deadline => "the deadline passed",
         })
+    }
+}
+
+/// What the operations of one patch may still take. Lives as long as the patch is applied.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    /// Units of work left: a byte that is read, or an element that is moved.
+    work: usize,
+    /// Units until the clock is read again.
+    unchecked: usize,
+    /// Bytes that may still be copied.
+    copies: usize,
+    deadline: Option<Deadline>,
+}
+
+impl Budget {
+    /// Units between two looks at the clock: about a millisecond of work.
+    const STRIDE: usize = 1 << 20;
+    /// What an operation costs whatever it does.
+    const OPERATION: usize = 128;
+    /// Making a tree costs about so much more than reading a byte.
+    const TREE: usize = 4;
+
+    pub(crate) fn new(work: usize, copies: usize, deadline: Option<Deadline>) -> Self {
+        Self {
+            work,
+            unchecked: Self::STRIDE,
+            copies,
+            deadline,
+        }
+    }
+
+    /// Take so many units of work.
+    fn charge(&mut self, units: usize) -> Result<(), Problem> {
+        self.work = self.work.checked_sub(units).ok_or(Problem::Work)?;
+        if let Some(left) = self.unchecked.checked_sub(units) {
+            self.unchecked = left;
+            return Ok(());
+        }
+        self.unchecked = Self::STRIDE;
+        match self.deadline {
+            Some(deadline) if deadline.has_passed() => Err(Problem::Deadline),
+            _ => Ok(()),
+        }
+    }
+
+    /// Begin another operation.
+    pub(crate) fn begin(&mut self) -> Result<(), Problem> {
+        self.charge(Self::OPERATION)
+    }
+
+    /// A copy of the value, if as much may be copied.
+    pub(crate) fn copy<'a>(&mut self, value: &Node<'a>) -> Result<Node<'a>, Problem> {
+        let size = value.size(self.copies).ok_or(Problem::Copies)?;
+        self.charge(size)?;
+        self.copies -= size;
+        Ok(value.clone())
     }
 }
 
@@ -51,23 +150,39 @@ impl<'a> Node<'a> {
         Self::Text(text.trim_ascii())
     }
 
+    /// How many levels of opened values it has, or had.
+    fn height(&self) -> usize {
+        match self {
+            Self::Text(_) => 0,
+            Self::Object(members) => members.height,
+            Self::Array(elements) => elements.height,
+        }
+    }
+
+    fn raise(&mut self, height: usize) {
+        match self {
+            Self::Text(_) => {}
+            Self::Object(members) => members.height = members.height.max(height),
+            Self::Array(elements) => elements.height = elements.height.max(height),
+        }
+    }
+
     /// Make members or elements of the text, one level deep.
-    fn open(&mut self) -> Result<(), Problem> {
+    fn open(&mut self, budget: &mut Budget) -> Result<(), Problem> {
         let Self::Text(text) = *self else { return Ok(()) };
+        budget.charge(text.len())?;
         *self = match text.as_bytes().first() {
             Some(b'{') => {
-                let Members(members) = serde_json::from_str(text).map_err(|_| Problem::NotAContainer)?;
-                Self::Object(members)
+                let members = serde_json::from_str(text).map_err(|_| Problem::NotAContainer)?;
+                Self::Object(Box::new(members))
             }
             Some(b'[') => {
                 let elements: Vec<&RawValue> =
                     serde_json::from_str(text).map_err(|_| Problem::NotAContainer)?;
-                Self::Array(
-                    elements
-                        .into_iter()
-                        .map(|element| Self::Text(element.get()))
-                        .collect(),
-                )
+                Self::Array(Box::new(Elements {
+                    items: elements.into_iter().map(|item| Self::Text(item.get())).collect(),
+                    height: 1,
+                }))
             }
             _ => return Err(Problem::NotAContainer),
         };
@@ -75,31 +190,36 @@ impl<'a> Node<'a> {
     }
 
     /// The member or element of this name.
-    fn child(&mut self, token: &Token<'_>) -> Result<&mut Self, Problem> {
-        self.open()?;
+    fn child(&mut self, token: &Token<'_>, budget: &mut Budget) -> Result<&mut Self, Problem> {
+        self.open(budget)?;
         match self {
-            Self::Object(members) => {
-                let name = token.decoded();
-                members
-                    .iter_mut()
-                    .find(|(key, _)| *key == name)
-                    .map(|(_, value)| value)
-                    .ok_or(Problem::Nothing)
-            }
+            Self::Object(members) => members.get_mut(&token.decoded()).ok_or(Problem::Nothing),
             Self::Array(elements) => {
-                let index = index(token, elements.len(), End::Excluded)?;
-                elements.get_mut(index).ok_or(Problem::NoIndex)
+                let index = index(token, elements.items.len(), End::Excluded)?;
+                elements.items.get_mut(index).ok_or(Problem::NoIndex)
             }
             Self::Text(_) => Err(Problem::NotAContainer),
         }
     }
 
     /// The value at a place.
-    pub(crate) fn get(&mut self, place: &Pointer) -> Result<&mut Self, Problem> {
+    pub(crate) fn get(&mut self, place: &Pointer, budget: &mut Budget) -> Result<&mut Self, Problem> {
+        self.reach(place, 0, budget)
+    }
+
+    /// The value at a place that is about to have this many levels.
+    fn reach(&mut self, place: &Pointer, levels: usize, budget: &mut Budget) -> Result<&mut Self, Problem> {
+        let mut below = place.count().saturating_add(levels);
+        if below > MAX_HEIGHT {
+            return Err(Problem::TooDeep);
+        }
         let mut node = self;
         let mut tokens = place.tokens().peekable();
         while let Some(token) = tokens.next() {
-            node = node.child(&token).map_err(|problem| match problem {
+            node.open(budget)?;
+            node.raise(below);
+            below -= 1;
+            node = node.child(&token, budget).map_err(|problem| match problem {
                 Problem::Nothing if tokens.peek().is_some() => Problem::NoParent,
                 problem => problem,
             })?;
@@ -107,74 +227,80 @@ impl<'a> Node<'a> {
         Ok(node)
     }
 
-    /// The opened object or array at a place, for a change of what is in it.
-    fn container(&mut self, place: &Pointer) -> Result<&mut Self, Problem> {
-        let container = self.get(place).map_err(|problem| match problem {
-            Problem::Nothing => Problem::NoParent,
-            problem => problem,
-        })?;
-        container.open()?;
+    /// The opened object or array at a place, for a change of what is in it to a value of this height.
+    fn container(
+        &mut self,
+        place: &Pointer,
+        height: usize,
+        budget: &mut Budget,
+    ) -> Result<&mut Self, Problem> {
+        let container = self
+            .reach(place, height + 1, budget)
+            .map_err(|problem| match problem {
+                Problem::Nothing => Problem::NoParent,
+                problem => problem,
+            })?;
+        container.open(budget)?;
+        container.raise(height + 1);
         Ok(container)
     }
 
-    /// Put a value at a place: a member is set, an element is inserted. Whether that changed anything.
-    pub(crate) fn add(&mut self, place: &Pointer, value: Self) -> Result<bool, Problem> {
+    /// Put a value at a place: a member is set, an element is inserted. What was there before, if
+    /// anything was.
+    pub(crate) fn add(
+        &mut self,
+        place: &Pointer,
+        value: Self,
+        budget: &mut Budget,
+    ) -> Result<Option<Self>, Problem> {
         let Some((parent, last)) = place.split_back() else {
-            return Ok(self.set(value));
+            return Ok(Some(std::mem::replace(self, value)));
         };
-        match self.container(parent)? {
-            Self::Object(members) => {
-                let name = last.decoded();
-                if let Some((_, member)) = members.iter_mut().find(|(key, _)| *key == name) {
-                    return Ok(member.set(value));
-                }
-                members.push((Cow::Owned(name.into_owned()), value));
-            }
+        match self.container(parent, value.height(), budget)? {
+            Self::Object(members) => Ok(members.insert(last.decoded(), value)),
             Self::Array(elements) => {
-                let index = index(&last, elements.len(), End::Included)?;
-                elements.insert(index, value);
+                let length = elements.items.len();
+                let index = index(&last, length, End::Included)?;
+                budget.charge(index.min(length - index))?;
+                elements.items.insert(index, value);
+                Ok(None)
             }
-            Self::Text(_) => return Err(Problem::NotAContainer),
+            Self::Text(_) => Err(Problem::NotAContainer),
         }
-        Ok(true)
-    }
-
-    /// Put a value in place of this one. Whether they differ.
-    pub(crate) fn set(&mut self, value: Self) -> bool {
-        let differs = !self.equals(&value);
-        *self = value;
-        differs
     }
 
     /// Take the value at a place away.
-    pub(crate) fn remove(&mut self, place: &Pointer) -> Result<Self, Problem> {
+    pub(crate) fn remove(&mut self, place: &Pointer, budget: &mut Budget) -> Result<Self, Problem> {
         let (parent, last) = place.split_back().ok_or(Problem::NoParent)?;
-        match self.container(parent)? {
-            Self::Object(members) => {
-                let name = last.decoded();
-                let index = members
-                    .iter()
-                    .position(|(key, _)| *key == name)
-                    .ok_or(Problem::Nothing)?;
-                Ok(members.remove(index).1)
-            }
+        match self.container(parent, 0, budget)? {
+            Self::Object(members) => members.remove(&last.decoded()).ok_or(Problem::Nothing),
             Self::Array(elements) => {
-                let index = index(&last, elements.len(), End::Excluded)?;
-                Ok(elements.remove(index))
+                let length = elements.items.len();
+                let index = index(&last, length, End::Excluded)?;
+                budget.charge(index.min(length - index))?;
+                elements.items.remove(index).ok_or(Problem::NoIndex)
             }
             Self::Text(_) => Err(Problem::NotAContainer),
         }
     }
 
     /// Equal as JSON: order of members, white space and escapes do not matter.
-    pub(crate) fn equals(&self, other: &Self) -> bool {
+    pub(crate) fn equals(&self, other: &Self, budget: &mut Budget) -> Result<bool, Problem> {
         if let (Self::Text(a), Self::Text(b)) = (self, other)
-            && a == b
+            && a.len() == b.len()
         {
-            return true;
+            budget.charge(a.len())?;
+            if a == b {
+                return Ok(true);
+            }
+        }
+        for node in [self, other] {
+            let limit = budget.work / Budget::TREE;
+            let size = node.size(limit).ok_or(Problem::Work)?;
+            budget.charge(size.saturating_mul(Budget::TREE))?;
         }
         // What cannot be read equals nothing.
-        self.value().is_some_and(|value| Some(value) == other.value())
+        Ok(self.value().is_some_and(|value| Some(value) == other.value()))
     }
 
     fn value(&self) -> Option<Value> {
@@ -188,16 +314,55 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// How many bytes it takes as text, at least (escapes in names may add some); `None` when that is more
+    /// than `limit`.
+    pub(crate) fn size(&self, limit: usize) -> Option<usize> {
+        let mut left = limit;
+        self.deduct(&mut left)?;
+        Some(limit - left)
+    }
+
+    fn deduct(&self, left: &mut usize) -> Option<()> {
+        let mut take = |bytes: usize| {
+            *left = left.checked_sub(bytes)?;
+            Some(())
+        };
+        match self {
+            Self::Text(text) => take(text.len()),
+            Self::Object(members) => {
+                take(2)?;
+                for (key, value) in &members.entries {
+                    *left = left.checked_sub(key.len() + 4)?;
+                    if let Some(value) = value {
+                        value.deduct(left)?;
+                    }
+                }
+                Some(())
+            }
+            Self::Array(elements) => {
+                take(2)?;
+                for item in &elements.items {
+                    *left = left.checked_sub(1)?;
+                    item.deduct(left)?;
+                }
+                Some(())
+            }
+        }
+    }
+
     /// Write it as JSON text; what was not opened stands in it as it came.
     pub(crate) fn write(&self, out: &mut String) {
         match self {
             Self::Text(text) => out.push_str(text),
             Self::Object(members) => {
                 out.push('{');
-                for (index, (key, value)) in members.iter().enumerate() {
-                    if index > 0 {
+                let mut is_first = true;
+                for (key, value) in &members.entries {
+                    let Some(value) = value else { continue };
+                    if !is_first {
                         out.push(',');
                     }
+                    is_first = false;
                     write_key(key, out);
                     out.push(':');
                     value.write(out);
@@ -206,11 +371,11 @@ impl<'a> Node<'a> {
             }
             Self::Array(elements) => {
                 out.push('[');
-                for (index, element) in elements.iter().enumerate() {
+                for (index, item) in elements.items.iter().enumerate() {
                     if index > 0 {
                         out.push(',');
                     }
-                    element.write(out);
+                    item.write(out);
                 }
                 out.push(']');
             }
@@ -254,11 +419,51 @@ fn index(token: &Token<'_>, length: usize, end: End) -> Result<usize, Problem> {
     .map_err(|_| Problem::NoIndex)
 }
 
-/// The members of an object, each value as text. Of a name that stands twice the last counts, as for
-/// most readers.
-struct Members<'a>(Vec<(Cow<'a, str>, Node<'a>)>);
+impl<'a> Members<'a> {
+    /// So many are looked at one after another, which is quicker than a hash while they are few.
+    const FEW: usize = 32;
+
+    fn position(&self, name: &str) -> Option<usize> {
+        let few = self
+            .entries
+            .iter()
+            .take(Self::FEW)
+            .position(|(key, _)| key == name);
+        few.or_else(|| self.index.get(name).copied())
+    }
+
+    fn get_mut(&mut self, name: &str) -> Option<&mut Node<'a>> {
+        let position = self.position(name)?;
+        self.entries.get_mut(position)?.1.as_mut()
+    }
+
+    /// Set a member; what it was before.
+    fn insert(&mut self, name: Cow<'_, str>, value: Node<'a>) -> Option<Node<'a>> {
+        match self.position(&name) {
+            Some(position) => self.entries.get_mut(position)?.1.replace(value),
+            None => {
+                self.push(Cow::Owned(name.into_owned()), value);
+                None
+            }
+        }
+    }
+
+    /// Add a member that is not there.
+    fn push(&mut self, name: Cow<'a, str>, value: Node<'a>) {
+        if self.entries.len() >= Self::FEW {
+            self.index.insert(name.clone(), self.entries.len());
+        }
+        self.entries.push((name, Some(value)));
+    }
+
+    fn remove(&mut self, name: &str) -> Option<Node<'a>> {
+        let position = self.position(name)?;
+        self.entries.get_mut(position)?.1.take()
+    }
+}
 
 impl<'de> Deserialize<'de> for Members<'de> {
+    /// Each value as text. Of a name that stands twice the last counts, as for most readers.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Collect;
 
@@ -270,23 +475,22 @@ impl<'de> Deserialize<'de> for Members<'de> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
-                let mut members: Vec<(Cow<'de, str>, Node<'de>)> = Vec::new();
-                let mut seen = Names::default();
+                let mut members = Members {
+                    height: 1,
+                    ..Members::default()
+                };
                 while let Some((Key(key), value)) = map.next_entry::<Key<'de>, &'de RawValue>()? {
                     let value = Node::Text(value.get());
-                    match seen.find(&members, &key) {
-                        Some(index) => {
-                            if let Some((_, member)) = members.get_mut(index) {
-                                *member = value;
+                    match members.position(&key) {
+                        Some(position) => {
+                            if let Some((_, member)) = members.entries.get_mut(position) {
+                                *member = Some(value);
                             }
                         }
-                        None => {
-                            seen.note(&key, members.len());
-                            members.push((key, value));
-                        }
+                        None => members.push(key, value),
                     }
                 }
-                Ok(Members(members))
+                Ok(members)
             }
         }
 
@@ -294,28 +498,8 @@ impl<'de> Deserialize<'de> for Members<'de> {
     }
 }
 
-/// Finds a name that was seen before: by looking at all of them while they are few, by hash when
-/// somebody sends an object of a hundred thousand members.
-#[derive(Default)]
-struct Names(std::collections::HashMap<String, usize>);
-
-impl Names {
-    const FEW: usize = 32;
-
-    fn find(&self, members: &[(Cow<'_, str>, Node<'_>)], name: &str) -> Option<usize> {
-        let few = members.iter().take(Self::FEW).position(|(key, _)| key == name);
-        few.or_else(|| self.0.get(name).copied())
-    }
-
-    fn note(&mut self, name: &str, index: usize) {
-        if index >= Self::FEW {
-            self.0.insert(name.to_owned(), index);
-        }
-    }
-}
-
 /// A member's name: borrowed when it holds no escape.
-struct Key<'a>(Cow<'a, str>);
+pub(crate) struct Key<'a>(pub(crate) Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Key<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -1,4 +1,4 @@
-use std::fmt;
+use std::{collections::HashSet, fmt};
 
 use serde_json::{Map, Value};
 
@@ -23,6 +23,36 @@ impl Response {
             warnings: Vec::new(),
             audit_annotations: Vec::new(),
         }
+    }
+
+    /// The most bytes of all audit annotations, keys and values. kube-apiserver has no limit.
+    pub const MAX_ANNOTATIONS: usize = 16 << 10;
+
+    /// The longest value of an audit annotation, in bytes; a longer one is cut.
+    pub const MAX_ANNOTATION: usize = 4096;
+
+    /// The same within the limits for what goes to logs and clients. Each verdict that a chain or a shadow run
+    /// reads is brought within them; texts are cut, and what is too much is left out.
+    #[must_use]
+    pub fn bounded(mut self) -> Self {
+        if !self.warnings.is_empty() {
+            self.warnings = bounded_warnings(&self.warnings);
+        }
+        let mut left = Self::MAX_ANNOTATIONS;
+        self.audit_annotations.retain_mut(|(key, value)| {
+            cut(value, Self::MAX_ANNOTATION);
+            match left.checked_sub(key.len() + value.len()) {
+                Some(rest) => {
+                    left = rest;
+                    true
+                }
+                None => false,
+            }
+        });
+        if let Verdict::Deny(denial) = &mut self.verdict {
+            denial.bound();
+        }
+        self
     }
 
     /// The request may pass as it is.
@@ -79,6 +109,25 @@ impl Denial {
         Self::new(403, "Forbidden", message)
     }
 
+    /// The longest message, in bytes; a longer one is cut. kube-apiserver has no limit.
+    pub const MAX_MESSAGE: usize = 16 << 10;
+
+    /// The longest reason, in bytes.
+    pub const MAX_REASON: usize = 256;
+
+    /// The largest details, in bytes of JSON; larger ones are left out.
+    pub const MAX_DETAILS: usize = 16 << 10;
+
+    fn bound(&mut self) {
+        cut(&mut self.message, Self::MAX_MESSAGE);
+        cut(&mut self.reason, Self::MAX_REASON);
+        // What was read can be written.
+        let fits = serde_json::to_vec(&self.details).is_ok_and(|text| text.len() <= Self::MAX_DETAILS);
+        if !fits {
+            self.details = Map::new();
+        }
+    }
+
     /// The HTTP status for it, 400 to 599.
     pub fn code(&self) -> u16 {
         self.code
@@ -92,5 +141,102 @@ impl fmt::Display for Denial {
             ("", reason) => f.write_str(reason),
             (message, _) => f.write_str(message),
         }
+    }
+}
+
+/// Cut a text that has more bytes than this.
+pub(crate) fn cut(text: &mut String, bytes: usize) {
+    if text.len() > bytes {
+        text.truncate(text.floor_char_boundary(bytes));
+        text.push_str("...");
+    }
+}
+
+/// The warnings that reach a client, within the limits of kube-apiserver: control characters are left out, a
+/// repeated text appears once, and when the texts are longer than 4096 characters together, long ones are cut to
+/// 256 characters and the last ones left out.
+pub fn bounded_warnings(warnings: &[String]) -> Vec<String> {
+    const TOTAL: usize = 4096;
+    const CUT: usize = 256;
+    let mut seen = HashSet::new();
+    let texts: Vec<String> = warnings
+        .iter()
+        // More than this of one text is not shown in any case.
+        .map(|text| {
+            text.chars()
+                .filter(|c| !c.is_control())
+                .take(TOTAL + 1)
+                .collect::<String>()
+        })
+        .filter(|text| !text.is_empty() && seen.insert(text.clone()))
+        .collect();
+    let total: usize = texts.iter().map(|text| text.chars().count()).sum();
+    let mut left = TOTAL;
+    let mut kept = Vec::new();
+    for text in texts {
+        let text: String = if total > TOTAL {
+            text.chars().take(CUT).collect()
+        } else {
+            text
+        };
+        let Some(rest) = left.checked_sub(text.chars().count()) else {
+            break;
+        };
+        left = rest;
+        kept.push(text);
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_with_a_verdict_is_bounded() {
+        let mut denial = Denial::new(403, "r".repeat(5_000), "é".repeat(400_000));
+        denial
+            .details
+            .insert("causes".to_owned(), "x".repeat(400_000).into());
+        let response = Response {
+            warnings: vec!["w".repeat(400_000); 40],
+            audit_annotations: vec![
+                ("a".to_owned(), "v".repeat(400_000)),
+                ("k".repeat(400_000), "left out".to_owned()),
+                ("b".to_owned(), "kept".to_owned()),
+            ],
+            ..Response::deny(denial)
+        }
+        .bounded();
+        let Verdict::Deny(denial) = &response.verdict else {
+            panic!("{response:?}")
+        };
+        assert_eq!(denial.message.len(), Denial::MAX_MESSAGE + 3);
+        assert_eq!(denial.reason.len(), Denial::MAX_REASON + 3);
+        assert!(denial.details.is_empty());
+        assert_eq!(response.warnings, ["w".repeat(256)]);
+        let annotations = response
+            .audit_annotations
+            .iter()
+            .map(|(key, value)| (&**key, value.len()));
+        assert_eq!(
+            annotations.collect::<Vec<_>>(),
+            [("a", Response::MAX_ANNOTATION + 3), ("b", 4)]
+        );
+    }
+
+    #[test]
+    fn what_is_usual_is_left_as_it_is() {
+        let mut denial = Denial::new(422, "Invalid", "m".repeat(10_000));
+        denial.details.insert("causes".to_owned(), vec!["spec"].into());
+        let response = Response {
+            warnings: vec!["careful".to_owned(), "w".repeat(300)],
+            audit_annotations: vec![("key".to_owned(), "v".repeat(4_000))],
+            ..Response::deny(denial.clone())
+        };
+        let bounded = response.clone().bounded();
+        assert!(matches!(bounded.verdict, Verdict::Deny(same) if same == denial));
+        assert_eq!(bounded.warnings, response.warnings);
+        assert_eq!(bounded.audit_annotations, response.audit_annotations);
     }
 }

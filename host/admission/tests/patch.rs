@@ -1,6 +1,8 @@
 //! JSON Patch, as RFC 6902 has it: a table, and the same patches through the crate `json-patch`.
 
-use admittance_admission::{Object, Patch};
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use admittance_admission::{FailureKind, Object, Patch};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -135,6 +137,12 @@ fn operations() {
             json!({"a": [1, 2]}),
             json!([{"op": "remove", "path": "/a/01"}]),
             Err("operation 0 does not apply (remove /a/01): that is no index of the array"),
+        ),
+        (
+            "an index from the end, which kube-apiserver takes",
+            json!({"a": [1, 2]}),
+            json!([{"op": "remove", "path": "/a/-1"}]),
+            Err("operation 0 does not apply (remove /a/-1): that is no index of the array"),
         ),
         (
             "the end of an array is not there to be removed",
@@ -312,7 +320,7 @@ proptest! {
     #[test]
     fn the_same_as_on_a_tree(
         document in value().prop_filter("an object", Value::is_object),
-        operations in prop::collection::vec(operation(), 1..4),
+        operations in prop::collection::vec(operation(), 1..8),
     ) {
         let mut expected = document.clone();
         let operations = Value::from(operations);
@@ -327,4 +335,149 @@ proptest! {
             Err(error) => prop_assert!(!on_tree, "{document} {operations}: only there, here {error}"),
         }
     }
+
+    /// The patch between two objects leads from the one to the other, here and in the other implementation.
+    #[test]
+    fn a_difference_leads_from_one_to_the_other(
+        before in value().prop_filter("an object", Value::is_object),
+        after in value().prop_filter("an object", Value::is_object),
+    ) {
+        let (old, new) = (Object::parse(before.to_string()).unwrap(), Object::parse(after.to_string()).unwrap());
+        let patch = Patch::between(&old, &new);
+        prop_assert_eq!(patch.apply(&old).unwrap(), new);
+        let other: json_patch::Patch = serde_json::from_str(&patch.to_string()).unwrap();
+        let mut tree = before;
+        json_patch::patch(&mut tree, &other).unwrap();
+        prop_assert_eq!(tree, after);
+    }
+}
+
+/// Nothing that a patch does takes more than its share: every row is refused, soon and with the right kind.
+#[test]
+fn a_patch_is_bounded() {
+    let object = |value: Value| Object::parse(value.to_string()).unwrap();
+    let large = "x".repeat(200 << 10);
+    let small = object(json!({"kind": "A", "spec": {"a": []}}));
+    let doubling: Vec<Value> = (0..35)
+        .map(|i| json!({"op": "copy", "from": "", "path": format!("/b{i}")}))
+        .collect();
+    let copies: Vec<Value> = (0..1000)
+        .map(|i| json!({"op": "copy", "from": "/spec", "path": format!("/b{i}")}))
+        .collect();
+    let front = vec![json!({"op": "add", "path": "/spec/a/0", "value": 1}); 20_000];
+    // Each test reads what lies at the place, and white space makes that long.
+    let spacious = Object::parse(format!(r#"{{"spec": {{"a":{}1}}}}"#, " ".repeat(1 << 20))).unwrap();
+    let tests = vec![json!({"op": "test", "path": "/spec", "value": {"a": 1}}); 9_999];
+    let sets = vec![json!({"op": "replace", "path": "/spec", "value": {"a": 1}}); 9_999];
+    let middle = vec![json!({"op": "add", "path": "/spec/100000", "value": 1}); 9_999];
+    let numbers = object(json!({"spec": vec![1; 200_000]}));
+    for (case, object, operations) in [
+        ("doubling", &small, doubling),
+        ("copies", &object(json!({"spec": large})), copies),
+        ("operations", &small, front),
+        ("tests", &spacious, tests),
+        ("middle", &numbers, middle),
+    ] {
+        let patch = Patch::parse(Value::from(operations).to_string());
+        let error = patch.and_then(|patch| patch.apply(object)).unwrap_err();
+        assert_eq!(error.kind(), FailureKind::OutputTooLarge, "{case}: {error}");
+        assert!(error.to_string().len() < 300, "{case}: {error}");
+    }
+    // The first replaces the long text by a short one, so the others have little to read.
+    let patch = Patch::parse(Value::from(sets).to_string()).unwrap();
+    patch.apply(&spacious).unwrap();
+    let mut value = json!({"op": "add", "path": "/b", "value": "y".repeat(17 << 20)});
+    let growing = Patch::parse(json!([value]).to_string()).unwrap();
+    let error = growing.apply(&small).unwrap_err();
+    assert_eq!(error.kind(), FailureKind::OutputTooLarge, "{error}");
+    value["path"] = "/".repeat(1 << 20).into();
+    let error = Patch::parse(json!([value]).to_string())
+        .unwrap()
+        .apply(&small)
+        .unwrap_err();
+    assert_eq!(error.kind(), FailureKind::PatchFailed);
+    assert!(error.to_string().len() < 300, "a message has its limit");
+}
+
+/// Operations at the ends of an array and on members of a large object do not slow down with its size.
+#[test]
+fn large_arrays_and_objects_are_changed_in_linear_time() {
+    let members: serde_json::Map<String, Value> = (0..200_000).map(|i| (format!("k{i}"), 1.into())).collect();
+    let document = Object::parse(json!({"list": vec![1; 500_000], "map": members}).to_string()).unwrap();
+    let mut operations = Vec::new();
+    for i in 0..2_500 {
+        operations.push(json!({"op": "add", "path": "/list/0", "value": 2}));
+        operations.push(json!({"op": "add", "path": "/list/-", "value": 3}));
+        operations.push(json!({"op": "remove", "path": format!("/map/k{}", 199_999 - i)}));
+        operations.push(json!({"op": "add", "path": format!("/map/n{i}"), "value": 4}));
+    }
+    let after = Patch::parse(Value::from(operations).to_string())
+        .unwrap()
+        .apply(&document)
+        .unwrap();
+    let value = after.value();
+    assert_eq!(value["list"].as_array().unwrap().len(), 505_000);
+    assert_eq!(
+        (&value["list"][0], &value["list"][504_999]),
+        (&json!(2), &json!(3))
+    );
+    assert_eq!(value["map"].as_object().unwrap().len(), 200_000);
+    assert_eq!(value["map"]["n2499"], 4);
+}
+
+/// Moves can nest what no JSON reader takes: that is refused, and not with a stack overflow.
+#[test]
+fn moves_do_not_nest_without_end() {
+    let mut operations = Vec::new();
+    for _ in 0..5_000 {
+        operations.push(json!({"op": "add", "path": "/b", "value": {}}));
+        operations.push(json!({"op": "move", "from": "/a", "path": "/b/a"}));
+        operations.push(json!({"op": "move", "from": "/b", "path": "/a"}));
+    }
+    operations.truncate(Patch::MAX_OPERATIONS);
+    let patch = Patch::parse(Value::from(operations).to_string()).unwrap();
+    let error = patch.apply(&Object::parse(r#"{"a":{}}"#).unwrap()).unwrap_err();
+    assert_eq!(error.kind(), FailureKind::PatchFailed, "{error}");
+    assert!(error.to_string().contains("nested too deeply"), "{error}");
+}
+
+#[test]
+fn a_key_stands_once_in_what_a_patch_writes() {
+    for (value, expected) in [
+        (r#"{"a":1,"b":{"a":1}}"#, None),
+        (r#"{"a":1,"a":2}"#, Some("the key `a` stands twice")),
+        (r#"[{"b":{"a":1,"\u0061":2}}]"#, Some("the key `a` stands twice")),
+    ] {
+        let patch = Patch::parse(format!(r#"[{{"op":"add","path":"/x","value":{value}}}]"#));
+        match (patch, expected) {
+            (Ok(_), None) => {}
+            (Err(error), Some(part)) => assert!(error.to_string().contains(part), "{error}"),
+            other => panic!("{value}: {other:?}"),
+        }
+    }
+    let many: Vec<String> = (0..40).map(|i| format!(r#""k{i}":1"#)).collect();
+    let twice = format!(
+        r#"[{{"op":"add","path":"/x","value":{{{},"k30":2}}}}]"#,
+        many.join(",")
+    );
+    assert!(Patch::parse(twice).is_err());
+}
+
+/// A patch between objects that differ in more places than one may have replaces the whole.
+#[test]
+fn a_difference_is_bounded() {
+    let many = |value: i64| Object::parse(json!({"list": vec![value; 20_000]}).to_string()).unwrap();
+    let patch = Patch::between(&many(1), &many(2));
+    assert_eq!(patch.len(), 1);
+    assert_eq!(patch.apply(&many(1)).unwrap(), many(2));
+    // Long keys on the way to many differences.
+    let long = "k".repeat(100_000);
+    let deep = |value: i64| {
+        let members: serde_json::Map<String, Value> =
+            (0..5_000).map(|i| (i.to_string(), value.into())).collect();
+        Object::parse(json!({long.as_str(): members}).to_string()).unwrap()
+    };
+    let patch = Patch::between(&deep(1), &deep(2));
+    assert!(patch.to_string().len() < 1 << 20, "{}", patch.to_string().len());
+    assert_eq!(patch.apply(&deep(1)).unwrap(), deep(2));
 }

@@ -16,7 +16,9 @@ mod version;
 mod view;
 mod workload;
 
-use admittance_admission::{GroupVersionKind, Object, Operation, Refusal, Request};
+use admittance_admission::{
+    GroupVersionKind, Object, Operation, Pattern, Refusal, Request, Spelling, SpellingError,
+};
 use bytes::Bytes;
 use http::{
     HeaderValue, Method, Response, StatusCode,
@@ -32,9 +34,7 @@ pub use self::{
     routing::{Lookup, Matched},
 };
 use crate::{
-    Class, Dialect, End, Inspection, Onward, Reading, Rejection, RejectionKind, Relay,
-    path::Readings,
-    spelling::{Pattern, Shape, Unreadable},
+    Class, Dialect, End, Inspection, Onward, Reading, Rejection, RejectionKind, Relay, path::Readings,
 };
 
 /// What every route is below.
@@ -68,7 +68,7 @@ const KEYS: [&str; 3] = [
 pub struct Bcs {
     cluster: Cluster,
     behind: Behind,
-    shape: Shape,
+    spelling: Spelling,
 }
 
 /// What is behind the driver.
@@ -115,16 +115,13 @@ impl Cluster {
 impl Bcs {
     /// The dialect in front of the bcs-mesos-driver of one cluster.
     pub fn new(cluster: Cluster) -> Self {
-        let mut shape = Shape::default();
-        let patterns: Vec<Pattern> = KEYS.iter().filter_map(|key| key.parse().ok()).collect();
-        shape.add_patterns(&patterns);
-        for kind in [types::REPLICA_CONTROLLER, types::DEPLOYMENT, types::DAEMONSET] {
-            shape.add_patterns(&kind.patterns());
-        }
+        let keys = KEYS.iter().filter_map(|key| key.parse::<Pattern>().ok());
+        let kinds = [types::REPLICA_CONTROLLER, types::DEPLOYMENT, types::DAEMONSET];
+        let patterns = keys.chain(kinds.iter().flat_map(|kind| kind.patterns()));
         Self {
             cluster,
             behind: Behind::default(),
-            shape,
+            spelling: Spelling::new([], patterns),
         }
     }
 
@@ -202,9 +199,9 @@ impl Dialect for Bcs {
             return Ok(Reading::Nothing);
         }
         let text = std::str::from_utf8(body).map_err(malformed)?;
-        let canonical = self.shape.canonical(text).map_err(|error| match error {
-            Unreadable::Json(error) => malformed(error),
-            Unreadable::Ambiguous(error) => {
+        let canonical = self.spelling.canonical(text).map_err(|error| match error {
+            SpellingError::Json(error) => malformed(error),
+            SpellingError::Ambiguous(error) => {
                 Rejection::new(RejectionKind::Ambiguous, format!("json decode failed!{error}"))
             }
         })?;
@@ -218,7 +215,8 @@ impl Dialect for Bcs {
             return Ok(Reading::Nothing);
         };
         let resource = kind.guess_resource();
-        let request = Request::new(inspection.operation, kind, resource).with_object(object);
+        let mut request = Request::new(inspection.operation, kind, resource).with_object(object);
+        request.spelling = self.spelling.clone();
         Ok(Reading::Admit {
             request: Box::new(request),
             canonical: canonical.map(Bytes::from),

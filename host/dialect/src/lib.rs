@@ -17,9 +17,9 @@ mod onward;
 mod path;
 mod rest;
 mod review;
-mod spelling;
 mod warning;
 
+pub use admittance_admission::{Pattern, Pointer, PointerError};
 pub use bcs::{Bcs, Cluster, InvalidCluster};
 pub use dialect::{Class, Dialect, Inspection, Reading};
 pub use end::{End, Rejection, RejectionKind};
@@ -28,5 +28,4 @@ pub use rest::{KindSource, Rest, RestConfig, Route, RouteError, RouteProblem, Va
 pub use review::{
     AddressError, Review, ReviewAddress, ReviewError, ReviewVersion, read_review, status_reply, write_review,
 };
-pub use spelling::{Pattern, Pointer, PointerError};
 pub use warning::append_warnings;

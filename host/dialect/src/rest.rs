@@ -5,7 +5,7 @@ mod route;
 use std::sync::Arc;
 
 use admittance_admission::{
-    GroupVersionKind, IdentityFields, InvalidPointer, Object, Operation, Refusal, Request,
+    GroupVersionKind, IdentityFields, Object, Operation, Pointer, Refusal, Request, Spelling, SpellingError,
 };
 use bytes::Bytes;
 use http::{
@@ -18,9 +18,8 @@ use serde_json::{Value, json};
 
 pub use self::route::{KindSource, RestConfig, Route, ValueSource};
 use crate::{
-    Class, Dialect, End, Inspection, Pointer, Reading, Rejection, RejectionKind,
+    Class, Dialect, End, Inspection, Reading, Rejection, RejectionKind,
     path::{self, Readings},
-    spelling::{Shape, Unreadable, locate},
 };
 
 /// The dialect of a JSON API that rules describe. Lives as long as the front door.
@@ -80,7 +79,10 @@ struct Prepared {
     resource: Arc<admittance_admission::GroupVersionResource>,
     kind: Option<Arc<str>>,
     identity: IdentityFields,
-    shape: Shape,
+    /// Of the body.
+    spelling: Spelling,
+    /// Of the object in it.
+    object_spelling: Spelling,
 }
 
 /// What is kept of a request's head until its body is read.
@@ -156,13 +158,11 @@ impl Prepared {
         if !errors.is_empty() {
             return Err(errors);
         }
-        let mut shape = Shape::of(
-            route
-                .body_pointers()
-                .chain([&route.object])
-                .chain(route.identity.iter().flatten()),
-        );
-        shape.add_patterns(&route.spellings);
+        let pointers = route
+            .body_pointers()
+            .chain([&route.object])
+            .chain(route.identity.iter().flatten());
+        let spelling = Spelling::new(pointers, route.spellings.iter().cloned());
         Ok(Self {
             template,
             resource: Arc::new(route.resource.clone()),
@@ -171,7 +171,8 @@ impl Prepared {
                 KindSource::Pointer(_) => None,
             },
             identity,
-            shape,
+            object_spelling: spelling.below(&route.object),
+            spelling,
             route,
         })
     }
@@ -201,16 +202,16 @@ fn identity(route: &Route) -> Result<IdentityFields, RouteProblem> {
         pointer
             .relative_to(&route.object)
             .filter(|place| !place.is_empty())
-            .map(str::to_owned)
+            .and_then(|place| place.parse::<Pointer>().ok())
     };
-    let pointers: Vec<String> = match &route.identity {
+    let pointers: Vec<Pointer> = match &route.identity {
         Some(pointers) => pointers
             .iter()
             .map(|pointer| within(pointer).ok_or_else(|| outside(pointer.as_str())))
             .collect::<Result<_, _>>()?,
         None => route.body_pointers().filter_map(within).collect(),
     };
-    IdentityFields::new(pointers).map_err(|InvalidPointer(pointer)| outside(&pointer))
+    Ok(IdentityFields::new(pointers))
 }
 
 impl Dialect for Rest {
@@ -252,16 +253,20 @@ impl Dialect for Rest {
                 (false, false) => Err(malformed("it is empty, and a JSON object is wanted")),
             };
         }
-        let canonical = matched.route.shape.canonical(text).map_err(|error| match error {
-            Unreadable::Json(error) => malformed(error),
-            Unreadable::Ambiguous(error) => Rejection::new(
-                RejectionKind::Ambiguous,
-                format!("the body can be read in two ways: {error}"),
-            ),
-        })?;
+        let canonical = matched
+            .route
+            .spelling
+            .canonical(text)
+            .map_err(|error| match error {
+                SpellingError::Json(error) => malformed(error),
+                SpellingError::Ambiguous(error) => Rejection::new(
+                    RejectionKind::Ambiguous,
+                    format!("the body can be read in two ways: {error}"),
+                ),
+            })?;
         let text = canonical.as_deref().unwrap_or(text);
         let whole = Object::parse(text).map_err(malformed)?;
-        let part = match locate(text, &route.object).and_then(|place| text.get(place)) {
+        let part = match route.object.locate(text).and_then(|place| text.get(place)) {
             Some("null") | None if route.optional => return Ok(Reading::Nothing),
             None => return Err(malformed(format!("there is nothing at {}", route.object))),
             Some(part) => part,
@@ -281,7 +286,7 @@ impl Dialect for Rest {
             .map(|matched| &matched.route.route.object);
         let spliced = pointer.and_then(|pointer| {
             let body = std::str::from_utf8(body).ok()?;
-            let place = locate(body, pointer)?;
+            let place = pointer.locate(body)?;
             let (before, after) = (body.get(..place.start)?, body.get(place.end..)?);
             Some(Bytes::from([before, object.text(), after].concat()))
         });
@@ -347,6 +352,7 @@ impl Matched {
         request.name = self.first(&route.name, head, body)?.unwrap_or_default();
         request.dry_run = route.dry_run;
         request.identity = self.route.identity.clone();
+        request.spelling = self.route.object_spelling.clone();
         request.object = object;
         Ok(request)
     }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use admittance_admission::{
-    Deadline, Denial, Failure, FailureKind, Hook, Object, Patch, Request, Response, Verdict, async_trait,
+    Deadline, Effect, Failure, FailureKind, Hook, Object, Patch, Request, Response, async_trait,
 };
 use admittance_definitions::Share;
 use futures_util::FutureExt;
@@ -137,63 +137,103 @@ impl Shadowed {
                     format!("no verdict within the stage's timeout of {timeout:?}"),
                 )),
             };
-            trial.record(&request, &answer, &theirs);
+            trial
+                .clone()
+                .record(request, answer, theirs, Deadline::after(timeout))
+                .await;
             drop(slot);
         });
     }
 }
 
-/// What an answer comes to, whatever words it is given in.
-#[derive(Debug, PartialEq)]
-enum Effect {
-    Allow,
-    Change(Object),
-    Deny(Denial),
-    Fail(FailureKind),
+/// An answer, what it does to the request, and what goes with it.
+struct Answer {
+    effect: Result<Effect, Failure>,
+    warnings: Vec<String>,
+    audit_annotations: Vec<(String, String)>,
 }
 
-impl Effect {
-    fn of(request: &Request, answer: &Result<Response, Failure>) -> Self {
-        let changed = |after: Object| match &request.object {
-            Some(before) if *before == after => Self::Allow,
-            _ => Self::Change(after),
-        };
-        match answer {
-            Err(failure) => Self::Fail(failure.kind),
-            Ok(response) => match &response.verdict {
-                Verdict::Allow => Self::Allow,
-                Verdict::Deny(denial) => Self::Deny(denial.clone()),
-                Verdict::Replace(object) => changed(object.clone()),
-                Verdict::Patch(patch) if patch.is_empty() => Self::Allow,
-                Verdict::Patch(patch) => match request.object.as_ref().map(|object| patch.apply(object)) {
-                    Some(Ok(after)) => changed(after),
-                    Some(Err(_)) | None => Self::Fail(FailureKind::PatchFailed),
-                },
+impl Answer {
+    /// By the rules and within the limits that hold for the stages of a chain.
+    async fn of(request: &Request, answer: Result<Response, Failure>, deadline: Deadline) -> Self {
+        match answer.map(Response::bounded) {
+            Ok(response) => Self {
+                effect: response.verdict.effect(request, deadline).await,
+                warnings: response.warnings,
+                audit_annotations: response.audit_annotations,
             },
+            Err(failure) => Self {
+                effect: Err(failure),
+                warnings: Vec::new(),
+                audit_annotations: Vec::new(),
+            },
+        }
+    }
+
+    /// Whether the two come to the same, whatever words they are given in.
+    fn is_same(&self, other: &Self) -> bool {
+        let effects = match (&self.effect, &other.effect) {
+            (Ok(Effect::Change(own, _)), Ok(Effect::Change(other, _))) => own == other,
+            (Ok(own), Ok(other)) => own == other,
+            (Err(own), Err(other)) => own.kind == other.kind,
+            _ => false,
+        };
+        effects && self.warnings == other.warnings && self.audit_annotations == other.audit_annotations
+    }
+
+    fn sample(&self, before: Option<&Object>) -> AnswerSample {
+        let (verdict, message) = match &self.effect {
+            Err(failure) => ("failed", Some(failure.to_string())),
+            Ok(Effect::Deny(denial)) => ("deny", Some(denial.to_string())),
+            Ok(Effect::Change(..)) => ("patch", None),
+            Ok(Effect::None) => ("allow", None),
+        };
+        let patch = match (&self.effect, before) {
+            (Ok(Effect::Change(after, _)), Some(before)) => {
+                Some(cut(Patch::between(before, after).to_string()))
+            }
+            _ => None,
+        };
+        let annotations = self.audit_annotations.iter();
+        AnswerSample {
+            verdict: verdict.to_owned(),
+            message,
+            patch,
+            warnings: self.warnings.clone(),
+            audit_annotations: annotations.map(|(key, value)| format!("{key}={value}")).collect(),
         }
     }
 }
 
 impl Trial {
-    fn record(
-        &self,
-        request: &Request,
-        ours: &Result<Response, Failure>,
-        theirs: &Result<Response, Failure>,
+    /// Compare the two answers, beside the workers: they may be large.
+    async fn record(
+        self: Arc<Self>,
+        request: Request,
+        ours: Result<Response, Failure>,
+        theirs: Result<Response, Failure>,
+        deadline: Deadline,
     ) {
-        let notes = |answer: &Result<Response, Failure>| {
-            let response = answer.as_ref().ok();
-            response.map(|response| (response.warnings.clone(), response.audit_annotations.clone()))
-        };
-        let (our_effect, their_effect) = (Effect::of(request, ours), Effect::of(request, theirs));
-        let has_failed = |effect: &Effect| matches!(effect, Effect::Fail(_));
-        if our_effect == their_effect && notes(ours) == notes(theirs) {
+        let ours = Answer::of(&request, ours, deadline).await;
+        let theirs = Answer::of(&request, theirs, deadline).await;
+        let trial = self.clone();
+        let compared = tokio::task::spawn_blocking(move || trial.compare(&request, &ours, &theirs)).await;
+        if let Err(error) = compared {
+            tracing::warn!(
+                stage = self.subject.stage,
+                "the candidate could not be compared: {error}"
+            );
+        }
+    }
+
+    fn compare(&self, request: &Request, ours: &Answer, theirs: &Answer) {
+        if ours.is_same(theirs) {
             self.same.fetch_add(1, Ordering::Relaxed);
             self.measure("same");
             return;
         }
         self.different.fetch_add(1, Ordering::Relaxed);
-        if has_failed(&their_effect) && !has_failed(&our_effect) {
+        if theirs.effect.is_err() && ours.effect.is_ok() {
             self.failed.fetch_add(1, Ordering::Relaxed);
             self.measure("failed");
         } else {
@@ -206,8 +246,8 @@ impl Trial {
             kind: request.kind.to_string(),
             namespace: request.namespace.clone(),
             name: request.name.clone(),
-            plugin: sample(request, ours, &our_effect),
-            candidate: sample(request, theirs, &their_effect),
+            plugin: ours.sample(request.object.as_ref()),
+            candidate: theirs.sample(request.object.as_ref()),
         };
         tracing::info!(
             target: "admittance::audit",
@@ -251,38 +291,6 @@ impl Trial {
     }
 }
 
-fn sample(request: &Request, answer: &Result<Response, Failure>, effect: &Effect) -> AnswerSample {
-    let (verdict, message) = match (effect, answer) {
-        (Effect::Fail(kind), Err(failure)) => ("failed", Some(format!("{kind}: {}", failure.message))),
-        (Effect::Fail(kind), Ok(_)) => ("failed", Some(format!("{kind}: its patch does not apply"))),
-        (Effect::Deny(denial), _) => ("deny", Some(denial.to_string())),
-        (Effect::Change(_), _) => ("patch", None),
-        (Effect::Allow, _) => ("allow", None),
-    };
-    let patch = match (effect, &request.object) {
-        (Effect::Change(after), Some(before)) => Some(cut(Patch::between(before, after).to_string())),
-        _ => None,
-    };
-    let (warnings, audit_annotations) = match answer {
-        Ok(response) => (
-            response.warnings.clone(),
-            response
-                .audit_annotations
-                .iter()
-                .map(|(key, value)| format!("{key}={value}"))
-                .collect(),
-        ),
-        Err(_) => (Vec::new(), Vec::new()),
-    };
-    AnswerSample {
-        verdict: verdict.to_owned(),
-        message,
-        patch,
-        warnings,
-        audit_annotations,
-    }
-}
-
 fn cut(mut text: String) -> String {
     if let Some(beyond) = text.len().checked_sub(PATCH_SIZE).filter(|beyond| *beyond > 0) {
         text.truncate(text.floor_char_boundary(PATCH_SIZE));
@@ -301,13 +309,13 @@ impl std::fmt::Debug for Shadowed {
 
 #[cfg(test)]
 mod tests {
-    use admittance_admission::{GroupVersionKind, Operation};
+    use admittance_admission::{Denial, GroupVersionKind, Operation, Verdict};
 
     use super::*;
 
-    type Answer = fn() -> Result<Response, Failure>;
+    type Say = fn() -> Result<Response, Failure>;
 
-    struct Says(Answer);
+    struct Says(Say);
 
     #[async_trait]
     impl Hook for Says {
@@ -379,26 +387,31 @@ mod tests {
 
     #[tokio::test]
     async fn answers_are_compared_by_what_they_come_to() {
-        let add: Answer = || patch(r#"[{"op":"add","path":"/spec/b","value":1}]"#);
-        let replace: Answer = || {
+        let add: Say = || patch(r#"[{"op":"add","path":"/spec/b","value":1}]"#);
+        let replace: Say = || {
             let whole = r#"{"spec":{"b":1,"a":1},"metadata":{"name":"web"}}"#;
             Ok(Response::new(Verdict::Replace(Object::parse(whole).unwrap())))
         };
-        let other: Answer = || patch(r#"[{"op":"add","path":"/spec/b","value":2}]"#);
-        let nothing: Answer = || patch(r#"[{"op":"replace","path":"/spec/a","value":1}]"#);
-        let broken: Answer = || patch(r#"[{"op":"remove","path":"/none"}]"#);
-        let allow: Answer = || Ok(Response::allow());
-        let warn: Answer = || {
+        let other: Say = || patch(r#"[{"op":"add","path":"/spec/b","value":2}]"#);
+        let nothing: Say = || patch(r#"[{"op":"replace","path":"/spec/a","value":1}]"#);
+        let doubling: Say = || {
+            let copy = |i| format!(r#"{{"op":"copy","from":"","path":"/b{i}"}}"#);
+            patch(&format!("[{}]", (0..35).map(copy).collect::<Vec<_>>().join(",")))
+        };
+        let respells: Say = || patch(r#"[{"op":"add","path":"/metadata/Name","value":"x"}]"#);
+        let broken: Say = || patch(r#"[{"op":"remove","path":"/none"}]"#);
+        let allow: Say = || Ok(Response::allow());
+        let warn: Say = || {
             let warnings = vec!["careful".to_owned()];
             Ok(Response {
                 warnings,
                 ..Response::allow()
             })
         };
-        let deny: Answer = || Ok(Response::deny(Denial::forbidden("no")));
-        let deny_otherwise: Answer = || Ok(Response::deny(Denial::forbidden("never")));
-        let fail: Answer = || Err(Failure::new(FailureKind::Trap, "unreachable"));
-        let panics: Answer = || panic!("the test wants it");
+        let deny: Say = || Ok(Response::deny(Denial::forbidden("no")));
+        let deny_otherwise: Say = || Ok(Response::deny(Denial::forbidden("never")));
+        let fail: Say = || Err(Failure::new(FailureKind::Trap, "unreachable"));
+        let panics: Say = || panic!("the test wants it");
         for (row, (plugin, candidate, expected)) in [
             (allow, allow, ["allow", "allow", "same"]),
             (allow, nothing, ["allow", "allow", "same"]),
@@ -412,6 +425,9 @@ mod tests {
             (fail, allow, ["failed", "allow", "different"]),
             (allow, fail, ["allow", "failed", "failed"]),
             (allow, broken, ["allow", "failed", "failed"]),
+            (allow, doubling, ["allow", "failed", "failed"]),
+            (doubling, doubling, ["failed", "failed", "same"]),
+            (allow, respells, ["allow", "failed", "failed"]),
             (deny, panics, ["deny", "failed", "failed"]),
         ]
         .into_iter()
@@ -422,11 +438,12 @@ mod tests {
                 .admit(&request(), Deadline::after(Duration::from_secs(1)))
                 .await;
             // Whatever the candidate says, the plugin's answer is the answer.
-            assert_eq!(
-                Effect::of(&request(), &answer),
-                Effect::of(&request(), &plugin()),
-                "{row}"
+            let deadline = Deadline::after(Duration::from_secs(1));
+            let (answer, plugin) = (
+                Answer::of(&request(), answer, deadline).await,
+                Answer::of(&request(), plugin(), deadline).await,
             );
+            assert!(answer.is_same(&plugin), "{row}");
             let status = settled(&shadowed).await;
             let result = match (status.same, status.different, status.failed) {
                 (1, 0, 0) => "same",

@@ -190,7 +190,8 @@ pub(crate) fn response(from: types::Response, limit: usize) -> Result<Response, 
     let verdict = match from.verdict {
         types::Verdict::Allow => Verdict::Allow,
         types::Verdict::Patch(text) => Verdict::Patch(
-            Patch::parse(&text).map_err(|error| invalid(format!("the plugin's patch is {error}")))?,
+            Patch::parse(&text)
+                .map_err(|error| Failure::new(error.kind(), format!("the plugin's patch is {error}")))?,
         ),
         types::Verdict::Replace(text) => Verdict::Replace(
             Object::parse(&text).map_err(|error| invalid(format!("the plugin's replacement is {error}")))?,
@@ -211,7 +212,7 @@ fn invalid(message: String) -> Failure {
 }
 
 /// Bytes of all texts of a response.
-fn size(response: &types::Response) -> usize {
+pub(crate) fn size(response: &types::Response) -> usize {
     let verdict = match &response.verdict {
         types::Verdict::Allow => 0,
         types::Verdict::Patch(text) | types::Verdict::Replace(text) => text.len(),

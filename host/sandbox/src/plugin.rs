@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use admittance_admission::{Deadline, Failure, FailureKind, Hook, Request, Response};
+use admittance_admission::{Deadline, Failure, FailureKind, Hook, Request, Response, offload};
 use async_trait::async_trait;
 use wasmtime::Store;
 
@@ -56,11 +56,19 @@ impl Plugin {
         &self.configured
     }
 
-    async fn call(&self, store: &mut Store<CallState>, request: &Request) -> Result<Response, Failure> {
+    async fn call(
+        &self,
+        store: &mut Store<CallState>,
+        request: &Request,
+        deadline: Deadline,
+    ) -> Result<Response, Failure> {
         let answer = self.guest(store, request).await;
         store.data().log.finish();
         match answer {
-            Ok(Ok(response)) => contract::response(response, self.limits.output),
+            Ok(Ok(response)) => {
+                let (size, limit) = (contract::size(&response), self.limits.output);
+                offload(size, deadline, move || contract::response(response, limit)).await?
+            }
             Ok(Err(message)) => Err(self.own_error(message)),
             Err(error) => Err(failure(&error, store.data())),
         }
@@ -145,14 +153,18 @@ impl Hook for Plugin {
                 preparing: self.settings.is_some(),
             },
         );
-        let answer = match tokio::time::timeout_at(deadline.instant(), self.call(&mut store, request)).await {
-            Ok(Err(failure)) if failure.kind == FailureKind::Timeout => Err(self.timeout(deadline, asked)),
-            Ok(answer) => answer,
-            Err(_) => {
-                store.data().log.finish();
-                Err(self.timeout(deadline, asked))
-            }
-        };
+        let answer =
+            match tokio::time::timeout_at(deadline.instant(), self.call(&mut store, request, deadline)).await
+            {
+                Ok(Err(failure)) if failure.kind == FailureKind::Timeout => {
+                    Err(self.timeout(deadline, asked))
+                }
+                Ok(answer) => answer,
+                Err(_) => {
+                    store.data().log.finish();
+                    Err(self.timeout(deadline, asked))
+                }
+            };
         // The slot is free again when what the instance took is back in the pool.
         drop(store);
         drop((running, permit));

@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, net::IpAddr, sync::LazyLock};
 
+use admittance_admission::{Spelling, SpellingError};
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Method, Response, StatusCode,
@@ -26,27 +27,23 @@ use super::{
     view::View,
     workload::{address, workload},
 };
-use crate::{
-    Elsewhere, NextBody, Onward, Rewritten,
-    spelling::{Shape, Unreadable},
-};
+use crate::{Elsewhere, NextBody, Onward, Rewritten};
 
 /// A type, and the spelling of its keys.
 struct Schema {
     kind: Type,
-    shape: Shape,
+    spelling: Spelling,
 }
 
 impl Schema {
     fn new(kind: Type) -> Self {
-        let mut shape = Shape::default();
-        shape.add_patterns(&kind.patterns());
-        Self { kind, shape }
+        let spelling = Spelling::new([], kind.patterns());
+        Self { kind, spelling }
     }
 
     /// The body in the spelling of the documents.
-    fn spelled<'a>(&self, text: &'a str) -> Result<Cow<'a, str>, Unreadable> {
-        Ok(match self.shape.canonical(text)? {
+    fn spelled<'a>(&self, text: &'a str) -> Result<Cow<'a, str>, SpellingError> {
+        Ok(match self.spelling.canonical(text)? {
             Some(respelled) => respelled.into(),
             None => text.trim().into(),
         })
@@ -174,11 +171,11 @@ fn utf8(body: &[u8], fault: fn(String) -> Fault) -> Result<&str, Fault> {
     std::str::from_utf8(body).map_err(|error| fault(error.to_string()))
 }
 
-fn told(error: &Unreadable) -> String {
+fn told(error: &SpellingError) -> String {
     match error {
         // As Go says it.
-        Unreadable::Json(error) if error.is_eof() => "unexpected end of JSON input".to_owned(),
-        Unreadable::Json(error) | Unreadable::Ambiguous(error) => error.to_string(),
+        SpellingError::Json(error) if error.is_eof() => "unexpected end of JSON input".to_owned(),
+        SpellingError::Json(error) | SpellingError::Ambiguous(error) => error.to_string(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::spelling::same_key;
+use admittance_admission::same_key;
 
 /// A place in a checked value. Lives as long as the value.
 #[derive(Clone, Copy, Debug)]

@@ -100,7 +100,7 @@ fn deployment(object: View<'_>) -> Result<Map<String, Value>, Fault> {
 fn daemonset(object: View<'_>) -> Result<Map<String, Value>, Fault> {
     let mut into = object_metadata(Kind::Daemonset, object.at("metadata"));
     // Were it a field of the metadata, it would count in the version's place.
-    into.retain(|key, _| !crate::spelling::same_key(key, "version"));
+    into.retain(|key, _| !admittance_admission::same_key(key, "version"));
     into.insert("version".to_owned(), version(Kind::Daemonset, object)?.into());
     keep_others(object, &DAEMONSET, &mut into, &DAEMONSET_DEF);
     Ok(into)

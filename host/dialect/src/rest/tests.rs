@@ -262,16 +262,32 @@ fn the_object_is_spliced_back() {
 #[test]
 fn identity_is_what_name_and_namespace_come_from() {
     let prepared = Prepared::new(0, register("/v1/jobs")).unwrap();
-    let expected = IdentityFields::new(["/Namespace".to_owned(), "/ID".to_owned()]).unwrap();
+    let expected = IdentityFields::new([pointer("/Namespace"), pointer("/ID")]);
     assert_eq!(prepared.identity, expected);
     let route = Route {
         identity: Some(vec![pointer("/Job/Type")]),
         ..register("/v1/jobs")
     };
     let prepared = Prepared::new(0, route).unwrap();
+    assert_eq!(prepared.identity, IdentityFields::new([pointer("/Type")]));
+}
+
+/// The object that a stage leaves is held to the spelling of the body, from the object's place on.
+#[test]
+fn the_object_has_the_spelling_of_the_body() {
+    let prepared = Prepared::new(0, register("/v1/jobs")).unwrap();
+    let respelled = prepared
+        .object_spelling
+        .canonical(r#"{"id":"a","NAMESPACE":"b","Job":{}}"#);
     assert_eq!(
-        prepared.identity,
-        IdentityFields::new(["/Type".to_owned()]).unwrap()
+        respelled.unwrap().as_deref(),
+        Some(r#"{"ID":"a","Namespace":"b","Job":{}}"#)
+    );
+    assert!(
+        prepared
+            .object_spelling
+            .canonical(r#"{"ID":"a","Id":"b"}"#)
+            .is_err()
     );
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use admittance_admission::{
-    GroupVersionKind, GroupVersionResource, Object, ObjectError, Operation, Request, Requested, Uid,
-    UnknownOperation, UserInfo,
+    GroupVersionKind, GroupVersionResource, Object, ObjectError, Operation, Request, Requested,
+    SpellingError, Uid, UnknownOperation, UserInfo,
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -41,6 +41,9 @@ pub enum ReviewError {
         /// Why.
         source: ObjectError,
     },
+    /// The object has one of the keys that say who it is twice, or in another spelling.
+    #[error("request.object can be read in two ways: {0}")]
+    Ambiguous(String),
 }
 
 #[derive(Deserialize)]
@@ -165,6 +168,20 @@ pub fn read_review(text: &[u8]) -> Result<Review, ReviewError> {
         extra: review.user_info.extra.into_iter().collect(),
     };
     request.object = object("object", review.object)?;
+    if let Some(raw) = review.object {
+        match request.spelling.canonical(raw.get()) {
+            Ok(None) => {}
+            // kube-apiserver reads the exact spelling alone, and the patch is for the object as it has it.
+            Ok(Some(_)) => {
+                return Err(ReviewError::Ambiguous(
+                    "a key of its identity is not spelled as documented".into(),
+                ));
+            }
+            Err(SpellingError::Json(error) | SpellingError::Ambiguous(error)) => {
+                return Err(ReviewError::Ambiguous(error.to_string()));
+            }
+        }
+    }
     request.old_object = object("oldObject", review.old_object)?;
     request.options = object("options", review.options)?;
     request.dry_run = review.dry_run.unwrap_or_default();
@@ -278,6 +295,14 @@ mod tests {
                 "request.object: not a JSON object",
             ),
             (with("/request/namespace", json!(1)), "expected a string"),
+            (
+                with("/request/object", json!({"kind": "Scale", "Kind": "Pod"})),
+                "request.object can be read in two ways: `kind` and `Kind` are two spellings of one key",
+            ),
+            (
+                with("/request/object", json!({"metadata": {"NAME": "x"}})),
+                "request.object can be read in two ways",
+            ),
         ] {
             let error = read_review(text.as_bytes()).unwrap_err().to_string();
             assert!(error.contains(message), "{error}");

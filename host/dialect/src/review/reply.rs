@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use admittance_admission::{
     Decision, FailurePolicy, Mode, NAME_PART_LENGTH, Outcome, Patch, Refusal, StageResult, TraceRow, Uid,
-    is_name_part,
+    bounded_warnings, is_name_part,
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -12,7 +12,6 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::ReviewVersion;
-use crate::warning::within_limits;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -81,7 +80,7 @@ pub fn write_review(version: ReviewVersion, uid: &Uid, outcome: Option<&Outcome>
             }
         }
         response.audit_annotations = audit_annotations(outcome);
-        response.warnings = within_limits(&outcome.warnings);
+        response.warnings = bounded_warnings(&outcome.warnings);
     }
     let envelope = Envelope {
         kind: "AdmissionReview",

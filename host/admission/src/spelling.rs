@@ -4,7 +4,10 @@
 //! one counts. A chain looks at the spelling of the documentation. Without this module a client could
 //! write `"Kind"` or `"Spec"` and have the control plane act on what no stage has seen.
 
-use std::{fmt, str::FromStr};
+use std::{
+    fmt,
+    sync::{Arc, LazyLock},
+};
 
 use serde::{
     Deserialize, Deserializer,
@@ -12,115 +15,96 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-/// A JSON Pointer (RFC 6901): a place in a document.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pointer {
-    text: String,
-    segments: Vec<String>,
-}
+use crate::{Patch, Pattern, Pointer, patch::Action, pointer::Members, tree::Key};
 
-/// A JSON Pointer in which the segment `*` stands for every element of an array.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pattern(Pointer);
-
-/// A text that is not a JSON Pointer.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no JSON Pointer: write `/Job/Name`, with `~0` for `~` and `~1` for `/` in a key")]
-pub struct PointerError(pub String);
-
-impl Pointer {
-    /// As it was written; empty for the whole document.
-    pub fn as_str(&self) -> &str {
-        &self.text
-    }
-
-    /// The keys on the way, unescaped.
-    pub fn segments(&self) -> &[String] {
-        &self.segments
-    }
-
-    /// The pointer from the place `base` to this place, when this place is at or below it.
-    pub fn relative_to(&self, base: &Self) -> Option<&str> {
-        self.segments
-            .starts_with(&base.segments)
-            .then(|| self.text.get(base.text.len()..).unwrap_or_default())
-    }
-}
-
-impl FromStr for Pointer {
-    type Err = PointerError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let error = || PointerError(text.to_owned());
-        if text.is_empty() {
-            return Ok(Self::default());
-        }
-        let segments = text
-            .strip_prefix('/')
-            .ok_or_else(error)?
-            .split('/')
-            .map(|segment| {
-                let escapes = segment.split('~').skip(1);
-                escapes
-                    .clone()
-                    .all(|rest| rest.starts_with(['0', '1']))
-                    .then(|| segment.replace("~1", "/").replace("~0", "~"))
-                    .ok_or_else(error)
-            })
-            .collect::<Result<_, _>>()?;
-        Ok(Self {
-            text: text.to_owned(),
-            segments,
-        })
-    }
-}
-
-impl fmt::Display for Pointer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl FromStr for Pattern {
-    type Err = PointerError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        text.parse().map(Self)
-    }
-}
-
-/// The keys whose spelling matters, and where they stand. Lives as long as the dialect.
+/// The keys whose spelling matters, and where in a document they stand. Cheap to clone.
+///
+/// It holds for what comes in, and for what every stage leaves.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Shape {
+pub struct Spelling(Arc<Shape>);
+
+/// The keys of one object, or the shape of an array's elements.
+#[derive(Clone, Debug, Default)]
+struct Shape {
     members: Vec<(String, Shape)>,
     elements: Option<Box<Shape>>,
 }
 
+static KUBERNETES: LazyLock<Spelling> = LazyLock::new(|| {
+    let pointers = [
+        "/apiVersion",
+        "/kind",
+        "/metadata/name",
+        "/metadata/generateName",
+        "/metadata/namespace",
+        "/metadata/uid",
+        "/metadata/labels",
+    ];
+    let pointers: Vec<Pointer> = pointers.iter().filter_map(|text| text.parse().ok()).collect();
+    Spelling::new(&pointers, [])
+});
+
 /// Why a document cannot be brought into one spelling.
 #[derive(Debug)]
-pub(crate) enum Unreadable {
+pub enum SpellingError {
     /// Not JSON.
     Json(serde_json::Error),
     /// One key in two spellings, or twice.
     Ambiguous(serde_json::Error),
 }
 
-impl Shape {
-    /// The shape in which every key on the way of these pointers matters.
-    pub(crate) fn of<'a>(pointers: impl IntoIterator<Item = &'a Pointer>) -> Self {
-        let mut shape = Self::default();
+impl Spelling {
+    /// The spelling of every key on the way of these pointers and patterns.
+    pub fn new<'a>(
+        pointers: impl IntoIterator<Item = &'a Pointer>,
+        patterns: impl IntoIterator<Item = Pattern>,
+    ) -> Self {
+        let mut shape = Shape::default();
         for pointer in pointers {
-            shape.add(&pointer.segments, false);
+            shape.add(pointer.segments(), false);
         }
-        shape
-    }
-
-    pub(crate) fn add_patterns<'a>(&mut self, patterns: impl IntoIterator<Item = &'a Pattern>) {
         for Pattern(pointer) in patterns {
-            self.add(&pointer.segments, true);
+            shape.add(pointer.segments(), true);
         }
+        Self(Arc::new(shape))
     }
 
+    /// The keys that say who an object of Kubernetes or BCS is, and its labels.
+    pub fn kubernetes() -> Self {
+        KUBERNETES.clone()
+    }
+
+    /// The spelling of what is at this place of the document.
+    pub fn below(&self, place: &Pointer) -> Self {
+        let mut shape = &*self.0;
+        for segment in place.segments() {
+            let member = shape.member(segment).map(|(_, _, shape)| shape);
+            match member.or(shape.elements.as_deref()) {
+                Some(below) => shape = below,
+                None => return Self::default(),
+            }
+        }
+        Self(Arc::new(shape.clone()))
+    }
+
+    /// The document with its keys in this spelling, when they are not so already.
+    ///
+    /// # Errors
+    ///
+    /// When it is not JSON, or has one of the keys twice, in one spelling or in two.
+    pub fn canonical(&self, document: &str) -> Result<Option<String>, SpellingError> {
+        self.0.canonical(document)
+    }
+
+    /// Whether a document that has this spelling may have another when the patch has been applied.
+    pub(crate) fn may_be_broken_by(&self, patch: &Patch) -> bool {
+        patch
+            .operations()
+            .any(|operation| self.0.may_be_broken_at(&operation.path, &operation.action))
+    }
+}
+
+impl Shape {
     fn add(&mut self, segments: &[String], wildcards: bool) {
         let Some((first, rest)) = segments.split_first() else {
             return;
@@ -147,12 +131,28 @@ impl Shape {
             .map(|(index, (canonical, shape))| (index, canonical.as_str(), shape))
     }
 
-    /// The document with its keys spelled as in the shape, when they are not so already.
-    ///
-    /// # Errors
-    ///
-    /// When it is not JSON, or has one of the keys twice.
-    pub(crate) fn canonical(&self, document: &str) -> Result<Option<String>, Unreadable> {
+    fn may_be_broken_at(&self, place: &jsonptr::Pointer, action: &Action) -> bool {
+        let Some((token, below)) = place.split_front() else {
+            return match action {
+                Action::Add(value) | Action::Replace(value) => {
+                    !matches!(self.canonical(value.get()), Ok(None))
+                }
+                // What comes from another place has been held to the rules of that place.
+                Action::Move(_) | Action::Copy(_) => !self.members.is_empty() || self.elements.is_some(),
+                Action::Remove | Action::Test(_) => false,
+            };
+        };
+        let key = token.decoded();
+        let member = self.member(&key);
+        member
+            .is_some_and(|(_, canonical, shape)| *key != *canonical || shape.may_be_broken_at(below, action))
+            || self
+                .elements
+                .as_ref()
+                .is_some_and(|shape| shape.may_be_broken_at(below, action))
+    }
+
+    fn canonical(&self, document: &str) -> Result<Option<String>, SpellingError> {
         let mut found = Found::default();
         let mut reader = serde_json::Deserializer::from_str(document);
         let walked = Walk {
@@ -162,13 +162,13 @@ impl Shape {
         .deserialize(&mut reader)
         .and_then(|()| reader.end());
         match walked {
-            Err(error) if found.twice => Err(Unreadable::Ambiguous(error)),
-            Err(error) => Err(Unreadable::Json(error)),
+            Err(error) if found.twice => Err(SpellingError::Ambiguous(error)),
+            Err(error) => Err(SpellingError::Json(error)),
             Ok(()) if !found.other_spelling => Ok(None),
             Ok(()) => {
                 let mut text = String::with_capacity(document.len());
                 self.respell(document.trim(), &mut text)
-                    .map_err(Unreadable::Json)?;
+                    .map_err(SpellingError::Json)?;
                 Ok(Some(text))
             }
         }
@@ -211,34 +211,9 @@ impl Shape {
     }
 }
 
-/// Where the value at a pointer stands in a document: from, to. `None` when there is nothing.
-pub(crate) fn locate(document: &str, pointer: &Pointer) -> Option<std::ops::Range<usize>> {
-    let mut value = document.trim();
-    for segment in &pointer.segments {
-        value = match value.as_bytes().first()? {
-            b'{' => serde_json::from_str::<Members<'_>>(value)
-                .ok()?
-                .0
-                .into_iter()
-                .rev()
-                .find(|(key, _)| key == segment)?
-                .1
-                .get(),
-            b'[' => serde_json::from_str::<Vec<&RawValue>>(value)
-                .ok()?
-                .get(segment.parse::<usize>().ok()?)?
-                .get(),
-            _ => return None,
-        };
-    }
-    // The value is a part of the document's own text.
-    let start = (value.as_ptr() as usize).checked_sub(document.as_ptr() as usize)?;
-    Some(start..start + value.len())
-}
-
 /// Whether a Go server takes `key` for `canonical`: ASCII letters whatever their case, and the two
 /// letters beyond ASCII that Unicode folds into ASCII.
-pub(crate) fn same_key(key: &str, canonical: &str) -> bool {
+pub fn same_key(key: &str, canonical: &str) -> bool {
     let fold = |c: char| match c {
         '\u{17f}' => 's',
         '\u{212a}' => 'k',
@@ -280,7 +255,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let mut seen: Vec<Option<String>> = vec![None; self.shape.members.len()];
-        while let Some(key) = map.next_key::<String>()? {
+        while let Some(Key(key)) = map.next_key::<Key<'de>>()? {
             let Some((index, canonical, shape)) = self.shape.member(&key) else {
                 map.next_value::<IgnoredAny>()?;
                 continue;
@@ -300,7 +275,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
                 found: self.found,
             })?;
             if let Some(seen) = seen.get_mut(index) {
-                *seen = Some(key);
+                *seen = Some(key.into_owned());
             }
         }
         Ok(())
@@ -344,40 +319,12 @@ impl<'de> Visitor<'de> for Walk<'_> {
     }
 }
 
-/// The members of an object in order, each value as its text.
-struct Members<'a>(Vec<(String, &'a RawValue)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-    fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
-        struct Collect;
-        impl<'de> Visitor<'de> for Collect {
-            type Value = Vec<(String, &'de RawValue)>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(members)
-            }
-        }
-        reader.deserialize_map(Collect).map(Self)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn shape(patterns: &[&str]) -> Shape {
-        let patterns: Vec<Pattern> = patterns.iter().map(|text| text.parse().unwrap()).collect();
-        let mut shape = Shape::default();
-        shape.add_patterns(&patterns);
-        shape
+    fn shape(patterns: &[&str]) -> Spelling {
+        Spelling::new([], patterns.iter().map(|text| text.parse::<Pattern>().unwrap()))
     }
 
     #[test]
@@ -429,7 +376,7 @@ mod tests {
             ),
         ] {
             let got = shape.canonical(document).map_err(|error| match error {
-                Unreadable::Json(error) | Unreadable::Ambiguous(error) => error.to_string(),
+                SpellingError::Json(error) | SpellingError::Ambiguous(error) => error.to_string(),
             });
             assert_eq!(
                 got,
@@ -438,42 +385,6 @@ mod tests {
                     .map_err(str::to_owned),
                 "{case}"
             );
-        }
-    }
-
-    #[test]
-    fn pointers() {
-        for (text, segments) in [
-            ("", Some(vec![])),
-            ("/", Some(vec![""])),
-            ("/a~1b/m~0n/~01", Some(vec!["a/b", "m~n", "~1"])),
-            ("a", None),
-            ("/a~2", None),
-            ("/a~", None),
-        ] {
-            let pointer = text.parse::<Pointer>();
-            assert_eq!(pointer.is_ok(), segments.is_some(), "{text}");
-            if let (Ok(pointer), Some(segments)) = (pointer, segments) {
-                assert_eq!(pointer.segments(), segments, "{text}");
-                assert_eq!(pointer.as_str(), text);
-            }
-        }
-    }
-
-    #[test]
-    fn places() {
-        let document = r#" {"a": [1, {"b~/": "x"}], "c": {}} "#;
-        for (pointer, expected) in [
-            ("", Some(r#"{"a": [1, {"b~/": "x"}], "c": {}}"#)),
-            ("/a/1/b~0~1", Some(r#""x""#)),
-            ("/c", Some("{}")),
-            ("/c/d", None),
-            ("/a/2", None),
-            ("/a/x", None),
-            ("/a/0/x", None),
-        ] {
-            let place = locate(document, &pointer.parse().unwrap());
-            assert_eq!(place.map(|place| &document[place]), expected, "{pointer}");
         }
     }
 }

@@ -1,0 +1,102 @@
+//! The patch that leads from one object to another.
+
+use jsonptr::PointerBuf;
+use serde_json::{Map, Value, value::to_raw_value};
+
+use crate::{
+    Object, Patch,
+    patch::{Action, Operation},
+};
+
+/// The most bytes of all paths of a patch: keys may be long, and each operation repeats them.
+const PATHS: usize = 1 << 20;
+
+impl Patch {
+    /// The patch that makes `after` of `before`: one operation for each value that is another, or, when
+    /// that would be more than a patch may hold, one that replaces the whole.
+    pub fn between(before: &Object, after: &Object) -> Self {
+        let mut difference = Difference::default();
+        match difference.values(before.value(), after.value()) {
+            Some(()) => Self::from_operations(difference.operations),
+            None => {
+                let mut whole = Difference::default();
+                // A value that was read can be written.
+                let _ = whole.push(Action::Replace, Some(after.value()));
+                Self::from_operations(whole.operations)
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Difference {
+    operations: Vec<Operation>,
+    path: PointerBuf,
+    /// Bytes of the paths of the operations.
+    paths: usize,
+}
+
+impl Difference {
+    /// `None` when it is more than one patch may hold.
+    fn values(&mut self, before: &Value, after: &Value) -> Option<()> {
+        match (before, after) {
+            (Value::Object(before), Value::Object(after)) => self.members(before, after),
+            (Value::Array(before), Value::Array(after)) => self.elements(before, after),
+            _ if before == after => Some(()),
+            _ => self.push(Action::Replace, Some(after)),
+        }
+    }
+
+    fn members(&mut self, before: &Map<String, Value>, after: &Map<String, Value>) -> Option<()> {
+        for (key, after) in after {
+            self.path.push_back(key);
+            match before.get(key) {
+                Some(before) => self.values(before, after)?,
+                None => self.push(Action::Add, Some(after))?,
+            }
+            self.path.pop_back();
+        }
+        for key in before.keys().filter(|key| !after.contains_key(*key)) {
+            self.path.push_back(key);
+            self.push(|_| Action::Remove, None)?;
+            self.path.pop_back();
+        }
+        Some(())
+    }
+
+    fn elements(&mut self, before: &[Value], after: &[Value]) -> Option<()> {
+        for (index, (before, after)) in before.iter().zip(after).enumerate() {
+            self.path.push_back(index);
+            self.values(before, after)?;
+            self.path.pop_back();
+        }
+        for (index, added) in after.iter().enumerate().skip(before.len()) {
+            self.path.push_back(index);
+            self.push(Action::Add, Some(added))?;
+            self.path.pop_back();
+        }
+        self.path.push_back(after.len());
+        for _ in after.len()..before.len() {
+            self.push(|_| Action::Remove, None)?;
+        }
+        self.path.pop_back();
+        Some(())
+    }
+
+    fn push(
+        &mut self,
+        action: impl FnOnce(Box<serde_json::value::RawValue>) -> Action,
+        value: Option<&Value>,
+    ) -> Option<()> {
+        self.paths += self.path.len();
+        if self.operations.len() >= Patch::MAX_OPERATIONS || self.paths > PATHS {
+            return None;
+        }
+        let value = to_raw_value(value.unwrap_or(&Value::Null)).ok()?;
+        self.operations.push(Operation {
+            path: self.path.clone(),
+            action: action(value),
+        });
+        Some(())
+    }
+}

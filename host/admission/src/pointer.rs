@@ -1,0 +1,177 @@
+//! Places in a document.
+
+use std::{fmt, ops::Range, str::FromStr};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor},
+};
+use serde_json::value::RawValue;
+
+/// A JSON Pointer (RFC 6901): a place in a document.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pointer {
+    text: String,
+    segments: Vec<String>,
+}
+
+/// A JSON Pointer in which the segment `*` stands for every element of an array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern(pub(crate) Pointer);
+
+/// A text that is not a JSON Pointer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no JSON Pointer: write `/Job/Name`, with `~0` for `~` and `~1` for `/` in a key")]
+pub struct PointerError(pub String);
+
+impl Pointer {
+    /// As it was written; empty for the whole document.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The keys on the way, unescaped.
+    pub fn segments(&self) -> &[String] {
+        &self.segments
+    }
+
+    /// The pointer from the place `base` to this place, when this place is at or below it.
+    pub fn relative_to(&self, base: &Self) -> Option<&str> {
+        self.segments
+            .starts_with(&base.segments)
+            .then(|| self.text.get(base.text.len()..).unwrap_or_default())
+    }
+
+    /// Where the value at a pointer stands in a document: from, to. `None` when there is nothing.
+    pub fn locate(&self, document: &str) -> Option<Range<usize>> {
+        let mut value = document.trim();
+        for segment in &self.segments {
+            value = match value.as_bytes().first()? {
+                b'{' => serde_json::from_str::<Members<'_>>(value)
+                    .ok()?
+                    .0
+                    .into_iter()
+                    .rev()
+                    .find(|(key, _)| key == segment)?
+                    .1
+                    .get(),
+                b'[' => serde_json::from_str::<Vec<&RawValue>>(value)
+                    .ok()?
+                    .get(segment.parse::<usize>().ok()?)?
+                    .get(),
+                _ => return None,
+            };
+        }
+        // The value is a part of the document's own text.
+        let start = (value.as_ptr() as usize).checked_sub(document.as_ptr() as usize)?;
+        Some(start..start + value.len())
+    }
+}
+
+impl FromStr for Pointer {
+    type Err = PointerError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let error = || PointerError(text.to_owned());
+        if text.is_empty() {
+            return Ok(Self::default());
+        }
+        let segments = text
+            .strip_prefix('/')
+            .ok_or_else(error)?
+            .split('/')
+            .map(|segment| {
+                let escapes = segment.split('~').skip(1);
+                escapes
+                    .clone()
+                    .all(|rest| rest.starts_with(['0', '1']))
+                    .then(|| segment.replace("~1", "/").replace("~0", "~"))
+                    .ok_or_else(error)
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            text: text.to_owned(),
+            segments,
+        })
+    }
+}
+
+impl fmt::Display for Pointer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = PointerError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self)
+    }
+}
+
+/// The members of an object in order, each value as its text.
+pub(crate) struct Members<'a>(pub(crate) Vec<(String, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
+        struct Collect;
+        impl<'de> Visitor<'de> for Collect {
+            type Value = Vec<(String, &'de RawValue)>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(members)
+            }
+        }
+        reader.deserialize_map(Collect).map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pointers() {
+        for (text, segments) in [
+            ("", Some(vec![])),
+            ("/", Some(vec![""])),
+            ("/a~1b/m~0n/~01", Some(vec!["a/b", "m~n", "~1"])),
+            ("a", None),
+            ("/a~2", None),
+            ("/a~", None),
+        ] {
+            let pointer = text.parse::<Pointer>();
+            assert_eq!(pointer.is_ok(), segments.is_some(), "{text}");
+            if let (Ok(pointer), Some(segments)) = (pointer, segments) {
+                assert_eq!(pointer.segments(), segments, "{text}");
+                assert_eq!(pointer.as_str(), text);
+            }
+        }
+    }
+
+    #[test]
+    fn places() {
+        let document = r#" {"a": [1, {"b~/": "x"}], "c": {}} "#;
+        for (pointer, expected) in [
+            ("", Some(r#"{"a": [1, {"b~/": "x"}], "c": {}}"#)),
+            ("/a/1/b~0~1", Some(r#""x""#)),
+            ("/c", Some("{}")),
+            ("/c/d", None),
+            ("/a/2", None),
+            ("/a/x", None),
+            ("/a/0/x", None),
+        ] {
+            let place = pointer.parse::<Pointer>().unwrap().locate(document);
+            assert_eq!(place.map(|place| &document[place]), expected, "{pointer}");
+        }
+    }
+}

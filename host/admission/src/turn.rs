@@ -1,0 +1,149 @@
+//! One stage's turn at one request: whether it is called, and what it answers.
+
+use std::panic::AssertUnwindSafe;
+
+use futures_util::FutureExt;
+use tokio::time::timeout_at;
+
+use crate::{
+    Deadline, Effect, Failure, FailureKind, Object, Phase, Request, Response, SkipReason, Stage, Surroundings,
+};
+
+/// A request as a stage finds it, and what it may use. Lives as long as the turn.
+#[derive(Clone, Copy)]
+pub(crate) struct Turn<'a> {
+    pub(crate) request: &'a Request,
+    pub(crate) deadline: Deadline,
+    pub(crate) surroundings: Surroundings<'a>,
+}
+
+/// How far a stage came with a request.
+pub(crate) enum Step {
+    /// The request's own deadline had passed before.
+    DeadlinePassed,
+    /// The stage is not for the request.
+    Skipped(SkipReason),
+    /// It cannot be told whether it is.
+    Unselected(Failure),
+    /// The hook was called.
+    Answered(Result<(Effect, Notes), Failure>),
+}
+
+/// What goes with a verdict.
+pub(crate) struct Notes {
+    pub(crate) warnings: Vec<String>,
+    pub(crate) audit_annotations: Vec<(String, String)>,
+}
+
+impl Turn<'_> {
+    /// What a stage of a chain of this phase says of the request.
+    pub(crate) async fn take(&self, phase: Phase, stage: &Stage) -> Step {
+        if self.deadline.has_passed() {
+            return Step::DeadlinePassed;
+        }
+        let deadline = self.deadline.within(stage.timeout);
+        match self.select(stage, deadline).await {
+            Ok(Some(reason)) => return Step::Skipped(reason),
+            Err(failure) => return Step::Unselected(failure),
+            Ok(None) => {}
+        }
+        if self.request.dry_run && !stage.side_effects.allow_dry_run() {
+            return Step::Skipped(SkipReason::DryRun);
+        }
+        Step::Answered(match self.call(stage, deadline).await {
+            Ok(response) => self.judge(phase, response.bounded(), deadline).await,
+            Err(failure) => Err(failure),
+        })
+    }
+
+    /// Why the stage is not for this request, if it is not.
+    async fn select(&self, stage: &Stage, deadline: Deadline) -> Result<Option<SkipReason>, Failure> {
+        let request = self.request;
+        if !stage.rules.is_empty() && !stage.rules.iter().any(|rule| rule.matches(request)) {
+            return Ok(Some(SkipReason::Rules));
+        }
+        if let Some(selector) = &stage.namespace_selector {
+            let matches = selector.matches(request, self.surroundings.namespaces);
+            let matches = timeout_at(deadline.instant(), matches)
+                .await
+                .map_err(|_| timed_out("the labels of the namespace were not there in time"))?
+                .map_err(|error| Failure::new(FailureKind::NamespaceUnknown, error.to_string()))?;
+            if !matches {
+                return Ok(Some(SkipReason::NamespaceSelector));
+            }
+        }
+        let selector = &stage.object_selector;
+        // kube-apiserver: an object without metadata matches no selector but the empty one.
+        let chosen = |object: &Option<Object>| {
+            object
+                .as_ref()
+                .is_some_and(|object| object.head().has_metadata && selector.matches(object.labels()))
+        };
+        if !selector.is_empty() && !chosen(&request.object) && !chosen(&request.old_object) {
+            return Ok(Some(SkipReason::ObjectSelector));
+        }
+        let conditions = &stage.match_conditions;
+        if !conditions.is_empty() {
+            let unmet = conditions
+                .evaluate(request, self.surroundings.authorizer, deadline)
+                .await;
+            let unmet = unmet.map_err(|error| Failure::new(FailureKind::Condition, error.to_string()))?;
+            if unmet.is_some() {
+                return Ok(Some(SkipReason::MatchCondition));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn call(&self, stage: &Stage, deadline: Deadline) -> Result<Response, Failure> {
+        // A panic in a native hook is that stage's failure and nobody else's.
+        let call = AssertUnwindSafe(stage.hook.admit(self.request, deadline)).catch_unwind();
+        match timeout_at(deadline.instant(), call).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(panic)) => Err(Failure::new(FailureKind::Trap, panic_message(&*panic))),
+            Err(_) if deadline == self.deadline => Err(timed_out("no verdict before the request's deadline")),
+            Err(_) => Err(timed_out(&format!(
+                "no verdict within the stage's timeout of {:?}",
+                stage.timeout
+            ))),
+        }
+    }
+
+    /// What the response does to the object, and what goes with it.
+    async fn judge(
+        &self,
+        phase: Phase,
+        response: Response,
+        deadline: Deadline,
+    ) -> Result<(Effect, Notes), Failure> {
+        let Response {
+            verdict,
+            warnings,
+            audit_annotations,
+        } = response;
+        let effect = verdict.effect(self.request, deadline).await?;
+        if phase == Phase::Validating && matches!(effect, Effect::Change(..)) {
+            return Err(Failure::new(
+                FailureKind::InvalidResponse,
+                "the verdict changes the object, and a stage of a validating chain may only allow or deny",
+            ));
+        }
+        let notes = Notes {
+            warnings,
+            audit_annotations,
+        };
+        Ok((effect, notes))
+    }
+}
+
+fn timed_out(what: &str) -> Failure {
+    Failure::new(FailureKind::Timeout, what)
+}
+
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("the hook panicked: {}", text.unwrap_or("no message"))
+}
