@@ -1,4 +1,4 @@
-use std::{error::Error as StdError, sync::Arc};
+use std::{error::Error as StdError, sync::Arc, time::Duration};
 
 use admittance_admission::{Failure, FailureKind};
 use bytes::Bytes;
@@ -31,13 +31,17 @@ pub(crate) struct Caller {
 
 impl Caller {
     /// Post a body; the body of the answer, if its status is one that `accept` takes.
+    ///
+    /// # Errors
+    ///
+    /// The failure, and the time after which the server asks to be asked again, if it does.
     pub(crate) async fn post(
         &self,
         uri: Uri,
         headers: &[(header::HeaderName, HeaderValue)],
         body: Bytes,
         accept: fn(StatusCode) -> bool,
-    ) -> Result<Bytes, Failure> {
+    ) -> Result<Bytes, Refused> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = uri;
@@ -52,10 +56,13 @@ impl Caller {
             .await
             .map_err(|error| self.broken(&error))?;
         if !accept(response.status()) {
-            return Err(self.bad_status(response).await);
+            return Err(Refused {
+                retry_after: retry_after(&response),
+                failure: self.bad_status(response).await,
+            });
         }
         self.check_encoding(response.headers())?;
-        self.read(response.into_body()).await
+        Ok(self.read(response.into_body()).await?)
     }
 
     async fn read(&self, body: Incoming) -> Result<Bytes, Failure> {
@@ -142,6 +149,38 @@ impl Caller {
         };
         Failure::new(kind, format!("{}: {what}: {chain}", self.endpoint))
     }
+}
+
+/// Why a call brought no answer.
+pub(crate) struct Refused {
+    pub(crate) failure: Failure,
+    /// The server has not done what it was asked, and wants to be asked again after this time.
+    pub(crate) retry_after: Option<Duration>,
+}
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Self {
+        Self {
+            failure,
+            retry_after: None,
+        }
+    }
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        refused.failure
+    }
+}
+
+/// What client-go takes for a request to come again: a status of 429 or from 500 on, with `Retry-After` in seconds.
+fn retry_after(response: &Response<Incoming>) -> Option<Duration> {
+    let status = response.status();
+    if status != StatusCode::TOO_MANY_REQUESTS && !status.is_server_error() {
+        return None;
+    }
+    let value = response.headers().get(header::RETRY_AFTER)?;
+    value.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 
 /// The beginning of a body. What does not come, or comes broken, is left out.

@@ -1,11 +1,15 @@
 //! The BCS form: the object out, the whole object back.
 
-use admittance_admission::{Failure, FailureKind, Object, Request, Response, Verdict};
+use admittance_admission::{Deadline, Failure, FailureKind, Object, Request, Response, Verdict, offload};
 use bytes::Bytes;
 
-use crate::{call::Caller, endpoint::Endpoint};
+use crate::call::Caller;
 
-pub(crate) async fn call(caller: &Caller, request: &Request) -> Result<Response, Failure> {
+pub(crate) async fn call(
+    caller: &Caller,
+    request: &Request,
+    deadline: Deadline,
+) -> Result<Response, Failure> {
     let Some(object) = &request.object else {
         return Err(Failure::new(
             FailureKind::Error,
@@ -23,10 +27,12 @@ pub(crate) async fn call(caller: &Caller, request: &Request) -> Result<Response,
             status.as_u16() == 200
         })
         .await?;
-    read(&reply, &caller.endpoint).map(|object| Response::new(Verdict::Replace(object)))
+    let endpoint = caller.endpoint.to_string();
+    let object = offload(reply.len(), deadline, move || read(&reply, &endpoint)).await??;
+    Ok(Response::new(Verdict::Replace(object)))
 }
 
-fn read(reply: &[u8], endpoint: &Endpoint) -> Result<Object, Failure> {
+fn read(reply: &[u8], endpoint: &str) -> Result<Object, Failure> {
     let invalid = |reason: String| {
         Failure::new(
             FailureKind::InvalidResponse,

@@ -6,15 +6,22 @@
 
 use admittance_admission::{
     Deadline, Denial, Failure, FailureKind, GroupVersionKind, GroupVersionResource, Object, Patch, Request,
-    Response, UserInfo, Verdict, is_name_part,
+    Response, UserInfo, Verdict, is_name_part, offload,
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use http::{HeaderValue, header};
+use http::{HeaderValue, StatusCode, header};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, value::RawValue};
 
-use crate::{ReviewVersion, call::Caller};
+use crate::{
+    ReviewVersion,
+    call::{Caller, Refused},
+};
+
+/// How often a webhook is asked again that asks for it with `Retry-After`; client-go, which kube-apiserver uses, has
+/// the same limit.
+const RETRIES: u32 = 10;
 
 const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, */*");
 
@@ -36,17 +43,37 @@ pub(crate) async fn call(
     // Rounded up to a second, as kube-apiserver does: a webhook that obeys it never gives up early.
     let seconds = deadline.remaining().as_millis().div_ceil(1000).max(1);
     let uri = caller.endpoint.uri(Some(&format!("timeout={seconds}s")));
-    let reply = caller
-        .post(uri, &[(header::ACCEPT, ACCEPT)], body, |status| {
-            (200..=206).contains(&status.as_u16())
+    let is_success = |status: StatusCode| (200..=206).contains(&status.as_u16());
+    let mut retries = 0;
+    let reply = loop {
+        let posted = caller
+            .post(uri.clone(), &[(header::ACCEPT, ACCEPT)], body.clone(), is_success)
+            .await;
+        match posted {
+            Ok(reply) => break reply,
+            Err(Refused {
+                retry_after: Some(wait),
+                ..
+            }) if retries < RETRIES && wait < deadline.remaining() => {
+                retries += 1;
+                tokio::time::sleep(wait).await;
+            }
+            Err(refused) => return Err(refused.failure),
+        }
+    };
+    let (uid, endpoint) = (request.uid.clone(), caller.endpoint.to_string());
+    offload(reply.len(), deadline, move || {
+        read(&reply, form, uid.as_str()).map_err(|unreadable| {
+            Failure::new(
+                unreadable.kind,
+                format!(
+                    "{endpoint} answered no valid AdmissionReview: {}",
+                    unreadable.message
+                ),
+            )
         })
-        .await?;
-    read(&reply, form, request.uid.as_str()).map_err(|reason| {
-        Failure::new(
-            FailureKind::InvalidResponse,
-            format!("{} answered no valid AdmissionReview: {reason}", caller.endpoint),
-        )
     })
+    .await?
 }
 
 #[derive(Serialize)]
@@ -195,11 +222,32 @@ pub fn write_review(version: ReviewVersion, request: &Request) -> Result<Bytes, 
     serde_json::to_vec(&review).map(Bytes::from).map_err(broken)
 }
 
-/// The verdict of an answer; the error is a sentence that says what is wrong with it.
+/// Why an answer holds no verdict: a sentence that says what is wrong with it.
+struct Unreadable {
+    kind: FailureKind,
+    message: String,
+}
+
+impl From<String> for Unreadable {
+    fn from(message: String) -> Self {
+        Self {
+            kind: FailureKind::InvalidResponse,
+            message,
+        }
+    }
+}
+
+impl From<&str> for Unreadable {
+    fn from(message: &str) -> Self {
+        message.to_owned().into()
+    }
+}
+
+/// The verdict of an answer.
 ///
 /// What kube-apiserver checks is checked, in its order, and what it forgives is forgiven: a missing
 /// `allowed` is a denial, members that are not known do not matter, and `null` is as good as absent.
-fn read(reply: &[u8], form: Review, uid: &str) -> Result<Response, String> {
+fn read(reply: &[u8], form: Review, uid: &str) -> Result<Response, Unreadable> {
     let version = form.version;
     const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
     let reply = reply.strip_prefix(BYTE_ORDER_MARK).unwrap_or(reply);
@@ -222,7 +270,7 @@ fn read(reply: &[u8], form: Review, uid: &str) -> Result<Response, String> {
     if version == ReviewVersion::V1 {
         let got = response.text("uid")?.unwrap_or_default();
         if got != uid {
-            return Err(format!("`response.uid` is {got:?} and must be {uid:?}"));
+            return Err(format!("`response.uid` is {got:?} and must be {uid:?}").into());
         }
         if form.validating && patch.is_some() {
             return Err("there is `response.patch`, which a validating webhook may not return".into());
@@ -246,13 +294,12 @@ fn read(reply: &[u8], form: Review, uid: &str) -> Result<Response, String> {
             Some(_) if form.validating => Verdict::Allow,
             Some(_) if version == ReviewVersion::V1 && patch_type != Some("JSONPatch") => {
                 let got = patch_type.unwrap_or_default();
-                return Err(format!(
-                    "`response.patchType` is {got:?} and must be \"JSONPatch\""
-                ));
+                return Err(format!("`response.patchType` is {got:?} and must be \"JSONPatch\"").into());
             }
-            Some(patch) => {
-                Verdict::Patch(Patch::parse(patch).map_err(|error| format!("`response.patch` is {error}"))?)
-            }
+            Some(patch) => Verdict::Patch(Patch::parse(patch).map_err(|error| Unreadable {
+                kind: error.kind(),
+                message: format!("`response.patch` is {error}"),
+            })?),
         }
     } else {
         Verdict::Deny(denial(&response)?)
@@ -270,8 +317,10 @@ fn check_type(review: &Fields<'_>, version: ReviewVersion) -> Result<(), String>
     let expected = version.api_version();
     let right = match version {
         ReviewVersion::V1 => api_version == expected && kind == "AdmissionReview",
-        // Anything goes but the one type that cannot be converted.
-        ReviewVersion::V1Beta1 => api_version != ReviewVersion::V1.api_version(),
+        // What is absent counts as right; another type is not known to kube-apiserver, or not converted.
+        ReviewVersion::V1Beta1 => {
+            ["", expected].contains(&api_version) && ["", "AdmissionReview"].contains(&kind)
+        }
     };
     if right {
         Ok(())

@@ -72,7 +72,7 @@ impl Webhook {
 impl Hook for Webhook {
     async fn admit(&self, request: &Request, deadline: Deadline) -> Result<Response, Failure> {
         match self.form {
-            Form::Resource => resource::call(&self.caller, request).await,
+            Form::Resource => resource::call(&self.caller, request, deadline).await,
             Form::Review(form) => review::call(&self.caller, form, request, deadline).await,
         }
     }

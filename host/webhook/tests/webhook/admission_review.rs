@@ -1,4 +1,10 @@
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use admittance_admission::{
     Deadline, FailureKind, GroupVersionKind, GroupVersionResource, Hook, Object, Operation, Request,
@@ -462,10 +468,16 @@ async fn what_is_answered() {
             Allow,
         ),
         (
-            "beta: another type",
+            "beta: another group",
             V1Beta1,
-            json!({"apiVersion": "x/v2", "kind": "Review", "response": {"allowed": true}}),
-            Allow,
+            json!({"apiVersion": "x/v1beta1", "kind": "AdmissionReview", "response": {"allowed": true}}),
+            Invalid("\"x/v1beta1\""),
+        ),
+        (
+            "beta: another kind",
+            V1Beta1,
+            json!({"apiVersion": "admission.k8s.io/v1beta1", "kind": "Review", "response": {"allowed": true}}),
+            Invalid("\"Review\""),
         ),
         (
             "beta: answered in v1",
@@ -508,6 +520,13 @@ async fn what_is_answered() {
         ("empty", 200, String::new(), Invalid("empty")),
         ("text", 200, "ok".into(), Invalid("not JSON")),
         ("trailing data", 200, format!("{allowed} x"), Invalid("not JSON")),
+        (
+            "ours: YAML",
+            200,
+            "apiVersion: admission.k8s.io/v1\nkind: AdmissionReview\nresponse: { uid: UID, allowed: true }\n"
+                .into(),
+            Invalid("not JSON"),
+        ),
         ("byte order mark", 200, format!("\u{feff}{allowed}"), Allow),
         (
             "a member twice: the last counts",
@@ -555,6 +574,112 @@ async fn wrong_statuses() {
         let failure = call(&webhook, &pod_create()).await.unwrap_err();
         assert_eq!(failure.kind, FailureKind::BadStatus, "{status}");
         assert!(failure.message.contains(&status.to_string()) && failure.message.contains("try later"));
+    }
+}
+
+/// How a webhook that has not done its work says so: 429, or any status from 500 on, with `Retry-After` in seconds.
+#[tokio::test]
+async fn it_is_asked_again_when_it_asks_for_it() {
+    for (status, retry_after, calls) in [
+        (429, Some("0"), 3),
+        (503, Some("0"), 3),
+        (500, Some("0"), 3),
+        (503, None, 1),
+        (503, Some("Wed, 21 Oct 2026 07:28:00 GMT"), 1),
+        (404, Some("0"), 1),
+        // Later than the deadline: that is told at once.
+        (503, Some("3600"), 1),
+    ] {
+        let request = pod_create();
+        let uid = request.uid.to_string();
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = asked.clone();
+        let (mut server, webhook) = serve(
+            review(V1),
+            always(move || {
+                if count.fetch_add(1, Ordering::SeqCst) == 2 {
+                    let allowed = json!({"uid": uid, "allowed": true});
+                    let reply = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": allowed});
+                    return answer(200, reply.to_string());
+                }
+                let mut reply = answer(status, "busy");
+                if let Some(value) = retry_after {
+                    reply
+                        .headers_mut()
+                        .insert(header::RETRY_AFTER, value.parse().unwrap());
+                }
+                reply
+            }),
+        );
+        let answer = webhook
+            .admit(&request, Deadline::after(Duration::from_secs(60)))
+            .await;
+        assert_eq!(asked.load(Ordering::SeqCst), calls, "{status} {retry_after:?}");
+        match answer {
+            Ok(_) => assert_eq!(calls, 3),
+            Err(failure) => assert_eq!((failure.kind, calls), (FailureKind::BadStatus, 1), "{failure}"),
+        }
+        // The same review each time.
+        let first = server.arrived.recv().await.unwrap();
+        for _ in 1..calls {
+            assert_eq!(server.arrived.recv().await.unwrap().body, first.body);
+        }
+    }
+    // Not without end, whatever the webhook asks for.
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let (_server, webhook) = serve(
+        review(V1),
+        always(move || {
+            count.fetch_add(1, Ordering::SeqCst);
+            let mut reply = answer(503, "busy");
+            reply
+                .headers_mut()
+                .insert(header::RETRY_AFTER, "0".parse().unwrap());
+            reply
+        }),
+    );
+    let answer = webhook
+        .admit(&pod_create(), Deadline::after(Duration::from_secs(60)))
+        .await;
+    assert_eq!(answer.unwrap_err().kind, FailureKind::BadStatus);
+    assert_eq!(asked.load(Ordering::SeqCst), 11);
+}
+
+/// The type of the body does not count, not even one that is none, which kube-apiserver refuses. An encoding
+/// was not asked for, so there is none.
+#[tokio::test]
+async fn headers_of_an_answer() {
+    for (name, value, is_taken) in [
+        (header::CONTENT_TYPE, "text/html", true),
+        (header::CONTENT_TYPE, "no type / at all;;", true),
+        (header::CONTENT_ENCODING, "identity", true),
+        (header::CONTENT_ENCODING, "gzip", false),
+    ] {
+        let request = pod_create();
+        let uid = request.uid.to_string();
+        let (key, text) = (name.clone(), value);
+        let (_server, webhook) = serve(
+            review(V1),
+            always(move || {
+                let allowed = json!({"uid": uid, "allowed": true});
+                let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": allowed});
+                let mut reply = answer(200, review.to_string());
+                reply.headers_mut().insert(key.clone(), text.parse().unwrap());
+                reply
+            }),
+        );
+        match call(&webhook, &request).await {
+            Ok(_) => assert!(is_taken, "{value}"),
+            Err(failure) => {
+                assert_eq!(
+                    (failure.kind, is_taken),
+                    (FailureKind::InvalidResponse, false),
+                    "{value}"
+                );
+                assert!(failure.message.contains("gzip"), "{failure}");
+            }
+        }
     }
 }
 

@@ -194,7 +194,7 @@ fn answers() -> Vec<Row> {
             VALIDATING,
             "v1beta1",
             typed("admission.k8s.io2/v2", "AdmissionReview2"),
-            Allowed,
+            Invalid("\"admission.k8s.io2/v2\""),
         ),
         (
             "C5.24",
