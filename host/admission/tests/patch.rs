@@ -1,7 +1,5 @@
 //! JSON Patch, as RFC 6902 has it: a table, and the same patches through the crate `json-patch`.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
 use admittance_admission::{FailureKind, Object, Patch};
 use proptest::prelude::*;
 use serde_json::{Value, json};
