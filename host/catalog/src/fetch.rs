@@ -17,5 +17,5 @@ pub(crate) use client::Network;
 pub use client::NetworkConfig;
 pub(crate) use download::{Download, Downloaded};
 pub(crate) use landing::Landing;
-pub(crate) use manifest::{Descriptor, Layer, MANIFEST_TYPE, WASM_CONFIG_TYPE, WASM_TYPE};
-pub(crate) use registry::Version;
+pub(crate) use manifest::{Descriptor, Layer, MANIFEST_TYPE, WASM_CONFIG_TYPE, WASM_TYPE, entry_of_index};
+pub(crate) use registry::{Version, place};

@@ -131,7 +131,7 @@ impl Connection {
                 if response.status().is_success() {
                     if is_watch {
                         measure::count(Verb::Watch, "ok");
-                        health.watching();
+                        health.accepted();
                     } else {
                         measure::count(Verb::List, "ok");
                         health.heard();

@@ -6,20 +6,26 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use tokio::sync::watch;
+use tokio::{
+    sync::{Notify, watch},
+    time::sleep_until,
+};
 
 use crate::measure;
 
 /// How long objects are taken from the cache while the watch is down. After that every look-up asks the
 /// API server, and fails when it cannot be reached.
 pub const STALE_LIMIT: Duration = Duration::from_secs(300);
+/// How long a watch that the API server accepted must stay open before it is up. A watch from a version that
+/// the server no longer has is accepted too: the error is its first event.
+const CONFIRM_AFTER: Duration = Duration::from_millis(250);
 
 /// What a watch is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchState {
     /// Nobody asked for this yet.
     Idle,
-    /// The first list is under way.
+    /// A list is under way: the first, or a new one because the watch expired.
     Starting,
     /// Changes arrive.
     Watching,
@@ -75,13 +81,18 @@ pub(crate) struct Health {
     now: Mutex<Now>,
     /// How often the objects, or the state, became others.
     changes: watch::Sender<u64>,
+    /// Told when the API server accepts a watch.
+    accepted: Notify,
 }
 
 #[derive(Debug)]
 struct Now {
     state: WatchState,
     since: SystemTime,
-    since_instant: Instant,
+    /// When the cache was last known to be up to date, unless the watch is up.
+    current: Instant,
+    /// When the API server accepted the watch that is not confirmed yet.
+    accepted: Option<Instant>,
     heard: Option<SystemTime>,
     last_error: Option<String>,
 }
@@ -93,11 +104,13 @@ impl Health {
             now: Mutex::new(Now {
                 state: WatchState::Idle,
                 since: SystemTime::now(),
-                since_instant: Instant::now(),
+                current: Instant::now(),
+                accepted: None,
                 heard: None,
                 last_error: None,
             }),
             changes: watch::Sender::new(0),
+            accepted: Notify::new(),
         }
     }
 
@@ -114,10 +127,13 @@ impl Health {
         let mut now = self.lock();
         let changes = now.state != state;
         if changes {
+            if now.state == WatchState::Watching {
+                now.current = Instant::now();
+            }
             now.state = state;
             now.since = SystemTime::now();
-            now.since_instant = Instant::now();
         }
+        now.accepted = None;
         now.last_error = last_error;
         drop(now);
         if changes {
@@ -142,6 +158,7 @@ impl Health {
         self.lock().state == WatchState::Watching
     }
 
+    /// A list begins.
     pub(crate) fn starting(&self) {
         self.enter(WatchState::Starting, None);
     }
@@ -151,8 +168,42 @@ impl Health {
         self.lock().heard = Some(SystemTime::now());
     }
 
+    /// A list is complete.
+    pub(crate) fn listed(&self) {
+        self.lock().current = Instant::now();
+        self.something_changed();
+    }
+
+    /// The API server accepted a watch.
+    pub(crate) fn accepted(&self) {
+        let mut now = self.lock();
+        now.heard = Some(SystemTime::now());
+        if now.state != WatchState::Watching {
+            now.accepted = Some(Instant::now());
+            self.accepted.notify_one();
+        }
+    }
+
+    /// Waits until a watch that was accepted has stayed open for `CONFIRM_AFTER`; for ever while the watch
+    /// is up already.
+    pub(crate) async fn confirmed(&self) {
+        loop {
+            let accepted = self.lock().accepted;
+            match accepted {
+                Some(at) => {
+                    sleep_until((at + CONFIRM_AFTER).into()).await;
+                    // Otherwise it was closed, and another one was accepted.
+                    if self.lock().accepted == Some(at) {
+                        return;
+                    }
+                }
+                None => self.accepted.notified().await,
+            }
+        }
+    }
+
+    /// The watch works: it brings changes, or stayed open.
     pub(crate) fn watching(&self) {
-        self.heard();
         if self.enter(WatchState::Watching, None) {
             tracing::info!(watch = self.name, "the watch is up");
         }
@@ -182,8 +233,8 @@ impl Health {
     pub(crate) fn is_fresh(&self) -> bool {
         let now = self.lock();
         match now.state {
-            WatchState::Starting | WatchState::Watching => true,
-            WatchState::Down => now.since_instant.elapsed() < STALE_LIMIT,
+            WatchState::Watching => true,
+            WatchState::Starting | WatchState::Down => now.current.elapsed() < STALE_LIMIT,
             WatchState::Idle | WatchState::Refused => false,
         }
     }
@@ -200,11 +251,11 @@ impl Health {
         }
     }
 
-    /// As if the state had begun that much earlier.
+    /// As if the cache had been up to date that much earlier.
     #[cfg(test)]
     fn age(&self, age: Duration) {
         let mut now = self.lock();
-        now.since_instant = now.since_instant.checked_sub(age).unwrap();
+        now.current = now.current.checked_sub(age).unwrap();
     }
 }
 
@@ -231,6 +282,15 @@ mod tests {
         health.watching();
         assert!(health.is_fresh());
         assert_eq!(health.status(true, 3).last_error, None);
+        health.down("gone".into());
+        health.age(STALE_LIMIT / 2);
+        health.starting();
+        health.accepted();
+        health.down("expired, and no list".into());
+        health.age(STALE_LIMIT / 2);
+        assert!(!health.is_fresh(), "an attempt does not make it younger");
+        health.listed();
+        assert!(health.is_fresh());
         health.refused("no".into());
         assert!(!health.is_fresh());
     }

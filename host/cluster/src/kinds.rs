@@ -168,7 +168,7 @@ impl Kind {
     }
 
     async fn follow(&self) {
-        let mut pace = Pace::new();
+        let mut pace = Pace::default();
         let served = loop {
             match self.served(Instant::now() + LOOKUP_LIMIT).await {
                 Ok(served) => break served,

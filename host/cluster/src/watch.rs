@@ -1,11 +1,6 @@
 //! Following the changes of a kind.
 
-use std::{
-    fmt::Debug,
-    pin::pin,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{fmt::Debug, pin::pin, sync::Arc, time::Duration};
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use futures_util::StreamExt;
@@ -59,46 +54,49 @@ impl<V> View<V> {
 }
 
 /// How long to wait between attempts.
+#[derive(Default)]
 pub(crate) struct Pace {
-    waits: ExponentialBackoff,
-    last: Option<Instant>,
+    /// None after a success: the next failure waits for `FIRST_WAIT`.
+    waits: Option<ExponentialBackoff>,
+    /// Whether the watch expired and has not worked since.
+    has_expired: bool,
 }
 
 impl Pace {
-    pub(crate) fn new() -> Self {
-        Self {
-            waits: Self::waits(),
-            last: None,
-        }
+    /// The watch works: the next failure is a new one.
+    fn reset(&mut self) {
+        *self = Self::default();
     }
 
-    fn waits() -> ExponentialBackoff {
-        ExponentialBuilder::default()
-            .with_min_delay(FIRST_WAIT)
-            .with_max_delay(SLOWEST)
-            .with_jitter()
-            .without_max_times()
-            .build()
-    }
-
-    /// Waits as long as this trouble asks for.
-    pub(crate) async fn wait(&mut self, trouble: &Trouble) {
-        let now = Instant::now();
-        // All was well for a while: this is a new failure.
-        if self
-            .last
-            .is_some_and(|last| now.duration_since(last) > SLOWEST * 2)
-        {
-            self.waits = Self::waits();
-        }
-        let wait = match trouble {
+    fn next(&mut self, trouble: &Trouble) -> Duration {
+        match trouble {
             Trouble::Forbidden(_) | Trouble::NotFound(_) | Trouble::Conflict(_) | Trouble::Refused(_) => {
                 REFUSED_WAIT
             }
-            Trouble::Unavailable(_) | Trouble::Timeout => self.waits.next().unwrap_or(SLOWEST),
-        };
-        sleep(wait).await;
-        self.last = Some(Instant::now());
+            Trouble::Unavailable(_) | Trouble::Timeout => {
+                let waits = self.waits.get_or_insert_with(|| {
+                    ExponentialBuilder::default()
+                        .with_min_delay(FIRST_WAIT)
+                        .with_max_delay(SLOWEST)
+                        .with_jitter()
+                        .without_max_times()
+                        .build()
+                });
+                waits.next().unwrap_or(SLOWEST)
+            }
+        }
+    }
+
+    /// Waits before the next attempt, longer after each failure.
+    pub(crate) async fn wait(&mut self, trouble: &Trouble) {
+        sleep(self.next(trouble)).await;
+    }
+
+    /// The watch expired: it is listed again at once, unless the API server expires every watch.
+    async fn expired(&mut self) {
+        if std::mem::replace(&mut self.has_expired, true) {
+            self.wait(&Trouble::Timeout).await;
+        }
     }
 }
 
@@ -113,35 +111,49 @@ pub(crate) async fn follow<K, V>(
 ) where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let client = connection.observed(view.health.clone());
-    let mut pace = Pace::new();
+    let health = &view.health;
+    let client = connection.observed(health.clone());
+    let mut pace = Pace::default();
     loop {
         let mut events = pin!(watcher(
             api(client.clone()),
             watcher::Config::default().timeout(WATCH_SECONDS)
         ));
-        while let Some(event) = events.next().await {
+        loop {
+            let event = tokio::select! {
+                biased;
+                event = events.next() => event,
+                () = health.confirmed() => {
+                    health.watching();
+                    pace.reset();
+                    continue;
+                }
+            };
             let problem = match event {
-                Ok(event) => {
+                Some(Ok(event)) => {
+                    if matches!(event, Event::Apply(_) | Event::Delete(_)) {
+                        health.heard();
+                        health.watching();
+                        pace.reset();
+                    }
                     take(event, view, &entry);
                     continue;
                 }
-                Err(error) => Problem::from(error),
+                Some(Err(error)) => Problem::from(error),
+                None => break,
             };
             match &problem {
                 Problem::Expired => {
-                    tracing::debug!(
-                        watch = view.health.name(),
-                        "the watch is too far behind: listing anew"
-                    );
-                    pace.wait(&Trouble::Timeout).await;
+                    tracing::info!(watch = health.name(), "the watch expired; listing again");
+                    health.starting();
+                    pace.expired().await;
                     break;
                 }
                 Problem::Failed(verb, trouble) => {
                     measure::count(*verb, trouble.result());
                     match trouble {
-                        Trouble::Forbidden(words) => view.health.refused(format!("{words}; {permission}")),
-                        other => view.health.down(other.sentence()),
+                        Trouble::Forbidden(words) => health.refused(format!("{words}; {permission}")),
+                        other => health.down(other.sentence()),
                     }
                     pace.wait(trouble).await;
                 }
@@ -159,17 +171,15 @@ fn take<K, V>(event: Event<K>, view: &View<V>, entry: &impl Fn(K) -> (Key, V)) {
         }
         Event::InitDone => {
             view.cache.end_list();
+            view.health.listed();
             tracing::debug!(watch = view.health.name(), objects = view.cache.len(), "listed");
-            view.health.something_changed();
         }
         Event::Apply(object) => {
-            view.health.heard();
             let (key, value) = entry(object);
             view.cache.insert(key, value);
             view.health.something_changed();
         }
         Event::Delete(object) => {
-            view.health.heard();
             view.cache.remove(&entry(object).0);
             view.health.something_changed();
         }
@@ -202,5 +212,21 @@ impl From<watcher::Error> for Problem {
             kube::Error::Api(status) if status.code == GONE => Self::Expired,
             other => Self::Failed(verb, Trouble::from_client(other)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_success_resets_the_waits() {
+        let mut pace = Pace::default();
+        let failure = Trouble::Timeout;
+        let waits: Vec<_> = (0..12).map(|_| pace.next(&failure)).collect();
+        assert!(waits[0] < FIRST_WAIT * 3 && waits[11] >= SLOWEST, "{waits:?}");
+        pace.reset();
+        assert!(pace.next(&failure) < FIRST_WAIT * 3);
+        assert_eq!(pace.next(&Trouble::Refused(String::new())), REFUSED_WAIT);
     }
 }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     Digest, Error, FetchProgress, ModuleReference, OciReference, OnProgress,
-    fetch::{Download, Layer, Version},
+    fetch::{self, Download, Layer, Version, entry_of_index},
     module::{check_magic, check_pin},
 };
 
@@ -31,11 +31,12 @@ impl Inner {
                 return Ok(found.clone());
             }
         }
-        let manifest = self.network.manifest(artifact, &version, progress).await?;
-        let manifest = manifest.ok_or_else(|| Error::NotFound {
-            place: place.clone(),
-            message: "the registry knows no such artifact".to_owned(),
-        })?;
+        let mut manifest = self.manifest_there(artifact, &version, progress).await?;
+        if let Some(entry) = entry_of_index(artifact, &manifest)? {
+            manifest = self
+                .manifest_there(artifact, &Version::Digest(entry), progress)
+                .await?;
+        }
         let layer = Layer::of_manifest(artifact, &manifest)?;
         check_pin(&place, pinned, layer.digest)?;
         let found = match self.kept(layer.digest).await? {
@@ -48,6 +49,19 @@ impl Inner {
         };
         self.record(reference, &found, None).await?;
         Ok(found)
+    }
+
+    async fn manifest_there(
+        &self,
+        artifact: &OciReference,
+        version: &Version,
+        progress: OnProgress<'_>,
+    ) -> Result<Bytes, Error> {
+        let manifest = self.network.manifest(artifact, version, progress).await?;
+        manifest.ok_or_else(|| Error::NotFound {
+            place: fetch::place(artifact, version),
+            message: "the registry knows no such artifact".to_owned(),
+        })
     }
 
     async fn blob(

@@ -1,4 +1,4 @@
-use serde::{Deserialize, Serialize, de::IgnoredAny};
+use serde::{Deserialize, Serialize};
 
 use crate::{Digest, Error, OciReference};
 
@@ -37,7 +37,33 @@ struct Manifest {
     #[serde(default)]
     layers: Vec<Descriptor>,
     /// Of an index.
-    manifests: Option<Vec<IgnoredAny>>,
+    manifests: Option<Vec<Entry>>,
+}
+
+/// What an index says of a manifest. One that says less than it should is no module.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry {
+    #[serde(default)]
+    digest: String,
+    artifact_type: Option<String>,
+    platform: Option<Platform>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Platform {
+    #[serde(default)]
+    architecture: String,
+}
+
+impl Entry {
+    fn is_wasm(&self) -> bool {
+        let architecture = self
+            .platform
+            .as_ref()
+            .map(|platform| platform.architecture.as_str());
+        architecture == Some("wasm") || self.artifact_type.as_deref() == Some(WASM_CONFIG_TYPE)
+    }
 }
 
 /// What a manifest says of a blob.
@@ -66,10 +92,50 @@ impl Layer {
     ///
     /// With what is there, when it is anything else.
     pub(crate) fn of_manifest(reference: &OciReference, bytes: &[u8]) -> Result<Self, Error> {
-        module_of(bytes).map_err(|found| Error::NotAnArtifact {
-            reference: Box::new(reference.clone()),
-            found,
-        })
+        module_of(bytes).map_err(|found| not_an_artifact(reference, found))
+    }
+}
+
+/// The manifest of the one artifact for WebAssembly in an index; nothing when the bytes are no index.
+///
+/// # Errors
+///
+/// With what is there, when the index lists no such artifact, or several.
+pub(crate) fn entry_of_index(reference: &OciReference, bytes: &[u8]) -> Result<Option<Digest>, Error> {
+    let Ok(Manifest {
+        manifests: Some(entries),
+        ..
+    }) = serde_json::from_slice(bytes)
+    else {
+        return Ok(None);
+    };
+    wasm_entry(&entries)
+        .map(Some)
+        .map_err(|found| not_an_artifact(reference, found))
+}
+
+fn wasm_entry(entries: &[Entry]) -> Result<Digest, String> {
+    let found: Vec<&Entry> = entries.iter().filter(|entry| entry.is_wasm()).collect();
+    match found.as_slice() {
+        [entry] => {
+            let digest = entry.digest.parse();
+            digest.map_err(|_| format!("an index that lists a module with the digest `{}`", entry.digest))
+        }
+        [] => Err(format!(
+            "an index of {} artifacts, none of them for the architecture `wasm`; name one by its digest",
+            entries.len()
+        )),
+        found => Err(format!(
+            "an index with {} artifacts for the architecture `wasm`; name one of them by its digest",
+            found.len()
+        )),
+    }
+}
+
+fn not_an_artifact(reference: &OciReference, found: String) -> Error {
+    Error::NotAnArtifact {
+        reference: Box::new(reference.clone()),
+        found,
     }
 }
 
@@ -83,7 +149,7 @@ fn module_of(bytes: &[u8]) -> Result<Layer, String> {
     match manifest.manifests {
         Some(entries) => {
             return Err(format!(
-                "an index of {} artifacts, as images for several platforms have; name one of them by its digest",
+                "an index of {} artifacts inside of an index",
                 entries.len()
             ));
         }
@@ -174,9 +240,7 @@ mod tests {
             (manifest(&[]), Err("no layers (and the configuration is `c`)")),
             (
                 r#"{"schemaVersion":2,"manifests":[{},{}]}"#.to_owned(),
-                Err(
-                    "an index of 2 artifacts, as images for several platforms have; name one of them by its digest",
-                ),
+                Err("an index of 2 artifacts inside of an index"),
             ),
             (index, Err("an index without artifacts")),
             (
@@ -195,6 +259,53 @@ mod tests {
             match (module_of(text.as_bytes()), expected) {
                 (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{text}"),
                 (Err(found), Err(expected)) => assert!(found.starts_with(expected), "{found}"),
+                (found, _) => panic!("{text}: {found:?}"),
+            }
+        }
+    }
+    #[test]
+    fn the_entry_of_an_index_that_is_a_module() {
+        let reference: OciReference = "registry.example.com/a:1".parse().unwrap();
+        let (one, other) = (Digest::of("one"), Digest::of("other"));
+        let entry = |digest: Digest, architecture: &str| {
+            format!(
+                r#"{{"mediaType":"{MANIFEST_TYPE}","digest":"{digest}","size":2,"platform":{{"architecture":"{architecture}","os":"wasi"}}}}"#
+            )
+        };
+        let typed = format!(r#"{{"digest":"{one}","size":2,"artifactType":"{WASM_CONFIG_TYPE}"}}"#);
+        let index = |entries: &[String]| {
+            format!(
+                r#"{{"schemaVersion":2,"mediaType":"{INDEX_TYPE}","manifests":[{}]}}"#,
+                entries.join(",")
+            )
+        };
+        for (text, expected) in [
+            (
+                index(&[entry(other, "amd64"), entry(one, "wasm"), entry(other, "unknown")]),
+                Ok(Some(one)),
+            ),
+            (index(&[entry(other, "arm64"), typed]), Ok(Some(one))),
+            (
+                index(&[entry(other, "amd64"), "{}".to_owned()]),
+                Err("an index of 2 artifacts, none of them"),
+            ),
+            (index(&[]), Err("an index of 0 artifacts")),
+            (
+                index(&[entry(one, "wasm"), entry(other, "wasm")]),
+                Err("an index with 2 artifacts for"),
+            ),
+            (
+                index(&[entry(one, "wasm").replace("sha256", "sha512")]),
+                Err("an index that lists a module with the digest `sha512:"),
+            ),
+            (r#"{"schemaVersion":2,"layers":[]}"#.to_owned(), Ok(None)),
+            ("<html>".to_owned(), Ok(None)),
+        ] {
+            match (entry_of_index(&reference, text.as_bytes()), expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{text}"),
+                (Err(Error::NotAnArtifact { found, .. }), Err(expected)) => {
+                    assert!(found.starts_with(expected), "{found}");
+                }
                 (found, _) => panic!("{text}: {found:?}"),
             }
         }

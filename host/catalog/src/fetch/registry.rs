@@ -202,7 +202,7 @@ impl Network {
 }
 
 /// How messages name something in a registry.
-pub(super) fn place(artifact: &OciReference, version: &Version) -> String {
+pub(crate) fn place(artifact: &OciReference, version: &Version) -> String {
     let (registry, repository) = (artifact.registry(), artifact.repository());
     match version {
         Version::Tag(tag) => format!("oci://{registry}/{repository}:{tag}"),

@@ -115,7 +115,8 @@ impl<'a> Subject<'a> {
         let digest = Digest::of(manifest);
         if reference.digest().is_some_and(|expected| expected != digest) {
             return Err(unrelated(format!(
-                "the manifest that was kept has the digest {digest}"
+                "the manifest that was kept has the digest {digest}; of an index, name the artifact in it by this \
+                 digest, which is what is signed"
             )));
         }
         let listed = Layer::of_manifest(reference, manifest)

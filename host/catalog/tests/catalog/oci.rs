@@ -2,13 +2,14 @@
 
 use std::{env, fs, os::unix::fs::PermissionsExt as _};
 
-use admittance_catalog::{Digest, Error, Freshness};
+use admittance_catalog::{Digest, Error, Freshness, Pushed};
 use serde_json::json;
 
 use crate::{
     pushing::push,
     registry::{Access, Registry, USER},
     scene::{Scene, component},
+    signatures::{index, put_manifest},
     tokens::{IDENTITY_TOKEN, Tokens},
 };
 
@@ -68,6 +69,65 @@ async fn a_tag_is_resolved_once_and_again_when_wanted() {
         matches!(error, Error::Unreachable { .. }) && error.is_transient(),
         "{error}"
     );
+}
+
+/// What `docker buildx` and others push for several architectures.
+#[tokio::test]
+async fn an_index_stands_for_its_entry_for_wasm() {
+    let scene = Scene::new();
+    let registry = Registry::start(Access::Open, None).await;
+    let catalog = scene.catalog();
+    let (module, other) = (component(2000, 1), component(2000, 2));
+    let manifest = |pushed: &Pushed, architecture: &str| {
+        json!({
+            "mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": pushed.manifest.to_string(),
+            "size": 2, "platform": {"os": "wasi", "architecture": architecture},
+        })
+    };
+    let pushed = push(&catalog, &format!("{}/plugins/a:module", registry.name), &module)
+        .await
+        .unwrap();
+    let second = push(&catalog, &format!("{}/plugins/a:other", registry.name), &other)
+        .await
+        .unwrap();
+    let tag = format!("oci://{}/plugins/a:1", registry.name);
+    let put = async |entries: &[serde_json::Value]| put_manifest(&registry, "1", &index(entries)).await;
+    let again = async || scene.obtain_as(&catalog, &tag, None, Freshness::Again).await;
+
+    let described = put(&[manifest(&second, "amd64"), manifest(&pushed, "wasm")]).await;
+    assert_eq!(again().await.unwrap().bytes().as_ref(), module);
+    let by_digest = format!(
+        "oci://{}/plugins/a@{}",
+        registry.name,
+        described["digest"].as_str().unwrap()
+    );
+    assert_eq!(
+        scene.obtain(&catalog, &by_digest).await.unwrap().digest(),
+        pushed.module
+    );
+    put(&[manifest(&pushed, "amd64"), manifest(&second, "wasm")]).await;
+    assert_eq!(
+        again().await.unwrap().digest(),
+        second.module,
+        "the index is another one"
+    );
+    for (entries, expected) in [
+        (
+            &[manifest(&pushed, "amd64")][..],
+            "none of them for the architecture `wasm`",
+        ),
+        (
+            &[manifest(&pushed, "wasm"), manifest(&second, "wasm")],
+            "with 2 artifacts for the architecture `wasm`",
+        ),
+    ] {
+        put(entries).await;
+        let error = again().await.unwrap_err();
+        assert!(
+            matches!(&error, Error::NotAnArtifact { found, .. } if found.contains(expected)),
+            "{error}"
+        );
+    }
 }
 
 #[tokio::test]

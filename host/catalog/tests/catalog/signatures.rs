@@ -164,15 +164,20 @@ async fn signatures_in_a_registry() {
                 "mediaType": "application/vnd.oci.image.manifest.v1+json", "size": 2,
                 "digest": entry["digest"], "artifactType": "application/spdx+json",
             });
-            let index = json!({
-                "schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json",
-                "manifests": [other, entry],
-            });
-            put_manifest(&registry, &format!("sha256-{hex}"), &index).await;
+            put_manifest(&registry, &format!("sha256-{hex}"), &index(&[other, entry])).await;
         } else {
             put_manifest(&registry, &format!("sha256-{hex}.sig"), &manifest).await;
         }
         let module = scene.obtain(&scene.catalog(), &reference).await.unwrap();
+        // By an index, too, it is the artifact for WebAssembly that is signed.
+        let entry = json!({
+            "mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": pushed.manifest.to_string(),
+            "size": 2, "platform": {"os": "wasi", "architecture": "wasm"},
+        });
+        put_manifest(&registry, "2", &index(&[entry])).await;
+        let by_index = format!("oci://{}/plugins/a:2", registry.name);
+        let module_of_index = scene.obtain(&scene.catalog(), &by_index).await.unwrap();
+        assert_eq!(module_of_index.verified(), module.verified());
         // Offline, at the next start, and for a rollback.
         drop(registry);
         for pinned in [None, Some(module.digest())] {
@@ -197,8 +202,15 @@ async fn put_blob(registry: &Registry, text: &str) -> Value {
     json!({"mediaType": "application/json", "digest": digest.to_string(), "size": text.len()})
 }
 
+/// An index with these entries.
+pub(crate) fn index(entries: &[Value]) -> Value {
+    json!({
+        "schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": entries,
+    })
+}
+
 /// Put a manifest into the registry, and describe it.
-async fn put_manifest(registry: &Registry, tag: &str, manifest: &Value) -> Value {
+pub(crate) async fn put_manifest(registry: &Registry, tag: &str, manifest: &Value) -> Value {
     let (text, kind) = (manifest.to_string(), manifest["mediaType"].as_str().unwrap());
     let url = format!("http://{}/v2/plugins/a/manifests/{tag}", registry.name);
     request(Method::PUT, &url, kind, &text).await;

@@ -199,6 +199,47 @@ async fn a_watch_that_is_too_late_lists_anew() {
 }
 
 #[tokio::test]
+async fn an_expired_watch_is_up_only_after_the_list() {
+    let setting = Setting::new();
+    put(&setting, "prod", "web");
+    let cluster = setting.cluster().await;
+    cluster.watch_namespaces();
+    is_watching(&cluster).await;
+    setting.server.leave();
+    put(&setting, "prod", "db");
+    setting.server.forget();
+    setting.server.hold("list", "namespaces");
+    setting.server.come_back();
+    eventually("it is listed again", async || {
+        setting.server.count("list", "/namespaces") == 2
+    })
+    .await;
+    assert_eq!(cluster.status().namespaces.state, WatchState::Starting);
+    setting.server.release("list", "namespaces");
+    is_watching(&cluster).await;
+    assert_eq!(cluster.labels("prod").await, Ok(tier("db")));
+}
+
+/// Each success resets the waits: with waits that go on doubling this takes minutes.
+#[tokio::test]
+async fn a_watch_that_expires_again_and_again_lists_at_once() {
+    let setting = Setting::new();
+    let cluster = setting.cluster().await;
+    cluster.watch_namespaces();
+    for round in 1..=6 {
+        is_watching(&cluster).await;
+        put(&setting, "prod", &round.to_string());
+        setting.server.forget();
+        setting.server.break_connections();
+        eventually("it is listed again", async || {
+            cluster.labels("prod").await == Ok(tier(&round.to_string()))
+                && setting.server.count("list", "/namespaces") > round
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
 async fn without_the_right_to_watch_every_look_up_asks() {
     for verb in ["list", "watch"] {
         let setting = Setting::new();
