@@ -1,5 +1,10 @@
 //! Components that take too long or too much memory to compile, and what becomes of the process that compiles.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "helpers of tests are tests, which clippy knows only of functions marked as such"
+)]
+
 use std::{
     fs,
     io::{self, Write as _},
