@@ -23,7 +23,8 @@ const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8")
 #[derive(Debug)]
 pub(crate) struct Elsewhere {
     consoles: Option<Consoles>,
-    cluster: OnceLock<Cluster>,
+    /// The cluster that clients may ask for custom resources; none: they may not.
+    cluster: Option<OnceLock<Cluster>>,
     limits: BodyLimits,
 }
 
@@ -37,19 +38,32 @@ pub(crate) enum Unanswered {
 }
 
 impl Elsewhere {
-    /// `upstream` says how consoles are reached; `limits` are for bodies that the kube-apiserver gets.
-    pub(crate) fn new(consoles: Option<ConsoleConfig>, upstream: &Upstream, limits: BodyLimits) -> Self {
+    /// `upstream` says how consoles are reached, `custom_resources` whether clients may ask the cluster that is
+    /// [reached](Self::reach) for them; `limits` are for bodies that the kube-apiserver gets.
+    pub(crate) fn new(
+        consoles: Option<ConsoleConfig>,
+        custom_resources: bool,
+        upstream: &Upstream,
+        limits: BodyLimits,
+    ) -> Self {
         Self {
             consoles: consoles.map(|config| Consoles::new(config, upstream.clone())),
-            cluster: OnceLock::new(),
+            cluster: custom_resources.then(OnceLock::new),
             limits,
         }
     }
 
     /// Ask this cluster for custom resources. Only the first one counts.
     pub(crate) fn reach(&self, cluster: Cluster) {
-        // A second one is not asked: the requests of a driver are for one cluster.
-        let _ = self.cluster.set(cluster);
+        if let Some(own) = &self.cluster {
+            // A second one is not asked: the requests of a driver are for one cluster.
+            let _ = own.set(cluster);
+        }
+    }
+
+    fn cluster(&self) -> Result<&Cluster, Unanswered> {
+        let cluster = self.cluster.as_ref().and_then(OnceLock::get);
+        cluster.ok_or(Unanswered::NoRoute)
     }
 
     /// The reply of the other server, or of this program in its place.
@@ -69,13 +83,13 @@ impl Elsewhere {
                 path_and_query,
                 body: next,
             } => {
-                let cluster = self.cluster.get().ok_or(Unanswered::NoRoute)?;
+                let cluster = self.cluster()?;
                 definitions(cluster, self.limits, path_and_query, next, head, body)
                     .await
                     .map_err(Unanswered::Body)
             }
             To::CustomResources { path_and_query } => {
-                let cluster = self.cluster.get().ok_or(Unanswered::NoRoute)?;
+                let cluster = self.cluster()?;
                 custom_resources(cluster, self.limits, path_and_query, head, body)
                     .await
                     .map_err(Unanswered::Body)

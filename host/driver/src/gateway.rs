@@ -38,7 +38,7 @@ use self::{
 pub use self::{
     cluster_id::ClusterId,
     config::{EndpointConfig, GatewayConfig, TokensConfig},
-    permission::Permission,
+    permission::{ApiGroup, InvalidApiGroup, Permission, PlainGroups},
     reply::Statuses,
     tokens::TokenTable,
 };
@@ -60,6 +60,7 @@ pub(crate) struct Gateway(Arc<Inner>);
 struct Inner {
     clusters: Clusters,
     tokens: Option<Tokens>,
+    plain_groups: PlainGroups,
     forward_token: bool,
     statuses: Statuses,
     limits: BodyLimits,
@@ -83,6 +84,7 @@ impl Gateway {
             clusters: Clusters::start(&config, service, replies),
             tls: config.drivers.tls,
             tokens: config.tokens.map(Tokens::new),
+            plain_groups: config.plain_groups,
             forward_token: config.forward_token,
             statuses,
             limits,
@@ -226,7 +228,7 @@ impl Inner {
                     cluster: &cluster,
                     method: &head.method,
                     path: head.uri.path(),
-                    needed: permission::needed(head),
+                    needed: permission::needed(head, &self.plain_groups),
                 };
                 tokens.admit(&head.headers, asked).await?
             }

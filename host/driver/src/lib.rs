@@ -39,7 +39,10 @@ pub use config::{
 };
 pub use driver::{Driver, Error, Shutdown, Stopped};
 pub use ensembles::Ensembles;
-pub use gateway::{ClusterId, EndpointConfig, GatewayConfig, Permission, Statuses, TokenTable, TokensConfig};
+pub use gateway::{
+    ApiGroup, ClusterId, EndpointConfig, GatewayConfig, InvalidApiGroup, Permission, PlainGroups, Statuses,
+    TokenTable, TokensConfig,
+};
 pub use measure::describe_metrics;
 pub use namespaces::{FileNamespaces, NamespacesConfig};
 pub use registration::RegistrationError;

@@ -18,6 +18,9 @@ pub struct BcsConfig {
     pub upstream: UpstreamConfig,
     /// Where consoles are, when the scheduler is behind it.
     pub console: ConsoleConfig,
+    /// Whether clients may read and change definitions and objects of custom resources in the Kubernetes cluster, with
+    /// this program's credentials. Default: no; the routes are not found.
+    pub custom_resources: bool,
     /// How others find it. None: it does not register.
     pub registration: Option<RegistrationConfig>,
 }

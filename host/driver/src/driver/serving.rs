@@ -44,6 +44,7 @@ pub(super) struct Serving {
 struct BesideUpstream {
     definitions: Option<DefinitionsApi>,
     consoles: Option<ConsoleConfig>,
+    custom_resources: bool,
 }
 
 impl Serving {
@@ -103,6 +104,7 @@ impl Serving {
                     BesideUpstream {
                         definitions: Some(definitions),
                         consoles: Some(bcs.console),
+                        custom_resources: bcs.custom_resources,
                     },
                 );
                 let bcs_health = serving
@@ -177,7 +179,12 @@ impl Serving {
             Arc::new(move |end: &End<'_>| dialect.reply(end))
         };
         let upstream = Upstream::new(servers, config, choice, replies);
-        let elsewhere = Elsewhere::new(beside.consoles, &upstream, body_limits(limits));
+        let elsewhere = Elsewhere::new(
+            beside.consoles,
+            beside.custom_resources,
+            &upstream,
+            body_limits(limits),
+        );
         let onward = Onward::new(
             dialect.clone(),
             body_limits(limits),

@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use http::Uri;
 
-use super::{ClusterId, Statuses, TokenTable};
+use super::{ClusterId, PlainGroups, Statuses, TokenTable};
 use crate::{
     config::{NodePath, UpstreamConfig},
     tls::ClientTls,
@@ -21,6 +21,8 @@ pub struct GatewayConfig {
     pub drivers: UpstreamConfig,
     /// Who may do what. None: everybody may do everything.
     pub tokens: Option<TokensConfig>,
+    /// The API groups whose custom resources `Write` may change. Default: none.
+    pub plain_groups: PlainGroups,
     /// Whether drivers see the tokens of clients. Default: they do not.
     pub forward_token: bool,
     /// Default: as bcs-api has them.

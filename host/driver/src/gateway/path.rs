@@ -53,8 +53,14 @@ fn is_plain(rest: &str) -> bool {
 /// Servers on the way may each decode a path; there are not more of them than this.
 const ROUNDS: usize = 4;
 
+/// Whether every server reads this path in the same way: none of it is encoded twice, and no slash is encoded.
+pub(super) fn has_one_reading(path: &str) -> bool {
+    let once = percent_decode_str(path).decode_utf8();
+    once.is_ok_and(|once| !once.contains('%') && once.matches('/').count() == path.matches('/').count())
+}
+
 /// The path with everything decoded that is percent-encoded, also what is encoded several times.
-pub(super) fn decoded(path: &str) -> String {
+fn decoded(path: &str) -> String {
     let mut text = path.to_owned();
     for _ in 0..ROUNDS {
         if !text.contains('%') {
@@ -68,6 +74,23 @@ pub(super) fn decoded(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn readings() {
+        for (path, expected) in [
+            ("/a/b", true),
+            ("/a/%62", true),
+            ("/a/%E5%BA%94", true),
+            ("/a%2Fb", false),
+            ("/a%2fb", false),
+            ("/%2561", false),
+            ("/a%25", false),
+            ("/a%zz", false),
+            ("/a%FF", false),
+        ] {
+            assert_eq!(has_one_reading(path), expected, "{path}");
+        }
+    }
 
     #[test]
     fn paths() {

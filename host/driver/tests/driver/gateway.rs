@@ -11,7 +11,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use admittance_driver::{FrontConfig, GatewayConfig, Statuses, UpstreamConfig, tls};
+use admittance_driver::{FrontConfig, GatewayConfig, PlainGroups, Statuses, UpstreamConfig, tls};
 use axum::{Router, body::Body};
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
@@ -45,6 +45,7 @@ pub(crate) fn gateway(clusters: &[(&str, &[SocketAddr])], change: impl FnOnce(&m
             health: None,
         },
         tokens: None,
+        plain_groups: PlainGroups::default(),
         forward_token: false,
         statuses: Statuses::default(),
     };

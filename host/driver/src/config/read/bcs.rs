@@ -15,9 +15,10 @@ pub(super) struct BcsDialect {
     /// None: it depends on the upstream.
     pub(super) behind: Option<Behind>,
     pub(super) console: Option<ConsoleConfig>,
+    pub(super) custom_resources: bool,
 }
 
-pub(super) fn dialect(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<BcsDialect> {
+pub(super) fn dialect(node: &Node<'_>, has_cluster: bool, mistakes: &mut Mistakes) -> Option<BcsDialect> {
     let mut fields = node.object(mistakes)?;
     let cluster = fields
         .required("cluster", "name the cluster, BCS-MESOS-10001", mistakes)
@@ -36,12 +37,40 @@ pub(super) fn dialect(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<BcsDia
         );
     }
     let console = if_there(console_node, mistakes, console);
+    let custom_resources = match fields.optional("customResources") {
+        Some(node) => custom_resources(&node, behind, has_cluster, mistakes),
+        None => Some(false),
+    };
     fields.finish(mistakes);
     Some(BcsDialect {
         cluster: cluster?,
         behind: behind?,
         console: console?,
+        custom_resources: custom_resources?,
     })
+}
+
+fn custom_resources(
+    node: &Node<'_>,
+    behind: Option<Option<Behind>>,
+    has_cluster: bool,
+    mistakes: &mut Mistakes,
+) -> Option<bool> {
+    let is_on = node.boolean(mistakes)?;
+    if is_on && behind == Some(Some(Behind::Driver)) {
+        node.wrong(
+            "the driver behind this one asks the kube-apiserver",
+            "remove it, or write `behind: scheduler`",
+            mistakes,
+        );
+    } else if is_on && !has_cluster {
+        node.wrong(
+            "there is no Kubernetes cluster to ask",
+            "write `cluster: {}`, or `cluster: { kubeconfig: ... }`",
+            mistakes,
+        );
+    }
+    Some(is_on)
 }
 
 /// `upstream.discover`.

@@ -31,13 +31,14 @@ pub(super) fn front(
     ensembles: Ensembles,
     mistakes: &mut Mistakes,
 ) -> Option<FrontConfig> {
+    let has_cluster = fields.has("cluster");
     let dialect = fields
         .required(
             "dialect",
             "write `dialect: { bcs: { cluster: ... } }`, `rest: ...`, `kubernetes: {}` or `gateway: ...`",
             mistakes,
         )
-        .and_then(|node| dialect(&node, ensembles, mistakes));
+        .and_then(|node| dialect(&node, ensembles, has_cluster, mistakes));
     if let Some(DialectConfig::Rest(_) | DialectConfig::Kubernetes | DialectConfig::Gateway(_)) = dialect {
         fields.refuse(
             "registration",
@@ -113,6 +114,7 @@ pub(super) fn front(
                 servers,
                 upstream,
                 console: bcs.console.unwrap_or_default(),
+                custom_resources: bcs.custom_resources,
                 registration: registration?,
             }))
         }
@@ -132,7 +134,12 @@ fn undiscovered(
     None
 }
 
-fn dialect(node: &Node<'_>, ensembles: Ensembles, mistakes: &mut Mistakes) -> Option<DialectConfig> {
+fn dialect(
+    node: &Node<'_>,
+    ensembles: Ensembles,
+    has_cluster: bool,
+    mistakes: &mut Mistakes,
+) -> Option<DialectConfig> {
     let mut fields = node.object(mistakes)?;
     let (bcs, rest, kubernetes, gateway_node) = (
         fields.optional("bcs"),
@@ -142,7 +149,7 @@ fn dialect(node: &Node<'_>, ensembles: Ensembles, mistakes: &mut Mistakes) -> Op
     );
     fields.finish(mistakes);
     match (bcs, rest, kubernetes, gateway_node) {
-        (Some(bcs), None, None, None) => bcs::dialect(&bcs, mistakes).map(DialectConfig::Bcs),
+        (Some(bcs), None, None, None) => bcs::dialect(&bcs, has_cluster, mistakes).map(DialectConfig::Bcs),
         (None, Some(rest), None, None) => {
             Some(DialectConfig::Rest(Arc::new(rest::dialect(&rest, mistakes)?)))
         }

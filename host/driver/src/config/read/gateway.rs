@@ -13,7 +13,9 @@ use http::{HeaderValue, Uri};
 use super::{HOUR, duration, if_there, parsed_list, upstream, zookeeper::Ensembles};
 use crate::{
     config::NodePath,
-    gateway::{ClusterId, EndpointConfig, GatewayConfig, Statuses, TokenTable, TokensConfig},
+    gateway::{
+        ApiGroup, ClusterId, EndpointConfig, GatewayConfig, PlainGroups, Statuses, TokenTable, TokensConfig,
+    },
     secret_file::{self, SecretFileError},
     upstream::Server,
 };
@@ -47,6 +49,10 @@ pub(super) fn gateway(
         .any(Server::is_tls);
     let drivers = upstream::reached(&mut fields, needs_authorities, mistakes);
     let tokens = if_there(fields.optional("tokens"), mistakes, tokens);
+    let plain_groups = match fields.optional("customResourceGroups") {
+        Some(node) => parsed_list::<ApiGroup>(&node, mistakes).map(PlainGroups::from_iter),
+        None => Some(PlainGroups::default()),
+    };
     let forward_token = match fields.optional("forwardToken") {
         Some(node) => node.boolean(mistakes),
         None => Some(false),
@@ -62,6 +68,7 @@ pub(super) fn gateway(
         discovery: discovery?,
         drivers: drivers?,
         tokens: tokens?,
+        plain_groups: plain_groups?,
         forward_token: forward_token?,
         statuses: statuses?,
     })

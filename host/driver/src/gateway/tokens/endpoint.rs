@@ -11,6 +11,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use metrics::counter;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::{
     Asked,
@@ -89,10 +90,11 @@ impl Endpoint {
     pub(super) async fn admit(&self, token: &[u8], asked: Asked<'_>) -> Result<(), Ended> {
         let text = std::str::from_utf8(token).map_err(|_| Ended::Unauthorized("the token is no text"))?;
         let action = self.action(asked);
-        let question = Question::new(token, asked.cluster, action);
+        let body = verify(text, action, asked);
+        let question = Question::new(&body);
         let (allowed, source) = match self.answers.get(&question) {
             Some(allowed) => (allowed, "cache"),
-            None => match self.ask(text, action, asked).await {
+            None => match self.ask(body).await {
                 Ok(allowed) => {
                     self.answers.put(question, allowed);
                     (allowed, "endpoint")
@@ -129,17 +131,7 @@ impl Endpoint {
         }
     }
 
-    async fn ask(&self, token: &str, action: &str, asked: Asked<'_>) -> Result<bool, Unanswered> {
-        let verify = Verify {
-            user_token: token,
-            resource_type: CLUSTER,
-            resource: asked.cluster,
-            action,
-            cluster_type: MESOS,
-            cluster_id: asked.cluster,
-            request_url: asked.path,
-        };
-        let body = serde_json::to_vec(&verify).map_err(|error| Unanswered::NoAnswer(error.to_string()))?;
+    async fn ask(&self, body: Bytes) -> Result<bool, Unanswered> {
         let mut request = Request::new(Full::from(body));
         *request.uri_mut() = self.config.url.clone();
         let headers = request.headers_mut();
@@ -182,6 +174,20 @@ impl Endpoint {
     pub(super) async fn keep_tls_fresh(&self) {
         self.config.tls.keep_fresh().await;
     }
+}
+
+/// The body of a question.
+fn verify(token: &str, action: &str, asked: Asked<'_>) -> Bytes {
+    let verify = Verify {
+        user_token: token,
+        resource_type: CLUSTER,
+        resource: asked.cluster,
+        action,
+        cluster_type: MESOS,
+        cluster_id: asked.cluster,
+        request_url: asked.path,
+    };
+    json!(verify).to_string().into()
 }
 
 /// The gateway's own token as a header. It is read each time, so that a new one is used at once.

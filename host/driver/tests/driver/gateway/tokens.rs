@@ -21,6 +21,8 @@ use crate::{
 };
 
 const HOOKS: &str = "/namespaces/n/admissionwebhook";
+/// A route of the driver that is for reading and writing.
+const APPLICATIONS: &str = "/namespaces/n/applications";
 
 fn digest(token: &str) -> String {
     hex::encode(Sha256::digest(token))
@@ -55,6 +57,10 @@ async fn a_file_says_who_may_do_what() {
         &[("BCS-1", &[driver.address]), ("BCS-2", &[driver.address])],
         |config| {
             config.tokens = Some(TokensConfig::File(table));
+            config.plain_groups = ["clb.bmsf.tencent.com"]
+                .iter()
+                .map(|group| group.parse().unwrap())
+                .collect();
         },
     )
     .start()
@@ -68,10 +74,10 @@ async fn a_file_says_who_may_do_what() {
     let writes = ("x-bcs-user-token", "writes");
     // (method, path, headers, status, code, part of the message)
     for (method, path, headers, status, code, part) in [
-        ("GET", "/a", &[one, reads][..], 200, 0, "success"),
+        ("GET", APPLICATIONS, &[one, reads][..], 200, 0, "success"),
         (
             "POST",
-            "/a",
+            APPLICATIONS,
             &[one, reads],
             400,
             1_405_058,
@@ -87,20 +93,51 @@ async fn a_file_says_who_may_do_what() {
         ),
         (
             "GET",
-            "/a",
+            APPLICATIONS,
             &[two, reads],
             400,
             1_405_058,
             "board has no permission for the cluster BCS-2",
         ),
-        ("GET", HOOKS, &[one, reads], 200, 0, "success"),
-        ("POST", "/a", &[one, writes], 200, 0, "success"),
-        ("DELETE", "/a", &[one, writes], 200, 0, "success"),
+        ("GET", "/admissionwebhooks", &[one, reads], 200, 0, "success"),
+        ("POST", APPLICATIONS, &[one, writes], 200, 0, "success"),
+        (
+            "DELETE",
+            "/namespaces/n/applications/a",
+            &[one, writes],
+            200,
+            0,
+            "success",
+        ),
+        (
+            "DELETE",
+            "/customresources/apiextensions.k8s.io/v1/customresourcedefinitions",
+            &[one, writes],
+            400,
+            1_405_058,
+            "this needs Hooks",
+        ),
+        (
+            "POST",
+            "/customresources/clb.bmsf.tencent.com/v1/clbs",
+            &[one, writes],
+            200,
+            0,
+            "success",
+        ),
+        (
+            "GET",
+            "/unknown",
+            &[one, writes],
+            400,
+            1_405_058,
+            "this needs Hooks",
+        ),
         ("POST", HOOKS, &[one, writes], 400, 1_405_058, "this needs Hooks"),
         ("POST", HOOKS, &[two, writes], 200, 0, "success"),
         (
             "GET",
-            "/a",
+            APPLICATIONS,
             &[one],
             401,
             1_405_059,
@@ -108,7 +145,7 @@ async fn a_file_says_who_may_do_what() {
         ),
         (
             "GET",
-            "/a",
+            APPLICATIONS,
             &[one, ("authorization", "Bearer wrong")],
             401,
             1_405_059,
@@ -116,7 +153,7 @@ async fn a_file_says_who_may_do_what() {
         ),
         (
             "GET",
-            "/a",
+            APPLICATIONS,
             &[one, ("authorization", "Basic cmVhZHM=")],
             401,
             1_405_059,
@@ -124,7 +161,7 @@ async fn a_file_says_who_may_do_what() {
         ),
         (
             "GET",
-            "/a",
+            APPLICATIONS,
             &[one, ("authorization", "Bearer wrong"), writes],
             401,
             1_405_059,
@@ -133,13 +170,13 @@ async fn a_file_says_who_may_do_what() {
         // Whether a cluster exists is nobody's business who may do nothing with it.
         (
             "GET",
-            "/a",
+            APPLICATIONS,
             &[three, reads],
             400,
             1_405_058,
             "no permission for the cluster BCS-3",
         ),
-        ("GET", "/a", &[reads], 200, 1_405_007, "can't be empty"),
+        ("GET", APPLICATIONS, &[reads], 200, 1_405_007, "can't be empty"),
     ] {
         let response = gateway.send(asking(method, path, headers)).await;
         let challenge = response.headers().get("www-authenticate").cloned();
@@ -172,7 +209,7 @@ async fn drivers_see_tokens_when_they_are_to() {
         ("authorization", "Bearer a"),
         ("x-bcs-user-token", "b"),
     ];
-    gateway.send(asking("GET", "/a", &headers)).await;
+    gateway.send(asking("GET", APPLICATIONS, &headers)).await;
     let [asked] = driver.asked().try_into().unwrap();
     assert_eq!(asked.headers["authorization"], "Bearer a");
     assert_eq!(asked.headers["x-bcs-user-token"], "b");
@@ -199,7 +236,7 @@ async fn a_changed_file_counts_and_a_broken_one_does_not() {
         let token = format!("Bearer {token}");
         let headers = [("bcs-clusterid", CLUSTER), ("authorization", &*token)];
         gateway
-            .send(asking("GET", "/a", &headers))
+            .send(asking("GET", APPLICATIONS, &headers))
             .await
             .status()
             .as_u16()
@@ -312,13 +349,13 @@ async fn an_endpoint_says_who_may_do_what() {
     let gateway = with_endpoint(&driver, config).await;
     // (method, path, token, action that is asked for, whether it is allowed)
     for (method, path, token, action, allowed) in [
-        ("GET", "/a", "reads", "GET", true),
-        ("PUT", "/a", "reads", "PUT", false),
+        ("GET", APPLICATIONS, "reads", "GET", true),
+        ("PUT", APPLICATIONS, "reads", "PUT", false),
         ("GET", "/webconsole/x", "reads", "POST", false),
-        ("PUT", "/a", "writes", "PUT", true),
+        ("PUT", APPLICATIONS, "writes", "PUT", true),
         ("POST", HOOKS, "writes", "hooks", false),
         ("POST", HOOKS, "steers", "hooks", true),
-        ("GET", "/a", "nobody", "GET", false),
+        ("GET", APPLICATIONS, "nobody", "GET", false),
     ] {
         let bearer = format!("Bearer {token}");
         let headers = [("bcs-clusterid", CLUSTER), ("authorization", &*bearer)];
@@ -352,13 +389,31 @@ async fn an_endpoint_says_who_may_do_what() {
         }
         assert_eq!(driver.asked().len(), if allowed { 2 } else { 0 }, "{case}");
     }
+    // The server may decide by the URL, so another one is another question.
+    for name in ["a", "b"] {
+        let headers = [("bcs-clusterid", CLUSTER), ("authorization", "Bearer writes")];
+        let request = asking("DELETE", &format!("{APPLICATIONS}/{name}"), &headers);
+        assert_eq!(gateway.send(request).await.status(), 200);
+        let [(_, _, body)] = manager.asked().try_into().unwrap();
+        assert_eq!(
+            body["request_url"],
+            format!("/mesosdriver/v4{APPLICATIONS}/{name}")
+        );
+    }
+    driver.asked();
     // Another cluster is another question.
     let headers = [("bcs-clusterid", "BCS-OTHER"), ("authorization", "Bearer reads")];
-    assert_eq!(gateway.send(asking("GET", "/a", &headers)).await.status(), 400);
+    assert_eq!(
+        gateway.send(asking("GET", APPLICATIONS, &headers)).await.status(),
+        400
+    );
     assert_eq!(manager.asked().len(), 1);
     // Without a token nobody is asked.
     let headers = [("bcs-clusterid", CLUSTER)];
-    assert_eq!(gateway.send(asking("GET", "/a", &headers)).await.status(), 401);
+    assert_eq!(
+        gateway.send(asking("GET", APPLICATIONS, &headers)).await.status(),
+        401
+    );
     assert!(manager.asked().is_empty());
 }
 
@@ -369,7 +424,7 @@ async fn an_endpoint_that_does_not_answer_lets_nobody_in() {
     let url = format!("http://{address}/");
     let headers = [("bcs-clusterid", CLUSTER), ("authorization", "Bearer reads")];
     let refused = async |gateway: &Running, case: &str| {
-        let response = gateway.send(asking("GET", "/a", &headers)).await;
+        let response = gateway.send(asking("GET", APPLICATIONS, &headers)).await;
         assert_eq!(response.headers()["retry-after"], "1", "{case}");
         let (status, body) = envelope(response).await;
         assert_eq!(
@@ -398,7 +453,10 @@ async fn an_endpoint_that_does_not_answer_lets_nobody_in() {
     }
     // Once it answers, that counts: nothing else was kept.
     *manager.instead.lock().unwrap() = None;
-    assert_eq!(asked.send(asking("GET", "/a", &headers)).await.status(), 200);
+    assert_eq!(
+        asked.send(asking("GET", APPLICATIONS, &headers)).await.status(),
+        200
+    );
     driver.asked();
 
     let (silent, _release, _arrivals) = holding().await;
@@ -433,6 +491,9 @@ async fn an_endpoint_is_asked_with_tls() {
             ..endpoint(&format!("https://localhost:{}/", front.address.port()))
         };
         let gateway = with_endpoint(&driver, config).await;
-        assert_eq!(gateway.send(asking("GET", "/a", &headers)).await.status(), status);
+        assert_eq!(
+            gateway.send(asking("GET", APPLICATIONS, &headers)).await.status(),
+            status
+        );
     }
 }

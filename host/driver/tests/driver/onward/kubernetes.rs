@@ -16,6 +16,7 @@ const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1beta1/customresourcedefi
 /// A driver, the scheduler behind it, and the kube-apiserver beside that.
 struct Kubernetes {
     scene: Scene,
+    url: String,
     asked: Arc<Mutex<Vec<Asked>>>,
     _directory: tempfile::TempDir,
 }
@@ -50,6 +51,11 @@ impl Kubernetes {
     }
 
     async fn beside(url: &str, asked: Arc<Mutex<Vec<Asked>>>) -> Self {
+        Self::with_switch(url, asked, true).await
+    }
+
+    /// `custom_resources` is the driver's `dialect.bcs.customResources`.
+    async fn with_switch(url: &str, asked: Arc<Mutex<Vec<Asked>>>, custom_resources: bool) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("kubeconfig");
         let kubeconfig = json!({
@@ -65,11 +71,12 @@ impl Kubernetes {
         };
         let scene = Scene::changed(|mut setup| {
             setup.config.cluster = Some(ClusterConfig { source });
-            setup
+            setup.bcs(|bcs| bcs.custom_resources = custom_resources)
         })
         .await;
         Self {
             scene,
+            url: url.to_owned(),
             asked,
             _directory: directory,
         }
@@ -161,6 +168,30 @@ async fn custom_resources_go_on_as_they_are() {
     let watch = request("GET", &below("/customresources/g/v1/watch/ks"), Body::empty());
     assert_eq!(text(kubernetes.scene.driver.send(watch).await).await, (404, "Not Found".to_owned()));
     assert!(kubernetes.asked().is_empty());
+}
+
+/// A cluster that is there for the labels of namespaces, or for plugins, is not everybody's.
+#[tokio::test]
+async fn custom_resources_are_off_unless_they_are_turned_on() {
+    let open = Kubernetes::start(|| json_reply(200, &json!({}))).await;
+    let url = open.url.clone();
+    let closed = Kubernetes::with_switch(&url, open.asked.clone(), false).await;
+    for (method, path) in [
+        ("GET", "/customresourcedefinitions"),
+        ("DELETE", "/customresourcedefinitions/a.b"),
+        ("GET", "/customresources/g.io/v1/ks"),
+        (
+            "DELETE",
+            "/customresources/rbac.authorization.k8s.io/v1/clusterrolebindings",
+        ),
+        ("POST", "/customresources/g.io/v1/ks"),
+    ] {
+        let request = request(method, &below(path), r#"{"metadata":{"namespace":"absent"}}"#);
+        let (status, reply) = text(closed.scene.driver.send(request).await).await;
+        assert_eq!(status, 404, "{method} {path}: {reply}");
+    }
+    assert!(closed.asked().is_empty());
+    assert!(closed.scene.asked().is_empty());
 }
 
 #[tokio::test]

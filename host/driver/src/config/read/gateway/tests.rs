@@ -46,6 +46,7 @@ fn the_least_that_is_needed() {
         "/bcs/services/endpoints/mesosdriver"
     );
     assert!(found.tokens.is_none());
+    assert_eq!(found.plain_groups, PlainGroups::default());
     assert!(!found.forward_token);
     assert_eq!(found.statuses, Statuses::Ok);
     assert_eq!(found.drivers.connect_timeout, Duration::from_secs(2));
@@ -74,6 +75,7 @@ dialect:
         timeout: 2s
         cache: 0s
         hooksAction: POST
+    customResourceGroups: [clb.bmsf.tencent.com]
     forwardToken: true
     statuses: driver
 "
@@ -89,6 +91,8 @@ dialect:
     assert_eq!(found.drivers.connect_timeout, Duration::from_secs(1));
     assert_eq!(found.drivers.response_timeout, Duration::from_secs(5));
     assert_eq!(found.drivers.health.unwrap().path, "/healthz");
+    let groups = ["clb.bmsf.tencent.com".parse::<ApiGroup>().unwrap()];
+    assert_eq!(found.plain_groups, groups.into_iter().collect());
     assert!(found.forward_token);
     assert_eq!(found.statuses, Statuses::Driver);
     let Some(TokensConfig::Endpoint(endpoint)) = found.tokens else {
@@ -165,6 +169,16 @@ fn mistakes() {
             &format!("{listed}, forwardToken: x"),
             "",
             "dialect.gateway.forwardToken: a string where true or false",
+        ),
+        (
+            &format!("{listed}, customResourceGroups: [apps]"),
+            "",
+            "dialect.gateway.customResourceGroups[0]: \"apps\" is not an API group",
+        ),
+        (
+            &format!("{listed}, customResourceGroups: [rbac.authorization.k8s.io]"),
+            "",
+            "always need the permission Hooks",
         ),
         (
             &format!("{listed}, tokens: {{}}"),

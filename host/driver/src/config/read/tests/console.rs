@@ -1,4 +1,4 @@
-//! `dialect.bcs.console`.
+//! `dialect.bcs.console` and `dialect.bcs.customResources`.
 
 use super::*;
 use crate::{ConsoleConfig, ConsoleScheme};
@@ -84,5 +84,45 @@ fn mistakes_about_consoles() {
             panic!("{bcs}: {mistakes:?}")
         };
         assert!(mistake.starts_with(expected), "{bcs}: {mistake}");
+    }
+}
+
+#[test]
+fn custom_resources() {
+    let with = |bcs: &str, more: &str| read(&format!("{}\n{more}", configured(bcs)));
+    for (bcs, more, expected) in [
+        ("behind: scheduler", "cluster: { kubeconfig: here }", false),
+        ("behind: scheduler, customResources: false", "", false),
+        (
+            "behind: scheduler, customResources: true",
+            "cluster: { kubeconfig: here }",
+            true,
+        ),
+    ] {
+        let config = with(bcs, more).unwrap();
+        let FrontConfig::Bcs(read) = &config.front else {
+            panic!("no driver of BCS: {config:?}")
+        };
+        assert_eq!(read.custom_resources, expected, "{bcs} {more}");
+    }
+    for (bcs, more, expected) in [
+        (
+            "behind: scheduler, customResources: true",
+            "",
+            "dialect.bcs.customResources: there is no Kubernetes cluster to ask",
+        ),
+        (
+            "behind: driver, customResources: true",
+            "cluster: { kubeconfig: here }",
+            "dialect.bcs.customResources: the driver behind this one asks the kube-apiserver",
+        ),
+        (
+            "behind: scheduler, customResources: {}",
+            "",
+            "dialect.bcs.customResources: an object where true or false",
+        ),
+    ] {
+        let mistakes = with(bcs, more).unwrap_err().join("\n");
+        assert!(mistakes.contains(expected), "{bcs} {more}: {mistakes}");
     }
 }
