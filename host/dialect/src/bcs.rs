@@ -5,6 +5,7 @@ mod container;
 mod fault;
 mod go;
 mod message;
+mod quantity;
 mod relay;
 mod route;
 mod routing;

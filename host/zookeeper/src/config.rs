@@ -36,7 +36,8 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// This user. A user's name has no colon: the password begins after the first.
+    /// This user. A user's name has no colon: the password begins after the first. Both may be empty, as they are in
+    /// BCS when it is built without them.
     pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
         Self {
             user: user.into(),

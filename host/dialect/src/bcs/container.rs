@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     fault::Fault,
+    quantity,
     view::{View, keep_others, members},
 };
 
@@ -183,9 +184,9 @@ struct Quantities {
 impl Quantities {
     fn read(list: View<'_>) -> Result<Self, Fault> {
         Ok(Self {
-            cpus: quantity(list, "cpu")?,
-            memory: quantity(list, "memory")?,
-            disk: quantity(list, "storage")?,
+            cpus: quantity_of(list, "cpu")?,
+            memory: quantity_of(list, "memory")?,
+            disk: quantity_of(list, "storage")?,
         })
     }
 
@@ -195,9 +196,9 @@ impl Quantities {
 }
 
 /// A quantity; what is no number is 0, as the original has it.
-fn quantity(list: View<'_>, key: &str) -> Result<f64, Fault> {
+fn quantity_of(list: View<'_>, key: &str) -> Result<f64, Fault> {
     let text = list.at(key).text();
-    let number: f64 = text.parse().unwrap_or_default();
+    let number = quantity::parse(text).unwrap_or_default();
     if number.is_finite() {
         Ok(number)
     } else {

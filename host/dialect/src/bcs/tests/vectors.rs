@@ -46,6 +46,7 @@ fn wrong_bodies() {
         ("1.4 TypeMeta", "application", "[]".to_owned(), 1_405_008, "Unmarshal TypeMeta failed: the body is not an object".to_owned()),
         ("1.4 TypeMeta", "application", r#"{"kind":1}"#.to_owned(), 1_405_008, "Unmarshal TypeMeta failed: kind is not a text".to_owned()),
         ("here alone: the last counts in Go", "service", r#"{"kind":"service","Kind":"x"}"#.to_owned(), 1_405_008, "Unmarshal TypeMeta failed: `kind` and `Kind` are two spellings of one key; keep `kind` at line 1 column 24".to_owned()),
+        ("here alone: Go reads 10,000 levels", "application", pod("application", &format!(r#"{{"containers":[{{}}],"x":{}}}"#, "[".repeat(200) + &"]".repeat(200))), 1_405_008, "Unmarshal TypeMeta failed: recursion limit exceeded at line 1 column 236".to_owned()),
         ("1.4 JSON of another type", "application", object("application", r#","spec":[]"#), 1_405_010, "json decode failed!spec is not an object".to_owned()),
         ("1.4 JSON of another type", "application", object("application", r#","spec":{"instance":"2"}"#), 1_405_010, "json decode failed!spec.instance is not a whole number of 32 bits".to_owned()),
         ("1.4 JSON of another type", "deployment", object("deployment", r#","spec":{"instance":2.0}"#), 1_405_010, "json decode failed!spec.instance is not a whole number of 32 bits".to_owned()),
@@ -142,6 +143,8 @@ fn replies_of_the_scheduler() {
         ("1.4 byte for byte", 201, " {\n \"code\": 0 }", None),
         ("2.2 a scheduler that is not the master", 200, "", Some(refused("the scheduler replied 200 OK without a body, as one does that is not the master"))),
         ("2.2 a scheduler that is not the master", 200, "\n", Some(refused("the scheduler replied 200 OK without a body, as one does that is not the master"))),
+        ("here alone: Go follows redirects", 302, "", Some(refused("the scheduler replied 302 Found without a body, as one does that is not the master"))),
+        ("here alone: Go follows redirects", 307, "<a href=\"/v2/apps\">Temporary Redirect</a>.", Some(refused("the scheduler replied 307 Temporary Redirect and no JSON: <a href=\\\"/v2/apps\\\">Temporary Redirect</a>."))),
         ("1.3 a route that is commented out", 404, "404: Page Not Found", Some(refused("the scheduler replied 404 Not Found and no JSON: 404: Page Not Found"))),
     ] {
         let status = StatusCode::from_u16(status).unwrap();
@@ -165,6 +168,26 @@ fn replies_of_the_scheduler() {
         panic!("it is no JSON")
     };
     assert!(json_of(&response).chars().count() < 500);
+}
+
+/// Go's decoder replaces what is no UTF-8; here it is refused.
+#[test]
+fn no_utf8() {
+    for (route, body, code) in [
+        (
+            "application",
+            &b"{\"kind\":\"application\",\"a\":\"\xff\"}"[..],
+            "1405008",
+        ),
+        ("message", b"{\"msgtype\":\"\xff\"}", "1405010"),
+    ] {
+        let head = head("POST", wrong(route), &[]);
+        let Onward::Reply(response) = scheduler().translate(&head, &Bytes::from_static(body)) else {
+            panic!("{route} goes on")
+        };
+        let text = json_of(&response);
+        assert!(text.contains(code) && text.contains("invalid utf-8"), "{text}");
+    }
 }
 
 #[test]

@@ -97,11 +97,24 @@ fn ensemble(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<EnsembleConfig> 
 fn digest(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Digest> {
     let mut fields = node.object(mistakes)?;
     let user = fields
-        .required("user", "name the user", mistakes)
-        .and_then(|node| node.parse_with(user, mistakes));
-    let password = fields
-        .required("passwordFile", "name the file that holds the password", mistakes)
-        .and_then(|node| good(password(&node.file(mistakes)?), &node, mistakes));
+        .required(
+            "user",
+            "name the user; `\"\"` is the one without a name",
+            mistakes,
+        )
+        .and_then(|node| good(user(node.string(mistakes)?), &node, mistakes));
+    // The original was built without a user and a password, too.
+    let may_be_empty = user.as_ref().is_some_and(String::is_empty);
+    let password = match fields.optional("passwordFile") {
+        Some(node) => node
+            .file(mistakes)
+            .and_then(|path| good(password(&path, may_be_empty), &node, mistakes)),
+        None if may_be_empty => Some(String::new()),
+        None => {
+            fields.required("passwordFile", "name the file that holds the password", mistakes);
+            None
+        }
+    };
     fields.finish(mistakes);
     Some(Digest::new(user?, password?))
 }
@@ -114,7 +127,7 @@ fn user(text: &str) -> Result<String, String> {
     }
 }
 
-fn password(path: &Path) -> Result<String, String> {
+fn password(path: &Path, may_be_empty: bool) -> Result<String, String> {
     let shown = path.display();
     let most = u64::try_from(LONGEST_PASSWORD).unwrap_or(u64::MAX);
     let text = secret_file::read_text(path, most).map_err(|error| match error {
@@ -125,7 +138,8 @@ fn password(path: &Path) -> Result<String, String> {
     })?;
     // An editor's newline is no part of it; a space may be.
     let text = text.trim_end_matches(['\r', '\n']);
-    if text.is_empty() || text.len() + 2 > LONGEST_PASSWORD || text.contains(['\r', '\n']) {
+    if (text.is_empty() && !may_be_empty) || text.len() + 2 > LONGEST_PASSWORD || text.contains(['\r', '\n'])
+    {
         return Err(format!("{shown} holds no password: write it on one line"));
     }
     Ok(text.to_owned())

@@ -88,6 +88,7 @@ async fn chains_come_first() {
 #[rustfmt::skip]
 async fn what_ends_here() {
     let scene = Scene::start().await;
+    let deep = format!(r#"{{"kind":"application","x":{}{}}}"#, "[".repeat(200), "]".repeat(200));
     // (source, method, path, body, status, what the reply holds)
     for (source, method, path, body, status, expected) in [
         ("6 wrong kind", "POST", "/namespaces/n/applications", runnable("process", "a"), 200, r#"{"result":false,"code":1405008,"message":"(bcs-mesos-driver):Kind process is invalid","data":{}}"#),
@@ -96,6 +97,10 @@ async fn what_ends_here() {
         ("1.5 no template", "PUT", "/namespaces/n/applications", application("a"), 200, "1405231"),
         ("1.5 a message of no type", "POST", "/namespaces/n/applications/a/message", "{}".to_owned(), 200, "1405233"),
         ("no body", "PUT", "/namespaces/n/applications", String::new(), 200, "1405008"),
+        ("2.6 no. 6: null", "PUT", "/namespaces/n/applications", "null".to_owned(), 200, "Kind  is invalid"),
+        ("the same, that chains look at", "POST", "/namespaces/n/applications", "null".to_owned(), 400, "1405010"),
+        ("here alone: Go reads 10,000 levels", "PUT", "/namespaces/n/applications", deep.clone(), 200, "1405008"),
+        ("the same, that chains look at", "POST", "/namespaces/n/applications", deep.clone(), 400, "recursion limit exceeded"),
         ("a byte order mark, which Go refuses too", "PUT", "/namespaces/n/applications", format!("\u{feff}{}", runnable("application", "a")), 200, "1405008"),
         ("the same, that chains look at", "POST", "/namespaces/n/applications", format!("\u{feff}{}", runnable("application", "a")), 400, "1405010"),
         ("strconv.Atoi", "PUT", "/namespaces/n/deployments/a/scale/x", String::new(), 200, "strconv.Atoi"),
@@ -118,6 +123,45 @@ async fn what_ends_here() {
     assert_eq!(status, 400);
     assert!(reply.contains("http header BCS-ClusterID  don't exist"), "{reply}");
     assert!(scene.asked().is_empty());
+}
+
+/// Go's decoder replaces what is no UTF-8, and go-restful answers in XML, or 406, when it is asked to.
+#[tokio::test]
+async fn no_utf8_and_other_types_of_replies() {
+    let scene = Scene::start().await;
+    for (method, status) in [("POST", 400), ("PUT", 200)] {
+        let body = b"{\"kind\":\"application\",\"a\":\"\xff\"}".to_vec();
+        let request = request(method, &below("/namespaces/n/applications"), body);
+        let (got, reply) = text(scene.driver.send(request).await).await;
+        assert_eq!(got, status, "{reply}");
+        assert!(reply.contains("invalid utf-8"), "{reply}");
+    }
+    assert!(scene.asked().is_empty());
+    for accept in ["application/xml", "text/html", "*/*", ""] {
+        // What a filter refuses, what the handler refuses, and what the scheduler answers.
+        for (path, body, status, expected) in [
+            ("/namespaces/n/applications", "null", 400, "1405010"),
+            ("/namespaces/n/configmaps", "{}", 200, "1405008"),
+            (
+                "/namespaces/n/applications/a/taskgroups/b/restart",
+                "",
+                200,
+                "success",
+            ),
+        ] {
+            let mut request = request("POST", &below(path), body);
+            request.headers_mut().insert("accept", accept.parse().unwrap());
+            let response = scene.driver.send(request).await;
+            assert_eq!(
+                response.headers()["content-type"],
+                "application/json",
+                "{accept} {path}"
+            );
+            let (got, reply) = text(response).await;
+            assert_eq!(got, status, "{accept} {path}: {reply}");
+            assert!(reply.contains(expected), "{accept} {path}: {reply}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,132 @@
+//! Quantities as Go's `strconv.ParseFloat` reads them.
+
+/// The number of a text; none when it is no number. Beside decimal numbers these are hexadecimal ones (`0x1p-2`), and
+/// underscores between digits (`1_000`).
+pub(super) fn parse(text: &str) -> Option<f64> {
+    let plain = without_underscores(text)?;
+    let (sign, digits) = match plain.as_bytes() {
+        [b'-', ..] => (-1.0, plain.get(1..)?),
+        [b'+', ..] => (1.0, plain.get(1..)?),
+        _ => (1.0, plain.as_str()),
+    };
+    match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
+        Some(digits) => hexadecimal(digits).map(|number| sign * number),
+        // A second sign is no number.
+        None => digits
+            .starts_with(|first: char| first != '-' && first != '+')
+            .then(|| digits.parse::<f64>().ok())?
+            .map(|number| sign * number),
+    }
+}
+
+/// Each underscore stands between two digits, or between the base and a digit.
+fn without_underscores(text: &str) -> Option<String> {
+    if !text.contains('_') {
+        return Some(text.to_owned());
+    }
+    let unsigned = text.trim_start_matches(['+', '-']);
+    let is_hexadecimal = unsigned.starts_with("0x") || unsigned.starts_with("0X");
+    let is_digit = |byte: u8| match is_hexadecimal {
+        true => byte.is_ascii_hexdigit() || matches!(byte, b'x' | b'X'),
+        false => byte.is_ascii_digit(),
+    };
+    let bytes = text.as_bytes();
+    let is_between = |index: usize| {
+        let before = index.checked_sub(1).and_then(|index| bytes.get(index));
+        let after = bytes.get(index + 1);
+        before.is_some_and(|byte| is_digit(*byte))
+            && after.is_some_and(|byte| is_digit(*byte) && *byte != b'x')
+    };
+    let mut underscores = text.match_indices('_');
+    underscores
+        .all(|(index, _)| is_between(index))
+        .then(|| text.replace('_', ""))
+}
+
+/// More digits than this do not count.
+const DIGITS: usize = 30;
+
+/// Digits, a point somewhere or nowhere, and an exponent of 2, which must be there.
+fn hexadecimal(text: &str) -> Option<f64> {
+    let (digits, exponent) = text.split_once(['p', 'P'])?;
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let unsigned = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+    let is_written_right = !(whole.is_empty() && fraction.is_empty())
+        && (whole.bytes().chain(fraction.bytes())).all(|byte| byte.is_ascii_hexdigit())
+        && !unsigned.is_empty()
+        && unsigned.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_written_right {
+        return None;
+    }
+    let digits: String = format!("{whole}{fraction}").trim_start_matches('0').to_owned();
+    let counted = digits.get(..DIGITS).unwrap_or(&digits);
+    let mantissa = u128::from_str_radix(counted, 16).unwrap_or_default();
+    if mantissa == 0 {
+        return Some(0.0);
+    }
+    let dropped = i64::try_from(digits.len() - counted.len()).ok()?;
+    let fraction = i64::try_from(fraction.len()).ok()?;
+    // Beyond this it is 0 or infinite, whatever the digits are.
+    let most = 10_000;
+    let written = match (exponent.parse::<i64>(), exponent.starts_with('-')) {
+        (Ok(exponent), _) => exponent.clamp(-most, most),
+        (Err(_), true) => -most,
+        (Err(_), false) => most,
+    };
+    let exponent = i32::try_from(written + 4 * (dropped - fraction)).ok()?;
+    #[expect(clippy::cast_precision_loss, reason = "the nearest number is what is wanted")]
+    let number = mantissa as f64;
+    let half = exponent / 2;
+    Some(number * 2_f64.powi(half) * 2_f64.powi(exponent - half))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_go_reads_them() {
+        for (text, expected) in [
+            ("", None),
+            ("2", Some(2.0)),
+            ("+2", Some(2.0)),
+            ("-.5", Some(-0.5)),
+            ("1.", Some(1.0)),
+            ("1e3", Some(1000.0)),
+            ("two", None),
+            ("--2", None),
+            ("+-2", None),
+            (" 2", None),
+            ("2m", None),
+            ("1_0", Some(10.0)),
+            ("1_23.50_0_0e+1_2", Some(1.235e14)),
+            ("_1", None),
+            ("1_", None),
+            ("1__0", None),
+            ("1_.5", None),
+            ("1_e3", None),
+            ("0x1p-2", Some(0.25)),
+            ("0X1.8P1", Some(3.0)),
+            ("-0x.8p+1", Some(-1.0)),
+            ("0x_1p4", Some(16.0)),
+            ("0x1_0p0", Some(16.0)),
+            ("0x10", None),
+            ("0xp1", None),
+            ("0x1p", None),
+            ("0x1p1.0", None),
+            ("0x1p+-1", None),
+            ("0b1", None),
+            ("0x1p-2000", Some(0.0)),
+            ("0x0p99999999999999999999", Some(0.0)),
+        ] {
+            let found = parse(text).filter(|number| !number.is_nan());
+            assert_eq!(found, expected, "{text:?}");
+        }
+        for text in ["inf", "-Infinity", "1e400", "0x1p99999999999999999999"] {
+            assert!(parse(text).is_some_and(f64::is_infinite), "{text}");
+        }
+        assert!(parse("NaN").is_some_and(f64::is_nan));
+        // More digits than a number holds.
+        assert_eq!(parse(&format!("0x{}p-160", "f".repeat(40))), Some(1.0));
+    }
+}
