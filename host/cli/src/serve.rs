@@ -139,6 +139,7 @@ async fn build(config: &Config, cluster: Option<&Cluster>, ensembles: &Ensembles
         .request_timeout(config.limits.request_timeout)
         .revisions(config.history.keep)
         .store_limit(config.store.size_limit)
+        .on_bad_definition(config.on_bad_definition)
         .on_progress(progress::show());
     let mut builder = modules::configured(builder, Some(config), None);
     if let Some(history) = &config.history.directory {

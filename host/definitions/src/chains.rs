@@ -19,11 +19,7 @@ pub(crate) fn of_documents<'a>(
     mut mistakes: Mistakes,
 ) -> Result<Vec<ChainDefinition>, Mistakes> {
     let mut chains = Chains::default();
-    for document in documents {
-        for (form, root) in form::definitions(document, &mut mistakes) {
-            chains.read(form, &root, &mut mistakes);
-        }
-    }
+    chains.read_all(documents, &mut mistakes);
     let mut chains = chains.chains;
     chains.sort_by(|a, b| (a.phase, &a.name).cmp(&(b.phase, &b.name)));
     mistakes.into_result(chains)
@@ -38,13 +34,33 @@ pub(crate) fn of_definition(form: Form, root: &Node<'_>) -> Option<ChainDefiniti
 
 /// The chains that were read so far, and what may be there once.
 #[derive(Default)]
-struct Chains {
+pub(crate) struct Chains {
     chains: Vec<ChainDefinition>,
     names: HashMap<(Phase, String), Location>,
     subjects: HashMap<bcs::Subject, Location>,
 }
 
 impl Chains {
+    /// The definitions of these documents.
+    pub(crate) fn read_all<'a>(
+        &mut self,
+        documents: impl IntoIterator<Item = &'a Document>,
+        mistakes: &mut Mistakes,
+    ) {
+        for document in documents {
+            for (form, root) in form::definitions(document, mistakes) {
+                self.read(form, &root, mistakes);
+            }
+        }
+    }
+
+    /// Take back what was read of this file.
+    pub(crate) fn forget(&mut self, file: &str) {
+        self.chains.retain(|chain| chain.source.file != file);
+        self.names.retain(|_, location| location.file != file);
+        self.subjects.retain(|_, location| location.file != file);
+    }
+
     fn read(&mut self, form: Form, root: &Node<'_>, mistakes: &mut Mistakes) {
         let chain = match form {
             Form::Native => native::read(root, mistakes),

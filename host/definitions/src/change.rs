@@ -27,7 +27,7 @@ pub use self::{
     error::ChangeError,
     journal::{Recovery, recover},
 };
-use crate::{ChainDefinition, DefinitionId, DefinitionSet, Location};
+use crate::{ChainDefinition, DefinitionFile, DefinitionId, DefinitionSet, Location};
 
 /// A change of definition files that was checked and not yet written. Lives until it is committed or
 /// dropped.
@@ -88,13 +88,17 @@ pub struct FileChange {
 impl Change {
     /// The change from `old` to `set`.
     fn between(old: &DefinitionSet, set: DefinitionSet, effects: Vec<(DefinitionId, Effect)>) -> Self {
-        let text = |set: &DefinitionSet, path: &Path| {
-            let file = set.files().iter().find(|file| file.path == path);
+        let all = |set: &DefinitionSet| -> Vec<DefinitionFile> {
+            set.files().iter().chain(set.unusable()).cloned().collect()
+        };
+        let (before, after) = (all(old), all(&set));
+        let text = |files: &[DefinitionFile], path: &Path| {
+            let file = files.iter().find(|file| file.path == path);
             file.map(|file| file.text.clone())
         };
         let mut files = Vec::new();
-        for file in old.files() {
-            let after = text(&set, &file.path);
+        for file in &before {
+            let after = text(&after, &file.path);
             if after.as_ref() != Some(&file.text) {
                 files.push(FileChange {
                     path: file.path.clone(),
@@ -103,8 +107,8 @@ impl Change {
                 });
             }
         }
-        for file in set.files() {
-            if text(old, &file.path).is_none() {
+        for file in &after {
+            if text(&before, &file.path).is_none() {
                 files.push(FileChange {
                     path: file.path.clone(),
                     before: None,

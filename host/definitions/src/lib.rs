@@ -54,6 +54,6 @@ pub use model::{
     AllowDefinition, CandidateDefinition, ChainDefinition, HookDefinition, PluginDefinition, ReviewVersion,
     ServiceNaming, StageDefinition, WebhookDefinition, WebhookProtocol, WebhookTarget,
 };
-pub use set::{DefinitionFile, DefinitionSet, StoredDefinition};
+pub use set::{BadDefinition, DefinitionFile, DefinitionSet, OnBadDefinition, StoredDefinition, Usable};
 pub use share::{InvalidShare, Share};
 pub use store::{DefinitionStore, FileStore, StoreError};

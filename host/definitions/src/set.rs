@@ -2,6 +2,7 @@
 
 mod files;
 mod stored;
+mod usable;
 
 #[cfg(test)]
 mod tests;
@@ -9,8 +10,14 @@ mod tests;
 use std::{path::PathBuf, sync::Arc};
 
 pub(crate) use self::files::is_definition;
-pub use self::stored::StoredDefinition;
-pub(crate) use self::stored::{Definition, definitions};
+pub use self::{
+    stored::StoredDefinition,
+    usable::{BadDefinition, OnBadDefinition, Usable},
+};
+pub(crate) use self::{
+    stored::{Definition, definitions},
+    usable::id_of,
+};
 use crate::{
     ChainDefinition, Change, ChangeError, DefinitionId, Destination, Expected, StageId, chains, change,
     document::{self, Document, Mistakes},
@@ -22,6 +29,8 @@ pub struct DefinitionSet {
     files: Arc<[DefinitionFile]>,
     /// How many of them, the last ones, are held by stores and are no files of the system.
     stored: usize,
+    /// What stores hold beside them that [cannot be used](Self::usable).
+    unusable: Arc<[DefinitionFile]>,
 }
 
 /// A definition file.
@@ -31,6 +40,8 @@ pub struct DefinitionFile {
     pub path: PathBuf,
     /// All of it.
     pub text: String,
+    /// The definition that its place in a store is for. It counts while the text does not say what it is.
+    pub place: Option<DefinitionId>,
 }
 
 impl DefinitionSet {
@@ -59,7 +70,7 @@ impl DefinitionSet {
     pub fn of_files(files: Vec<DefinitionFile>) -> Self {
         Self {
             files: files.into(),
-            stored: 0,
+            ..Self::default()
         }
     }
 
@@ -73,10 +84,24 @@ impl DefinitionSet {
         Self {
             files: files.chain(stored).collect(),
             stored: number,
+            unusable: Arc::default(),
         }
     }
 
-    /// The files, in the order they were read; after them what is held by stores.
+    /// The same with these in place of what it has of stores that cannot be used.
+    pub(crate) fn with_unusable(self, unusable: impl IntoIterator<Item = DefinitionFile>) -> Self {
+        Self {
+            unusable: unusable.into_iter().collect(),
+            ..self
+        }
+    }
+
+    /// What stores hold that cannot be used, sorted by path.
+    pub(crate) fn unusable(&self) -> &[DefinitionFile] {
+        &self.unusable
+    }
+
+    /// The files, in the order they were read; after them what is held by stores and can be used.
     pub fn files(&self) -> &[DefinitionFile] {
         &self.files
     }
@@ -86,7 +111,7 @@ impl DefinitionSet {
         self.files.get(..self.first_stored()).unwrap_or_default()
     }
 
-    /// Those that are held by stores.
+    /// Those that are held by stores and can be used.
     pub fn stored(&self) -> &[DefinitionFile] {
         self.files.get(self.first_stored()..).unwrap_or_default()
     }
@@ -126,8 +151,9 @@ impl DefinitionSet {
         self.files.iter().enumerate().map(documents).collect()
     }
 
-    /// The definitions in them, in the order of files and lines. Those whose kind or name cannot be read
-    /// are not among them; other mistakes do not matter.
+    /// The definitions in them, in the order of files and lines, and those in stores that cannot be used. Those
+    /// whose kind or name cannot be read are not among them, unless their place in a store tells; other mistakes
+    /// do not matter.
     pub fn documents(&self) -> Vec<StoredDefinition> {
         stored::all(self)
     }
@@ -142,7 +168,8 @@ impl DefinitionSet {
     /// # Errors
     ///
     /// Every mistake in the text, and every conflict with other definitions; a definition that is not as
-    /// `expected`; one that is an item of a list in its file; a new one without a destination.
+    /// `expected`; one that is an item of a list in its file; a new one without a destination. What a store holds
+    /// that [cannot be used](Self::usable) is in nobody's way, and may be what is replaced.
     pub fn apply(
         &self,
         text: &str,
@@ -154,7 +181,7 @@ impl DefinitionSet {
     }
 
     /// What is to be written so that this definition is there no more. A file goes with its last
-    /// definition.
+    /// definition. Of two of the name in stores the one that [cannot be used](Self::usable) goes first.
     ///
     /// # Errors
     ///

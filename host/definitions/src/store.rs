@@ -30,19 +30,20 @@ pub trait DefinitionStore: Send + Sync + Debug + 'static {
     /// definitions.
     fn place_for(&self, id: &DefinitionId) -> Option<PathBuf>;
 
-    /// All that it holds, sorted by path.
+    /// All that it holds, sorted by path, also what is no definition.
     ///
     /// # Errors
     ///
-    /// When any of it cannot be read: a store that is lost is never taken for an empty one.
+    /// When any of it cannot be reached: a store that is lost is never taken for an empty one.
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError>;
 
     /// Write all of these changes, or none. Each path is one that it owns.
     ///
     /// # Errors
     ///
-    /// When what it holds is not what a change says was there before, or it cannot be written. Nothing was
-    /// changed then, unless the error says so.
+    /// When what it holds is not what a change says was there before, or there would be two definitions for one
+    /// operation and kind of BCS, also when both are written at the same moment; or it cannot be written. Nothing
+    /// was changed then, unless the error says so.
     async fn commit(&self, changes: &[FileChange]) -> Result<(), StoreError>;
 
     /// Wait until it holds, or may hold, something else than the last [`read`](Self::read) gave; also when it
@@ -60,6 +61,16 @@ pub enum StoreError {
     ChangedMeanwhile {
         /// The definition.
         path: PathBuf,
+    },
+    /// There is another definition for the same operation and kind by now.
+    #[error(
+        "{other} defines hooks for the same operation and kind as {path}, and BCS has one definition for each; nothing was written: put the hooks into one, or delete the other"
+    )]
+    Conflict {
+        /// What was to be written.
+        path: PathBuf,
+        /// What is there.
+        other: PathBuf,
     },
     /// It cannot be reached. What was read before stays live.
     #[error("{store} cannot be reached: {reason}")]

@@ -24,7 +24,7 @@ pub use self::{
     modules::{HistoryConfig, StoreConfig},
     zookeeper::{InvalidNodePath, NodePath, ZooKeeperConfig},
 };
-use admittance::{AdmissionLayer, SandboxConfig, catalog::CatalogConfig, dialect::Dialect};
+use admittance::{AdmissionLayer, OnBadDefinition, SandboxConfig, catalog::CatalogConfig, dialect::Dialect};
 use admittance_cluster::ClusterConfig;
 use http::uri::PathAndQuery;
 
@@ -48,6 +48,8 @@ pub struct Config {
     pub limits: Limits,
     /// Where chain definitions are, in the order in which new ones are offered to them.
     pub definitions: Vec<DefinitionPlace>,
+    /// What becomes of a definition in ZooKeeper or in a custom resource that cannot be used.
+    pub on_bad_definition: OnBadDefinition,
     /// The ensembles in which it looks others up and makes itself known.
     pub zookeeper: ZooKeeperConfig,
     /// Where modules are kept, with what was made of them.

@@ -108,13 +108,17 @@ impl Inner {
             Asked::Delete(name) => Change::Delete(name),
             Asked::Get(name) => {
                 return match stored::find(&self.host, &name).await? {
-                    Some(stored) => Ok(stored.object.printed()),
+                    Some(stored) => match &stored.object {
+                        Some(object) => Ok(object.printed()),
+                        None => Err(Refusal::Unreadable(name)),
+                    },
                     None => Err(Refusal::NothingToGet(name)),
                 };
             }
             Asked::List => {
                 let stored = stored::all(&self.host).await?;
-                return Ok(stored.iter().map(|stored| stored.object.printed()).collect());
+                let objects = stored.iter().filter_map(|stored| stored.object.as_ref());
+                return Ok(objects.map(BcsObject::printed).collect());
             }
         };
         let changer = Changer {

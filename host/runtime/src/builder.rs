@@ -7,7 +7,7 @@ use std::{
 
 use admittance_admission::{Authorizer, Chain, NamespaceSource, NoAuthorizer, StaticNamespaces};
 use admittance_catalog::{Catalog, CatalogConfig, Store};
-use admittance_definitions::{ChainDefinition, DefinitionStore};
+use admittance_definitions::{ChainDefinition, DefinitionStore, OnBadDefinition};
 use admittance_sandbox::SandboxConfig;
 use admittance_watch::Fingerprint;
 use admittance_webhook::{Resolve, WebhookClients};
@@ -31,6 +31,7 @@ use crate::{
 /// ```
 pub struct HostBuilder {
     homes: Vec<Home>,
+    on_bad: OnBadDefinition,
     read: Vec<ChainDefinition>,
     chains: Vec<Chain>,
     request_timeout: Duration,
@@ -50,6 +51,7 @@ impl Default for HostBuilder {
     fn default() -> Self {
         Self {
             homes: Vec::new(),
+            on_bad: OnBadDefinition::default(),
             read: Vec::new(),
             chains: Vec::new(),
             request_timeout: Duration::from_secs(10),
@@ -79,11 +81,18 @@ impl HostBuilder {
 
     /// Take the definitions of this store too. May be called again.
     ///
-    /// What it holds becomes part of the table as what files hold does: all of it or nothing. While it is
+    /// What it holds becomes part of the table, but for what [cannot be used](Self::on_bad_definition). While it is
     /// lost, the table stays as it is, and [`Host::status`] says why; a start waits five seconds for it, and
     /// serves what was live last after that.
     pub fn definition_store(mut self, store: impl DefinitionStore) -> Self {
         self.homes.push(Home::Store(Arc::new(store)));
+        self
+    }
+
+    /// What becomes of a definition in a store that cannot be used. The others are served either way, and
+    /// [`Host::status`] names it. Default: the version of it that was in force last stays in force.
+    pub fn on_bad_definition(mut self, on_bad: OnBadDefinition) -> Self {
+        self.on_bad = on_bad;
         self
     }
 
@@ -211,6 +220,8 @@ impl HostBuilder {
             store_limit: self.store_limit,
             seen: Fingerprint::default(),
             refreshed: Vec::new(),
+            on_bad: self.on_bad,
+            in_force: Arc::default(),
         };
         // A change that was broken off by the end of the program is made whole first.
         if let Some(journal) = history.journal() {

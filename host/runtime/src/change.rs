@@ -1,10 +1,11 @@
 //! Changes that somebody asks for: definitions that are applied, deleted or promoted, and tables that are
 //! rolled back to.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use admittance_definitions::{
-    Change, DefinitionId, DefinitionSet, Effect, Expected, StageId, StoreError, StoredDefinition,
+    Change, DefinitionId, DefinitionSet, Effect, Expected, OnBadDefinition, StageId, StoreError,
+    StoredDefinition,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -120,7 +121,12 @@ impl Host {
         let look = self.0.stores.look().await?;
         self.0.stores.tell_of(&look);
         let set = look.set()?;
-        let read = tokio::task::spawn_blocking(move || set.documents());
+        let in_force = self.in_force();
+        // What is kept of before is no definition that is there.
+        let read = tokio::task::spawn_blocking(move || {
+            let usable = set.usable(&in_force, OnBadDefinition::ServeRest);
+            usable.set.documents()
+        });
         Ok(read.await.map_err(Error::Interrupted)?)
     }
 
@@ -180,7 +186,7 @@ impl Host {
         let _building = self.building();
         let look = stores.look().await?;
         stores.tell_of(&look);
-        let set = look.set()?;
+        let set = workshop.source.usable(look.set()?).await?.set;
         let change = {
             let stores = stores.clone();
             tokio::task::spawn_blocking(move || change(&set, &stores))
@@ -193,7 +199,18 @@ impl Host {
             stores.of_changes(change.files())?
         };
         let modules = Modules::current();
-        let made = workshop.source.make(change.set.clone(), modules).await?;
+        let usable = workshop.source.usable(change.set.clone()).await?;
+        let written: Vec<PathBuf> = change.files().iter().map(|file| file.path.clone()).collect();
+        let own: Vec<_> = usable
+            .bad
+            .iter()
+            .filter(|bad| written.contains(&bad.path))
+            .cloned()
+            .collect();
+        if !own.is_empty() {
+            return Err(Error::BadDefinitions(own).into());
+        }
+        let made = workshop.source.make(usable, &written, modules).await?;
         let place = self.place(&workshop).await?;
         let number = workshop.history.next_number();
         let entry = Arc::new(entry_of(&made, number, origin, how.by.clone()));
@@ -219,7 +236,7 @@ impl Host {
         if is_new {
             self.go_live(&mut workshop, made, entry.clone(), place).await;
         } else {
-            self.settled(&workshop.history);
+            self.settled(&workshop.history, &made.bad);
         }
         self.look_again(&mut workshop, &entry).await;
         Ok(applied)
@@ -231,8 +248,10 @@ impl Host {
         let Ok(look) = self.0.stores.look().await else {
             return;
         };
-        let whole = look.whole(&self.0.stores.known());
-        if revision_files(&whole) == entry.detail.files {
+        let Ok(whole) = workshop.source.usable(look.whole(&self.0.stores.known())).await else {
+            return;
+        };
+        if revision_files(&whole.served()) == entry.detail.files {
             // Should it break off, it is done when the change is noticed.
             let _ = workshop.source.act_upon(look).await;
         } else {
@@ -288,7 +307,7 @@ impl Host {
         // Written down first: a rollback that a restart undoes is none.
         workshop.history.push(entry.clone()).await?;
         self.swap(&workshop.source, made, &entry, place);
-        self.is_live(&entry, &workshop);
+        self.is_live(&entry, &mut workshop, &[]);
         Ok(entry.revision().clone())
     }
 }

@@ -1,6 +1,6 @@
 use std::{fmt, sync::Arc};
 
-use admittance_definitions::{Location, Mistakes, StoreError};
+use admittance_definitions::{BadDefinition, Location, Mistakes, StoreError};
 use tokio::task::JoinError;
 
 use crate::HistoryError;
@@ -15,6 +15,9 @@ pub enum Error {
     /// Stores of definitions cannot be read: each of them, and what is wrong besides.
     #[error("{}", lines(.0))]
     Stores(Vec<StoreError>),
+    /// Definitions in stores that cannot be used: each of them. Everything else is live.
+    #[error("{}", lines(.0))]
+    BadDefinitions(Vec<BadDefinition>),
     /// Stages cannot be made: each of them.
     #[error("{}", lines(.0))]
     Stages(Vec<StageError>),
@@ -45,10 +48,8 @@ impl Error {
     /// Whether it may help itself: another attempt is worth while though nothing was changed.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Stages(errors) => errors.iter().any(|error| match &error.cause {
-                StageErrorCause::Module(error) => error.is_transient(),
-                _ => false,
-            }),
+            Self::Stages(errors) => errors.iter().any(StageError::is_transient),
+            Self::BadDefinitions(bad) => bad.iter().any(|bad| bad.is_transient),
             Self::Catalog(error) => error.is_transient(),
             Self::TooManyTables(_) => true,
             // What is wrong in them waits for a change; a right may be given without one.
@@ -76,6 +77,13 @@ pub struct StageError {
 }
 
 impl StageError {
+    pub(crate) fn is_transient(&self) -> bool {
+        match &self.cause {
+            StageErrorCause::Module(error) => error.is_transient(),
+            _ => false,
+        }
+    }
+
     pub(crate) fn new(chain: &str, stage: &str, location: Location, cause: StageErrorCause) -> Self {
         Self {
             chain: chain.into(),

@@ -56,7 +56,9 @@ impl Host {
                     let (chains, plugins) = (table.chains().len(), table.plugins().len());
                     tracing::info!(revision, chains, plugins, "the changed definitions are live");
                 }
-                Ok(_) if had_trouble => tracing::info!("the definitions say what is live again"),
+                Ok(_) if had_trouble && self.0.live.load().problem.is_none() => {
+                    tracing::info!("the definitions say what is live again")
+                }
                 Ok(_) => tracing::debug!("the definitions say what is live"),
                 Err(error) => {
                     schedule.failed(due);

@@ -11,7 +11,7 @@ use std::{
 
 use admittance_admission::{Outcome, Request};
 use admittance_catalog::{InUse, ModuleReference};
-use admittance_definitions::DefinitionSet;
+use admittance_definitions::{BadDefinition, DefinitionFile, DefinitionSet};
 use arc_swap::ArcSwap;
 use tokio::sync::{Mutex, OwnedSemaphorePermit};
 
@@ -19,10 +19,10 @@ use crate::{
     Error, HostBuilder, Moment, Origin, Recording, RecordingConfig, Revision, RevisionDetail, Table,
     assembly::{Assembler, Modules},
     history::{Entry, History},
-    live::{Live, Places, Trouble},
+    live::{self, Live, Places, Trouble},
     measure,
     recording::Taps,
-    source::{Made, Source},
+    source::{Made, Source, definition_files},
     status::{CandidateReport, HistoryStatus, Status},
     stores::Stores,
 };
@@ -69,6 +69,9 @@ impl Host {
     pub(crate) async fn start(mut source: Source, mut history: History) -> Result<Self, Error> {
         let (places, taps) = (Places::default(), Arc::<Taps>::default());
         let place = places.take(Duration::ZERO).await?;
+        if let Some(last) = history.last() {
+            source.is_live(last);
+        }
         let read = source.read_first().await;
         let held = history
             .last()
@@ -79,11 +82,14 @@ impl Host {
             Some(entry) => (as_it_was(&source, &entry).await?, Some(entry), None),
             None => {
                 let made = match read {
-                    Ok(set) => source.make(set, Modules::current()).await,
+                    Ok(usable) => source.make(usable, &[], Modules::current()).await,
                     Err(error) => Err(error),
                 };
                 match made {
-                    Ok(made) => (made, None, None),
+                    Ok(made) => {
+                        let trouble = Trouble::with(&made.bad, None);
+                        (made, None, trouble)
+                    }
                     Err(error) => match history.last().cloned() {
                         None => return Err(error),
                         Some(entry) => match as_it_was(&source, &entry).await {
@@ -110,7 +116,9 @@ impl Host {
                 tracing::error!("{error}");
             }
         }
-        if let Some(trouble) = &trouble {
+        if let Some(trouble) = &trouble
+            && trouble.bad().is_empty()
+        {
             let revision = entry.revision().number;
             tracing::error!(
                 revision,
@@ -118,6 +126,8 @@ impl Host {
                 trouble.error
             );
         }
+        live::log_bad(None, trouble.as_ref());
+        source.is_live(&entry);
         measure::table_made(trouble.is_none());
         measure::table_live(entry.revision().number, trouble.is_none());
         source.assembler.work_in_background();
@@ -210,16 +220,17 @@ impl Host {
             Origin::Refreshed
         };
         let made = match workshop.source.read().await {
-            Ok(set) => {
+            Ok(usable) => {
                 let is_held = workshop
                     .history
                     .last()
                     .is_some_and(|last| last.instead_of.as_deref() == Some(workshop.source.said().as_str()));
                 if is_held {
-                    self.settled(&workshop.history);
+                    self.settled(&workshop.history, &[]);
                     return Ok(self.table());
                 }
-                workshop.source.make(set, Modules::Current(Arc::new(again))).await
+                let modules = Modules::Current(Arc::new(again));
+                workshop.source.make(usable, &[], modules).await
             }
             Err(error) => Err(error),
         };
@@ -237,7 +248,7 @@ impl Host {
         };
         let entry = Arc::new(entry_of(&made, workshop.history.next_number(), origin, None));
         if workshop.history.says(&entry) {
-            self.settled(&workshop.history);
+            self.settled(&workshop.history, &made.bad);
             return Ok(self.table());
         }
         Ok(self.go_live(&mut workshop, made, entry, place).await)
@@ -252,8 +263,9 @@ impl Host {
         place: OwnedSemaphorePermit,
     ) -> Arc<Table> {
         workshop.history.note(entry.clone());
+        let bad = made.bad.clone();
         let table = self.swap(&workshop.source, made, &entry, place);
-        self.is_live(&entry, workshop);
+        self.is_live(&entry, workshop, &bad);
         if let Err(error) = workshop.history.write().await {
             tracing::error!("{error}");
         }
@@ -313,20 +325,39 @@ impl Host {
         let table = Arc::new(table(source, &self.0.taps, made, number, place));
         self.0.table.store(table.clone());
         measure::table_made(true);
-        measure::table_live(number, true);
         table
     }
 
-    /// Note that this revision is live, and that nothing stands in the way of anything.
-    pub(crate) fn is_live(&self, entry: &Entry, workshop: &Workshop) {
+    /// Note that this revision is live, and what stores hold that is not in it.
+    pub(crate) fn is_live(&self, entry: &Entry, workshop: &mut Workshop, bad: &[BadDefinition]) {
+        workshop.source.is_live(entry);
+        let problem = self.trouble_with(bad);
+        measure::table_live(entry.revision().number, problem.is_none());
         self.0.live.store(Arc::new(Live {
             revision: Arc::new(entry.revision().clone()),
             since: Moment::now(),
-            problem: None,
+            problem,
             history: history_status(&workshop.history),
             revisions: workshop.history.entries(),
         }));
         self.prune(workshop);
+    }
+
+    /// What the live table was made of.
+    pub(crate) fn in_force(&self) -> Vec<DefinitionFile> {
+        let live = self.0.live.load();
+        live.revisions
+            .last()
+            .map(|entry| definition_files(entry))
+            .unwrap_or_default()
+    }
+
+    /// What is to be said of these definitions.
+    fn trouble_with(&self, bad: &[BadDefinition]) -> Option<Trouble> {
+        let before = self.0.live.load();
+        let trouble = Trouble::with(bad, before.problem.as_ref());
+        live::log_bad(before.problem.as_ref(), trouble.as_ref());
+        trouble
     }
 
     /// Note what the history is like.
@@ -338,14 +369,14 @@ impl Host {
         self.0.live.store(Arc::new(live));
     }
 
-    /// Note that the definitions say what is live.
-    pub(crate) fn settled(&self, history: &History) {
+    /// Note that the definitions say what is live, but for these.
+    pub(crate) fn settled(&self, history: &History, bad: &[BadDefinition]) {
         let live = Live {
-            problem: None,
+            problem: self.trouble_with(bad),
             history: history_status(history),
             ..(**self.0.live.load()).clone()
         };
-        measure::table_live(live.revision.number, true);
+        measure::table_live(live.revision.number, live.problem.is_none());
         self.0.live.store(Arc::new(live));
     }
 
@@ -376,21 +407,13 @@ fn table(source: &Source, taps: &Arc<Taps>, made: Made, revision: u64, place: Ow
 
 /// What this revision consisted of.
 pub(crate) async fn as_it_was(source: &Source, entry: &Entry) -> Result<Made, Error> {
-    let files = entry
-        .detail
-        .files
-        .iter()
-        .map(|file| admittance_definitions::DefinitionFile {
-            path: file.path.clone(),
-            text: file.text.clone(),
-        });
     let digests = entry.revision().modules.iter().filter_map(|module| {
         let digest = module.digest.parse().ok()?;
         Some(((module.stage.clone(), module.candidate), digest))
     });
     let modules = Modules::AsOf(Arc::new(digests.collect()));
     source
-        .make(DefinitionSet::of_files(files.collect()), modules)
+        .make_of(DefinitionSet::of_files(definition_files(entry)), modules)
         .await
 }
 

@@ -69,15 +69,16 @@ pub use recording::{
 };
 pub use reviews::ReviewService;
 pub use status::{
-    AnswerSample, CallStatus, CandidateReport, CandidateStatus, ChainStatus, DifferenceSample, FailureStatus,
-    HistoryStatus, HookStatus, PluginStatus, Problem, StageState, StageStatus, Status,
+    AnswerSample, BadDefinitionStatus, CallStatus, CandidateReport, CandidateStatus, ChainStatus,
+    DifferenceSample, FailureStatus, HistoryStatus, HookStatus, PluginStatus, Problem, StageState,
+    StageStatus, Status,
 };
 pub use table::Table;
 
 pub use admittance_admission as admission;
 pub use admittance_catalog as catalog;
 pub use admittance_definitions as definitions;
-pub use admittance_definitions::Expected;
+pub use admittance_definitions::{Expected, OnBadDefinition};
 pub use admittance_dialect as dialect;
 pub use admittance_module::{Digest, ModuleReference};
 pub use admittance_sandbox as sandbox;

@@ -2,12 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
+use admittance_definitions::BadDefinition;
 use tokio::{sync::Semaphore, time::Instant};
 
 use crate::{
     Error, Moment, Revision,
     history::Entry,
-    status::{HistoryStatus, Problem},
+    measure,
+    status::{BadDefinitionStatus, HistoryStatus, Problem},
 };
 
 /// Tables that may be in memory at a time: the live one, the next one, and those that requests in flight
@@ -26,7 +28,7 @@ pub(crate) struct Live {
     pub(crate) revisions: Arc<[Arc<Entry>]>,
 }
 
-/// Why what the definitions say is not live.
+/// Why what the definitions say is not live, all of it or some.
 #[derive(Clone, Debug)]
 pub(crate) struct Trouble {
     pub(crate) error: Arc<Error>,
@@ -41,6 +43,20 @@ const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 impl Trouble {
+    /// Of these definitions, when there are any.
+    pub(crate) fn with(bad: &[BadDefinition], before: Option<&Self>) -> Option<Self> {
+        let error = || Arc::new(Error::BadDefinitions(bad.to_vec()));
+        (!bad.is_empty()).then(|| Self::after(before, error()))
+    }
+
+    /// The definitions that it is about, while everything else is live.
+    pub(crate) fn bad(&self) -> &[BadDefinition] {
+        match &*self.error {
+            Error::BadDefinitions(bad) => bad,
+            _ => &[],
+        }
+    }
+
     /// After this error, and the one before it.
     pub(crate) fn after(before: Option<&Self>, error: Arc<Error>) -> Self {
         let attempts = before.map_or(0, |before| before.attempts).saturating_add(1);
@@ -63,7 +79,26 @@ impl Trouble {
             attempts: self.attempts,
             next_attempt: self.next.map(|(_, moment)| moment),
             mistakes: self.error.to_string().lines().map(str::to_owned).collect(),
+            bad_definitions: self.bad().iter().map(BadDefinitionStatus::of).collect(),
         }
+    }
+}
+
+/// Log what has become bad since `before` and what is good again, and count what is bad.
+pub(crate) fn log_bad(before: Option<&Trouble>, now: Option<&Trouble>) {
+    let of = |trouble: Option<&'_ Trouble>| trouble.map(|trouble| trouble.bad().to_vec()).unwrap_or_default();
+    let (before, now) = (of(before), of(now));
+    for bad in now.iter().filter(|bad| !before.contains(bad)) {
+        tracing::error!(definition = %bad.path.display(), "{bad}");
+    }
+    for was in &before {
+        if !now.iter().any(|bad| bad.path == was.path) {
+            tracing::info!(definition = %was.path.display(), "the definition in {} is no longer bad", was.path.display());
+            measure::bad_definition(&was.path, false);
+        }
+    }
+    for bad in &now {
+        measure::bad_definition(&bad.path, true);
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the host counts and times, through the `metrics` facade: the program that embeds it chooses
 //! the exporter.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use admittance_admission::{Decision, Outcome, Refusal, StageResult};
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
@@ -12,6 +12,7 @@ const STAGE_DURATION: &str = "admittance_stage_duration_seconds";
 const TABLES: &str = "admittance_tables_total";
 const REVISION: &str = "admittance_table_revision";
 const CURRENT: &str = "admittance_table_current";
+const BAD_DEFINITION: &str = "admittance_bad_definition";
 pub(crate) const CANDIDATES: &str = "admittance_candidate_calls_total";
 const STAGE_FAILURES: &str = "admittance_stage_failures_total";
 
@@ -35,7 +36,11 @@ pub fn describe_metrics() {
     describe_gauge!(REVISION, "The revision of the live table");
     describe_gauge!(
         CURRENT,
-        "1 when the live table is what the definitions say, 0 when that cannot be made and the one before stays"
+        "1 when the live table is what the definitions say, 0 when that cannot be made and the one before stays, or some of them cannot be used"
+    );
+    describe_gauge!(
+        BAD_DEFINITION,
+        "1 for a definition in a store that cannot be used, by where it is (definition); 0 when it is repaired or deleted"
     );
     describe_counter!(
         CANDIDATES,
@@ -67,6 +72,12 @@ pub(crate) fn table_live(revision: u64, is_current: bool) {
     #[expect(clippy::cast_precision_loss, reason = "metrics are floating point")]
     gauge!(REVISION).set(revision as f64);
     gauge!(CURRENT).set(if is_current { 1.0 } else { 0.0 });
+}
+
+/// Of a definition in a store: whether it cannot be used.
+pub(crate) fn bad_definition(path: &Path, is_bad: bool) {
+    let definition = path.display().to_string();
+    gauge!(BAD_DEFINITION, "definition" => definition).set(if is_bad { 1.0 } else { 0.0 });
 }
 
 pub(crate) fn record(outcome: &Outcome, duration: Duration) {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use admittance_admission::{FailurePolicy, Mode, Phase};
+use admittance_definitions::BadDefinition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +39,7 @@ pub struct Status {
     pub chains: Vec<ChainStatus>,
 }
 
-/// Why the newest definitions or modules are not live. The table before them is.
+/// Why the newest definitions or modules are not live, all of them or some.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
@@ -51,6 +52,36 @@ pub struct Problem {
     pub next_attempt: Option<Moment>,
     /// Each mistake in a sentence: where, what, and what to do.
     pub mistakes: Vec<String>,
+    /// The definitions in stores that cannot be used, when everything else is live; empty: the table of before is
+    /// live as a whole.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bad_definitions: Vec<BadDefinitionStatus>,
+}
+
+/// A definition in a store that cannot be used.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BadDefinitionStatus {
+    /// Where it is: `zookeeper:/blueking/admissionwebhook/ns/name`.
+    pub location: String,
+    /// Kind and name; absent when neither its text nor its place tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Every reason, a sentence each.
+    pub reasons: Vec<String>,
+    /// Whether the version of it that was in force last is in force still; otherwise nothing of it is.
+    pub last_version_in_force: bool,
+}
+
+impl BadDefinitionStatus {
+    pub(crate) fn of(bad: &BadDefinition) -> Self {
+        Self {
+            location: bad.path.display().to_string(),
+            id: bad.id.as_ref().map(ToString::to_string),
+            reasons: bad.reasons.clone(),
+            last_version_in_force: bad.is_kept,
+        }
+    }
 }
 
 /// What is kept of earlier tables.

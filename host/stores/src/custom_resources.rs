@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use crate::document::{self, Place};
+use crate::document::{self, Place, Subject};
 
 const KIND: ResourceKind = ResourceKind {
     group: "bkbcs.tencent.com",
@@ -79,6 +79,57 @@ impl CustomResourceStore {
     /// Where BCS keeps them.
     pub const DEFAULT_NAMESPACE: &'static str = "bkbcs";
 
+    /// Write a change after which there may be two definitions for one operation and kind, of which one would have
+    /// to go. There is no transaction over several resources, so it is looked for others before and after: who wrote
+    /// later takes it back.
+    async fn write_guarded(&self, change: &FileChange, subject: &Subject) -> Result<(), StoreError> {
+        let conflict = |other: &Resource| StoreError::Conflict {
+            path: change.path.clone(),
+            other: path_of(&other.namespace, &other.name),
+        };
+        let is_own = |resource: &Resource| path_of(&resource.namespace, &resource.name) == change.path;
+        let is_rival = |resource: &Resource| {
+            !is_own(resource) && Subject::of(&text_of(resource)).as_ref() == Some(subject)
+        };
+        let list = async || self.resources.list().await.map_err(|error| self.error(&error));
+        if let Some(other) = list().await?.iter().find(|resource| is_rival(resource)) {
+            return Err(conflict(other));
+        }
+        self.write(change).await?;
+        let there = list().await.map_err(|error| self.unknown(change, error))?;
+        let Some(own) = there.iter().find(|resource| is_own(resource)) else {
+            // Somebody has removed it already.
+            return Ok(());
+        };
+        let was_first = |other: &&Resource| is_rival(other) && !(version_of(own) < version_of(other));
+        let Some(other) = there.iter().find(was_first) else {
+            return Ok(());
+        };
+        let back = FileChange {
+            before: change.after.clone(),
+            after: change.before.clone(),
+            ..change.clone()
+        };
+        match self.write(&back).await {
+            Ok(()) | Err(StoreError::ChangedMeanwhile { .. }) => Err(conflict(other)),
+            Err(error) => Err(self.unknown(change, error)),
+        }
+    }
+
+    /// The error when it is not known whether a change is written.
+    fn unknown(&self, change: &FileChange, error: StoreError) -> StoreError {
+        match error {
+            StoreError::Unreachable { store, reason } => {
+                let path = change.path.display();
+                let reason = format!(
+                    "{reason}; whether {path} is written is not known: look at it before you try again"
+                );
+                StoreError::Unreachable { store, reason }
+            }
+            error => error,
+        }
+    }
+
     async fn write(&self, change: &FileChange) -> Result<(), StoreError> {
         let (namespace, name) = place_in(&change.path).ok_or_else(|| self.refuses(&change.path))?;
         let after = change
@@ -140,10 +191,7 @@ impl CustomResourceStore {
                 return Ok(());
             }
         }
-        let path = change.path.display();
-        Err(self.error(&ResourceError::Unavailable(format!(
-            "{reason}; whether {path} is written is not known: look at it before you try again"
-        ))))
+        Err(self.unknown(change, self.error(&ResourceError::Unavailable(reason))))
     }
 
     fn refuses(&self, path: &Path) -> StoreError {
@@ -191,13 +239,7 @@ impl DefinitionStore for CustomResourceStore {
             found: result.as_deref().ok().map(versions),
         });
         let resources = result.map_err(|error| self.error(&error))?;
-        let mut files: Vec<_> = resources
-            .iter()
-            .map(|resource| DefinitionFile {
-                path: path_of(&resource.namespace, &resource.name),
-                text: text_of(resource),
-            })
-            .collect();
+        let mut files: Vec<_> = resources.iter().map(file_of).collect();
         files.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(files)
     }
@@ -205,7 +247,10 @@ impl DefinitionStore for CustomResourceStore {
     async fn commit(&self, changes: &[FileChange]) -> Result<(), StoreError> {
         match changes {
             [] => Ok(()),
-            [change] => self.write(change).await,
+            [change] => match Subject::gained(change) {
+                Some(subject) => self.write_guarded(change, &subject).await,
+                None => self.write(change).await,
+            },
             _ => Err(StoreError::OneAtATime {
                 store: self.location(),
             }),
@@ -240,6 +285,14 @@ impl DefinitionStore for CustomResourceStore {
     }
 }
 
+/// Counts the writes of a cluster. Of a resource without one nothing is known, and it counts as the oldest.
+fn version_of(resource: &Resource) -> u64 {
+    let version = resource.metadata("resourceVersion");
+    version
+        .and_then(|version| version.parse().ok())
+        .unwrap_or_default()
+}
+
 fn versions(resources: &[Resource]) -> Vec<Version> {
     let version = |resource: &Resource| {
         let field = |field| resource.metadata(field).map(str::to_owned);
@@ -251,6 +304,21 @@ fn versions(resources: &[Resource]) -> Vec<Version> {
         }
     };
     resources.iter().map(version).collect()
+}
+
+fn file_of(resource: &Resource) -> DefinitionFile {
+    DefinitionFile {
+        path: path_of(&resource.namespace, &resource.name),
+        text: text_of(resource),
+        place: Some(place_of(resource).id()),
+    }
+}
+
+fn place_of(resource: &Resource) -> Place<'_> {
+    Place {
+        namespace: &resource.namespace,
+        name: &resource.name,
+    }
 }
 
 fn path_of(namespace: &str, name: &str) -> PathBuf {
@@ -267,12 +335,10 @@ fn place_in(path: &Path) -> Option<(&str, &str)> {
 /// The definition of a resource. One without a definition is given as it is, and its reader says what is
 /// missing.
 fn text_of(resource: &Resource) -> String {
-    let place = Place {
-        namespace: &resource.namespace,
-        name: &resource.name,
-    };
     match resource.object.get("spec") {
-        Some(Value::Object(spec)) => Value::Object(document::completed(spec.clone(), place)).to_string(),
+        Some(Value::Object(spec)) => {
+            Value::Object(document::completed(spec.clone(), place_of(resource))).to_string()
+        }
         _ => {
             let mut whole = Map::new();
             let version = format!("{}/{}", KIND.group, KIND.version);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use admittance_definitions::{DefinitionId, Location, Mistake, Mistakes, StoreError};
+use admittance_definitions::{DefinitionId, FileChange, Location, Mistake, Mistakes, StoreError};
 use serde_json::{Map, Value};
 
 /// What BCS calls them in `kind`, in any case.
@@ -26,6 +26,47 @@ impl<'a> Place<'a> {
         let (namespace, name) = id.name.split_once('/')?;
         (!namespace.is_empty() && !name.is_empty() && !name.contains('/')).then_some(Self { namespace, name })
     }
+
+    /// The definition that is kept here when its document says nothing else.
+    pub(crate) fn id(self) -> DefinitionId {
+        DefinitionId {
+            kind: KIND.to_owned(),
+            name: format!("{}/{}", self.namespace, self.name),
+        }
+    }
+}
+
+/// What BCS allows one definition for: an operation and a kind, in lower case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Subject {
+    operation: String,
+    kind: String,
+}
+
+impl Subject {
+    /// Of a definition; none when it does not tell.
+    pub(crate) fn of(text: &str) -> Option<Self> {
+        let document: Map<String, Value> = serde_json::from_str(text).ok()?;
+        let reference = field(&document, "resourcesRef")?.as_object()?;
+        let lower = |key| Some(field(reference, key)?.as_str()?.to_ascii_lowercase());
+        Some(Self {
+            operation: lower("operation")?,
+            kind: lower("kind")?,
+        })
+    }
+
+    /// What a change makes a definition of that was none of it before.
+    pub(crate) fn gained(change: &FileChange) -> Option<Self> {
+        let after = Self::of(change.after.as_deref()?)?;
+        let before = change.before.as_deref().and_then(Self::of);
+        (before.as_ref() != Some(&after)).then_some(after)
+    }
+}
+
+/// A field, which Go finds in any case; none when it is not set.
+fn field<'a>(object: &'a Map<String, Value>, field: &str) -> Option<&'a Value> {
+    let found = object.iter().find(|(key, _)| key.eq_ignore_ascii_case(field));
+    found.map(|(_, value)| value).filter(|value| !is_nothing(value))
 }
 
 /// The document with what the place where it was found says better: BCS goes by that.
@@ -67,20 +108,11 @@ pub(crate) fn as_kept(text: String, place: Place<'_>) -> String {
     let Ok(document) = serde_json::from_str::<Map<String, Value>>(&text) else {
         return text;
     };
-    let field = |object: &Map<String, Value>, field: &str| {
-        let found = object.iter().find(|(key, _)| key.eq_ignore_ascii_case(field));
-        found
-            .map(|(_, value)| value.clone())
-            .filter(|value| !is_nothing(value))
-    };
-    let is_version = match field(&document, "apiVersion") {
-        None => true,
-        Some(version) => version == API_VERSION,
-    };
+    let is_version = field(&document, "apiVersion").is_none_or(|version| version == API_VERSION);
     let is_named = match field(&document, "metadata") {
         Some(Value::Object(metadata)) => ["name", "namespace"]
             .iter()
-            .all(|name| field(&metadata, name).is_some()),
+            .all(|name| field(metadata, name).is_some()),
         _ => false,
     };
     match field(&document, "kind") {
@@ -166,6 +198,36 @@ mod tests {
             };
             let place = Place::of(&id).map(|place| (place.namespace, place.name));
             assert_eq!(place, expected, "{kind} {name}");
+        }
+    }
+
+    #[test]
+    fn what_a_definition_is_for() {
+        // (before, after, what it is now for and was not)
+        let create = r#"{"resourcesRef":{"operation":"Create","kind":"Application"}}"#;
+        let respelled = r#"{"ResourcesRef":{"Kind":"application","Operation":"CREATE"}}"#;
+        let update = r#"{"resourcesRef":{"operation":"Update","kind":"Application"}}"#;
+        for (before, after, expected) in [
+            (None, Some(create), Some(("create", "application"))),
+            (None, Some(respelled), Some(("create", "application"))),
+            (Some(create), Some(respelled), None),
+            (Some(create), Some(update), Some(("update", "application"))),
+            (Some("junk"), Some(update), Some(("update", "application"))),
+            (Some(create), None, None),
+            (None, Some("junk"), None),
+            (None, Some(r#"{"resourcesRef":{"operation":"Create"}}"#), None),
+            (None, Some(r#"{"resourcesRef":{"operation":1,"kind":"a"}}"#), None),
+        ] {
+            let change = FileChange {
+                path: "zookeeper:/a/b/c".into(),
+                before: before.map(str::to_owned),
+                after: after.map(str::to_owned),
+            };
+            let gained = Subject::gained(&change);
+            let gained = gained
+                .as_ref()
+                .map(|subject| (subject.operation.as_str(), subject.kind.as_str()));
+            assert_eq!(gained, expected, "{before:?} {after:?}");
         }
     }
 

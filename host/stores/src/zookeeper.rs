@@ -12,20 +12,18 @@ use std::{
     time::Duration,
 };
 
-use admittance_definitions::{
-    DefinitionFile, DefinitionId, DefinitionStore, FileChange, Location, Mistake, Mistakes, StoreError,
-};
+use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionStore, FileChange, StoreError};
 use admittance_zookeeper::{ZooKeeper, check_path};
 use async_trait::async_trait;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
-use zookeeper_client::{Client, Error};
+use zookeeper_client::{Client, CreateMode, Error};
 
 use self::{
     nodes::{At, Node, Reader, Snapshot},
     writes::Write,
 };
-use crate::document::{self, Place};
+use crate::document::{self, Place, Subject};
 
 /// What every path begins with.
 const SCHEME: &str = "zookeeper";
@@ -33,8 +31,9 @@ const SCHEME: &str = "zookeeper";
 const LIMIT: Duration = Duration::from_secs(10);
 /// How long to wait before a node is read again that could not be read while there is a session.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
-/// How often a commit is begun again when nodes change in something else than their definitions.
-const ATTEMPTS: usize = 5;
+/// How often a commit is begun again when nodes change in something else than their definitions, or others write
+/// theirs at the same time.
+const ATTEMPTS: usize = 20;
 /// Bytes that a node takes: what ZooKeeper reads at once, by default, is a little more (`jute.maxbuffer`).
 const LARGEST: usize = 1_000_000;
 
@@ -145,30 +144,56 @@ impl ZooKeeperStore {
         }
     }
 
-    fn file(&self, node: Node, mistakes: &mut Mistakes) -> Option<DefinitionFile> {
-        let path = format!("{SCHEME}:{}", node.path);
-        match String::from_utf8(node.data) {
-            Ok(text) if text.is_empty() => None,
-            Ok(text) => {
-                let place = Place {
-                    namespace: &node.namespace,
-                    name: &node.name,
-                };
-                Some(DefinitionFile {
-                    path: path.into(),
-                    text: document::as_kept(text, place),
-                })
-            }
-            Err(error) => {
-                mistakes.push(Mistake {
-                    location: Location::of_file(path),
-                    path: String::new(),
-                    message: format!("its data is no UTF-8: {}", error.utf8_error()),
-                    fix: "write an admissionwebhook there, as JSON, or delete the node".to_owned(),
+    /// What a node holds; none when it is no definition. What is no UTF-8 is read as Go reads it.
+    fn file(node: &Node) -> Option<DefinitionFile> {
+        if node.data.is_empty() {
+            return None;
+        }
+        let text = String::from_utf8_lossy(&node.data).into_owned();
+        let place = Place {
+            namespace: &node.namespace,
+            name: &node.name,
+        };
+        Some(DefinitionFile {
+            path: format!("{SCHEME}:{}", node.path).into(),
+            text: document::as_kept(text, place),
+            place: Some(place.id()),
+        })
+    }
+
+    /// The guard of changes after which there might be two definitions for one operation and kind; none when these
+    /// cannot lead to that.
+    ///
+    /// Programs that write such changes write the root as well, and none of them does when the root was written since
+    /// it looked for what is there.
+    async fn guard(&self, client: &Client, changes: &[FileChange]) -> Result<Option<Write>, StoreError> {
+        if changes.iter().all(|change| Subject::gained(change).is_none()) {
+            return Ok(None);
+        }
+        let at_root = |error| self.error(&self.root, &error);
+        let options = CreateMode::Persistent.with_acls(self.zookeeper.acls());
+        client.mkdir(&self.root, &options).await.map_err(at_root)?;
+        let (data, stat) = client.get_data(&self.root).await.map_err(at_root)?;
+        let nodes = nodes::all(client, &self.root).await;
+        let nodes = nodes.map_err(|At(path, error)| self.error(&path, &error))?;
+        for file in nodes.iter().filter_map(Self::file) {
+            let is_changed = changes.iter().any(|change| change.path == file.path);
+            let rival = Subject::of(&file.text).filter(|_| !is_changed);
+            let change = changes
+                .iter()
+                .find(|change| rival.is_some() && Subject::gained(change) == rival);
+            if let Some(change) = change {
+                return Err(StoreError::Conflict {
+                    path: change.path.clone(),
+                    other: file.path,
                 });
-                None
             }
         }
+        Ok(Some(Write {
+            path: self.root.clone(),
+            there: Some(stat.version),
+            data: Some(data),
+        }))
     }
 
     /// What a change means for the node that is there now; an error if it is not the one that was meant.
@@ -231,7 +256,7 @@ impl ZooKeeperStore {
         let synced = client.sync(&self.root).await;
         synced.map_err(|error| self.error(&self.root, &error))?;
         for _ in 0..ATTEMPTS {
-            let mut writes = Vec::new();
+            let mut writes = Vec::from_iter(self.guard(client, changes).await?);
             for change in changes {
                 writes.extend(self.prepare(client, change).await?);
             }
@@ -323,13 +348,10 @@ impl DefinitionStore for ZooKeeperStore {
                 return Err(error);
             }
         };
-        // Watched even when it holds mistakes: somebody will correct them.
         *self.last() = Self::watched(&mut snapshot);
-        let mut mistakes = Mistakes::new();
-        let nodes = snapshot.nodes.into_iter();
-        let mut files: Vec<_> = nodes.filter_map(|node| self.file(node, &mut mistakes)).collect();
+        let mut files: Vec<_> = snapshot.nodes.iter().filter_map(Self::file).collect();
         files.sort_by(|one, other| one.path.cmp(&other.path));
-        Ok(mistakes.into_result(files)?)
+        Ok(files)
     }
 
     async fn commit(&self, changes: &[FileChange]) -> Result<(), StoreError> {

@@ -99,6 +99,44 @@ impl Surroundings {
             .collect()
     }
 
+    /// Ask a driver until the definitions that it calls bad are those whose places end in these, in any order, in its
+    /// status and its metrics.
+    async fn until_bad(&self, driver: &Front, expected: &[&str]) {
+        let mut last = (Vec::new(), Vec::new());
+        let asking = async {
+            loop {
+                let url = driver.program.admin_url("/v1/status");
+                let status = self.client.get(&url).await.unwrap().json().unwrap();
+                let bad = status["problem"]["badDefinitions"]
+                    .as_array()
+                    .cloned()
+                    .unwrap_or_default();
+                let told = bad.iter().map(|bad| bad["location"].as_str().unwrap().to_owned());
+                let url = driver.program.admin_url("/metrics");
+                let metrics = self.client.get(&url).await.unwrap().text();
+                let metrics = metrics.lines().filter_map(|line| {
+                    let rest = line.strip_prefix("admittance_bad_definition{definition=\"")?;
+                    rest.strip_suffix("\"} 1").map(str::to_owned)
+                });
+                last = (told.collect(), metrics.collect());
+                last.1.sort();
+                let fits = |places: &[String]| {
+                    places.len() == expected.len()
+                        && places
+                            .iter()
+                            .zip(expected)
+                            .all(|(place, end)| place.ends_with(end))
+                };
+                if fits(&last.0) && fits(&last.1) {
+                    return;
+                }
+                tokio::time::sleep(POLL).await;
+            }
+        };
+        let came = tokio::time::timeout(NEVER, asking).await.is_ok();
+        assert!(came, "{expected:?}: never; the last was {last:?}");
+    }
+
     /// Create applications until they pass these hooks.
     async fn until_passed(&self, driver: &Front, what: &str, hooks: &[&str]) {
         let since = Instant::now();
@@ -202,6 +240,97 @@ async fn two_drivers_see_one_change_made_through_either() {
     assert!(nodes.get(NODE).await.is_none());
     let reply = around.send(&two, Method::DELETE, &path, &Value::Null).await;
     assert_eq!(told(&reply).0, 1_405_202, "{}", reply.text());
+}
+
+/// A node that is no definition, and one that cannot be there beside another.
+#[tokio::test]
+async fn bad_nodes_are_in_nobodys_way() {
+    let place = Place::shared("bad").await;
+    let around = Surroundings::new(&place).await;
+    let one = around.driver(&place).await;
+    let nodes = Nodes::connect(&place.connection()).await;
+    let definition = around.definition("webhook-test", "annotates");
+    around.change(&one, Method::POST, ROUTE, &definition).await;
+    let second = "/blueking/admissionwebhook/defaultGroup/second";
+    nodes.put(second, &around.definition("second", "odd")).await;
+    let junk = "/blueking/admissionwebhook/defaultGroup/junk";
+    nodes.put(junk, &json!("junk")).await;
+    // A driver that is new starts, and one that is there goes on; both name what is bad.
+    let mut two = around.driver(&place).await;
+    for driver in [&one, &two] {
+        assert_eq!(around.passed(driver).await.len(), 1);
+        around.until_bad(driver, &["/junk", "/second"]).await;
+    }
+    assert_eq!(around.passed(&one).await, ["first"]);
+    // What is bad can be read as far as it can be read, is there already, and is replaced and deleted.
+    let path = |name: &str| format!("{ROUTE}/{name}");
+    let reply = around.send(&one, Method::GET, &path("junk"), &Value::Null).await;
+    assert_eq!(told(&reply).0, 1_405_200, "{}", reply.text());
+    let mut repaired = around.definition("junk", "passes");
+    repaired["resourcesRef"]["kind"] = "secret".into();
+    let reply = around.send(&one, Method::POST, ROUTE, &repaired).await;
+    assert_eq!(told(&reply).0, 1_405_201, "{}", reply.text());
+    around.change(&one, Method::PUT, ROUTE, &repaired).await;
+    around
+        .change(&one, Method::DELETE, &path("second"), &Value::Null)
+        .await;
+    for driver in [&one, &two] {
+        around.until_bad(driver, &[]).await;
+        assert_eq!(around.passed(driver).await, ["first"]);
+    }
+    // Others are made while something is bad.
+    nodes.put(second, &json!([])).await;
+    around.until_bad(&one, &["/second"]).await;
+    let mut other = around.definition("other", "passes");
+    other["resourcesRef"]["kind"] = "service".into();
+    around.change(&one, Method::POST, ROUTE, &other).await;
+    around
+        .change(&one, Method::DELETE, &path("second"), &Value::Null)
+        .await;
+    let all = around
+        .change(&one, Method::GET, "/admissionwebhooks", &Value::Null)
+        .await;
+    assert_eq!(all.as_array().unwrap().len(), 3, "{all}");
+    let named = |line: &admittance_tests::LogLine| {
+        line.message()
+            .contains("admissionwebhook/defaultGroup/junk in zookeeper:")
+    };
+    two.program
+        .until_logged("the bad definition", named)
+        .await
+        .unwrap();
+}
+
+/// Two clients create definitions of different names for one operation and kind through two drivers.
+#[tokio::test]
+async fn of_two_creates_for_one_operation_and_kind_one_succeeds() {
+    let place = Place::shared("rivals").await;
+    let around = Surroundings::new(&place).await;
+    let (one, two) = (around.driver(&place).await, around.driver(&place).await);
+    for round in 0..5 {
+        let (mine, yours) = (format!("mine-{round}"), format!("yours-{round}"));
+        let (first, second) = (
+            around.definition(&mine, "annotates"),
+            around.definition(&yours, "odd"),
+        );
+        let (a, b) = tokio::join!(
+            around.send(&one, Method::POST, ROUTE, &first),
+            around.send(&two, Method::POST, ROUTE, &second),
+        );
+        let winner = match (told(&a).0, told(&b).0) {
+            (0, 1_405_231) => mine,
+            (1_405_231, 0) => yours,
+            codes => panic!("{codes:?}: {} {}", a.text(), b.text()),
+        };
+        let all = around
+            .change(&one, Method::GET, "/admissionwebhooks", &Value::Null)
+            .await;
+        assert_eq!(all.as_array().unwrap().len(), 1, "{all}");
+        assert_eq!(all[0]["metadata"]["name"], winner, "{all}");
+        let path = format!("{ROUTE}/{winner}");
+        around.change(&one, Method::DELETE, &path, &Value::Null).await;
+        around.until_passed(&two, "deleted through the other", &[]).await;
+    }
 }
 
 /// What `/readyz` says.

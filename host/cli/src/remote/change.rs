@@ -171,6 +171,7 @@ fn read(paths: &[PathBuf], input: &mut impl Read) -> crate::Result<Vec<Definitio
         files.push(DefinitionFile {
             path: "standard input".into(),
             text,
+            place: None,
         });
     }
     Ok(files)

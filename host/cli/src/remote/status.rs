@@ -59,9 +59,16 @@ fn for_people(status: &Status, now: Moment) -> String {
             Some(next) => format!("the next attempt is in {}", figures::until(next, now)),
             None => "change the definitions or their modules to mend it".to_owned(),
         };
+        let what = match u64::try_from(problem.bad_definitions.len()).unwrap_or(u64::MAX) {
+            0 => "what the definitions say now is not live".to_owned(),
+            bad => {
+                let bad = figures::count(bad, "definition", "definitions");
+                format!("{bad} cannot be used, all others are live")
+            }
+        };
         let _ = writeln!(
             text,
-            "{BAD}what the definitions say now is not live{BAD:#}, for {}; {}, {next}",
+            "{BAD}{what}{BAD:#}, for {}; {}, {next}",
             figures::age(problem.since, now),
             figures::count(problem.attempts, "attempt", "attempts"),
         );

@@ -4,7 +4,8 @@ use std::{
 };
 
 use super::{
-    Change, ChangeError, Destination, Effect, Expected, Extent, error::near, extents, mean_the_same, rewrite,
+    Change, ChangeError, Destination, Effect, Expected, Extent, delete::unusable, error::near, extents,
+    mean_the_same, rewrite,
 };
 use crate::{
     ChainDefinition, DefinitionFile, DefinitionId, DefinitionSet, Location, chains,
@@ -30,10 +31,14 @@ pub(crate) fn apply(
     let there = set.parse(&mut mistakes);
     let definitions = definitions(&there);
     let targets = targets(&definitions, &applied)?;
-    let goals = goals(targets, &applied, expected, destination, &definitions)?;
+    let goals = goals(targets, &applied, expected, destination, (set, &definitions))?;
     for (goal, applied) in goals.iter().zip(&applied) {
         if let Goal::Create(Destination::Store(path)) = goal
-            && set.stored().iter().any(|file| file.path == *path)
+            && set
+                .stored()
+                .iter()
+                .chain(set.unusable())
+                .any(|file| file.path == *path)
         {
             let (id, path) = (applied.id.clone(), path.clone());
             return Err(ChangeError::PlaceTaken { id, path });
@@ -54,7 +59,7 @@ pub(crate) fn apply(
             Goal::Replace(target) if set.is_stored(target.file) => None,
             Goal::Replace(target) => set.files().get(target.file).and_then(|file| file.path.parent()),
             Goal::Create(Destination::Directory(directory)) => Some(directory.as_path()),
-            Goal::Create(Destination::Store(_)) => None,
+            Goal::Create(Destination::Store(_)) | Goal::Overwrite(_) => None,
         };
         whole.push(match directory {
             Some(directory) => applied.document.within(directory),
@@ -68,7 +73,8 @@ pub(crate) fn apply(
         match goal {
             Goal::Replace(target) => writer.replace(applied, target)?,
             Goal::Create(Destination::Directory(directory)) => writer.create(applied, directory),
-            Goal::Create(Destination::Store(path)) => writer.store(applied, path),
+            Goal::Create(Destination::Store(path)) => writer.store(applied, path, Effect::Created),
+            Goal::Overwrite(path) => writer.store(applied, path, Effect::Changed),
         }
     }
     let changed = goals.iter().filter_map(Goal::target);
@@ -142,6 +148,8 @@ impl Target {
 /// Where an applied document goes.
 enum Goal {
     Replace(Target),
+    /// To this path of a store, over what cannot be used there.
+    Overwrite(PathBuf),
     Create(Destination),
 }
 
@@ -149,7 +157,7 @@ impl Goal {
     fn target(&self) -> Option<&Target> {
         match self {
             Self::Replace(target) => Some(target),
-            Self::Create(_) => None,
+            Self::Overwrite(_) | Self::Create(_) => None,
         }
     }
 }
@@ -160,10 +168,19 @@ fn goals(
     applied: &[Applied<'_>],
     expected: Expected,
     destination: &dyn Fn(&DefinitionId) -> Option<Destination>,
-    there: &[Definition<'_>],
+    (set, there): (&DefinitionSet, &[Definition<'_>]),
 ) -> Result<Vec<Goal>, ChangeError> {
     let goal = |(target, applied): (Option<Target>, &Applied<'_>)| {
         let id = applied.id.clone();
+        if target.is_none()
+            && let Some(path) = unusable(set, &id)
+        {
+            let location = Location::of_file(path.display().to_string());
+            return match expected {
+                Expected::New => Err(ChangeError::AlreadyThere { id, location }),
+                Expected::Any | Expected::There => Ok(Goal::Overwrite(path.to_owned())),
+            };
+        }
         match (target, expected) {
             (Some(target), Expected::New) => Err(ChangeError::AlreadyThere {
                 id,
@@ -302,11 +319,15 @@ impl<'a> Writer<'a> {
             text.push_str(rewrite::line_end_of(&text));
         }
         let path = self.free_name(&applied.id, ending, directory);
-        self.created.push(DefinitionFile { path, text });
+        self.created.push(DefinitionFile {
+            path,
+            text,
+            place: None,
+        });
         self.effects.push((applied.id.clone(), Effect::Created));
     }
 
-    fn store(&mut self, applied: &Applied<'_>, path: &Path) {
+    fn store(&mut self, applied: &Applied<'_>, path: &Path, effect: Effect) {
         let text = match applied.document.syntax() {
             Syntax::Yaml => rewrite::pretty_json(&applied.document.root().json()),
             Syntax::Json => applied.own.to_owned(),
@@ -314,8 +335,9 @@ impl<'a> Writer<'a> {
         self.stored.push(DefinitionFile {
             path: path.to_owned(),
             text: text.trim_end().to_owned(),
+            place: None,
         });
-        self.effects.push((applied.id.clone(), Effect::Created));
+        self.effects.push((applied.id.clone(), effect));
     }
 
     /// A name in the directory that nothing has.
@@ -348,12 +370,22 @@ impl<'a> Writer<'a> {
             file.text = format!("{mark}{text}");
         }
         let mut stored = files.split_off(self.set.of_system().len());
+        let is_overwritten = |file: &&DefinitionFile| self.stored.iter().any(|new| new.path == file.path);
+        let unusable: Vec<_> = self
+            .set
+            .unusable()
+            .iter()
+            .filter(|file| !is_overwritten(file))
+            .cloned()
+            .collect();
         stored.extend(self.stored);
         for file in self.created {
             let index = place_among(&files, &file.path);
             files.insert(index, file);
         }
-        let set = DefinitionSet::of_files(files).with_stored(stored);
+        let set = DefinitionSet::of_files(files)
+            .with_stored(stored)
+            .with_unusable(unusable);
         match set.chains() {
             Ok(chains) if mean_the_same(&chains, expected) => {
                 Ok(Change::between(self.set, set, self.effects))

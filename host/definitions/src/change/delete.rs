@@ -1,13 +1,20 @@
+use std::path::Path;
+
 use super::{Change, ChangeError, Effect, Extent, error::near, extents, mean_the_same, rewrite};
 use crate::{
     DefinitionFile, DefinitionId, DefinitionSet, chains,
     document::Mistakes,
-    set::{Definition, definitions},
+    set::{Definition, definitions, id_of},
 };
 
 pub(crate) fn delete(set: &DefinitionSet, id: &DefinitionId) -> Result<Change, ChangeError> {
     let mut mistakes = Mistakes::new();
     let there = set.parse(&mut mistakes);
+    if let Some(path) = unusable(set, id) {
+        let rest = set.unusable().iter().filter(|file| file.path != path).cloned();
+        let new = set.clone().with_unusable(rest.collect::<Vec<_>>());
+        return Ok(Change::between(set, new, vec![(id.clone(), Effect::Deleted)]));
+    }
     let definitions = definitions(&there);
     let found = find(&definitions, id)?;
     let location = found.root.location();
@@ -42,7 +49,9 @@ pub(crate) fn delete(set: &DefinitionSet, id: &DefinitionId) -> Result<Change, C
         file.text = format!("{mark}{text}");
     }
     let stored = files.split_off(of_system);
-    let new = DefinitionSet::of_files(files).with_stored(stored);
+    let new = DefinitionSet::of_files(files)
+        .with_stored(stored)
+        .with_unusable(set.unusable().to_vec());
     match new.chains() {
         Ok(chains) if mean_the_same(&chains, &expected) => {
             let effects = vec![(found.id.clone(), Effect::Deleted)];
@@ -50,6 +59,12 @@ pub(crate) fn delete(set: &DefinitionSet, id: &DefinitionId) -> Result<Change, C
         }
         Ok(_) | Err(_) => Err(by_hand()),
     }
+}
+
+/// Where a store holds something of this name that cannot be used.
+pub(super) fn unusable<'s>(set: &'s DefinitionSet, id: &DefinitionId) -> Option<&'s Path> {
+    let is_it = |file: &&DefinitionFile| id_of(file).is_some_and(|other| other.is(id));
+    set.unusable().iter().find(is_it).map(|file| file.path.as_path())
 }
 
 fn find<'d, 'a>(

@@ -28,7 +28,9 @@ pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, Chang
     file.text = rewritten(file, &location).ok_or_else(by_hand)?;
 
     let stored = files.split_off(set.of_system().len());
-    let new = DefinitionSet::of_files(files).with_stored(stored);
+    let new = DefinitionSet::of_files(files)
+        .with_stored(stored)
+        .with_unusable(set.unusable().to_vec());
     match new.chains() {
         Ok(chains) if mean_the_same(&chains, &expected) => {
             let effects = vec![(definition.id.clone(), Effect::Changed)];

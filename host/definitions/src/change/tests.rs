@@ -35,6 +35,7 @@ fn set(files: &[(&str, &str)]) -> DefinitionSet {
     let file = |(path, text): &(&str, &str)| DefinitionFile {
         path: path.into(),
         text: (*text).to_owned(),
+        place: None,
     };
     DefinitionSet::of_files(files.iter().map(file).collect())
 }

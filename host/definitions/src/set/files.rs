@@ -124,6 +124,7 @@ impl Listing {
                     files.push(DefinitionFile {
                         path: path.clone(),
                         text,
+                        place: None,
                     });
                 }
                 Err(mistake) => mistakes.push(mistake),

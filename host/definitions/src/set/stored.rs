@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::{DefinitionFile, DefinitionSet};
+use super::{DefinitionFile, DefinitionSet, usable::id_of};
 use crate::{
     ChainDefinition, ChainId, DefinitionId, chains, change,
     document::{BYTE_ORDER_MARK, Document, Mistakes, Node},
@@ -22,7 +22,7 @@ pub struct StoredDefinition {
     /// What is written, with the comment above it and those inside. Of an item of a list, without the
     /// indentation.
     pub text: String,
-    /// The chain that it makes; none while there are mistakes in it.
+    /// The chain that it makes; none while there are mistakes in it, or it cannot be there beside another.
     pub chain: Option<ChainId>,
     /// Whether it is an item of a list, which is edited in its file.
     pub is_item: bool,
@@ -91,7 +91,20 @@ pub(super) fn all(set: &DefinitionSet) -> Vec<StoredDefinition> {
             id: definition.id,
         })
     };
-    definitions(&documents).into_iter().filter_map(stored).collect()
+    let usable = definitions(&documents).into_iter().filter_map(stored);
+    usable.chain(set.unusable().iter().filter_map(unusable)).collect()
+}
+
+/// What a store holds that cannot be used, as far as it can be told.
+fn unusable(file: &DefinitionFile) -> Option<StoredDefinition> {
+    Some(StoredDefinition {
+        id: id_of(file)?,
+        file: file.path.clone(),
+        line: 1,
+        text: file.text.clone(),
+        chain: None,
+        is_item: false,
+    })
 }
 
 fn text_of(definition: &Definition<'_>, file: &DefinitionFile, documents: &[Document]) -> Option<String> {

@@ -13,6 +13,7 @@ fn of(path: &str, text: &str) -> DefinitionSet {
     DefinitionSet::of_files(vec![DefinitionFile {
         path: path.into(),
         text: text.to_owned(),
+        place: None,
     }])
 }
 
@@ -30,10 +31,12 @@ fn files_as_they_are() {
         DefinitionFile {
             path: path("a.json"),
             text: "\u{feff}".to_owned(),
+            place: None,
         },
         DefinitionFile {
             path: path("b.yaml"),
             text: chain("b"),
+            place: None,
         },
     ]);
     let read = DefinitionSet::read(&paths).unwrap();

@@ -17,7 +17,7 @@ mod zookeeper;
 
 use std::{path::Path, time::Duration};
 
-use admittance::catalog::CatalogConfig;
+use admittance::{OnBadDefinition, catalog::CatalogConfig};
 use admittance_definitions::{
     Mistakes,
     document::{self, Fields, Node},
@@ -72,6 +72,10 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
     let definitions = section(fields.optional("definitions"), mistakes, |node, mistakes| {
         definitions(node, ensembles, has_cluster, mistakes)
     });
+    let words = OnBadDefinition::ALL.map(|on_bad| (on_bad.as_str(), on_bad));
+    let on_bad_definition = section(fields.optional("onBadDefinition"), mistakes, |node, mistakes| {
+        node.one_of("choice", &words, mistakes)
+    });
     let zookeeper = section(fields.optional("zookeeper"), mistakes, zookeeper);
     // Only then, so that it is not among the fields that are known here.
     if fields.has("cache") {
@@ -98,6 +102,7 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
         front: front?,
         limits: limits?,
         definitions: definitions?,
+        on_bad_definition: on_bad_definition?,
         zookeeper: zookeeper?,
         store: store?,
         history: history?,

@@ -1,8 +1,11 @@
 use std::fmt;
 
-use admittance::dialect::{
-    Bcs,
-    bcs::{Action, Lookup, Verb},
+use admittance::{
+    definitions::DefinitionId,
+    dialect::{
+        Bcs,
+        bcs::{Action, Lookup, Verb},
+    },
 };
 use http::request::Parts;
 
@@ -29,6 +32,20 @@ pub(crate) enum Asked {
 pub(crate) struct Name {
     pub(crate) namespace: String,
     pub(crate) name: String,
+}
+
+impl Name {
+    /// What kind these definitions are of, in any case.
+    const KIND: &str = "admissionwebhook";
+
+    /// That of a definition of BCS.
+    pub(crate) fn of(id: &DefinitionId) -> Option<Self> {
+        let (namespace, name) = id.name.split_once('/')?;
+        id.kind.eq_ignore_ascii_case(Self::KIND).then(|| Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        })
+    }
 }
 
 impl fmt::Display for Name {

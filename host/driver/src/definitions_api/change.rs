@@ -122,14 +122,9 @@ impl Changer {
                 self.apply(&object.to_text(), Expected::New).await
             }
             Change::Update(object) => {
-                let Stored {
-                    definition,
-                    object: before,
-                } = there.ok_or_else(not_there)?;
-                let after = before.updated_to(object.clone());
-                let text = definition.with_bcs_object(&after);
-                self.apply(&text.unwrap_or_else(|| after.to_text()), Expected::There)
-                    .await
+                let there = there.ok_or_else(not_there)?;
+                let text = there.updated_to(object.clone(), &Moment::now().to_string());
+                self.apply(&text, Expected::There).await
             }
             Change::Delete(_) => {
                 let Stored { definition, .. } = there.ok_or_else(not_there)?;
@@ -175,7 +170,7 @@ impl Changer {
 /// Whether somebody else changed what is there since it was read, so that another attempt may do.
 fn was_overtaken(error: &ChangeError) -> bool {
     match error {
-        ChangeError::Store(StoreError::ChangedMeanwhile { .. }) => true,
+        ChangeError::Store(StoreError::ChangedMeanwhile { .. } | StoreError::Conflict { .. }) => true,
         ChangeError::Files(error) | ChangeError::Store(StoreError::Files(error)) => {
             matches!(error, CommitError::ChangedMeanwhile { .. })
         }

@@ -66,6 +66,9 @@ pub(super) enum Refusal {
     /// One that is to be seen is not there, for which the original has no code of its own.
     #[error("admission not exist: there is no {0}")]
     NothingToGet(Name),
+    /// What is in the place of the one that is to be seen is no definition.
+    #[error("what the store holds for {0} is not a definition: replace it with PUT, or DELETE it")]
+    Unreadable(Name),
     /// It cannot be done: why.
     #[error("{0}")]
     Failed(String),
@@ -79,7 +82,7 @@ impl Refusal {
             Self::Unusable(_) => Code::Parameter,
             Self::AlreadyThere { .. } => Code::ResourceExists,
             Self::NotThere(_) => Code::NotFound,
-            Self::NothingToGet(_) | Self::Failed(_) => Code::Scheduler,
+            Self::NothingToGet(_) | Self::Unreadable(_) | Self::Failed(_) => Code::Scheduler,
         }
     }
 

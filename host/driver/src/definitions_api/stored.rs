@@ -11,12 +11,37 @@ use super::{asked::Name, refusal::Refusal};
 #[derive(Debug)]
 pub(super) struct Stored {
     pub(super) definition: StoredDefinition,
-    pub(super) object: BcsObject,
+    pub(super) name: Name,
+    /// None when it cannot be read: only its place tells that it is one.
+    pub(super) object: Option<BcsObject>,
 }
 
 impl Stored {
-    pub(super) fn is(&self, name: &Name) -> bool {
-        self.object.namespace() == name.namespace && self.object.name() == name.name
+    fn of(definition: StoredDefinition) -> Option<Self> {
+        let object = definition.bcs_object();
+        let name = match &object {
+            Some(object) if !object.name().is_empty() => Name {
+                namespace: object.namespace().to_owned(),
+                name: object.name().to_owned(),
+            },
+            _ => Name::of(&definition.id)?,
+        };
+        Some(Self {
+            definition,
+            name,
+            object,
+        })
+    }
+
+    /// The definition with this object in place of its own, as it is to be written. What it says of itself stays,
+    /// unless that is what is wrong with it.
+    pub(super) fn updated_to(&self, object: BcsObject, moment: &str) -> String {
+        let after = match &self.object {
+            Some(before) if self.definition.chain.is_some() => before.updated_to(object),
+            _ => object.created_at(moment),
+        };
+        let text = self.definition.with_bcs_object(&after);
+        text.unwrap_or_else(|| after.to_text())
     }
 
     pub(super) fn location(&self) -> Location {
@@ -36,25 +61,12 @@ pub(super) async fn all(host: &Host) -> Result<Vec<Stored>, Refusal> {
 /// The one of this name.
 pub(super) async fn find(host: &Host, name: &Name) -> Result<Option<Stored>, Refusal> {
     let stored = all(host).await?;
-    Ok(stored.into_iter().find(|stored| stored.is(name)))
+    Ok(stored.into_iter().find(|stored| stored.name == *name))
 }
 
 async fn read(host: &Host) -> Result<Vec<Stored>, ChangeError> {
     let definitions = host.definitions().await?.into_iter();
-    let mut stored: Vec<Stored> = definitions
-        .filter_map(|definition| {
-            Some(Stored {
-                object: definition.bcs_object()?,
-                definition,
-            })
-        })
-        .collect();
-    stored.sort_by(|a, b| {
-        let key = |stored: &Stored| {
-            let object = &stored.object;
-            (object.namespace().to_owned(), object.name().to_owned())
-        };
-        key(a).cmp(&key(b))
-    });
+    let mut stored: Vec<Stored> = definitions.filter_map(Stored::of).collect();
+    stored.sort_by(|a, b| (&a.name.namespace, &a.name.name).cmp(&(&b.name.namespace, &b.name.name)));
     Ok(stored)
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test ends at the first thing that is wrong")]
 #![allow(clippy::indexing_slicing, reason = "a missing row is a failed test")]
 
+mod bad;
 mod recording;
 mod rollback;
 mod scene;

@@ -130,6 +130,10 @@ impl DefinitionStore for Shelf {
         let file = |(path, text): (&PathBuf, &String)| DefinitionFile {
             path: path.clone(),
             text: text.clone(),
+            place: path.strip_prefix(self.location()).ok().map(|name| DefinitionId {
+                kind: "admissionwebhook".to_owned(),
+                name: name.display().to_string(),
+            }),
         };
         Ok(state.texts.iter().map(file).collect())
     }

@@ -133,8 +133,14 @@ async fn what_is_wrong_in_a_store_is_told_with_its_place() {
     ];
     for (text, expected) in table {
         shelf.put("n/y", &text);
-        let error = host.reload().await.unwrap_err().to_string();
-        assert!(error.starts_with(expected), "{error}");
+        host.reload().await.unwrap();
+        let problem = host.status().problem.unwrap();
+        let [bad] = &problem.bad_definitions[..] else {
+            panic!("{problem:?}");
+        };
+        assert_eq!(bad.location, "shelf:/a/n/y");
+        assert_eq!(bad.id.as_deref(), Some("admissionwebhook/n/y"));
+        assert!(bad.reasons[0].starts_with(expected), "{bad:?}");
         assert_eq!(live(&host), "1 n/x=1 !");
     }
     shelf.remove("n/y");

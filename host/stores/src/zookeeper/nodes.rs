@@ -97,6 +97,38 @@ impl Reader {
     }
 }
 
+/// All nodes below this root, one after another, and not watched: what changes meanwhile is read as it was or as it
+/// is.
+pub(super) async fn all(client: &Client, root: &str) -> Result<Vec<Node>, At> {
+    let mut nodes = Vec::new();
+    for namespace in names(client, root).await? {
+        let parent = format!("{root}/{namespace}");
+        for name in names(client, &parent).await? {
+            let path = format!("{parent}/{name}");
+            match client.get_data(&path).await {
+                Ok((data, _)) => nodes.push(Node {
+                    path,
+                    namespace: namespace.clone(),
+                    name,
+                    data,
+                }),
+                Err(Error::NoNode) => {}
+                Err(error) => return Err(At(path, error)),
+            }
+        }
+    }
+    Ok(nodes)
+}
+
+/// The names of a node's children; none when it is not there.
+async fn names(client: &Client, path: &str) -> Result<Vec<String>, At> {
+    match client.list_children(path).await {
+        Ok(names) => Ok(names),
+        Err(Error::NoNode) => Ok(Vec::new()),
+        Err(error) => Err(At(path.to_owned(), error)),
+    }
+}
+
 /// Waits for the first of them.
 pub(super) async fn first(mut watches: Watches) {
     if watches.next().await.is_none() {

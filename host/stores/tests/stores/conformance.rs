@@ -6,8 +6,8 @@ use admittance_definitions::{DefinitionStore, StoreError};
 use futures_util::FutureExt as _;
 
 use crate::documents::{
-    assert_changed_meanwhile, assert_holds, creation, deletion, document, id, ids, replacement, soon, until,
-    until_hook,
+    assert_changed_meanwhile, assert_holds, creation, deletion, document, document_for, id, ids, replacement,
+    soon, until, until_hook,
 };
 
 /// A place where definitions are kept, that others write to. Lives as long as one test.
@@ -61,6 +61,8 @@ macro_rules! each_rule_of_shared {
         $with! {
             $ground:
             of_two_who_write_one_does
+            of_two_for_one_operation_and_kind_one_is_made
+            what_is_bad_is_read_with_the_rest_and_repaired
         }
     };
 }
@@ -285,6 +287,70 @@ pub(crate) async fn of_two_who_write_one_does<G: Ground>() {
     }
 }
 
+/// Two definitions of different names, made for one operation and kind at the same moment by two programs.
+pub(crate) async fn of_two_for_one_operation_and_kind_one_is_made<G: Ground>() {
+    let ground = G::new(false).await;
+    let (one, other) = (ground.open().await, ground.open().await);
+    let mine = one.place_for(&id("n", "mine")).unwrap();
+    let yours = other.place_for(&id("n", "yours")).unwrap();
+    let text = |name: &str| document_for(0, "n", name, "hook");
+    for round in 0..10 {
+        let first = [creation(&mine, &text("mine"))];
+        let second = [creation(&yours, &text("yours"))];
+        let results = tokio::join!(one.commit(&first), other.commit(&second));
+        let (path, name) = match &results {
+            (Ok(()), Err(StoreError::Conflict { .. })) => (&mine, "mine"),
+            (Err(StoreError::Conflict { .. }), Ok(())) => (&yours, "yours"),
+            results => panic!("{round}: {results:?}"),
+        };
+        let there = text(name);
+        assert_holds(&one.read().await.unwrap(), &[(path, &there)]);
+        // One that is there is in the way of another, and of one that is changed to be for the same.
+        let third = one.place_for(&id("n", "third")).unwrap();
+        let taken = one.commit(&[creation(&third, &text("third"))]).await;
+        assert!(matches!(taken, Err(StoreError::Conflict { .. })), "{taken:?}");
+        let elsewhere = document_for(1, "n", "third", "hook");
+        one.commit(&[creation(&third, &elsewhere)]).await.unwrap();
+        let taken = one
+            .commit(&[replacement(&third, &elsewhere, &text("third"))])
+            .await;
+        assert!(matches!(taken, Err(StoreError::Conflict { .. })), "{taken:?}");
+        // What keeps what it is for is in nobody's way.
+        let changed = document_for(0, "n", name, "another");
+        one.commit(&[replacement(path, &there, &changed)]).await.unwrap();
+        one.commit(&[deletion(&third, &elsewhere)]).await.unwrap();
+        one.commit(&[deletion(path, &changed)]).await.unwrap();
+    }
+}
+
+pub(crate) async fn what_is_bad_is_read_with_the_rest_and_repaired<G: Ground>() {
+    let (ground, store, path, text) = with_hooks::<G>().await;
+    let bad = store.place_for(&id("bkbcs", "bad")).unwrap();
+    for junk in [
+        "\"junk\"",
+        "[]",
+        r#"{"metadata":{"name":"bad","namespace":"bkbcs"},"admissionWebhooks":7}"#,
+    ] {
+        ground.put(&bad, junk).await;
+        let read = store.read().await.unwrap();
+        let found = read.iter().find(|file| file.path == bad).unwrap();
+        assert_eq!(found.place, Some(id("bkbcs", "bad")), "{junk}");
+        let good = read.iter().find(|file| file.path == path).unwrap();
+        assert_holds(std::slice::from_ref(good), &[(&path, &text)]);
+        let repaired = document("bkbcs", "bad", "repaired");
+        store
+            .commit(&[replacement(&bad, &found.text, &repaired)])
+            .await
+            .unwrap();
+        assert_holds(&store.read().await.unwrap(), &[(&path, &text), (&bad, &repaired)]);
+        ground.put(&bad, junk).await;
+        let read = store.read().await.unwrap();
+        let found = read.iter().find(|file| file.path == bad).unwrap();
+        store.commit(&[deletion(&bad, &found.text)]).await.unwrap();
+        assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
+    }
+}
+
 pub(crate) async fn a_lost_store_is_not_empty<G: Ground>() {
     let mut ground = G::new(true).await;
     let store = ground.open().await;
@@ -330,10 +396,10 @@ pub(crate) async fn names_of_all_kinds<G: Ground>() {
         (long.as_str(), long.as_str()),
     ];
     let mut expected = Vec::new();
-    for (namespace, name) in names {
+    for (subject, (namespace, name)) in names.into_iter().enumerate() {
         let path = store.place_for(&id(namespace, name)).unwrap();
         assert!(store.owns(&path), "{}", path.display());
-        let text = document(namespace, name, "hook");
+        let text = document_for(subject, namespace, name, "hook");
         store.commit(&[creation(&path, &text)]).await.unwrap();
         expected.push((path, text));
     }

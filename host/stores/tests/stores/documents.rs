@@ -25,13 +25,32 @@ pub(crate) fn id(namespace: &str, name: &str) -> DefinitionId {
     }
 }
 
-/// A definition with one hook of this name.
+/// All that definitions can be for.
+const OPERATIONS: [&str; 2] = ["Create", "Update"];
+const KINDS: [&str; 7] = [
+    "application",
+    "deployment",
+    "process",
+    "daemonset",
+    "configmap",
+    "secret",
+    "service",
+];
+
+/// A definition with one hook of this name, for an operation and kind that most others are not for.
 pub(crate) fn document(namespace: &str, name: &str, hook: &str) -> String {
+    let letters = namespace.bytes().chain([b'/']).chain(name.bytes());
+    document_for(letters.map(usize::from).sum(), namespace, name, hook)
+}
+
+/// The same for the operation and kind of this number; there are 14 of them.
+pub(crate) fn document_for(subject: usize, namespace: &str, name: &str, hook: &str) -> String {
+    let (operation, kind) = (OPERATIONS[subject / 7 % 2], KINDS[subject % 7]);
     json!({
         "apiVersion": "v4",
         "kind": "admissionwebhook",
         "metadata": {"name": name, "namespace": namespace},
-        "resourcesRef": {"operation": "Create", "kind": "application"},
+        "resourcesRef": {"operation": operation, "kind": kind},
         "admissionWebhooks": [
             {"name": hook, "failurePolicy": "Fail", "clientConfig": {"url": "https://hooks.example.com/"}},
         ],

@@ -121,6 +121,7 @@ fn what_is_wrong_comes_first_and_in_red() {
         attempts: 2,
         next_attempt: Some(at(1075)),
         mistakes: vec!["chains/pods.yaml:3: spec.\u{1b}[2Jrules is missing".to_owned()],
+        bad_definitions: Vec::new(),
     });
     let text = for_people(&status, at(1060));
     assert!(text.contains(&format!(

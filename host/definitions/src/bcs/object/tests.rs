@@ -341,6 +341,7 @@ fn definitions_in_files() {
         let set = DefinitionSet::of_files(vec![DefinitionFile {
             path: PathBuf::from("chains/f.yaml"),
             text: text.clone(),
+            place: None,
         }]);
         let [stored] = set.documents().try_into().unwrap();
         let object = stored.bcs_object();

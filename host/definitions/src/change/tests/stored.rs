@@ -10,6 +10,7 @@ fn beside(stored: &[(&str, &str)]) -> DefinitionSet {
     let file = |(path, text): &(&str, &str)| DefinitionFile {
         path: path.into(),
         text: (*text).to_owned(),
+        place: None,
     };
     set(&[("f.yaml", &chain("a"))]).with_stored(stored.iter().map(file).collect())
 }

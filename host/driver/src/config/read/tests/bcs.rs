@@ -347,3 +347,62 @@ fn what_cannot_be() {
         );
     }
 }
+
+#[test]
+fn a_user_of_zookeeper_without_name_and_password() {
+    let digest = |digest: &str| {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, text) in [("empty", "\n"), ("full", "secret\n")] {
+            let path = directory.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        }
+        let zookeeper = format!("zookeeper: {{ cluster: {{ servers: [a], digest: {digest} }} }}");
+        read_in(&directory, &[DIALECT, LISTED, &zookeeper].join("\n"))
+    };
+    for (text, user, password) in [
+        ("{ user: \"\" }", "", ""),
+        ("{ user: \"\", passwordFile: empty }", "", ""),
+        ("{ user: \"\", passwordFile: full }", "", "secret"),
+        ("{ user: u, passwordFile: full }", "u", "secret"),
+    ] {
+        let found = digest(text).unwrap().zookeeper.cluster.unwrap().digest;
+        assert_eq!(
+            found,
+            Some(admittance_zookeeper::Digest::new(user, password)),
+            "{text}"
+        );
+    }
+    for (text, expected) in [
+        ("{}", "zookeeper.cluster.digest.user: missing"),
+        ("{ user: u }", "zookeeper.cluster.digest.passwordFile: missing"),
+        ("{ user: u, passwordFile: empty }", "it on one line"),
+        ("{ user: \"a:b\" }", "a name has no colon"),
+    ] {
+        let mistakes = digest(text).unwrap_err().join("\n");
+        assert!(mistakes.contains(expected), "{text}: {mistakes}");
+    }
+}
+
+#[test]
+fn what_becomes_of_bad_definitions() {
+    use admittance::OnBadDefinition::{KeepLast, ServeRest};
+    for (text, expected) in [
+        ("", Some(KeepLast)),
+        ("onBadDefinition: keep-last", Some(KeepLast)),
+        ("onBadDefinition: serve-rest", Some(ServeRest)),
+        ("onBadDefinition: refuse", None),
+    ] {
+        let read = read(&[DIALECT, LISTED, text].join("\n"));
+        match (read, expected) {
+            (Ok(config), Some(expected)) => assert_eq!(config.on_bad_definition, expected, "{text}"),
+            (Err(mistakes), None) => {
+                assert!(
+                    mistakes.join("\n").contains("onBadDefinition: \"refuse\" is no"),
+                    "{mistakes:?}"
+                );
+            }
+            (read, _) => panic!("{text}: {read:?}"),
+        }
+    }
+}

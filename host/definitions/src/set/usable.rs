@@ -1,0 +1,215 @@
+//! What stores hold that cannot be used, and what is served in spite of it.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value as Json;
+
+use super::{DefinitionFile, DefinitionSet, definitions};
+use crate::{
+    DefinitionId,
+    chains::Chains,
+    document::{self, Document, Mistakes},
+};
+
+/// What becomes of a definition in a store that turns bad: a text that is no definition, a mistake in it, a second
+/// definition of one name or for one operation and kind. The other definitions are served either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OnBadDefinition {
+    /// The version of it that was in force last stays in force. Where none was, there is none of it.
+    #[default]
+    KeepLast,
+    /// There is none of it, so what it would have checked passes unchecked.
+    ServeRest,
+}
+
+impl OnBadDefinition {
+    /// Every choice.
+    pub const ALL: [Self; 2] = [Self::KeepLast, Self::ServeRest];
+
+    /// As the configuration writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::KeepLast => "keep-last",
+            Self::ServeRest => "serve-rest",
+        }
+    }
+}
+
+/// A definition in a store that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadDefinition {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it is called; none when neither its text nor its place tells.
+    pub id: Option<DefinitionId>,
+    /// Every reason, a sentence each.
+    pub reasons: Vec<String>,
+    /// Whether the version of it that was in force last is served.
+    pub is_kept: bool,
+    /// Whether it may help itself: its text is right, and a module that it names cannot be had now.
+    pub is_transient: bool,
+}
+
+/// What it is, where, why it cannot be used and what is served in its place, in one line.
+impl fmt::Display for BadDefinition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let served = match self.is_kept {
+            true => "the version of before stays in force",
+            false => "nothing of it is in force",
+        };
+        match &self.id {
+            Some(id) => write!(f, "{id} in {}", self.path.display())?,
+            None => write!(f, "{}", self.path.display())?,
+        }
+        write!(f, " cannot be used, and {served}: {}", self.reasons.join("; "))
+    }
+}
+
+/// A set with what cannot be used set aside.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Usable {
+    /// What can be used, to be changed and written.
+    pub set: DefinitionSet,
+    /// What cannot, sorted by path.
+    pub bad: Vec<BadDefinition>,
+    /// The versions that are served in their place.
+    kept: Vec<DefinitionFile>,
+}
+
+impl DefinitionSet {
+    /// Set aside what stores hold and cannot be used. Mistakes in files of the system stay: they are for
+    /// [`chains`](Self::chains) to tell.
+    ///
+    /// `in_force` is what the live table was made of. Of two definitions that cannot both be there the one that is
+    /// in force stays, or else the one with the first path, so that all who read the store agree.
+    #[must_use]
+    pub fn usable(&self, in_force: &[DefinitionFile], on_bad: OnBadDefinition) -> Usable {
+        let mut chains = Chains::default();
+        for file in self.of_system() {
+            let documents = document::read_text_of(&file.path, &file.text, &mut Mistakes::new());
+            chains.read_all(&documents, &mut Mistakes::new());
+        }
+        let mut order: Vec<&DefinitionFile> = self.stored().iter().chain(self.unusable()).collect();
+        order.sort_by_key(|file| (standing(file, in_force), &file.path));
+        let (mut stored, mut unusable, mut bad) = (Vec::new(), Vec::new(), Vec::new());
+        for file in order {
+            match take(file, &mut chains) {
+                Ok(()) => stored.push(file.clone()),
+                Err(mistakes) => {
+                    unusable.push(file.clone());
+                    bad.push(BadDefinition {
+                        path: file.path.clone(),
+                        id: id_of(file),
+                        reasons: mistakes.iter().map(ToString::to_string).collect(),
+                        is_kept: false,
+                        is_transient: false,
+                    });
+                }
+            }
+        }
+        bad.sort_by(|a, b| a.path.cmp(&b.path));
+        unusable.sort_by(|a, b| a.path.cmp(&b.path));
+        let mut kept = Vec::new();
+        if on_bad == OnBadDefinition::KeepLast {
+            for bad in &mut bad {
+                let last = in_force.iter().find(|file| file.path == bad.path);
+                if let Some(last) = last.filter(|last| take(last, &mut chains).is_ok()) {
+                    kept.push(last.clone());
+                    bad.is_kept = true;
+                }
+            }
+        }
+        let set = self.with_stored(stored).with_unusable(unusable);
+        Usable { set, bad, kept }
+    }
+}
+
+impl Usable {
+    /// What is served.
+    pub fn served(&self) -> DefinitionSet {
+        let stored = self.set.stored().iter().chain(&self.kept);
+        self.set.with_stored(stored.cloned().collect())
+    }
+
+    /// Whether the definition of this path is in a store, can be used as far as its text goes, and is not in force as
+    /// it is.
+    pub fn is_new(&self, path: &Path, in_force: &[DefinitionFile]) -> bool {
+        let mut stored = self.set.stored().iter();
+        stored.any(|file| file.path == path && standing(file, in_force) != 0)
+    }
+
+    /// Set a definition that [is new](Self::is_new) aside too, because something else than its text keeps it from being
+    /// used. The version of before is served in its place, if that is wanted and there was one.
+    pub fn set_aside(
+        &mut self,
+        path: &Path,
+        reasons: Vec<String>,
+        is_transient: bool,
+        (in_force, on_bad): (&[DefinitionFile], OnBadDefinition),
+    ) {
+        let is_it = |file: &DefinitionFile| file.path == path;
+        let (file, stored): (Vec<_>, Vec<_>) = self.set.stored().iter().cloned().partition(is_it);
+        let unusable: Vec<_> = self.set.unusable().iter().chain(&file).cloned().collect();
+        self.set = self.set.with_stored(stored).with_unusable(unusable);
+        let mut chains = Chains::default();
+        for served in self.served().files() {
+            // What is served has no mistakes, but for those in files, which are told elsewhere.
+            let _ = take(served, &mut chains);
+        }
+        let last = in_force
+            .iter()
+            .find(|file| is_it(file))
+            .filter(|last| on_bad == OnBadDefinition::KeepLast && take(last, &mut chains).is_ok());
+        self.kept.extend(last.cloned());
+        self.bad.push(BadDefinition {
+            path: path.to_owned(),
+            id: file.first().and_then(id_of),
+            reasons,
+            is_kept: last.is_some(),
+            is_transient,
+        });
+    }
+}
+
+/// How much a definition has on its side when another one cannot be there beside it; less is more.
+fn standing(file: &DefinitionFile, in_force: &[DefinitionFile]) -> u8 {
+    match in_force.iter().find(|other| other.path == file.path) {
+        Some(other) if says_the_same(&other.text, &file.text) => 0,
+        Some(_) => 1,
+        None => 2,
+    }
+}
+
+/// Whether both are the same JSON, however it is written.
+fn says_the_same(one: &str, other: &str) -> bool {
+    let read = |text: &str| serde_json::from_str::<Json>(text).ok();
+    one == other || read(one).is_some_and(|one| read(other) == Some(one))
+}
+
+/// Read what a store holds beside what was read before; nothing of it when there is any mistake.
+fn take(file: &DefinitionFile, chains: &mut Chains) -> Result<(), Mistakes> {
+    let mut mistakes = Mistakes::new();
+    let documents = read(file, &mut mistakes);
+    chains.read_all(&documents, &mut mistakes);
+    if !mistakes.is_empty() {
+        chains.forget(&file.path.display().to_string());
+    }
+    mistakes.into_result(())
+}
+
+fn read(file: &DefinitionFile, mistakes: &mut Mistakes) -> Vec<Document> {
+    document::read_stored(&file.path, &file.text, mistakes)
+}
+
+/// What the definition in this file of a store is called.
+pub(crate) fn id_of(file: &DefinitionFile) -> Option<DefinitionId> {
+    let documents = [read(file, &mut Mistakes::new())];
+    let told = definitions(&documents)
+        .into_iter()
+        .map(|definition| definition.id)
+        .next();
+    told.or_else(|| file.place.clone())
+}

@@ -1,0 +1,228 @@
+//! Definitions in a store that cannot be used: the others are served, and everything can be repaired.
+
+use admittance::{Application, ChangeError, Expected, Host, HostBuilder, OnBadDefinition};
+
+use crate::{
+    scene::{Scene, by, chain, live},
+    shelf::Shelf,
+    stores::{bcs, builder, id},
+};
+
+/// What a store may hold in place of a definition of `n/y`.
+fn junk() -> [String; 5] {
+    [
+        "{".to_owned(),
+        "7".to_owned(),
+        r#"{"metadata":[1]}"#.to_owned(),
+        bcs("y", "Secret", "1").replace("Fail\"", "Fial\""),
+        // The definition of n/x is for the same.
+        bcs("y", "Application", "2"),
+    ]
+}
+
+fn expecting(expected: Expected) -> Application {
+    Application { expected, ..by("ci") }
+}
+
+/// The places of what is bad, with a `+` where the version of before is in force.
+fn bad(host: &Host) -> Vec<String> {
+    let problem = host.status().problem;
+    let bad = problem.into_iter().flat_map(|problem| problem.bad_definitions);
+    bad.map(|bad| {
+        assert!(!bad.reasons.is_empty());
+        let kept = if bad.last_version_in_force { "+" } else { "" };
+        format!("{}{kept}", bad.location)
+    })
+    .collect()
+}
+
+/// A driver that never saw the store before, with a choice.
+fn fresh(scene: &Scene, shelf: &Shelf, on_bad: OnBadDefinition) -> HostBuilder {
+    Host::builder()
+        .definitions(scene.chains())
+        .definition_store(shelf.clone())
+        .on_bad_definition(on_bad)
+}
+
+#[tokio::test]
+async fn the_version_of_before_stays_or_the_rest_is_served() {
+    for text in junk() {
+        // (the choice, what is served, what after a change of the other, what is bad)
+        for (on_bad, served, changed, place) in [
+            (
+                OnBadDefinition::KeepLast,
+                "1 n/x=1 n/y=1 !",
+                "2 n/x=2 n/y=1 !",
+                "shelf:/a/n/y+",
+            ),
+            (
+                OnBadDefinition::ServeRest,
+                "2 n/x=1 !",
+                "3 n/x=2 !",
+                "shelf:/a/n/y",
+            ),
+        ] {
+            let (scene, shelf) = (Scene::new(), Shelf::new("a"));
+            shelf.put("n/x", &bcs("x", "Application", "1"));
+            shelf.put("n/y", &bcs("y", "Secret", "1"));
+            let begin = || builder(&scene, &shelf).on_bad_definition(on_bad);
+            let host = begin().build().await.unwrap();
+            shelf.put("n/y", &text);
+            host.reload().await.unwrap();
+            assert_eq!(live(&host), served, "{text}");
+            assert_eq!(bad(&host), [place], "{text}");
+            // A restart with the history knows the version of before.
+            drop(host);
+            let host = begin().build().await.unwrap();
+            assert_eq!(live(&host), served, "{text}");
+            // Others change.
+            shelf.put("n/x", &bcs("x", "Application", "2"));
+            host.reload().await.unwrap();
+            assert_eq!(live(&host), changed, "{text}");
+            assert_eq!(bad(&host), [place], "{text}");
+            // Repaired from outside.
+            shelf.put("n/y", &bcs("y", "Secret", "3"));
+            host.reload().await.unwrap();
+            assert!(live(&host).ends_with(" n/x=2 n/y=3"), "{}", live(&host));
+            assert_eq!(bad(&host), [""; 0]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_new_driver_starts() {
+    for text in junk() {
+        for on_bad in OnBadDefinition::ALL {
+            let (scene, shelf) = (Scene::new(), Shelf::new("a"));
+            scene.write("a.yaml", &chain("a", "1"));
+            shelf.put("n/x", &bcs("x", "Application", "1"));
+            shelf.put("n/y", &text);
+            let host = fresh(&scene, &shelf, on_bad).build().await.unwrap();
+            assert_eq!(live(&host), "1 a=1 n/x=1 !", "{text}");
+            assert_eq!(bad(&host), ["shelf:/a/n/y"], "{text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn everything_can_be_repaired_from_here() {
+    for text in junk() {
+        for on_bad in OnBadDefinition::ALL {
+            let (scene, shelf) = (Scene::new(), Shelf::new("a"));
+            shelf.put("n/x", &bcs("x", "Application", "1"));
+            shelf.put("n/y", &text);
+            let begin = async || {
+                let host = builder(&scene, &shelf).on_bad_definition(on_bad);
+                host.build().await.unwrap()
+            };
+            let host = begin().await;
+            // Other definitions are made, changed and deleted, and the bad one is left alone.
+            let new = bcs("z", "Process", "1");
+            host.apply(&new, "new", &expecting(Expected::New)).await.unwrap();
+            host.apply(&bcs("x", "Application", "2"), "new", &expecting(Expected::There))
+                .await
+                .unwrap();
+            assert_eq!(live(&host), "3 n/x=2 n/z=1 !", "{text}");
+            host.delete(&id("admissionwebhook/n/z"), &by("ci")).await.unwrap();
+            assert_eq!(live(&host), "4 n/x=2 !", "{text}");
+            assert_eq!(shelf.text("n/y"), text);
+            // It is listed, is no new one, and is replaced.
+            let stored = host.definitions().await.unwrap();
+            let found = stored
+                .iter()
+                .find(|one| one.id == id("admissionwebhook/n/y"))
+                .unwrap();
+            assert_eq!((&found.chain, &found.text), (&None, &text));
+            let mended = bcs("y", "Secret", "1");
+            let refused = host.apply(&mended, "new", &expecting(Expected::New)).await;
+            assert!(
+                refused.unwrap_err().to_string().contains("is there already"),
+                "{text}"
+            );
+            host.apply(&mended, "new", &expecting(Expected::There))
+                .await
+                .unwrap();
+            assert_eq!(live(&host), "5 n/x=2 n/y=1", "{text}");
+            // Or it is deleted, with the version of before that is in force.
+            shelf.put("n/y", &text);
+            host.reload().await.unwrap();
+            host.delete(&id("admissionwebhook/n/y"), &by("ci")).await.unwrap();
+            assert!(live(&host).ends_with(" n/x=2"), "{text}: {}", live(&host));
+            assert_eq!(bad(&host), [""; 0]);
+            // What is not there is not there.
+            let unknown = host
+                .delete(&id("admissionwebhook/n/y"), &by("ci"))
+                .await
+                .unwrap_err();
+            assert!(matches!(unknown, ChangeError::Definitions(_)), "{unknown}");
+        }
+    }
+}
+
+/// Which of two definitions for one operation and kind is bad does not depend on who wrote first, but on what is in
+/// force; whoever saw neither takes the first.
+#[tokio::test]
+async fn of_two_the_one_in_force_stays() {
+    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
+    shelf.put("n/x", &bcs("x", "Application", "1"));
+    let host = builder(&scene, &shelf).build().await.unwrap();
+    shelf.put("n/b", &bcs("b", "Application", "1"));
+    host.reload().await.unwrap();
+    assert_eq!(
+        (live(&host).as_str(), bad(&host)),
+        ("1 n/x=1 !", vec!["shelf:/a/n/b".to_owned()])
+    );
+    let other = fresh(&scene, &shelf, OnBadDefinition::KeepLast)
+        .build()
+        .await
+        .unwrap();
+    assert_eq!(
+        (live(&other).as_str(), bad(&other)),
+        ("1 n/b=1 !", vec!["shelf:/a/n/x".to_owned()])
+    );
+    // The one in force is changed, and the other is in nobody's way.
+    host.apply(&bcs("x", "Application", "2"), "new", &expecting(Expected::There))
+        .await
+        .unwrap();
+    assert_eq!(live(&host), "2 n/x=2 !");
+    // When one goes, the other is good.
+    host.delete(&id("admissionwebhook/n/x"), &by("ci")).await.unwrap();
+    assert_eq!((live(&host).as_str(), bad(&host)), ("3 n/b=1", Vec::new()));
+}
+
+/// A text that is right, with a plugin that this machine does not have.
+#[tokio::test]
+async fn a_definition_whose_plugin_is_not_here() {
+    let client = r#""clientConfig":{"url":"http://127.0.0.1:1/1"}"#;
+    let plugin = |path: &str| format!(r#""plugin":{{"source":"file:{path}"}}"#);
+    let missing = bcs("y", "Secret", "1").replace(client, &plugin("/nonexistent/x.wasm"));
+    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
+    shelf.put("n/x", &bcs("x", "Application", "1"));
+    shelf.put("n/y", &missing);
+    let host = fresh(&scene, &shelf, OnBadDefinition::ServeRest)
+        .build()
+        .await
+        .unwrap();
+    assert_eq!(
+        (live(&host).as_str(), bad(&host)),
+        ("1 n/x=1 !", vec!["shelf:/a/n/y".to_owned()])
+    );
+    // One that is asked for here must work.
+    let own = bcs("z", "Process", "1").replace(client, &plugin("/nonexistent/z.wasm"));
+    host.apply(&own, "new", &by("ci")).await.unwrap_err();
+    host.apply(&bcs("z", "Process", "1"), "new", &by("ci"))
+        .await
+        .unwrap();
+    assert_eq!(live(&host), "2 n/x=1 n/z=1 !");
+    shelf.put("n/y", &bcs("y", "Secret", "1"));
+    host.reload().await.unwrap();
+    assert_eq!(live(&host), "3 n/x=1 n/y=1 n/z=1");
+    // The version of before stays in place of one that cannot be loaded.
+    let kept = builder(&scene, &shelf).build().await.unwrap();
+    shelf.put("n/y", &missing);
+    kept.reload().await.unwrap();
+    assert_eq!(
+        (live(&kept).as_str(), bad(&kept)),
+        ("1 n/x=1 n/y=1 n/z=1 !", vec!["shelf:/a/n/y+".to_owned()])
+    );
+}
