@@ -101,7 +101,7 @@ impl CustomResourceStore {
             // Somebody has removed it already.
             return Ok(());
         };
-        let was_first = |other: &&Resource| is_rival(other) && !(version_of(own) < version_of(other));
+        let was_first = |other: &&Resource| is_rival(other) && version_of(other) <= version_of(own);
         let Some(other) = there.iter().find(was_first) else {
             return Ok(());
         };
