@@ -239,12 +239,14 @@ impl Dialect for Bcs {
             End::Refused(_) => filtered(StatusCode::BAD_REQUEST, Code::Filter, end),
             End::Rejected(rejection) => match rejection.kind {
                 RejectionKind::WrongCluster => filtered(StatusCode::BAD_REQUEST, Code::Filter, end),
-                RejectionKind::Malformed | RejectionKind::Ambiguous => {
+                RejectionKind::Malformed | RejectionKind::Ambiguous | RejectionKind::Unmatched => {
                     filtered(StatusCode::BAD_REQUEST, Code::JsonDecode, end)
                 }
             },
             End::BodyTooLarge { .. } => filtered(StatusCode::PAYLOAD_TOO_LARGE, Code::ReadBody, end),
-            End::BodyTimeout { .. } => filtered(StatusCode::REQUEST_TIMEOUT, Code::ReadBody, end),
+            End::BodyTimeout { .. } | End::BodyStalled { .. } => {
+                filtered(StatusCode::REQUEST_TIMEOUT, Code::ReadBody, end)
+            }
             End::BodyUnreadable { .. } => filtered(StatusCode::BAD_REQUEST, Code::ReadBody, end),
             End::BodyEncoded { .. } => filtered(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::ReadBody, end),
             End::NoRoute => translation::no_route(StatusCode::NOT_FOUND, &[]),

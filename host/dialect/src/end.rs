@@ -20,6 +20,11 @@ pub enum End<'a> {
         /// How long it may take.
         limit: Duration,
     },
+    /// The body stopped to arrive, or arrived too slowly.
+    BodyStalled {
+        /// A sentence.
+        reason: &'a str,
+    },
     /// The body broke off or was malformed on the wire.
     BodyUnreadable {
         /// A sentence.
@@ -56,7 +61,7 @@ impl End<'_> {
             Self::Refused(_) => "refused",
             Self::Rejected(_) => "rejected",
             Self::BodyTooLarge { .. } => "body-too-large",
-            Self::BodyTimeout { .. } => "body-timeout",
+            Self::BodyTimeout { .. } | Self::BodyStalled { .. } => "body-timeout",
             Self::BodyUnreadable { .. } => "body-unreadable",
             Self::BodyEncoded { .. } => "body-encoded",
             Self::NoRoute => "no-route",
@@ -80,6 +85,7 @@ impl fmt::Display for End<'_> {
             Self::BodyTimeout { limit } => {
                 write!(f, "the request's body did not arrive within {limit:?}")
             }
+            Self::BodyStalled { reason } => write!(f, "the request's body did not arrive: {reason}"),
             Self::BodyUnreadable { reason } => write!(f, "the request's body cannot be read: {reason}"),
             Self::BodyEncoded { encoding } => write!(
                 f,
@@ -124,4 +130,6 @@ pub enum RejectionKind {
     Malformed,
     /// It can be read in two ways.
     Ambiguous,
+    /// No route is for it, and such requests are refused.
+    Unmatched,
 }

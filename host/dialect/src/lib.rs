@@ -24,7 +24,7 @@ pub use bcs::{Bcs, Cluster, InvalidCluster};
 pub use dialect::{Class, Dialect, Inspection, Reading};
 pub use end::{End, Rejection, RejectionKind};
 pub use onward::{Elsewhere, NextBody, Onward, Relay, Rewritten};
-pub use rest::{KindSource, Rest, RestConfig, Route, RouteError, RouteProblem, ValueSource};
+pub use rest::{KindSource, Rest, RestConfig, Route, RouteError, RouteProblem, Unmatched, ValueSource};
 pub use review::{
     AddressError, Review, ReviewAddress, ReviewError, ReviewVersion, read_review, status_reply, write_review,
 };

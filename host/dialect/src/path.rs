@@ -41,6 +41,51 @@ impl Readings {
     }
 }
 
+/// How often a path may be encoded, at most.
+const ROUNDS: usize = 3;
+
+/// A path as the most lenient of servers read it, in lower case: decoded until nothing is left to decode, `\\` for
+/// `/`, without the parameters of segments (`;x`), and cut at what ends a path or a string of C. `None` when
+/// that cannot be told: it is encoded too often, or holds control characters or what is no UTF-8.
+///
+/// A path that differs from this in more than its case is read in different ways by different servers.
+pub(crate) fn lenient(path: &str) -> Option<String> {
+    let mut text = path.to_owned();
+    for round in 0.. {
+        let decoded = percent_decode_str(&text).decode_utf8().ok()?.into_owned();
+        if decoded == text {
+            break;
+        }
+        if round == ROUNDS {
+            return None;
+        }
+        text = decoded;
+    }
+    if let Some(end) = text.find(['\0', '?', '#']) {
+        text.truncate(end);
+    }
+    if text.contains(char::is_control) {
+        return None;
+    }
+    let text = text.replace('\\', "/").to_lowercase();
+    let segments = text.split('/').map(|segment| {
+        let segment = segment.split(';').next().unwrap_or_default().trim();
+        // Windows drops dots at the end of a name.
+        match segment.trim_end_matches('.') {
+            "" => segment,
+            name => name.trim_end(),
+        }
+    });
+    Some(normalize(segments))
+}
+
+/// Whether servers of every kind read the path alike.
+pub(crate) fn is_plain(path: &str) -> bool {
+    path.bytes()
+        .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"/-_~:@".contains(&byte))
+        && !path.contains("//")
+}
+
 /// A value taken from a template's parameter: with its encoded slashes as slashes.
 pub(crate) fn parameter(value: &str) -> String {
     value.replace("%2F", "/")
@@ -74,6 +119,31 @@ fn normalize<'a>(segments: impl Iterator<Item = &'a str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lenient_readings() {
+        for (path, expected) in [
+            ("/v1/Jobs", Some("/v1/jobs")),
+            ("/v1/jobs;a=b/x;y", Some("/v1/jobs/x")),
+            ("/v1/x/..;/jobs", Some("/v1/jobs")),
+            ("/v1\\jobs", Some("/v1/jobs")),
+            ("/v1%5Cjobs", Some("/v1/jobs")),
+            ("/v1/jobs%00.png", Some("/v1/jobs")),
+            ("/v1/jobs%3Fx", Some("/v1/jobs")),
+            ("/v1/jobs%23x", Some("/v1/jobs")),
+            ("/v1/%256aobs", Some("/v1/jobs")),
+            ("/v1%252Fjobs", Some("/v1/jobs")),
+            ("/v1/%2525256aobs", None),
+            ("/v1/jobs%20", Some("/v1/jobs")),
+            ("/v1/jobs.", Some("/v1/jobs")),
+            ("/v1/./jobs//", Some("/v1/jobs")),
+            ("/v1%c0%afjobs", None),
+            ("/v1/jobs%0a", None),
+            ("/100%25", Some("/100%")),
+        ] {
+            assert_eq!(lenient(path).as_deref(), expected, "{path}");
+        }
+    }
 
     #[test]
     fn readings() {

@@ -1,5 +1,6 @@
 //! Any JSON API, described by rules in the configuration.
 
+mod overrides;
 mod route;
 
 use std::sync::Arc;
@@ -9,14 +10,15 @@ use admittance_admission::{
 };
 use bytes::Bytes;
 use http::{
-    HeaderValue, Response, StatusCode,
+    HeaderValue, Method, Response, StatusCode,
     header::{CONTENT_TYPE, RETRY_AFTER},
     request::Parts,
 };
 use matchit::Router;
 use serde_json::{Value, json};
 
-pub use self::route::{KindSource, RestConfig, Route, ValueSource};
+use self::overrides::overridden;
+pub use self::route::{KindSource, RestConfig, Route, Unmatched, ValueSource};
 use crate::{
     Class, Dialect, End, Inspection, Reading, Rejection, RejectionKind,
     path::{self, Readings},
@@ -24,12 +26,17 @@ use crate::{
 
 /// The dialect of a JSON API that rules describe. Lives as long as the front door.
 ///
-/// The first route whose method and path match decides; a request without a route passes untouched. A
-/// path counts in every way in which a server may read it: encoded letters, dot segments and doubled
-/// slashes do not lead around a route.
+/// The first route whose method and path match decides. Of requests without a route reads pass untouched, and
+/// [`Unmatched`] says what becomes of writes.
+///
+/// A path counts in every way in which a server may read it: encoded letters, dot segments and doubled
+/// slashes do not lead around a route. What a lenient server could read as another route, or as a route
+/// where there is none, is refused: parameters of segments, another case, backslashes, NUL, double encoding, a
+/// method in lower case, and headers that name another method or path.
 #[derive(Debug)]
 pub struct Rest {
     routes: Vec<Arc<Prepared>>,
+    unmatched: Unmatched,
 }
 
 /// A route that cannot be used: which, where in it, and why.
@@ -76,6 +83,8 @@ pub enum RouteProblem {
 struct Prepared {
     route: Route,
     template: Router<()>,
+    /// In lower case, but for the names of parameters.
+    lenient_template: Router<()>,
     resource: Arc<admittance_admission::GroupVersionResource>,
     kind: Option<Arc<str>>,
     identity: IdentityFields,
@@ -108,7 +117,10 @@ impl Rest {
             }
         }
         if errors.is_empty() {
-            Ok(Self { routes })
+            Ok(Self {
+                routes,
+                unmatched: config.unmatched,
+            })
         } else {
             Err(errors)
         }
@@ -128,10 +140,11 @@ impl Prepared {
         if route.methods.is_empty() {
             wrong("method", RouteProblem::NoMethod);
         }
-        let mut template = Router::new();
+        let (mut template, mut lenient_template) = (Router::new(), Router::new());
         let reason = if route.path.starts_with('/') {
             template
                 .insert(&route.path, ())
+                .and_then(|()| lenient_template.insert(in_lower_case(&route.path), ()))
                 .err()
                 .map(|error| error.to_string())
         } else {
@@ -165,6 +178,7 @@ impl Prepared {
         let spelling = Spelling::new(pointers, route.spellings.iter().cloned());
         Ok(Self {
             template,
+            lenient_template,
             resource: Arc::new(route.resource.clone()),
             kind: match &route.kind {
                 KindSource::Fixed(kind) => Some(Arc::from(kind.as_str())),
@@ -177,18 +191,164 @@ impl Prepared {
         })
     }
 
-    fn parameters(&self, readings: &Readings) -> Option<Vec<(String, String)>> {
-        readings.iter().find_map(|path| {
-            let found = self.template.at(path).ok()?;
-            Some(
-                found
-                    .params
-                    .iter()
-                    .map(|(key, value)| (key.to_owned(), path::parameter(value)))
-                    .collect(),
-            )
+    fn takes(&self, method: &Method) -> bool {
+        self.route
+            .methods
+            .iter()
+            .any(|own| own.as_str().eq_ignore_ascii_case(method.as_str()))
+    }
+}
+
+/// The parameters of a path, when it is of this template.
+fn parameters(template: &Router<()>, path: &str) -> Option<Vec<(String, String)>> {
+    let found = template.at(path).ok()?;
+    let parameters = found.params.iter();
+    Some(
+        parameters
+            .map(|(key, value)| (key.to_owned(), path::parameter(value)))
+            .collect(),
+    )
+}
+
+/// A template in lower case, but for the names of its parameters.
+fn in_lower_case(template: &str) -> String {
+    let mut is_name = false;
+    let lower = |letter: char| {
+        match letter {
+            '{' => is_name = true,
+            '}' => is_name = false,
+            _ => {}
+        }
+        if is_name {
+            letter.to_string()
+        } else {
+            letter.to_lowercase().collect()
+        }
+    };
+    template.chars().map(lower).collect()
+}
+
+impl Matched {
+    /// Whether a lenient server, which may not care for case, acts on the same things.
+    fn agrees_with(&self, lenient: &Self) -> bool {
+        let lower = |parameters: &[(String, String)]| -> Vec<String> {
+            parameters.iter().map(|(_, value)| value.to_lowercase()).collect()
+        };
+        Arc::ptr_eq(&self.route, &lenient.route) && lower(&self.parameters) == lower(&lenient.parameters)
+    }
+}
+
+impl Rest {
+    /// The first route for this method and this reading of the path.
+    fn find(&self, method: &Method, path: &str) -> Option<Matched> {
+        let mut routes = self
+            .routes
+            .iter()
+            .filter(|route| route.route.methods.contains(method));
+        routes.find_map(|route| {
+            Some(Matched {
+                parameters: parameters(&route.template, path)?,
+                route: route.clone(),
+            })
         })
     }
+
+    /// The first route for this method, in whatever case, and the lenient reading of the path.
+    fn find_lenient(&self, method: &Method, path: &str) -> Option<Matched> {
+        self.routes
+            .iter()
+            .filter(|route| route.takes(method))
+            .find_map(|route| {
+                Some(Matched {
+                    parameters: parameters(&route.lenient_template, path)?,
+                    route: route.clone(),
+                })
+            })
+    }
+
+    /// The route that a request is for, if there is one. An error says why that cannot be told.
+    fn route(&self, head: &Parts) -> Result<Option<Matched>, Rejection> {
+        let (method, path) = (&head.method, head.uri.path());
+        let readings = Readings::of(path);
+        let mut found = readings.iter().filter_map(|path| self.find(method, path));
+        let (first, second) = (found.next(), found.next());
+        drop(found);
+        if let (Some(first), Some(second)) = (&first, &second)
+            && !(Arc::ptr_eq(&first.route, &second.route) && first.parameters == second.parameters)
+        {
+            return Err(ambiguous(
+                "its path can be read in two ways; write slashes and dots plainly",
+            ));
+        }
+        if path::is_plain(path) && is_known(method) {
+            return Ok(first);
+        }
+        let Some(lenient) = path::lenient(path) else {
+            // What cannot be read has no route that could be missed when no route takes such a method.
+            return match self.routes.iter().any(|route| route.takes(method)) || !is_known(method) {
+                true => Err(ambiguous(
+                    "its path is encoded several times, or is no plain text",
+                )),
+                false => Ok(None),
+            };
+        };
+        match (&first, self.find_lenient(method, &lenient)) {
+            (Some(first), Some(lenient)) if !first.agrees_with(&lenient) => Err(ambiguous(
+                "its path can be read in two ways; write it without `;`, `\\`, encoded slashes and dots, and in \
+                 the case of the API",
+            )),
+            (None, Some(_)) => Err(ambiguous(
+                "its method or path is not as the API has it, but some servers would take it for that; write it \
+                 plainly",
+            )),
+            _ => Ok(first),
+        }
+    }
+
+    /// Whether some server could take the path for one of a route, whatever the method.
+    fn may_be_routed(&self, path: &str) -> bool {
+        let Some(lenient) = path::lenient(path) else {
+            return true;
+        };
+        let readings = Readings::of(path);
+        self.routes.iter().any(|route| {
+            readings.iter().any(|path| route.template.at(path).is_ok())
+                || route.lenient_template.at(&lenient).is_ok()
+        })
+    }
+
+    /// What becomes of a request that no route is for.
+    fn unmatched(&self, head: &Parts) -> Class {
+        let is_read = is_read(&head.method);
+        match self.unmatched {
+            _ if is_read => Class::Pass,
+            Unmatched::Refuse => Class::Refuse(Rejection::new(
+                RejectionKind::Unmatched,
+                "no route is for this method and path, and such writes are refused here",
+            )),
+            // Nobody can know what a server does with such a method.
+            Unmatched::Pass if !is_known(&head.method) && self.may_be_routed(head.uri.path()) => {
+                Class::Refuse(ambiguous("its method is none that is known"))
+            }
+            Unmatched::Pass => Class::Pass,
+        }
+    }
+}
+
+fn is_read(method: &Method) -> bool {
+    [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE].contains(method)
+}
+
+/// Whether it is one of the methods of HTTP, in its only spelling.
+fn is_known(method: &Method) -> bool {
+    is_read(method) || [Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(method)
+}
+
+fn ambiguous(why: &str) -> Rejection {
+    Rejection::new(
+        RejectionKind::Ambiguous,
+        format!("the request can be read in two ways: {why}"),
+    )
 }
 
 /// The fields that no stage may change, as places in the object: those that are named, or else those
@@ -216,24 +376,28 @@ fn identity(route: &Route) -> Result<IdentityFields, RouteProblem> {
 
 impl Dialect for Rest {
     fn classify(&self, head: &Parts) -> Class {
-        let readings = Readings::of(head.uri.path());
-        for route in &self.routes {
-            if !route.route.methods.contains(&head.method) {
-                continue;
-            }
-            let Some(parameters) = route.parameters(&readings) else {
-                continue;
-            };
-            let mut inspection = Inspection::new(route.route.operation);
-            inspection.resource = Some(route.resource.clone());
-            inspection.kind = route.kind.clone();
-            inspection.detail.insert(Matched {
-                route: route.clone(),
-                parameters,
-            });
-            return Class::Inspect(inspection);
+        let matched = match self.route(head) {
+            Ok(matched) => matched,
+            Err(rejection) => return Class::Refuse(rejection),
+        };
+        let may_matter = || {
+            matched.is_some() || self.unmatched == Unmatched::Refuse || self.may_be_routed(head.uri.path())
+        };
+        if let Some(name) = overridden(head)
+            && may_matter()
+        {
+            return Class::Refuse(ambiguous(&format!(
+                "{name} names another method or path than the request's own; remove it"
+            )));
         }
-        Class::Pass
+        let Some(matched) = matched else {
+            return self.unmatched(head);
+        };
+        let mut inspection = Inspection::new(matched.route.route.operation);
+        inspection.resource = Some(matched.route.resource.clone());
+        inspection.kind = matched.route.kind.clone();
+        inspection.detail.insert(matched);
+        Class::Inspect(inspection)
     }
 
     fn read(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<Reading, Rejection> {
@@ -311,9 +475,12 @@ impl Dialect for Rest {
                 RejectionKind::WrongCluster => error(StatusCode::BAD_REQUEST, "WrongCluster", end),
                 RejectionKind::Malformed => error(StatusCode::BAD_REQUEST, "Malformed", end),
                 RejectionKind::Ambiguous => error(StatusCode::BAD_REQUEST, "Ambiguous", end),
+                RejectionKind::Unmatched => error(StatusCode::FORBIDDEN, "Unmatched", end),
             },
             End::BodyTooLarge { .. } => error(StatusCode::PAYLOAD_TOO_LARGE, "BodyTooLarge", end),
-            End::BodyTimeout { .. } => error(StatusCode::REQUEST_TIMEOUT, "BodyTimeout", end),
+            End::BodyTimeout { .. } | End::BodyStalled { .. } => {
+                error(StatusCode::REQUEST_TIMEOUT, "BodyTimeout", end)
+            }
             End::BodyUnreadable { .. } => error(StatusCode::BAD_REQUEST, "BodyUnreadable", end),
             End::BodyEncoded { .. } => error(StatusCode::UNSUPPORTED_MEDIA_TYPE, "BodyEncoded", end),
             End::NoRoute => error(StatusCode::NOT_FOUND, "NoRoute", end),

@@ -50,7 +50,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (resource, kind) = (kind.guess_resource(), KindSource::Fixed(kind.kind));
     let mut create = Route::new([Method::POST], "/widgets", Operation::Create, resource, kind);
     create.name = vec![ValueSource::Pointer("/name".parse()?)];
-    let dialect = Rest::new(RestConfig { routes: vec![create] }).map_err(|errors| format!("{errors:?}"))?;
+    let config = RestConfig {
+        routes: vec![create],
+        ..RestConfig::default()
+    };
+    let dialect = Rest::new(config).map_err(|errors| format!("{errors:?}"))?;
 
     let echo = post(async |Json(widget): Json<serde_json::Value>| Json(widget));
     let service = Router::new().route("/widgets", echo).layer(host.layer(dialect));

@@ -6,8 +6,33 @@ use crate::{Pattern, Pointer};
 /// The routes of a JSON API that the chains may be for, in order: the first that matches decides.
 #[derive(Clone, Debug, Default)]
 pub struct RestConfig {
-    /// A request that none of them matches passes untouched.
+    /// In order.
     pub routes: Vec<Route>,
+    /// What becomes of a write that none of them matches.
+    pub unmatched: Unmatched,
+}
+
+/// What becomes of a request that no route matches and that is no GET, HEAD, OPTIONS or TRACE; those pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unmatched {
+    /// It is refused: every write goes through the chains or nowhere.
+    #[default]
+    Refuse,
+    /// It passes untouched, unless a lenient server could take it for one that a route matches.
+    Pass,
+}
+
+impl Unmatched {
+    /// Each of them.
+    pub const ALL: [Self; 2] = [Self::Refuse, Self::Pass];
+
+    /// As the configuration writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Refuse => "refuse",
+            Self::Pass => "pass",
+        }
+    }
 }
 
 /// Which requests these are, and where the parts of the admission request stand in them.

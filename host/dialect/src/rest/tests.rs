@@ -40,7 +40,12 @@ fn register(path: &str) -> Route {
 }
 
 fn nomad() -> Rest {
+    nomad_with(Unmatched::Pass)
+}
+
+fn nomad_with(unmatched: Unmatched) -> Rest {
     Rest::new(RestConfig {
+        unmatched,
         routes: vec![
             register("/v1/jobs"),
             Route {
@@ -109,6 +114,391 @@ fn routes() {
             Class::Refuse(rejection) => panic!("{rejection}"),
         };
         assert_eq!(got, expected, "{method} {uri}");
+    }
+}
+
+/// What becomes of a request from its head alone.
+fn class(dialect: &Rest, head: &Parts) -> &'static str {
+    match dialect.classify(head) {
+        Class::Inspect(_) => "inspect",
+        Class::Pass => "pass",
+        Class::Refuse(rejection) => match rejection.kind {
+            RejectionKind::Ambiguous => "ambiguous",
+            RejectionKind::Unmatched => "unmatched",
+            other => panic!("{other:?}"),
+        },
+    }
+}
+
+/// Spellings that lead a lenient server to a route. None of them may pass by it.
+#[test]
+fn no_spelling_leads_around_a_route() {
+    // (why, method, path, with `refuse`, with `pass`)
+    for (why, method, path, refuse, pass) in [
+        ("as the API has it", "PUT", "/v1/jobs", "inspect", "inspect"),
+        ("a slash at the end", "PUT", "/v1/jobs/", "inspect", "inspect"),
+        ("doubled slashes", "PUT", "/v1//jobs", "inspect", "inspect"),
+        ("many slashes", "PUT", "////v1///jobs//", "inspect", "inspect"),
+        ("a dot segment", "PUT", "/v1/./jobs", "inspect", "inspect"),
+        ("dot segments", "PUT", "/x/../v1/jobs", "inspect", "inspect"),
+        (
+            "encoded dot segments",
+            "PUT",
+            "/x/%2e%2E/v1/jobs",
+            "inspect",
+            "inspect",
+        ),
+        ("an encoded letter", "PUT", "/v1/%6aobs", "inspect", "inspect"),
+        ("an encoded slash", "PUT", "/v1%2Fjobs", "inspect", "inspect"),
+        // Java's servers cut a segment at a semicolon.
+        (
+            "a parameter of a segment",
+            "PUT",
+            "/v1/jobs;x",
+            "ambiguous",
+            "ambiguous",
+        ),
+        ("with a value", "PUT", "/v1;a=b/jobs", "ambiguous", "ambiguous"),
+        (
+            "an encoded semicolon",
+            "PUT",
+            "/v1/jobs%3Bx",
+            "ambiguous",
+            "ambiguous",
+        ),
+        (
+            "dots hidden by it",
+            "PUT",
+            "/v1/x/..;/jobs",
+            "ambiguous",
+            "ambiguous",
+        ),
+        // Some servers and file systems do not care for case.
+        ("another case", "PUT", "/V1/Jobs", "ambiguous", "ambiguous"),
+        (
+            "another case of one letter",
+            "PUT",
+            "/v1/jobS",
+            "ambiguous",
+            "ambiguous",
+        ),
+        // Windows' separator.
+        (
+            "an encoded backslash",
+            "PUT",
+            "/v1%5Cjobs",
+            "ambiguous",
+            "ambiguous",
+        ),
+        (
+            "dots and backslashes",
+            "PUT",
+            "/x%5C..%5Cv1/jobs",
+            "ambiguous",
+            "ambiguous",
+        ),
+        // A string of C ends there.
+        ("NUL", "PUT", "/v1/jobs%00", "ambiguous", "ambiguous"),
+        ("NUL and more", "PUT", "/v1/jobs%00.png", "ambiguous", "ambiguous"),
+        (
+            "NUL as another segment",
+            "PUT",
+            "/v1/jobs%00/../x",
+            "ambiguous",
+            "ambiguous",
+        ),
+        // Decoded by a proxy, and again by the server.
+        ("double encoding", "PUT", "/v1/%256aobs", "ambiguous", "ambiguous"),
+        (
+            "a slash encoded twice",
+            "PUT",
+            "/v1%252Fjobs",
+            "ambiguous",
+            "ambiguous",
+        ),
+        (
+            "encoded too often",
+            "PUT",
+            "/v1/%2525256aobs",
+            "ambiguous",
+            "ambiguous",
+        ),
+        (
+            "an overlong slash",
+            "PUT",
+            "/v1%c0%afjobs",
+            "ambiguous",
+            "ambiguous",
+        ),
+        (
+            "an encoded query",
+            "PUT",
+            "/v1/jobs%3Fa=b",
+            "ambiguous",
+            "ambiguous",
+        ),
+        (
+            "an encoded fragment",
+            "PUT",
+            "/v1/jobs%23a",
+            "ambiguous",
+            "ambiguous",
+        ),
+        (
+            "a blank at the end",
+            "PUT",
+            "/v1/jobs%20",
+            "ambiguous",
+            "ambiguous",
+        ),
+        ("a dot at the end", "PUT", "/v1/jobs.", "ambiguous", "ambiguous"),
+        ("a line end", "PUT", "/v1/jobs%0a", "ambiguous", "ambiguous"),
+        // Methods have a case; not every server knows.
+        (
+            "a method in lower case",
+            "put",
+            "/v1/jobs",
+            "ambiguous",
+            "ambiguous",
+        ),
+        ("in mixed case", "Post", "/v1/jobs", "ambiguous", "ambiguous"),
+        (
+            "an unknown method",
+            "PUBLISH",
+            "/v1/jobs",
+            "unmatched",
+            "ambiguous",
+        ),
+        (
+            "an unknown one elsewhere",
+            "PUBLISH",
+            "/v1/nodes",
+            "unmatched",
+            "pass",
+        ),
+        (
+            "a method without a route",
+            "PATCH",
+            "/v1/jobs",
+            "unmatched",
+            "pass",
+        ),
+        ("another one", "DELETE", "/v1/jobs", "unmatched", "pass"),
+        ("CONNECT", "CONNECT", "/v1/jobs", "unmatched", "ambiguous"),
+        ("a write elsewhere", "POST", "/v1/nodes", "unmatched", "pass"),
+        // One route must not be taken for another, which may be less strict.
+        (
+            "another route by double encoding",
+            "PUT",
+            "/v1/job/x%252F..%252F..%252Fjobs",
+            "ambiguous",
+            "ambiguous",
+        ),
+        (
+            "another name by a parameter",
+            "DELETE",
+            "/v1/job/a;b",
+            "ambiguous",
+            "ambiguous",
+        ),
+        (
+            "another name by dots",
+            "DELETE",
+            "/v1/job/x%2F..%2Fa",
+            "ambiguous",
+            "ambiguous",
+        ),
+        (
+            "another name by double encoding",
+            "DELETE",
+            "/v1/job/%2561",
+            "ambiguous",
+            "ambiguous",
+        ),
+        (
+            "a name with a slash",
+            "DELETE",
+            "/v1/job/a%2Fb",
+            "inspect",
+            "inspect",
+        ),
+        (
+            "a name in capitals",
+            "DELETE",
+            "/v1/job/WEB",
+            "inspect",
+            "inspect",
+        ),
+        (
+            "a name with a percent sign",
+            "DELETE",
+            "/v1/job/100%25",
+            "inspect",
+            "inspect",
+        ),
+        // Reads pass, however they are spelled.
+        ("a read", "GET", "/v1/jobs", "pass", "pass"),
+        ("an odd read", "GET", "/V1//jobs;x%00", "pass", "pass"),
+        ("a read of no text", "GET", "/files/%ff", "pass", "pass"),
+        ("HEAD", "HEAD", "/v1/jobs", "pass", "pass"),
+        ("OPTIONS", "OPTIONS", "*", "pass", "pass"),
+        ("a read in lower case", "get", "/v1/nodes", "unmatched", "pass"),
+    ] {
+        let head = head(method, path);
+        assert_eq!(
+            class(&nomad_with(Unmatched::Refuse), &head),
+            refuse,
+            "{why}: {method} {path}"
+        );
+        assert_eq!(
+            class(&nomad_with(Unmatched::Pass), &head),
+            pass,
+            "{why}: {method} {path}"
+        );
+    }
+}
+
+/// Headers and parameters by which some servers take another method or path than the request's own.
+#[test]
+fn no_override_leads_around_a_route() {
+    // (method, path, header, with `refuse`, with `pass`)
+    for (method, path, header, refuse, pass) in [
+        (
+            "GET",
+            "/v1/jobs",
+            ("x-http-method-override", "PUT"),
+            "ambiguous",
+            "ambiguous",
+        ),
+        (
+            "GET",
+            "/v1/jobs",
+            ("x-http-method", "PUT"),
+            "ambiguous",
+            "ambiguous",
+        ),
+        (
+            "GET",
+            "/v1/jobs",
+            ("x-method-override", "put"),
+            "ambiguous",
+            "ambiguous",
+        ),
+        (
+            "GET",
+            "/v1/jobs",
+            ("x_http_method_override", "PUT"),
+            "ambiguous",
+            "ambiguous",
+        ),
+        (
+            "GET",
+            "/v1/jobs;x",
+            ("x-http-method-override", "PUT"),
+            "ambiguous",
+            "ambiguous",
+        ),
+        (
+            "POST",
+            "/v1/jobs",
+            ("x-http-method-override", "DELETE"),
+            "ambiguous",
+            "ambiguous",
+        ),
+        (
+            "GET",
+            "/v1/jobs?_method=PUT",
+            ("x-a", "1"),
+            "ambiguous",
+            "ambiguous",
+        ),
+        (
+            "GET",
+            "/v1/jobs?a=b;%5Fmethod=PUT",
+            ("x-a", "1"),
+            "ambiguous",
+            "ambiguous",
+        ),
+        (
+            "PUT",
+            "/v1/job/a",
+            ("x-original-url", "/v1/jobs"),
+            "ambiguous",
+            "ambiguous",
+        ),
+        (
+            "PUT",
+            "/v1/job/a",
+            ("x-rewrite-url", "/v1/jobs"),
+            "ambiguous",
+            "ambiguous",
+        ),
+        (
+            "GET",
+            "/v1/nodes",
+            ("x-http-method-override", "PUT"),
+            "ambiguous",
+            "pass",
+        ),
+        // What says the same does no harm.
+        (
+            "PUT",
+            "/v1/jobs",
+            ("x-http-method-override", "put"),
+            "inspect",
+            "inspect",
+        ),
+        (
+            "PUT",
+            "/v1/jobs?a=b",
+            ("x-original-url", "/v1/jobs?a=b"),
+            "inspect",
+            "inspect",
+        ),
+        ("PUT", "/v1/jobs?method=GET", ("x-a", "1"), "inspect", "inspect"),
+    ] {
+        let mut head = head(method, path);
+        let name: HeaderName = header.0.parse().unwrap();
+        head.headers.insert(name, HeaderValue::from_static(header.1));
+        assert_eq!(
+            class(&nomad_with(Unmatched::Refuse), &head),
+            refuse,
+            "{method} {path} {header:?}"
+        );
+        assert_eq!(
+            class(&nomad_with(Unmatched::Pass), &head),
+            pass,
+            "{method} {path} {header:?}"
+        );
+    }
+}
+
+/// Two routes that a request could both be for: the chains must not see the one, and the server the other.
+#[test]
+fn a_request_is_for_one_route() {
+    let plan = Route {
+        dry_run: true,
+        ..register("/v1/job/{id}/plan")
+    };
+    let update = Route {
+        optional: true,
+        ..register("/v1/job/{*id}")
+    };
+    let dialect = Rest::new(RestConfig {
+        routes: vec![plan, update],
+        unmatched: Unmatched::Refuse,
+    });
+    let dialect = dialect.unwrap();
+    for (path, expected) in [
+        ("/v1/job/a/plan", "inspect"),
+        ("/v1/job/a/b", "inspect"),
+        ("/v1/job/a%2Fb", "inspect"),
+        // The plan of the job `a`, or the job `a/plan`.
+        ("/v1/job/a%2Fplan", "ambiguous"),
+        ("/v1/job/a/Plan", "ambiguous"),
+        ("/v1/job/a/plan;x", "ambiguous"),
+    ] {
+        assert_eq!(class(&dialect, &head("PUT", path)), expected, "{path}");
     }
 }
 
@@ -294,6 +684,7 @@ fn the_object_has_the_spelling_of_the_body() {
 #[test]
 fn wrong_routes() {
     let config = RestConfig {
+        unmatched: Unmatched::Refuse,
         routes: vec![
             register("v1/jobs"),
             register("/v1/{id"),
@@ -330,11 +721,14 @@ fn replies() {
         denial: Denial::new(422, "Unfit", "no"),
     };
     let rejection = Rejection::new(RejectionKind::Malformed, "bad");
+    let unmatched = Rejection::new(RejectionKind::Unmatched, "none");
     let second = Duration::from_secs(1);
     for (end, status, reason) in [
         (End::Refused(&denied), 422, "Unfit"),
         (End::Rejected(&rejection), 400, "Malformed"),
+        (End::Rejected(&unmatched), 403, "Unmatched"),
         (End::BodyTooLarge { limit: 1 }, 413, "BodyTooLarge"),
+        (End::BodyStalled { reason: "x" }, 408, "BodyTimeout"),
         (End::BodyTimeout { limit: second }, 408, "BodyTimeout"),
         (End::BodyUnreadable { reason: "x" }, 400, "BodyUnreadable"),
         (End::BodyEncoded { encoding: "br" }, 415, "BodyEncoded"),

@@ -1,6 +1,6 @@
 use admittance::{
     admission::{GroupVersionResource, Operation},
-    dialect::{KindSource, Pattern, Pointer, Rest, RestConfig, Route, ValueSource},
+    dialect::{KindSource, Pattern, Pointer, Rest, RestConfig, Route, Unmatched, ValueSource},
 };
 use admittance_definitions::{
     Mistakes,
@@ -15,6 +15,13 @@ pub(super) fn dialect(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Rest> 
     let mut fields = node.object(mistakes)?;
     // Those of every route, so that they need not be repeated.
     let spellings: Option<Vec<Pattern>> = section(fields.optional("spellings"), mistakes, parsed_list);
+    let unmatched = section(fields.optional("unmatched"), mistakes, |node, mistakes| {
+        node.one_of(
+            "way with requests that no route is for",
+            &Unmatched::ALL.map(|way| (way.as_str(), way)),
+            mistakes,
+        )
+    });
     let nodes = fields
         .required("routes", FIX, mistakes)
         .and_then(|list| list.filled_list(FIX, mistakes));
@@ -22,11 +29,11 @@ pub(super) fn dialect(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Rest> 
     let nodes = nodes?;
     let routes: Vec<Option<Route>> = nodes.iter().map(|node| route(node, mistakes)).collect();
     let mut routes = routes.into_iter().collect::<Option<Vec<_>>>()?;
-    let spellings = spellings?;
+    let (spellings, unmatched) = (spellings?, unmatched?);
     for route in &mut routes {
         route.spellings.extend(spellings.iter().cloned());
     }
-    match Rest::new(RestConfig { routes }) {
+    match Rest::new(RestConfig { routes, unmatched }) {
         Ok(rest) => Some(rest),
         Err(errors) => {
             for error in errors {
