@@ -112,5 +112,9 @@ pub(crate) fn causes(error: &(dyn StdError + 'static)) -> String {
         }
         next = cause.source();
     }
-    text
+    // rustls refers its users to a page of its manual; those who read this use another program.
+    match text.find(": https://docs.rs/rustls") {
+        Some(end) => text.split_at(end).0.to_owned(),
+        None => text,
+    }
 }

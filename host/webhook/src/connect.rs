@@ -121,10 +121,10 @@ fn authority(uri: &Uri) -> &str {
 
 /// An error and what caused it, in one line, each text once.
 pub(crate) fn causes(error: &dyn StdError) -> String {
-    let mut text = error.to_string();
+    let mut text = without_link(&error.to_string());
     let mut next = error.source();
     while let Some(error) = next {
-        let cause = error.to_string();
+        let cause = without_link(&error.to_string());
         if !text.contains(&cause) {
             text.push_str(": ");
             text.push_str(&cause);
@@ -132,4 +132,10 @@ pub(crate) fn causes(error: &dyn StdError) -> String {
         next = error.source();
     }
     text
+}
+
+/// rustls refers its users to a page of its manual; those who read this use another program.
+fn without_link(text: &str) -> String {
+    let end = text.find(": https://docs.rs/rustls").unwrap_or(text.len());
+    text.get(..end).unwrap_or(text).to_owned()
 }

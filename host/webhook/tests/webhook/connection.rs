@@ -255,22 +255,32 @@ async fn answers_that_break() {
             FailureKind::InvalidResponse,
         ),
     ] {
-        let authority = Authority::new();
-        let (listener, clients) = mute().await;
-        let webhook = Webhook::new(config(Protocol::BcsResource, &authority), &clients).unwrap();
-        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(authority.server(&[BCS_HOST])));
-        let server = tokio::spawn(async move {
-            let (stream, _) = listener.accept().await.unwrap();
-            let mut stream = acceptor.accept(stream).await.unwrap();
-            let mut request = [0; 4096];
-            // One read holds at least the first byte of the request.
-            let _ = stream.read(&mut request).await.unwrap();
-            stream.write_all(bytes).await.unwrap();
-            stream.shutdown().await.unwrap();
-        });
-        let failure = call(&webhook, &application()).await.unwrap_err();
-        assert_eq!(failure.kind, kind, "{case}: {failure}");
-        assert!(failure.message.contains("hook.ns"), "{case}: {failure}");
-        server.await.unwrap();
+        // With TLS' own goodbye, and without.
+        for says_goodbye in [true, false] {
+            let authority = Authority::new();
+            let (listener, clients) = mute().await;
+            let webhook = Webhook::new(config(Protocol::BcsResource, &authority), &clients).unwrap();
+            let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(authority.server(&[BCS_HOST])));
+            let server = tokio::spawn(async move {
+                let (stream, _) = listener.accept().await.unwrap();
+                let mut stream = acceptor.accept(stream).await.unwrap();
+                let mut request = [0; 4096];
+                // One read holds at least the first byte of the request.
+                let _ = stream.read(&mut request).await.unwrap();
+                stream.write_all(bytes).await.unwrap();
+                if says_goodbye {
+                    stream.shutdown().await.unwrap();
+                } else {
+                    stream.get_mut().0.shutdown().await.unwrap();
+                    // What is not read would have the connection reset.
+                    while let Ok(1..) = stream.read(&mut request).await {}
+                }
+            });
+            let failure = call(&webhook, &application()).await.unwrap_err();
+            assert_eq!(failure.kind, kind, "{case}: {failure}");
+            assert!(failure.message.contains("hook.ns"), "{case}: {failure}");
+            assert!(!failure.message.contains("docs.rs"), "{case}: {failure}");
+            server.await.unwrap();
+        }
     }
 }
