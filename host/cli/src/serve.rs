@@ -6,7 +6,7 @@ use admittance::{DURATION_BUCKETS, Host, HostBuilder, admission::NamespaceSelect
 use admittance_cluster::Cluster;
 use admittance_driver::{
     AdminConfig, Config, DefinitionPlace, Driver, Ensembles, FrontConfig, LogFormat, NamespacesConfig,
-    SchedulersConfig, Server, Shutdown, Stopped,
+    SchedulersConfig, Server, Shutdown, Stopped, raise_descriptor_limit,
 };
 use admittance_stores::{CustomResourceStore, ZooKeeperStore};
 use clap::Args;
@@ -95,6 +95,7 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
     config.store.directory = arguments.store.or(config.store.directory);
     let named = arguments.history.or(config.history.directory);
     config.history.directory = directories::history(named, &arguments.config);
+    raise_descriptor_limit();
     let metrics = install_metrics()?;
     crate::block_on(serve(config, metrics))?
 }

@@ -36,7 +36,7 @@ use crate::{
     discovery::Discovery,
     ensembles::Ensembles,
     gateway::Gateway,
-    listener::{Answer, Guarded},
+    listener::{Answer, Transfer},
     registration::RegistrationStatus,
     tls::ServerTls,
     upstream::{Client, Upstream},
@@ -138,12 +138,7 @@ impl AdminService {
 impl Answer for AdminService {
     const IS_COUNTED: bool = false;
 
-    async fn answer<G: Send + 'static>(
-        self,
-        mut request: Request<Body>,
-        client: Client,
-        guard: G,
-    ) -> Response<Body> {
+    async fn answer(self, mut request: Request<Body>, client: Client, _: &Transfer) -> Response<Body> {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         request.extensions_mut().insert(client);
         let answered: Result<_, Infallible> = self.0.oneshot(request).await;
@@ -157,6 +152,6 @@ impl Answer for AdminService {
             .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         let status = response.status().as_u16();
         tracing::debug!(client = %client.address, %method, path, status, "the operator's port answered");
-        response.map(|body| Body::new(Guarded::new(body, guard)))
+        response
     }
 }

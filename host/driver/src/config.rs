@@ -144,7 +144,8 @@ pub struct UpstreamConfig {
     pub tls: ClientTls,
     /// For name, connection and TLS handshake together. Default: 2 s.
     pub connect_timeout: Duration,
-    /// From the end of the request to the head of the reply. Default: 60 s.
+    /// From the end of the request to the head of the reply; then until it sends more of the reply, or takes more of
+    /// a body. Default: 60 s.
     pub response_timeout: Duration,
     /// None: only requests show how a server is.
     pub health: Option<HealthCheck>,
@@ -184,8 +185,21 @@ pub struct Limits {
     pub body_timeout: Duration,
     /// For the TLS handshake, and for the head of each request. Default: 10 s.
     pub header_timeout: Duration,
+    /// How long a client may send nothing of a body, or take nothing of a reply, while it is waited for.
+    /// Default: 60 s.
+    pub idle_timeout: Duration,
+    /// How many bytes per second a client must send of a body, or take of a reply, while it is waited for, as an
+    /// average over `idle_timeout`; 0 for any. Default: 512.
+    pub minimum_rate: u64,
     /// How many requests may be in flight. Default: 1024.
     pub concurrency: usize,
+    /// How many watches and tunnels may be open beside them. Default: 4096.
+    pub streams: usize,
+    /// How long nothing may come through a watch or a tunnel. Default: 1 h.
+    pub stream_idle_timeout: Duration,
+    /// How many connections of clients may be open. Default: what the limit of file descriptors allows, of which each
+    /// takes two.
+    pub connections: Option<usize>,
     /// How long all chains together may take for one request. Default: 10 s.
     pub request_timeout: Duration,
     /// How long the driver still accepts connections after it was told to stop, while it says that it is
@@ -202,7 +216,12 @@ impl Default for Limits {
             body: AdmissionLayer::DEFAULT_BODY_LIMIT,
             body_timeout: AdmissionLayer::DEFAULT_BODY_TIMEOUT,
             header_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(60),
+            minimum_rate: 512,
             concurrency: 1024,
+            streams: 4096,
+            stream_idle_timeout: Duration::from_secs(3600),
+            connections: None,
             request_timeout: Duration::from_secs(10),
             shutdown_delay: Duration::ZERO,
             shutdown_timeout: Duration::from_secs(30),

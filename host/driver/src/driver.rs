@@ -18,11 +18,12 @@ use self::serving::Serving;
 use crate::{
     admin::{self, Access, AdminService, RECORDINGS, RenderMetrics},
     config::{AdminConfig, Config, Limits},
+    descriptors,
     discovery::Discovery,
     ensembles::Ensembles,
     front::Front,
     gateway::Gateway,
-    listener::{Listener, Stop},
+    listener::{ConnectionLimits, Listener, Pace, Stop},
     namespaces::{FileNamespaces, NamespacesConfig},
     onward::Onward,
     registration::{self, Ports, Registrar, RegistrationError, Registrations},
@@ -30,6 +31,8 @@ use crate::{
     upstream::Upstream,
 };
 
+/// How many connections the operator's port takes.
+const ADMIN_CONNECTIONS: usize = 256;
 /// For clients of the operator's port at the very end.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
@@ -133,9 +136,14 @@ impl Driver {
                 source,
             }
         };
-        let listener = Listener::bind(listen.address, listen.tls.clone(), limits.header_timeout)
-            .await
-            .map_err(bind_error("listen.address", listen.address))?;
+        let upstream_timeout = front.upstream().map(|upstream| upstream.response_timeout);
+        let listener = Listener::bind(
+            listen.address,
+            listen.tls.clone(),
+            connection_limits(&limits, upstream_timeout),
+        )
+        .await
+        .map_err(bind_error("listen.address", listen.address))?;
         let address = listener
             .address()
             .map_err(bind_error("listen.address", listen.address))?;
@@ -144,7 +152,11 @@ impl Driver {
             Some(config) => {
                 let address = config.address();
                 let tls = config.tls().map(|tls| tls.server.clone());
-                let listener = Listener::bind(address, tls, limits.header_timeout)
+                let limits = ConnectionLimits {
+                    connections: ADMIN_CONNECTIONS,
+                    ..connection_limits(&limits, None)
+                };
+                let listener = Listener::bind(address, tls, limits)
                     .await
                     .map_err(bind_error("admin.address", address))?;
                 let bound = listener.address().map_err(bind_error("admin.address", address))?;
@@ -170,7 +182,7 @@ impl Driver {
             gateway.tell(address, listen.tls.is_some());
         }
         Ok(Self {
-            front: Front::new(service, limits.concurrency, is_stopping.clone()),
+            front: Front::new(service, limits.concurrency, limits.streams, is_stopping.clone()),
             admin: admin::Parts {
                 tls: listen.tls,
                 own_tls: admin
@@ -356,6 +368,21 @@ impl Driver {
             let _ = server.await;
         }
         stopped
+    }
+}
+
+/// What connections may take. `upstream_timeout` is for the servers behind; none when there are none.
+fn connection_limits(limits: &Limits, upstream_timeout: Option<Duration>) -> ConnectionLimits {
+    ConnectionLimits {
+        connections: limits.connections.unwrap_or_else(descriptors::connections),
+        header_timeout: limits.header_timeout,
+        pace: Pace {
+            client: limits.idle_timeout,
+            minimum_rate: limits.minimum_rate,
+            // What is answered here may take as long as it wants.
+            upstream: upstream_timeout.unwrap_or(limits.stream_idle_timeout),
+            stream: limits.stream_idle_timeout,
+        },
     }
 }
 

@@ -14,21 +14,22 @@ use admittance::{
 };
 use axum::body::Body;
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, Version, header::CONNECTION};
-use metrics::{counter, gauge, histogram};
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::Instant,
+use http::{
+    HeaderValue, Method, Request, Response, Version,
+    header::{ACCEPT, CONNECTION},
 };
+use metrics::{counter, gauge, histogram};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tower::Service;
 
 use crate::{
     definitions_api::{Asked, DefinitionsApi},
     gateway::{For, Gateway},
-    listener::{Answer, Guarded},
+    listener::{Answer, Guarded, Place, Places, Stall, Transfer},
     measure,
     onward::Onward,
-    upstream::Client,
+    upstream::{self, Client},
 };
 
 /// When a client that was turned away may try again.
@@ -39,13 +40,62 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EndedUpstream(pub(crate) &'static str);
 
-/// The chains, and the upstream if there is one, behind a limit. Cheap to clone; lives as long as the
+/// The chains, and the upstream if there is one, behind limits. Cheap to clone; lives as long as the
 /// driver.
 #[derive(Clone, Debug)]
 pub(crate) struct Front {
     service: FrontService,
-    permits: Arc<Semaphore>,
+    requests: Places,
+    streams: Places,
     is_stopping: Arc<AtomicBool>,
+}
+
+/// What a request takes until its reply has been sent to its end, or the tunnel that it became has ended: an
+/// extension of the request.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    _in_flight: Arc<InFlight>,
+    /// When the client's connection has to end.
+    pub(crate) connection_ended: CancellationToken,
+}
+
+/// Requests that are counted, and limited, together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Request,
+    /// One whose reply ends when the client wants: a watch, or a tunnel.
+    Stream,
+}
+
+impl Kind {
+    /// From the head alone: whoever sends a request says for how long it is meant.
+    fn of<B>(request: &Request<B>) -> Self {
+        let is_watch = || {
+            let query = request.uri().query().unwrap_or_default();
+            form_urlencoded::parse(query.as_bytes()).any(|(key, value)| {
+                // As servers written in Go read a flag.
+                matches!(&*key, "watch" | "follow")
+                    && matches!(&*value, "" | "1" | "t" | "T" | "true" | "True" | "TRUE")
+            })
+        };
+        let is_event_stream = || {
+            let mut accepted = request.headers().get_all(ACCEPT).iter();
+            accepted.any(|value| value.as_bytes().starts_with(b"text/event-stream"))
+        };
+        let may_wait = request.method() == Method::GET && (is_watch() || is_event_stream());
+        if may_wait || upstream::is_upgrade(request) {
+            Self::Stream
+        } else {
+            Self::Request
+        }
+    }
+
+    fn gauge(self) -> &'static str {
+        match self {
+            Self::Request => measure::IN_FLIGHT,
+            Self::Stream => measure::STREAMS,
+        }
+    }
 }
 
 /// What answers requests.
@@ -95,45 +145,88 @@ impl FrontService {
 }
 
 impl Front {
-    /// At most `concurrency` requests are in flight; one more is turned away at once. While
+    /// At most `requests` are in flight, and beside them `streams`; one more is turned away at once. While
     /// `is_stopping`, clients are asked to close their connections.
-    pub(crate) fn new(service: FrontService, concurrency: usize, is_stopping: Arc<AtomicBool>) -> Self {
+    pub(crate) fn new(
+        service: FrontService,
+        requests: usize,
+        streams: usize,
+        is_stopping: Arc<AtomicBool>,
+    ) -> Self {
         Self {
             service,
-            permits: Arc::new(Semaphore::new(concurrency.min(Semaphore::MAX_PERMITS))),
+            requests: Places::new(requests),
+            streams: Places::new(streams),
             is_stopping,
         }
+    }
+
+    /// The reply to a request that there is a place for.
+    async fn pass(
+        &mut self,
+        mut request: Request<Body>,
+        in_flight: InFlight,
+        transfer: &Transfer,
+    ) -> Response<Body> {
+        if in_flight.kind == Kind::Stream {
+            transfer.may_wait();
+        }
+        let in_flight = Arc::new(in_flight);
+        request.extensions_mut().insert(Held {
+            _in_flight: in_flight.clone(),
+            connection_ended: transfer.connection_ended(),
+        });
+        let mut service = self.service.clone();
+        let stall = tokio::select! {
+            biased;
+            stall = transfer.stalled() => stall,
+            response = service.call(request) => match transfer.stall() {
+                None => return response.map(|body| Body::new(Guarded::new(body, in_flight))),
+                // That the body broke off is only what the service has seen of it.
+                Some(stall) => stall,
+            }
+        };
+        match stall {
+            Stall::UpstreamIdle(limit) => self.end(&End::UpstreamTimeout { limit }),
+            Stall::ClientIdle(_) | Stall::ClientSlow(_) => self.end(&End::BodyStalled {
+                reason: &stall.to_string(),
+            }),
+        }
+    }
+
+    fn end(&self, end: &End<'_>) -> Response<Body> {
+        let mut response = self.service.reply(end);
+        response.extensions_mut().insert(Passage::Ended(end.as_str()));
+        response.map(Body::from)
     }
 }
 
 impl Answer for Front {
     const IS_COUNTED: bool = true;
 
-    async fn answer<G: Send + 'static>(
+    async fn answer(
         mut self,
         mut request: Request<Body>,
         client: Client,
-        guard: G,
+        transfer: &Transfer,
     ) -> Response<Body> {
         let started = Instant::now();
         let method = request.method().clone();
         let path = request.uri().path().to_owned();
         request.extensions_mut().insert(client);
         let is_http_1 = request.version() < Version::HTTP_2;
-        let mut response = match self.permits.clone().try_acquire_owned() {
-            Ok(permit) => {
-                let in_flight = InFlight::new(permit);
-                let response = self.service.call(request).await;
-                response.map(|body| Body::new(Guarded::new(body, (in_flight, guard))))
-            }
-            Err(_) => {
+        let kind = Kind::of(&request);
+        let places = match kind {
+            Kind::Request => &self.requests,
+            Kind::Stream => &self.streams,
+        };
+        let mut response = match places.take(client.address.ip()) {
+            Some(place) => self.pass(request, InFlight::new(kind, place), transfer).await,
+            None => {
                 counter!(measure::SHED).increment(1);
-                let end = End::Overloaded {
+                self.end(&End::Overloaded {
                     retry_after: RETRY_AFTER,
-                };
-                let mut response = self.service.reply(&end);
-                response.extensions_mut().insert(Passage::Ended(end.as_str()));
-                response.map(|body| Body::new(Guarded::new(Body::from(body), guard)))
+                })
             }
         };
         if is_http_1 && self.is_stopping.load(Ordering::Relaxed) {
@@ -192,17 +285,56 @@ pub(crate) fn status_class(status: u16) -> &'static str {
 }
 
 /// One request in flight.
-struct InFlight(#[expect(dead_code, reason = "it is given back when this is dropped")] OwnedSemaphorePermit);
+#[derive(Debug)]
+struct InFlight {
+    kind: Kind,
+    _place: Place,
+}
 
 impl InFlight {
-    fn new(permit: OwnedSemaphorePermit) -> Self {
-        gauge!(measure::IN_FLIGHT).increment(1);
-        Self(permit)
+    fn new(kind: Kind, place: Place) -> Self {
+        gauge!(kind.gauge()).increment(1);
+        Self { kind, _place: place }
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        gauge!(measure::IN_FLIGHT).decrement(1);
+        gauge!(self.kind.gauge()).decrement(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds() {
+        for (method, uri, headers, is_stream) in [
+            ("GET", "/pods", &[][..], false),
+            ("GET", "/pods?watch=true", &[], true),
+            ("GET", "/pods?a=b&watch=1", &[], true),
+            ("GET", "/pods?watch", &[], true),
+            ("GET", "/pods?watch=false", &[], false),
+            ("GET", "/pods?watches=true", &[], false),
+            ("GET", "/log?follow=true", &[], true),
+            ("GET", "/events", &[("accept", "text/event-stream")], true),
+            // A body that waits is not what these places are for.
+            ("POST", "/pods?watch=true", &[], false),
+            (
+                "GET",
+                "/exec",
+                &[("connection", "Upgrade"), ("upgrade", "websocket")],
+                true,
+            ),
+            ("GET", "/exec", &[("upgrade", "websocket")], false),
+        ] {
+            let request = headers.iter().fold(
+                Request::builder().method(method).uri(uri),
+                |request, (name, value)| request.header(*name, *value),
+            );
+            let is = Kind::of(&request.body(()).unwrap()) == Kind::Stream;
+            assert_eq!(is, is_stream, "{method} {uri} {headers:?}");
+        }
     }
 }

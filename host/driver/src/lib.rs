@@ -11,6 +11,7 @@ mod admin;
 pub mod api;
 mod config;
 mod definitions_api;
+mod descriptors;
 mod discovery;
 mod driver;
 mod elsewhere;
@@ -37,6 +38,7 @@ pub use config::{
     InvalidNodePath, Limits, ListenConfig, LogConfig, LogFormat, LogLevel, NodePath, RegistrationConfig,
     Role, SchedulersConfig, StoreConfig, TokensInTheClear, UpstreamConfig, ZooKeeperConfig,
 };
+pub use descriptors::raise_descriptor_limit;
 pub use driver::{Driver, Error, Shutdown, Stopped};
 pub use ensembles::Ensembles;
 pub use gateway::{

@@ -2,7 +2,9 @@
 
 mod activity;
 mod guarded;
+mod places;
 mod tracked;
+mod transfer;
 
 use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -14,23 +16,32 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
 };
-use metrics::gauge;
-use rustls::ServerConfig;
+use metrics::{counter, gauge};
 use rustls_pki_types::CertificateDer;
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
     net::{TcpListener, TcpStream},
+    sync::oneshot::error::TryRecvError,
+    time::Instant,
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument;
 
-pub(crate) use self::guarded::Guarded;
 use self::{
     activity::{Activity, Expiry, Patience},
     tracked::Tracked,
 };
-use crate::{measure, tls::ServerTls, upstream::Client};
+pub(crate) use self::{
+    guarded::Guarded,
+    places::{Place, Places},
+    transfer::{Pace, Stall, Transfer},
+};
+use crate::{
+    measure,
+    tls::{Admission, ServerTls},
+    upstream::Client,
+};
 
 /// How long a connection may stay open between requests. Longer than clients usually keep one, so that
 /// it is they who close it.
@@ -39,18 +50,23 @@ const KEEP_ALIVE: Duration = Duration::from_secs(75);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// A client that is told that it was too slow may be too slow to read it.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long requests in flight may go on after the authority of their client's certificate was removed.
+const REVOKED_GRACE: Duration = Duration::from_secs(10);
+const REVOKED: &str = "the client's certificate is no longer accepted";
+/// Between two lines of the log that tell of refused connections.
+const REFUSED_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What answers the requests of a port. Cheap to clone; a clone answers one request.
 pub(crate) trait Answer: Clone + Send + Sync + 'static {
     /// Whether its connections are what the metric of connections counts.
     const IS_COUNTED: bool;
 
-    /// The reply to a request. `guard` is kept until the reply has been sent to its end.
-    fn answer<G: Send + 'static>(
+    /// The reply to a request. `transfer` tells when one of its bodies stalls before there is a reply.
+    fn answer(
         self,
         request: Request<Body>,
         client: Client,
-        guard: G,
+        transfer: &Transfer,
     ) -> impl Future<Output = Response<Body>> + Send;
 }
 
@@ -59,12 +75,23 @@ pub(crate) trait Answer: Clone + Send + Sync + 'static {
 #[derive(Clone, Debug)]
 pub(crate) struct ClientCertificate(pub(crate) Arc<CertificateDer<'static>>);
 
+/// What the connections of a port may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ConnectionLimits {
+    /// How many there may be.
+    pub(crate) connections: usize,
+    /// For the TLS handshake, and for the head of each request.
+    pub(crate) header_timeout: Duration,
+    /// For bodies.
+    pub(crate) pace: Pace,
+}
+
 /// A bound port. Lives until the driver stops.
 #[derive(Debug)]
 pub(crate) struct Listener {
     tcp: TcpListener,
     tls: Option<ServerTls>,
-    header_timeout: Duration,
+    limits: ConnectionLimits,
 }
 
 /// How a listener ends.
@@ -77,16 +104,15 @@ pub(crate) struct Stop {
 }
 
 impl Listener {
-    /// `header_timeout` is for the TLS handshake and for the head of each request.
     pub(crate) async fn bind(
         address: SocketAddr,
         tls: Option<ServerTls>,
-        header_timeout: Duration,
+        limits: ConnectionLimits,
     ) -> io::Result<Self> {
         Ok(Self {
             tcp: TcpListener::bind(address).await?,
             tls,
-            header_timeout,
+            limits,
         })
     }
 
@@ -98,13 +124,19 @@ impl Listener {
     /// connection does ends or delays this loop.
     pub(crate) async fn serve<A: Answer>(self, service: A, stop: Stop) {
         let connections = TaskTracker::new();
-        let open = |stream, address| {
+        let places = Places::new(self.limits.connections);
+        let mut refused = Refused::default();
+        let mut open = |stream: TcpStream, address: SocketAddr| {
+            let Some(place) = places.take(address.ip()) else {
+                return refused.tell(address, self.limits.connections);
+            };
             let connection = Connection {
                 service: service.clone(),
-                tls: self.tls.as_ref().map(ServerTls::current),
-                header_timeout: self.header_timeout,
+                tls: self.tls.clone(),
+                limits: self.limits,
                 address,
                 stop: stop.clone(),
+                _place: place,
             };
             let span = tracing::debug_span!("connection", client = %address);
             connections.spawn(connection.run(stream).instrument(span));
@@ -136,6 +168,22 @@ impl Listener {
     }
 }
 
+/// When a client that was let in would not be any more.
+async fn revoked(admission: &mut Option<Admission>) {
+    match admission {
+        Some(admission) => admission.revoked().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// When this time has come, if it ever does.
+async fn passed(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Whether the error is one client's and says nothing of the port.
 fn ended_before_accept(error: &io::Error) -> bool {
     matches!(
@@ -144,13 +192,40 @@ fn ended_before_accept(error: &io::Error) -> bool {
     )
 }
 
+/// Connections for which there was no place.
+#[derive(Debug, Default)]
+struct Refused {
+    since_told: u64,
+    told: Option<Instant>,
+}
+
+impl Refused {
+    /// Count one, and write to the log now and then.
+    fn tell(&mut self, client: SocketAddr, limit: usize) {
+        counter!(measure::CONNECTIONS_REFUSED).increment(1);
+        self.since_told += 1;
+        if self.told.is_some_and(|told| told.elapsed() < REFUSED_INTERVAL) {
+            return;
+        }
+        tracing::warn!(
+            %client, limit, refused = self.since_told,
+            "connections are refused: all places for connections are taken, or the client has its share"
+        );
+        *self = Self {
+            since_told: 0,
+            told: Some(Instant::now()),
+        };
+    }
+}
+
 /// One client's connection, in a task of its own.
 struct Connection<A> {
     service: A,
-    tls: Option<Arc<ServerConfig>>,
-    header_timeout: Duration,
+    tls: Option<ServerTls>,
+    limits: ConnectionLimits,
     address: SocketAddr,
     stop: Stop,
+    _place: Place,
 }
 
 impl<A: Answer> Connection<A> {
@@ -170,44 +245,59 @@ impl<A: Answer> Connection<A> {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY could not be set");
         }
-        let Some(tls) = self.tls.clone() else {
-            return self.serve(stream, false, None).await;
+        let Some(tls) = &self.tls else {
+            return self.serve(stream, None).await;
         };
-        match tokio::time::timeout(self.header_timeout, TlsAcceptor::from(tls).accept(stream)).await {
+        let mut admission = tls.admission();
+        let accepting = TlsAcceptor::from(admission.config()).accept(stream);
+        match tokio::time::timeout(self.limits.header_timeout, accepting).await {
             Ok(Ok(stream)) => {
-                let shown = stream.get_ref().1.peer_certificates();
-                let leaf = shown.and_then(|chain| chain.first());
-                let certificate = leaf.map(|leaf| ClientCertificate(Arc::new(leaf.clone().into_owned())));
-                self.serve(stream, true, certificate).await;
+                admission.admitted(stream.get_ref().1.peer_certificates().unwrap_or_default());
+                self.serve(stream, Some(admission)).await;
             }
             Ok(Err(error)) => tracing::debug!(%error, "the TLS handshake failed"),
-            Err(_) => tracing::debug!(timeout = ?self.header_timeout, "the TLS handshake took too long"),
+            Err(_) => {
+                tracing::debug!(timeout = ?self.limits.header_timeout, "the TLS handshake took too long");
+            }
         }
     }
 
-    async fn serve<S>(self, stream: S, is_tls: bool, certificate: Option<ClientCertificate>)
+    /// Answer the requests of a connection, which is encrypted when there is an admission to TLS.
+    async fn serve<S>(&self, stream: S, mut admission: Option<Admission>)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let client = Client {
             address: self.address,
-            is_tls,
+            is_tls: admission.is_some(),
         };
+        let certificate = admission.as_ref().and_then(Admission::leaf);
+        let certificate = certificate.map(|leaf| ClientCertificate(Arc::new(leaf.clone())));
         let activity = Activity::new(Patience {
-            head: self.header_timeout,
+            head: self.limits.header_timeout,
             idle: KEEP_ALIVE,
+            pace: self.limits.pace,
         });
-        let (stream, remains) = Tracked::new(stream, activity.clone());
+        let ended = CancellationToken::new();
+        let (stream, mut remains) = Tracked::new(stream, activity.clone());
         let service = {
-            let activity = activity.clone();
+            let (activity, ended) = (activity.clone(), ended.clone());
             let service = self.service.clone();
             service_fn(move |mut request: Request<Incoming>| {
-                let busy = activity.request(request.version() == Version::HTTP_2);
+                let transfer = activity.request(
+                    client.address,
+                    request.version() == Version::HTTP_2,
+                    ended.clone(),
+                );
                 let service = service.clone();
                 if let Some(certificate) = &certificate {
                     request.extensions_mut().insert(certificate.clone());
                 }
-                async move { Ok::<_, Infallible>(service.answer(request.map(Body::new), client, busy).await) }
+                async move {
+                    let request = request.map(|body| transfer.receive(Body::new(body)));
+                    let response = service.answer(request, client, &transfer).await;
+                    Ok::<_, Infallible>(response.map(|body| transfer.send(body)))
+                }
             })
         };
         let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -215,6 +305,8 @@ impl<A: Answer> Connection<A> {
         builder.http2().timer(TokioTimer::new());
         let mut connection = Box::pin(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
         let mut is_stopping = false;
+        // Until when requests may go on after the client's certificate was revoked.
+        let mut grace = None;
         let expiry = loop {
             tokio::select! {
                 biased;
@@ -222,19 +314,43 @@ impl<A: Answer> Connection<A> {
                     if let Err(error) = result {
                         tracing::debug!(error, "the connection broke");
                     }
-                    return;
+                    break None;
                 }
                 () = self.stop.graceful.cancelled(), if !is_stopping => {
                     is_stopping = true;
                     connection.as_mut().graceful_shutdown();
                 }
-                expiry = activity.expired() => break expiry,
+                () = revoked(&mut admission), if grace.is_none() => {
+                    grace = Some(Instant::now() + REVOKED_GRACE);
+                    tracing::info!(client = %self.address, "{REVOKED}: its connection is closed");
+                    connection.as_mut().graceful_shutdown();
+                }
+                () = passed(grace) => break Some(Expiry::Revoked),
+                expiry = activity.expired() => break Some(expiry),
             }
         };
         drop(connection);
-        match (expiry, remains.take()) {
-            (Expiry::Head, Some(stream)) => self.too_slow(stream).await,
-            (expiry, _) => tracing::debug!(?expiry, "the connection is closed"),
+        match (expiry, remains.try_recv()) {
+            (Some(Expiry::Head), Ok(stream)) => self.too_slow(stream).await,
+            (Some(expiry), _) => tracing::debug!(?expiry, "the connection is closed"),
+            // A tunnel has taken the stream over.
+            (None, Err(TryRecvError::Empty)) => {
+                tokio::select! {
+                    _ = &mut remains => return,
+                    () = revoked(&mut admission) => {
+                        tracing::info!(client = %self.address, "{REVOKED}: its tunnel is closed");
+                    }
+                    () = activity.silent_for(self.limits.pace.stream) => {
+                        counter!(measure::STALLED, "who" => "tunnel", "how" => "idle").increment(1);
+                        let limit = self.limits.pace.stream;
+                        tracing::info!(client = %self.address, ?limit, "a tunnel was idle for too long and is closed");
+                    }
+                }
+                ended.cancel();
+                // An error: it is gone without its stream.
+                let _ = remains.await;
+            }
+            (None, _) => {}
         }
     }
 
@@ -243,7 +359,7 @@ impl<A: Answer> Connection<A> {
         tracing::info!(client = %self.address, "the head of a request took too long");
         let text = format!(
             "the head of the request did not arrive within {:?}\n",
-            self.header_timeout
+            self.limits.header_timeout
         );
         let reply = format!(
             "HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-type: text/plain\r\n\

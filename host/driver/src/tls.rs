@@ -12,7 +12,7 @@ use std::{
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
     crypto::{CryptoProvider, ring},
-    server::WebPkiClientVerifier,
+    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
 };
 use rustls_pki_types::{
     CertificateDer, PrivateKeyDer,
@@ -20,7 +20,7 @@ use rustls_pki_types::{
 };
 
 use self::leaf::Leaf;
-pub(crate) use self::live::TlsStatus;
+pub(crate) use self::live::{Admission, TlsStatus};
 pub use self::{
     client::ClientTls,
     live::{Live, ServerTls},
@@ -96,6 +96,8 @@ enum ClientAuthorities<'p> {
 struct Loaded<C> {
     config: Arc<C>,
     leaf: Option<Leaf>,
+    /// What decides on the certificates of clients; none when they show none.
+    clients: Option<Arc<dyn ClientCertVerifier>>,
 }
 
 /// Each configuration remembers sessions of its own: who was let in by one is not let in by the next
@@ -114,16 +116,19 @@ fn load_server(
         let roots = Arc::new(roots(path)?);
         Ok(WebPkiClientVerifier::builder_with_provider(roots, provider))
     };
-    let builder = match clients {
-        None => builder.with_no_client_auth(),
+    let clients = match clients {
+        None => None,
         Some(ClientAuthorities::Demanded(path)) => {
-            let verifier = verifier(path)?.build().map_err(|error| rejected(path, &error))?;
-            builder.with_client_cert_verifier(verifier)
+            Some(verifier(path)?.build().map_err(|error| rejected(path, &error))?)
         }
         Some(ClientAuthorities::Asked(path)) => {
             let verifier = verifier(path)?.allow_unauthenticated().build();
-            builder.with_client_cert_verifier(verifier.map_err(|error| rejected(path, &error))?)
+            Some(verifier.map_err(|error| rejected(path, &error))?)
         }
+    };
+    let builder = match &clients {
+        None => builder.with_no_client_auth(),
+        Some(clients) => builder.with_client_cert_verifier(clients.clone()),
     };
     let mut config = builder
         .with_single_cert(chain, key)
@@ -132,6 +137,7 @@ fn load_server(
     Ok(Loaded {
         config: Arc::new(config),
         leaf,
+        clients,
     })
 }
 
@@ -180,6 +186,7 @@ fn with_roots(roots: RootCertStore, identity: Option<&Identity>) -> Result<Loade
     Ok(Loaded {
         config: Arc::new(config),
         leaf,
+        clients: None,
     })
 }
 

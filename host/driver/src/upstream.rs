@@ -29,12 +29,15 @@ use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::Service;
 
-pub(crate) use self::connection::{Connector, connector};
 use self::{
     body::Lent,
     connection::Pool,
     headers::{prepare_request, prepare_response},
     roster::{InFlight, Roster},
+};
+pub(crate) use self::{
+    connection::{Connector, connector},
+    headers::upgrade as is_upgrade,
 };
 pub use self::{
     health::ServerHealth,
@@ -43,6 +46,7 @@ pub use self::{
 };
 use crate::{
     config::{HealthCheck, UpstreamConfig},
+    front::Held,
     listener::Guarded,
     measure,
     tls::{ClientTls, TlsStatus},
@@ -192,7 +196,8 @@ impl Upstream {
                 let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
                 match (switches, client_upgrade) {
                     (true, Some(client)) => {
-                        self.tunnel(client, hyper::upgrade::on(&mut response), in_flight);
+                        let held = head.extensions.remove::<Held>();
+                        self.tunnel(client, hyper::upgrade::on(&mut response), in_flight, held);
                     }
                     (true, None) => {
                         return inner.end(
@@ -245,18 +250,33 @@ impl Upstream {
         client: hyper::upgrade::OnUpgrade,
         server: hyper::upgrade::OnUpgrade,
         in_flight: InFlight,
+        held: Option<Held>,
     ) {
         let stop = self.0.stop_tunnels.clone();
         self.0.tunnels.spawn(async move {
             let _in_flight = in_flight;
+            let connection_ended = held.as_ref().map(|held| held.connection_ended.clone());
+            let stop_or_end = async {
+                match connection_ended {
+                    Some(ended) => tokio::select! {
+                        () = stop.cancelled() => {}
+                        () = ended.cancelled() => {}
+                    },
+                    None => stop.cancelled().await,
+                }
+            };
             let run = async {
                 let (client, server) = tokio::try_join!(client, server)?;
                 let (mut client, mut server) = (TokioIo::new(client), TokioIo::new(server));
                 let copied = tokio::io::copy_bidirectional(&mut client, &mut server).await;
                 Ok::<_, hyper::Error>(copied)
             };
-            match stop.run_until_cancelled(run).await {
-                None => tracing::debug!("a tunnel was cut at shutdown"),
+            let ran = tokio::select! {
+                ran = run => Some(ran),
+                () = stop_or_end => None,
+            };
+            match ran {
+                None => tracing::debug!("a tunnel was cut, by the shutdown or with its client's connection"),
                 Some(Err(error)) => tracing::debug!(%error, "a tunnel could not be made"),
                 Some(Ok(Err(error))) => tracing::debug!(%error, "a tunnel broke"),
                 Some(Ok(Ok((sent, received)))) => tracing::debug!(sent, received, "a tunnel ended"),

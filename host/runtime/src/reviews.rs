@@ -70,7 +70,7 @@ impl ReviewService {
     pub fn reply(&self, end: &End<'_>) -> Response<Bytes> {
         let status = match end {
             End::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            End::BodyTimeout { .. } => StatusCode::REQUEST_TIMEOUT,
+            End::BodyTimeout { .. } | End::BodyStalled { .. } => StatusCode::REQUEST_TIMEOUT,
             End::BodyEncoded { .. } => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             End::BodyUnreadable { .. } | End::Rejected(_) => StatusCode::BAD_REQUEST,
             End::Overloaded { .. } => StatusCode::SERVICE_UNAVAILABLE,

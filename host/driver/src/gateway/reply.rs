@@ -74,8 +74,8 @@ pub(super) enum Ended {
     Encoded(String),
     #[error("read http body failed: it is larger than the {limit} bytes that are allowed here")]
     TooLarge { limit: usize },
-    #[error("read http body failed: it did not arrive within {limit:?}")]
-    TooSlow { limit: Duration },
+    #[error("read http body failed: {0}")]
+    TooSlow(String),
     #[error("read http body failed: {0}")]
     Unreadable(String),
     #[error("anonymous requests is forbidden, please provide a valid token: {0}")]
@@ -116,7 +116,7 @@ impl Ended {
             Self::Yaml(_) => "yaml",
             Self::Encoded(_) => "body-encoded",
             Self::TooLarge { .. } => "body-too-large",
-            Self::TooSlow { .. } => "body-timeout",
+            Self::TooSlow(_) => "body-timeout",
             Self::Unreadable(_) => "body-unreadable",
             Self::Unauthorized(_) => "unauthorized",
             Self::Forbidden(_) => "forbidden",
@@ -128,7 +128,7 @@ impl Ended {
     /// bcs-common's code.
     fn code(&self) -> u32 {
         match self {
-            Self::TooLarge { .. } | Self::TooSlow { .. } | Self::Unreadable(_) => 1_405_006,
+            Self::TooLarge { .. } | Self::TooSlow(_) | Self::Unreadable(_) => 1_405_006,
             Self::NoCluster | Self::SeveralClusters => 1_405_007,
             Self::Overloaded(_) => 1_405_050,
             Self::UnknownCluster { .. } => 1_405_051,
@@ -156,7 +156,7 @@ impl Ended {
             Self::Method => (Writer::Filter, StatusCode::METHOD_NOT_ALLOWED),
             Self::Encoded(_) => (Writer::Filter, StatusCode::UNSUPPORTED_MEDIA_TYPE),
             Self::TooLarge { .. } => (Writer::Filter, StatusCode::PAYLOAD_TOO_LARGE),
-            Self::TooSlow { .. } => (Writer::Filter, StatusCode::REQUEST_TIMEOUT),
+            Self::TooSlow(_) => (Writer::Filter, StatusCode::REQUEST_TIMEOUT),
             Self::Unauthorized(_) => (Writer::Filter, StatusCode::UNAUTHORIZED),
             Self::Forbidden(_) => (Writer::Filter, StatusCode::BAD_REQUEST),
             Self::Undecided(_) | Self::Overloaded(_) => (Writer::Filter, StatusCode::SERVICE_UNAVAILABLE),
@@ -200,7 +200,8 @@ impl From<&End<'_>> for Ended {
             End::UpstreamTimeout { .. } => Self::Late(end.to_string()),
             End::Overloaded { .. } => Self::Overloaded(end.to_string()),
             End::BodyTooLarge { limit } => Self::TooLarge { limit: *limit },
-            End::BodyTimeout { limit } => Self::TooSlow { limit: *limit },
+            End::BodyTimeout { limit } => Self::TooSlow(format!("it did not arrive within {limit:?}")),
+            End::BodyStalled { reason } => Self::TooSlow((*reason).to_owned()),
             End::BodyUnreadable { reason } => Self::Unreadable((*reason).to_owned()),
             End::BodyEncoded { encoding } => Self::Encoded((*encoding).to_owned()),
             end => Self::Unreachable(end.to_string()),

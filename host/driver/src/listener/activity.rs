@@ -1,9 +1,13 @@
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
 use tokio::{sync::Notify, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use super::transfer::{Pace, Shared, Transfer};
 
 /// What a connection is doing, as far as its time limits care. Cheap to clone; lives as long as the
 /// connection. (hyper's own timer for heads also runs between requests, and hangs up without a word.)
@@ -24,12 +28,28 @@ pub(super) struct Patience {
     pub(super) head: Duration,
     /// Between requests.
     pub(super) idle: Duration,
+    /// For the bodies of a request.
+    pub(super) pace: Pace,
+}
+
+impl Patience {
+    /// How often the bodies of requests are looked at: a limit is exceeded by less than an eighth.
+    fn interval(&self) -> Duration {
+        let shortest = self.pace.client.min(self.pace.upstream).min(self.pace.stream);
+        (shortest / 8).max(Duration::from_millis(1))
+    }
 }
 
 #[derive(Debug)]
 struct State {
     /// Requests that are being answered.
     busy: usize,
+    /// Those of which a body may still be on its way.
+    transfers: Vec<Weak<Shared>>,
+    /// When they are looked at.
+    next_look: Instant,
+    /// When bytes last came or went.
+    last_bytes: Instant,
     has_received: bool,
     has_served: bool,
     is_http2: bool,
@@ -45,6 +65,16 @@ pub(super) enum Expiry {
     Head,
     /// Nothing came.
     Idle,
+    /// The client does not take a reply.
+    Stalled,
+    /// Its client would not be let in any more.
+    Revoked,
+}
+
+/// What is to be done next, and when: to look at the bodies, or to give the connection up.
+struct Next {
+    at: Instant,
+    expiry: Option<Expiry>,
 }
 
 /// A request that is being answered, until it is dropped.
@@ -57,6 +87,9 @@ impl Activity {
             patience,
             state: Mutex::new(State {
                 busy: 0,
+                transfers: Vec::new(),
+                next_look: Instant::now(),
+                last_bytes: Instant::now(),
                 has_received: false,
                 has_served: false,
                 is_http2: false,
@@ -70,6 +103,7 @@ impl Activity {
     /// These bytes came in.
     pub(super) fn received(&self, bytes: &[u8]) {
         let mut state = self.state();
+        state.last_bytes = Instant::now();
         if !state.has_received {
             state.has_received = true;
             // HTTP/2 begins with `PRI * HTTP/2.0`; no method of HTTP/1 begins so.
@@ -82,45 +116,93 @@ impl Activity {
         }
     }
 
-    /// A head is whole, and its request is being answered.
-    pub(super) fn request(&self, is_http2: bool) -> Busy {
+    /// Bytes went out.
+    pub(super) fn sent(&self) {
+        self.state().last_bytes = Instant::now();
+    }
+
+    /// A head is whole, and its request is being answered. `ended` says when the connection has to end.
+    pub(super) fn request(&self, client: SocketAddr, is_http2: bool, ended: CancellationToken) -> Transfer {
         let mut state = self.state();
+        if state.busy == 0 {
+            state.next_look = Instant::now() + self.0.patience.interval();
+        }
         state.busy += 1;
         state.has_served = true;
         state.is_http2 = is_http2;
         state.head_since = None;
+        let transfer = Transfer::new(client, self.0.patience.pace, Busy(self.clone()), ended);
+        state.transfers.retain(|transfer| transfer.strong_count() > 0);
+        state.transfers.push(transfer.watched());
+        drop(state);
         self.0.changed.notify_one();
-        Busy(self.clone())
+        transfer
     }
 
-    /// When the connection has used up its time.
+    /// When nothing has come or gone for so long.
+    pub(super) async fn silent_for(&self, limit: Duration) {
+        loop {
+            let until = self.state().last_bytes + limit;
+            if until <= Instant::now() {
+                return;
+            }
+            tokio::time::sleep_until(until).await;
+        }
+    }
+
+    /// When the connection has used up its time. Bodies that stall meanwhile are given up.
     pub(super) async fn expired(&self) -> Expiry {
         loop {
             let changed = self.0.changed.notified();
-            match self.deadline() {
-                None => changed.await,
-                Some((at, expiry)) if at <= Instant::now() => return expiry,
-                Some((at, _)) => {
-                    tokio::select! {
-                        () = changed => {}
-                        () = tokio::time::sleep_until(at) => {}
-                    }
+            let next = self.next();
+            if next.at > Instant::now() {
+                tokio::select! {
+                    () = changed => {}
+                    () = tokio::time::sleep_until(next.at) => {}
                 }
+            } else if let Some(expiry) = next.expiry {
+                return expiry;
+            } else if self.look() {
+                return Expiry::Stalled;
             }
         }
     }
 
-    fn deadline(&self) -> Option<(Instant, Expiry)> {
+    fn next(&self) -> Next {
         let state = self.state();
         let patience = &self.0.patience;
         if state.busy > 0 {
-            return None;
+            return Next {
+                at: state.next_look,
+                expiry: None,
+            };
         }
-        Some(match state.head_since {
-            Some(since) => (since + patience.head, Expiry::Head),
-            None if state.has_served => (state.idle_since + patience.idle, Expiry::Idle),
-            None => (state.idle_since + patience.head, Expiry::Idle),
-        })
+        let (since, limit, expiry) = match state.head_since {
+            Some(since) => (since, patience.head, Expiry::Head),
+            None if state.has_served => (state.idle_since, patience.idle, Expiry::Idle),
+            None => (state.idle_since, patience.head, Expiry::Idle),
+        };
+        Next {
+            at: since + limit,
+            expiry: Some(expiry),
+        }
+    }
+
+    /// Give up the requests of which a body has stalled. Returns whether the connection is of no more use.
+    fn look(&self) -> bool {
+        let now = Instant::now();
+        let mut state = self.state();
+        state.next_look = now + self.0.patience.interval();
+        let transfers: Vec<_> = state.transfers.iter().filter_map(Weak::upgrade).collect();
+        let is_http2 = state.is_http2;
+        // Giving up one ends its `Busy`, which changes the state.
+        drop(state);
+        let mut is_untaken = false;
+        for transfer in transfers {
+            is_untaken |= transfer.check(now);
+        }
+        // Other requests of HTTP/2 are not stopped by it.
+        is_untaken && !is_http2
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -144,12 +226,23 @@ mod tests {
 
     const HEAD: Duration = Duration::from_secs(10);
     const IDLE: Duration = Duration::from_secs(75);
+    const PACE: Pace = Pace {
+        client: Duration::from_secs(60),
+        minimum_rate: 512,
+        upstream: Duration::from_secs(60),
+        stream: Duration::from_secs(3600),
+    };
 
     fn activity() -> Activity {
         Activity::new(Patience {
             head: HEAD,
             idle: IDLE,
+            pace: PACE,
         })
+    }
+
+    fn request(activity: &Activity, is_http2: bool) -> Transfer {
+        activity.request(([127, 0, 0, 1], 1).into(), is_http2, CancellationToken::new())
     }
 
     async fn expiry_after(activity: &Activity) -> (Expiry, Duration) {
@@ -190,7 +283,7 @@ mod tests {
     async fn a_request_takes_as_long_as_it_takes() {
         let activity = activity();
         activity.received(b"GET / HTTP/1.1\r\n\r\n");
-        let busy = activity.request(false);
+        let busy = request(&activity, false);
         let work = async {
             tokio::time::sleep(10 * IDLE).await;
             activity.received(b"its body");
@@ -204,7 +297,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_next_head_has_its_own_time() {
         let activity = activity();
-        drop(activity.request(false));
+        drop(request(&activity, false));
         tokio::time::sleep(HEAD * 2).await;
         activity.received(b"G");
         let (expiry, after) = expiry_after(&activity).await;
@@ -216,7 +309,7 @@ mod tests {
     async fn frames_of_http2_are_no_heads() {
         let activity = activity();
         activity.received(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
-        drop(activity.request(true));
+        drop(request(&activity, true));
         activity.received(b"a ping");
         let (expiry, after) = expiry_after(&activity).await;
         assert_eq!(expiry, Expiry::Idle);

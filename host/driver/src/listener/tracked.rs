@@ -1,46 +1,51 @@
 use std::{
     io,
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
 };
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    sync::oneshot,
+};
 
 use super::activity::Activity;
 
-/// A stream that notes when something arrives, and that can be had again after hyper has dropped it.
+/// A stream that notes when bytes come and go, and that can be had again after hyper, or whoever took it over as a
+/// tunnel, has dropped it.
 pub(super) struct Tracked<S> {
     /// There until it is dropped.
     stream: Option<S>,
     activity: Activity,
-    remains: Remains<S>,
-}
-
-/// Where the stream goes when it is dropped.
-pub(super) struct Remains<S>(Arc<Mutex<Option<S>>>);
-
-impl<S> Remains<S> {
-    pub(super) fn take(&self) -> Option<S> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
+    /// Where the stream goes when it is dropped.
+    remains: Option<oneshot::Sender<S>>,
 }
 
 impl<S> Tracked<S> {
-    pub(super) fn new(stream: S, activity: Activity) -> (Self, Remains<S>) {
-        let remains = Arc::new(Mutex::new(None));
+    pub(super) fn new(stream: S, activity: Activity) -> (Self, oneshot::Receiver<S>) {
+        let (sender, receiver) = oneshot::channel();
         let tracked = Self {
             stream: Some(stream),
             activity,
-            remains: Remains(remains.clone()),
+            remains: Some(sender),
         };
-        (tracked, Remains(remains))
+        (tracked, receiver)
+    }
+
+    fn sent<T>(&self, polled: Poll<T>) -> Poll<T> {
+        if polled.is_ready() {
+            self.activity.sent();
+        }
+        polled
     }
 }
 
 impl<S> Drop for Tracked<S> {
     fn drop(&mut self) {
-        *self.remains.0.lock().unwrap_or_else(PoisonError::into_inner) = self.stream.take();
+        if let (Some(stream), Some(remains)) = (self.stream.take(), self.remains.take()) {
+            // An error: the connection was given up, and the stream with it.
+            let _ = remains.send(stream);
+        }
     }
 }
 
@@ -73,10 +78,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Tracked<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Tracked<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match &mut self.stream {
+        let polled = match &mut self.stream {
             Some(stream) => Pin::new(stream).poll_write(cx, bytes),
             None => Poll::Ready(Err(gone())),
-        }
+        };
+        self.sent(polled)
     }
 
     fn poll_write_vectored(
@@ -84,10 +90,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Tracked<S> {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.stream {
+        let polled = match &mut self.stream {
             Some(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
             None => Poll::Ready(Err(gone())),
-        }
+        };
+        self.sent(polled)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -6,10 +6,10 @@ use std::{
 };
 
 use admittance_watch::{Fingerprint, Watch, WatchConfig};
-use arc_swap::ArcSwap;
 use metrics::{counter, gauge};
 use rustls::{ClientConfig, ServerConfig};
-use tokio::time::MissedTickBehavior;
+use rustls_pki_types::{CertificateDer, UnixTime};
+use tokio::{sync::watch, time::MissedTickBehavior};
 
 use super::{ClientAuthorities, Identity, Loaded, TlsError, load_client, load_server};
 use crate::measure;
@@ -27,7 +27,7 @@ pub type ServerTls = Live<ServerConfig>;
 pub struct Live<C>(Arc<Inner<C>>);
 
 struct Inner<C> {
-    current: ArcSwap<Loaded<C>>,
+    current: watch::Sender<Arc<Loaded<C>>>,
     /// None: it is not of files, and never changes.
     source: Option<Source<C>>,
 }
@@ -116,6 +116,65 @@ impl ServerTls {
     }
 }
 
+impl ServerTls {
+    /// How the next connection is let in.
+    pub(crate) fn admission(&self) -> Admission {
+        let mut current = self.0.current.subscribe();
+        let config = current.borrow_and_update().config.clone();
+        Admission {
+            current,
+            config,
+            chain: Vec::new(),
+        }
+    }
+}
+
+/// By which material a connection was let in, and with which certificate. Lives as long as the connection.
+pub(crate) struct Admission {
+    current: watch::Receiver<Arc<Loaded<ServerConfig>>>,
+    config: Arc<ServerConfig>,
+    /// Of the client: its certificate, then those that lead to its authority. Empty when it showed none.
+    chain: Vec<CertificateDer<'static>>,
+}
+
+impl Admission {
+    /// What to shake hands with.
+    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+        self.config.clone()
+    }
+
+    /// The client was let in, and has shown these certificates.
+    pub(crate) fn admitted(&mut self, chain: &[CertificateDer<'_>]) {
+        self.chain = chain.iter().map(|one| one.clone().into_owned()).collect();
+    }
+
+    /// The client's certificate, if it has shown one.
+    pub(crate) fn leaf(&self) -> Option<&CertificateDer<'static>> {
+        self.chain.first()
+    }
+
+    /// When files have changed, and the client's certificate would not be accepted any more.
+    pub(crate) async fn revoked(&mut self) {
+        while self.current.changed().await.is_ok() {
+            if !self.current.borrow_and_update().accepts(&self.chain) {
+                return;
+            }
+        }
+        std::future::pending().await
+    }
+}
+
+impl Loaded<ServerConfig> {
+    /// Whether a client that has shown these certificates would be let in.
+    fn accepts(&self, chain: &[CertificateDer<'_>]) -> bool {
+        let (Some(clients), Some((leaf, rest))) = (&self.clients, chain.split_first()) else {
+            // It was let in without a certificate, and still would be.
+            return true;
+        };
+        clients.verify_client_cert(leaf, rest, UnixTime::now()).is_ok()
+    }
+}
+
 impl Live<ClientConfig> {
     pub(super) fn client_of_files(ca: Option<PathBuf>, identity: Option<Identity>) -> Result<Self, TlsError> {
         let files = files(identity.as_ref(), ca.as_deref());
@@ -140,9 +199,10 @@ impl<C> From<C> for Live<C> {
         let loaded = Loaded {
             config: Arc::new(config),
             leaf: None,
+            clients: None,
         };
         Self(Arc::new(Inner {
-            current: ArcSwap::from_pointee(loaded),
+            current: watch::Sender::new(Arc::new(loaded)),
             source: None,
         }))
     }
@@ -158,7 +218,7 @@ impl<C: Send + Sync + 'static> Live<C> {
         let seen = Fingerprint::of(files);
         let loaded = load()?;
         Ok(Self(Arc::new(Inner {
-            current: ArcSwap::from_pointee(loaded),
+            current: watch::Sender::new(Arc::new(loaded)),
             source: Some(Source {
                 role,
                 load: Box::new(load),
@@ -170,7 +230,7 @@ impl<C: Send + Sync + 'static> Live<C> {
 
     /// For the next connection: what was good last.
     pub fn current(&self) -> Arc<C> {
-        self.0.current.load().config.clone()
+        self.0.current.borrow().config.clone()
     }
 
     /// How it is; none when it is not of files.
@@ -178,7 +238,7 @@ impl<C: Send + Sync + 'static> Live<C> {
         let source = self.0.source.as_ref()?;
         Some(TlsStatus {
             name: source.role.as_str(),
-            not_after: self.0.current.load().leaf.map(|leaf| leaf.not_after),
+            not_after: self.0.current.borrow().leaf.map(|leaf| leaf.not_after),
             problem: source
                 .problem
                 .lock()
@@ -218,7 +278,7 @@ impl<C: Send + Sync + 'static> Live<C> {
         let certificate = source.role.as_str();
         let problem = match loaded {
             Ok(loaded) => {
-                self.0.current.store(Arc::new(loaded));
+                self.0.current.send_replace(Arc::new(loaded));
                 tracing::info!(
                     certificate,
                     "changed TLS files were read: new connections use them"
@@ -244,7 +304,7 @@ impl<C: Send + Sync + 'static> Live<C> {
     /// What is to be known of the certificate in use.
     fn tell(&self, role: Role) {
         let certificate = role.as_str();
-        let Some(leaf) = self.0.current.load().leaf else {
+        let Some(leaf) = self.0.current.borrow().leaf else {
             return;
         };
         gauge!(measure::CERTIFICATE_EXPIRY, "certificate" => certificate).set(leaf.not_after_seconds());
@@ -258,7 +318,7 @@ impl<C: Send + Sync + 'static> Live<C> {
     }
 
     fn tell_of_end(&self, role: Role) {
-        let leaf = self.0.current.load().leaf;
+        let leaf = self.0.current.borrow().leaf;
         if let Some(leaf) = leaf
             && let Some(ending) = leaf.ending(SystemTime::now())
         {

@@ -23,7 +23,7 @@ const HOP_BY_HOP: [HeaderName; 6] = [
 ];
 
 /// Whether the request asks to switch protocols.
-pub(super) fn upgrade<B>(request: &Request<B>) -> bool {
+pub(crate) fn upgrade<B>(request: &Request<B>) -> bool {
     request.version() == Version::HTTP_11
         && request.headers().contains_key(UPGRADE)
         && tokens(request.headers(), &CONNECTION).any(|token| token.eq_ignore_ascii_case("upgrade"))

@@ -16,6 +16,7 @@ mod harness;
 mod limits;
 mod log;
 mod onward;
+mod places;
 mod proxy;
 mod shutdown;
 mod tls;

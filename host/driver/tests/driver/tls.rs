@@ -15,11 +15,11 @@ use rustls::{ClientConfig, HandshakeKind};
 use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::net::TcpStream;
+use tokio::{io::AsyncReadExt, net::TcpStream};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::harness::{APPLICATIONS, Running, Setup, application, echo, post, rest, soon, text, write};
-use crate::log::Log;
+use crate::{log::Log, places::switching};
 
 /// A certificate authority, and what it has signed, in files.
 pub(crate) struct Authority {
@@ -490,7 +490,11 @@ async fn who_is_let_in_changes_with_the_authority() {
     })
     .await;
     assert!(Open::new(&driver, leaving.clone()).await.is_none());
-    assert!(before.is_served().await, "what is open goes on");
+    until("the end of the open connection", async || {
+        !before.is_served().await
+    })
+    .await;
+    let mut staying = Open::new(&driver, coming.clone()).await.unwrap();
 
     let both = [old.file("ca.pem"), new.file("ca.pem")].map(|file| std::fs::read_to_string(file).unwrap());
     std::fs::write(&trusted, both.concat()).unwrap();
@@ -499,6 +503,37 @@ async fn who_is_let_in_changes_with_the_authority() {
     })
     .await;
     assert!(Open::new(&driver, coming).await.is_some());
+    assert!(
+        staying.is_served().await,
+        "the client of an authority that stays goes on"
+    );
+}
+
+/// A tunnel is of a connection too, and ends with the trust in its client.
+#[tokio::test]
+async fn a_tunnel_ends_when_its_clients_authority_is_removed() {
+    let (old, new) = (Authority::new(), Authority::new());
+    let identity = old.sign("localhost");
+    let trusted = old.file("trusted.pem");
+    std::fs::copy(old.file("ca.pem"), &trusted).unwrap();
+    let tls = ServerTls::of_files(identity, Some(trusted.clone())).unwrap();
+    let driver = Setup::new(&[switching().await]).tls(tls).start().await;
+    let config = old.client(Some(&old.sign("client")), b"http/1.1");
+    let mut tunnel = handshake(&driver, config).await.unwrap();
+    write(
+        &mut tunnel,
+        "GET /x HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n",
+    )
+    .await;
+    let head = crate::harness::until(&mut tunnel, "\r\n\r\n").await;
+    assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+    std::fs::copy(new.file("ca.pem"), &trusted).unwrap();
+    let ended = async {
+        // Nothing comes but its end.
+        let mut byte = [0];
+        while let Ok(1..) = tunnel.read(&mut byte).await {}
+    };
+    soon(ended).await;
 }
 
 #[tokio::test]

@@ -15,10 +15,24 @@ pub(super) fn limits(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Limits>
             .and_then(|size| usize::try_from(size).ok()),
         None => Some(default.body),
     };
-    let concurrency = match fields.optional("concurrency") {
-        Some(node) => node.integer(1..=1_000_000_usize, mistakes),
-        None => Some(default.concurrency),
+    let minimum_rate = match fields.optional("minimumRate") {
+        Some(node) => node.size(0..=GIB, mistakes),
+        None => Some(default.minimum_rate),
     };
+    let mut places = |name, default| match fields.optional(name) {
+        Some(node) => node.integer(1..=1_000_000_usize, mistakes).map(Some),
+        None => Some(default),
+    };
+    let concurrency = places("concurrency", Some(default.concurrency));
+    let streams = places("streams", Some(default.streams));
+    let connections = places("connections", default.connections);
+    let idle_timeout = duration(&mut fields, "idleTimeout", default.idle_timeout, mistakes);
+    let stream_idle_timeout = duration(
+        &mut fields,
+        "streamIdleTimeout",
+        default.stream_idle_timeout,
+        mistakes,
+    );
     let body_timeout = duration(&mut fields, "bodyTimeout", default.body_timeout, mistakes);
     let header_timeout = duration(&mut fields, "headerTimeout", default.header_timeout, mistakes);
     let request_timeout = duration(&mut fields, "requestTimeout", default.request_timeout, mistakes);
@@ -32,7 +46,12 @@ pub(super) fn limits(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Limits>
         body: body?,
         body_timeout: body_timeout?,
         header_timeout: header_timeout?,
-        concurrency: concurrency?,
+        idle_timeout: idle_timeout?,
+        minimum_rate: minimum_rate?,
+        concurrency: concurrency??,
+        streams: streams??,
+        stream_idle_timeout: stream_idle_timeout?,
+        connections: connections?,
         request_timeout: request_timeout?,
         shutdown_delay: shutdown_delay?,
         shutdown_timeout: shutdown_timeout?,

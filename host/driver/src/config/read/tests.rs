@@ -149,7 +149,12 @@ limits:
   body: 1MiB
   bodyTimeout: 5s
   headerTimeout: 6s
+  idleTimeout: 10s
+  minimumRate: 1KiB
   concurrency: 7
+  streams: 8
+  streamIdleTimeout: 11m
+  connections: 9
   requestTimeout: 8s
   shutdownDelay: 500ms
   shutdownTimeout: 9s
@@ -196,7 +201,12 @@ log: { level: debug, format: json }
             body: 1 << 20,
             body_timeout: Duration::from_secs(5),
             header_timeout: Duration::from_secs(6),
+            idle_timeout: Duration::from_secs(10),
+            minimum_rate: 1024,
             concurrency: 7,
+            streams: 8,
+            stream_idle_timeout: Duration::from_secs(11 * 60),
+            connections: Some(9),
             request_timeout: Duration::from_secs(8),
             shutdown_delay: Duration::from_millis(500),
             shutdown_timeout: Duration::from_secs(9),

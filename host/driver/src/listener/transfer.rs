@@ -1,0 +1,656 @@
+use std::{
+    net::SocketAddr,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use axum::body::Body;
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use metrics::counter;
+use tokio::{sync::Notify, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use super::activity::Busy;
+use crate::measure;
+
+/// No part of a reply that is given to a client at once is larger, in bytes: how fast a client takes a
+/// reply is seen by the parts that it took.
+const PART: usize = 16 * 1024;
+
+/// How long the ends of a body may do nothing while it is streamed, and how slow a client may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// Until a client sends more of a request's body, or takes more of a reply.
+    pub(crate) client: Duration,
+    /// What a client sends or takes while it is waited for, in bytes per second, averaged over the time
+    /// above; 0 for any.
+    pub(crate) minimum_rate: u64,
+    /// Until the server behind takes more of a request's body, or sends more of a reply.
+    pub(crate) upstream: Duration,
+    /// Until the server behind sends more of a reply that may wait for events, and until anything is sent
+    /// through a tunnel.
+    pub(crate) stream: Duration,
+}
+
+/// Who did not keep the pace of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stall {
+    /// The client sent nothing, or took nothing.
+    ClientIdle(Duration),
+    /// The client sent or took fewer bytes per second.
+    ClientSlow(u64),
+    /// The server behind took nothing, or sent nothing.
+    UpstreamIdle(Duration),
+}
+
+impl Stall {
+    /// As metrics have it: who, and how.
+    fn labels(self) -> (&'static str, &'static str) {
+        match self {
+            Self::ClientIdle(_) => ("client", "idle"),
+            Self::ClientSlow(_) => ("client", "slow"),
+            Self::UpstreamIdle(_) => ("upstream", "idle"),
+        }
+    }
+}
+
+impl std::fmt::Display for Stall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::ClientIdle(limit) => write!(f, "the client was idle for {limit:?}"),
+            Self::ClientSlow(rate) => write!(f, "the client was slower than {rate} bytes per second"),
+            Self::UpstreamIdle(limit) => write!(f, "the upstream was idle for {limit:?}"),
+        }
+    }
+}
+
+impl std::error::Error for Stall {}
+
+/// A request that is being answered: its body and that of the reply, held to a [`Pace`]. Lives until the reply has
+/// been sent to its end.
+#[derive(Debug)]
+pub(crate) struct Transfer {
+    shared: Arc<Shared>,
+    /// Until this is dropped, the connection is not idle.
+    _busy: Busy,
+    ended: CancellationToken,
+}
+
+/// What the bodies of one request and its reply share with the connection that watches over them.
+#[derive(Debug)]
+pub(super) struct Shared {
+    client: SocketAddr,
+    pace: Pace,
+    state: Mutex<State>,
+    stalled: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    request: Flow,
+    reply: Flow,
+    may_wait: bool,
+}
+
+/// One body on its way.
+#[derive(Debug, Default)]
+struct Flow {
+    body: Option<Body>,
+    /// Of who was last to ask for more of it.
+    waker: Option<Waker>,
+    waits: Option<Wait>,
+    /// What the client sent or took, and how long it was waited for, since its rate was last looked at.
+    bytes: u64,
+    waited: Duration,
+    /// Why it was given up.
+    stall: Option<Stall>,
+}
+
+/// For whom a body waits, and since when.
+#[derive(Clone, Copy, Debug)]
+enum Wait {
+    Client(Instant),
+    Upstream(Instant),
+}
+
+impl State {
+    fn flow(&mut self, direction: Direction) -> &mut Flow {
+        match direction {
+            Direction::Request => &mut self.request,
+            Direction::Reply => &mut self.reply,
+        }
+    }
+}
+
+impl Flow {
+    /// Whoever was waited for is not any more.
+    fn moved(&mut self, now: Instant) {
+        if let Some(Wait::Client(since)) = self.waits.take() {
+            self.waited += now.saturating_duration_since(since);
+        }
+    }
+
+    /// The client's rate since this was last asked, once it was waited for as long as `pace` allows.
+    fn is_slow(&mut self, pace: &Pace) -> bool {
+        if self.waited < pace.client {
+            return false;
+        }
+        let needed = self.waited.as_secs_f64() * as_float(pace.minimum_rate);
+        let is_slow = as_float(self.bytes) < needed;
+        (self.bytes, self.waited) = (0, Duration::ZERO);
+        is_slow
+    }
+
+    fn end(&mut self) -> Option<Body> {
+        self.waits = None;
+        self.body.take()
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a rate need not be exact")]
+fn as_float(bytes: u64) -> f64 {
+    bytes as f64
+}
+
+impl Transfer {
+    /// `busy` is of the connection that it came by, and `ended` says when that has to end.
+    pub(super) fn new(client: SocketAddr, pace: Pace, busy: Busy, ended: CancellationToken) -> Self {
+        let state = State {
+            request: Flow::default(),
+            reply: Flow::default(),
+            may_wait: false,
+        };
+        let shared = Shared {
+            client,
+            pace,
+            state: Mutex::new(state),
+            stalled: Notify::new(),
+        };
+        Self {
+            shared: Arc::new(shared),
+            _busy: busy,
+            ended,
+        }
+    }
+
+    /// What the connection watches.
+    pub(super) fn watched(&self) -> Weak<Shared> {
+        Arc::downgrade(&self.shared)
+    }
+
+    /// The request's body, held to the pace.
+    pub(super) fn receive(&self, body: Body) -> Body {
+        if http_body::Body::is_end_stream(&body) {
+            return body;
+        }
+        self.shared.state().request.body = Some(body);
+        Body::new(Paced {
+            shared: self.shared.clone(),
+            direction: Direction::Request,
+            rest: Bytes::new(),
+            transfer: None,
+        })
+    }
+
+    /// The reply's body, held to the pace. The request is being answered until this is dropped, or has stalled.
+    pub(super) fn send(self, body: Body) -> Body {
+        let shared = self.shared.clone();
+        {
+            let mut state = shared.state();
+            state.reply.body = Some(body);
+            state.reply.waits = Some(Wait::Client(Instant::now()));
+        }
+        Body::new(Paced {
+            shared,
+            direction: Direction::Reply,
+            rest: Bytes::new(),
+            transfer: Some(self),
+        })
+    }
+
+    /// Its reply may wait for events as long as a stream may.
+    pub(crate) fn may_wait(&self) {
+        self.shared.state().may_wait = true;
+    }
+
+    /// When its connection has to end, with everything that was made of it.
+    pub(crate) fn connection_ended(&self) -> CancellationToken {
+        self.ended.clone()
+    }
+
+    /// Why the request's body was given up, if it was.
+    pub(crate) fn stall(&self) -> Option<Stall> {
+        self.shared.state().request.stall
+    }
+
+    /// When the request's body was given up.
+    pub(crate) async fn stalled(&self) -> Stall {
+        loop {
+            let notified = self.shared.stalled.notified();
+            if let Some(stall) = self.stall() {
+                return stall;
+            }
+            notified.await;
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// End both bodies when someone has been waited for too long. Returns whether that was the client, with its
+    /// reply.
+    pub(super) fn check(&self, now: Instant) -> bool {
+        let state = self.state();
+        let overdue = |wait: Option<Wait>, upstream: Duration| match wait? {
+            Wait::Client(since) if now >= since + self.pace.client => {
+                Some(Stall::ClientIdle(self.pace.client))
+            }
+            Wait::Upstream(since) if now >= since + upstream => Some(Stall::UpstreamIdle(upstream)),
+            Wait::Client(_) | Wait::Upstream(_) => None,
+        };
+        let of_reply = if state.may_wait {
+            self.pace.stream
+        } else {
+            self.pace.upstream
+        };
+        let reply = overdue(state.reply.waits, of_reply);
+        let stall = reply.or_else(|| overdue(state.request.waits, self.pace.upstream));
+        let Some(stall) = stall else {
+            return false;
+        };
+        self.end(state, stall);
+        matches!(reply, Some(Stall::ClientIdle(_)))
+    }
+
+    /// Give up both bodies, and what they hold.
+    fn end(&self, mut state: MutexGuard<'_, State>, stall: Stall) {
+        state.request.stall = Some(stall);
+        // A reply that is made for it is held to the pace anew.
+        state.reply.stall = state.reply.body.is_some().then_some(stall);
+        let bodies = (state.request.end(), state.reply.end());
+        let wakers = [state.request.waker.take(), state.reply.waker.take()];
+        drop(state);
+        // What they hold may have locks of its own.
+        drop(bodies);
+        self.stalled.notify_one();
+        wakers.into_iter().flatten().for_each(Waker::wake);
+        let (who, how) = stall.labels();
+        counter!(measure::STALLED, "who" => who, "how" => how).increment(1);
+        tracing::info!(client = %self.client, "a request is given up: {stall}");
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    Request,
+    Reply,
+}
+
+type Polled = Poll<Option<Result<Frame<Bytes>, axum::Error>>>;
+
+/// A body that is held to a pace.
+struct Paced {
+    shared: Arc<Shared>,
+    direction: Direction,
+    /// Of a part that was too large to be given at once.
+    rest: Bytes,
+    /// Of a reply, until it ends.
+    transfer: Option<Transfer>,
+}
+
+// Nothing in it is pinned.
+impl Unpin for Paced {}
+
+impl Paced {
+    /// More of the inner body. `Err` says that the pace was not kept.
+    fn poll_inner(&mut self, cx: &mut Context<'_>) -> Result<Polled, Stall> {
+        let now = Instant::now();
+        let shared = &*self.shared;
+        let pace = shared.pace;
+        let is_reply = self.direction == Direction::Reply;
+        let too_slow = |state| {
+            let stall = Stall::ClientSlow(pace.minimum_rate);
+            shared.end(state, stall);
+            Err(stall)
+        };
+        let mut state = shared.state();
+        let flow = state.flow(self.direction);
+        if let Some(stall) = flow.stall {
+            return Err(stall);
+        }
+        // Whoever asks has taken what it was given; one who was asked before is still waited for.
+        if is_reply == matches!(flow.waits, Some(Wait::Client(_))) {
+            flow.moved(now);
+            if flow.is_slow(&pace) {
+                return too_slow(state);
+            }
+        }
+        let polled = match &mut flow.body {
+            _ if !self.rest.is_empty() => Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.rest))))),
+            Some(body) => http_body::Body::poll_frame(Pin::new(body), cx),
+            None => Poll::Ready(None),
+        };
+        let mut frame = match polled {
+            Poll::Pending => {
+                flow.waits.get_or_insert(if is_reply {
+                    Wait::Upstream(now)
+                } else {
+                    Wait::Client(now)
+                });
+                match &mut flow.waker {
+                    Some(waker) => waker.clone_from(cx.waker()),
+                    none => *none = Some(cx.waker().clone()),
+                }
+                return Ok(Poll::Pending);
+            }
+            Poll::Ready(Some(Ok(frame))) => frame,
+            end @ Poll::Ready(None | Some(Err(_))) => {
+                let ended = flow.end();
+                drop(state);
+                drop(ended);
+                self.transfer = None;
+                return Ok(end);
+            }
+        };
+        flow.moved(now);
+        // Who has been given all of it may let it lie.
+        let is_all = flow.body.as_ref().is_none_or(http_body::Body::is_end_stream);
+        if is_reply {
+            flow.waits = Some(Wait::Client(now));
+            frame = frame.map_data(|mut data| {
+                self.rest = data.split_off(PART.min(data.len()));
+                data
+            });
+        } else {
+            flow.waits = (!is_all).then_some(Wait::Upstream(now));
+        }
+        flow.bytes += frame.data_ref().map_or(0, length);
+        if !is_reply && flow.is_slow(&pace) {
+            return too_slow(state);
+        }
+        Ok(Poll::Ready(Some(Ok(frame))))
+    }
+}
+
+fn length(bytes: &Bytes) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
+}
+
+impl http_body::Body for Paced {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled {
+        match self.poll_inner(cx) {
+            Ok(polled) => polled,
+            Err(stall) => {
+                self.transfer = None;
+                Poll::Ready(Some(Err(axum::Error::new(stall))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let mut state = self.shared.state();
+        let flow = state.flow(self.direction);
+        self.rest.is_empty()
+            && flow.stall.is_none()
+            && flow.body.as_ref().is_none_or(http_body::Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let mut state = self.shared.state();
+        let inner = state.flow(self.direction).body.as_ref();
+        let mut hint = inner
+            .map(http_body::Body::size_hint)
+            .unwrap_or(SizeHint::with_exact(0));
+        let rest = length(&self.rest);
+        if let Some(upper) = hint.upper() {
+            hint.set_upper(upper.saturating_add(rest));
+        }
+        hint.set_lower(hint.lower().saturating_add(rest));
+        hint
+    }
+}
+
+impl Drop for Paced {
+    fn drop(&mut self) {
+        let ended = self.shared.state().flow(self.direction).end();
+        drop(ended);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::listener::activity::{Activity, Expiry, Patience};
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const PACE: Pace = Pace {
+        client: Duration::from_secs(60),
+        minimum_rate: 512,
+        upstream: Duration::from_secs(30),
+        stream: Duration::from_secs(3600),
+    };
+
+    fn activity() -> Activity {
+        Activity::new(Patience {
+            head: 10 * SECOND,
+            idle: 75 * SECOND,
+            pace: PACE,
+        })
+    }
+
+    fn transfer(activity: &Activity) -> Transfer {
+        activity.request(([127, 0, 0, 1], 1).into(), false, CancellationToken::new())
+    }
+
+    /// A body, and what sends it.
+    fn body() -> (mpsc::Sender<Bytes>, Body) {
+        let (sender, receiver) = mpsc::channel::<Bytes>(1);
+        let stream = futures_util::stream::unfold(receiver, async |mut receiver| {
+            let part = receiver.recv().await?;
+            Some((Ok::<_, std::io::Error>(part), receiver))
+        });
+        (sender, Body::from_stream(stream))
+    }
+
+    /// Send parts of so many bytes, each after a pause, for ever.
+    async fn drip(sender: mpsc::Sender<Bytes>, bytes: usize, pause: Duration) {
+        while sender.send(vec![b'x'; bytes].into()).await.is_ok() {
+            tokio::time::sleep(pause).await;
+        }
+        std::future::pending().await
+    }
+
+    /// Take parts, each after a pause, until the body ends or breaks.
+    async fn take(mut body: Body, pause: Duration) -> Result<usize, String> {
+        let mut taken = 0;
+        while let Some(frame) = body.frame().await {
+            taken += frame
+                .map_err(|error| error.to_string())?
+                .into_data()
+                .unwrap()
+                .len();
+            tokio::time::sleep(pause).await;
+        }
+        Ok(taken)
+    }
+
+    /// How a body ends while its connection is watched; none when it has not ended after a day.
+    async fn ends(
+        activity: &Activity,
+        taking: impl Future<Output = Result<usize, String>>,
+    ) -> Option<Result<usize, String>> {
+        let watching = async {
+            while activity.expired().await == Expiry::Stalled {}
+            std::future::pending::<()>().await
+        };
+        tokio::select! {
+            ended = taking => Some(ended),
+            () = watching => None,
+            () = tokio::time::sleep(Duration::from_secs(24 * 3600)) => None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn request_bodies() {
+        // (case, bytes and pause of the client, pause of the upstream, how it ends)
+        for (case, bytes, pause, upstream, expected) in [
+            (
+                "nothing comes",
+                1,
+                7200 * SECOND,
+                Duration::ZERO,
+                Some("the client was idle for 60s"),
+            ),
+            (
+                "it drips",
+                1,
+                SECOND,
+                Duration::ZERO,
+                Some("the client was slower than 512 bytes per second"),
+            ),
+            ("as slow as may be", 600, SECOND, Duration::ZERO, None),
+            ("in bursts", 40_000, 59 * SECOND, Duration::ZERO, None),
+            // For the time that the upstream takes the client is not to blame.
+            ("a slow upstream", 1, Duration::ZERO, 25 * SECOND, None),
+            (
+                "the upstream takes nothing",
+                1,
+                Duration::ZERO,
+                40 * SECOND,
+                Some("the upstream was idle for 30s"),
+            ),
+        ] {
+            let activity = activity();
+            let transfer = transfer(&activity);
+            let (sender, body) = body();
+            let body = transfer.receive(body);
+            let taking = async {
+                tokio::select! {
+                    taken = take(body, upstream) => taken,
+                    () = drip(sender, bytes, pause) => unreachable!("it drips for ever"),
+                }
+            };
+            let ended = ends(&activity, taking).await;
+            assert_eq!(ended, expected.map(|text| Err(text.to_owned())), "{case}");
+            if let Some(expected) = expected {
+                assert_eq!(transfer.stalled().await.to_string(), expected, "{case}");
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn replies() {
+        // (case, bytes and pause of the upstream, pause of the client, whether it is a stream, how it ends)
+        for (case, bytes, pause, client, is_stream, expected) in [
+            (
+                "nothing comes",
+                1,
+                7200 * SECOND,
+                Duration::ZERO,
+                false,
+                Some("the upstream was idle for 30s"),
+            ),
+            (
+                "nothing comes to a watch",
+                1,
+                7200 * SECOND,
+                Duration::ZERO,
+                true,
+                Some("the upstream was idle for 3600s"),
+            ),
+            ("a watch", 1, 3000 * SECOND, Duration::ZERO, true, None),
+            ("events", 1, 20 * SECOND, Duration::ZERO, false, None),
+            (
+                "nothing is taken",
+                1,
+                Duration::ZERO,
+                7200 * SECOND,
+                false,
+                Some("the client was idle for 60s"),
+            ),
+            (
+                "it is taken in drops",
+                1,
+                Duration::ZERO,
+                SECOND,
+                false,
+                Some("the client was slower than 512 bytes per second"),
+            ),
+            (
+                "a slow client",
+                1_000_000,
+                Duration::ZERO,
+                20 * SECOND,
+                false,
+                None,
+            ),
+        ] {
+            let activity = activity();
+            let transfer = transfer(&activity);
+            if is_stream {
+                transfer.may_wait();
+            }
+            let (sender, body) = body();
+            let body = transfer.send(body);
+            let taking = async {
+                tokio::select! {
+                    taken = take(body, client) => taken,
+                    () = drip(sender, bytes, pause) => unreachable!("it drips for ever"),
+                }
+            };
+            let ended = ends(&activity, taking).await;
+            assert_eq!(ended, expected.map(|text| Err(text.to_owned())), "{case}");
+        }
+    }
+
+    /// What a stalled reply holds is given back although nobody asks for more of it.
+    #[tokio::test(start_paused = true)]
+    async fn a_reply_that_is_not_taken_is_dropped() {
+        let activity = activity();
+        let (sender, body) = body();
+        let _untaken = transfer(&activity).send(body);
+        let started = Instant::now();
+        assert_eq!(activity.expired().await, Expiry::Stalled);
+        let after = started.elapsed();
+        assert!(
+            (PACE.client..PACE.client + 10 * SECOND).contains(&after),
+            "{after:?}"
+        );
+        assert!(sender.is_closed());
+    }
+
+    #[tokio::test]
+    async fn bodies_are_the_same() {
+        let activity = activity();
+        let data: Vec<u8> = (0..100_000_u32).map(|n| u8::try_from(n % 251).unwrap()).collect();
+        let request = transfer(&activity);
+        let body = request.receive(Body::from(data.clone()));
+        assert_eq!(http_body::Body::size_hint(&body).exact(), Some(100_000));
+        assert_eq!(body.collect().await.unwrap().to_bytes(), data);
+        let mut body = request.send(Body::from(data.clone()));
+        assert_eq!(http_body::Body::size_hint(&body).exact(), Some(100_000));
+        let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!(first.len(), PART);
+        assert_eq!(
+            http_body::Body::size_hint(&body).exact(),
+            Some(100_000 - length(&first))
+        );
+        let rest = body.collect().await.unwrap().to_bytes();
+        assert_eq!([first, rest].concat(), data);
+        assert!(http_body::Body::is_end_stream(
+            &transfer(&activity).send(Body::empty())
+        ));
+    }
+}

@@ -1,0 +1,443 @@
+//! What a client may take: places for connections, requests, watches and tunnels, and time.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    time::Duration,
+};
+
+use admittance_driver::{FrontConfig, raise_descriptor_limit};
+use axum::{Router, body::Body};
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpSocket, TcpStream},
+    sync::mpsc,
+};
+
+use crate::harness::*;
+
+/// Short for a test, and longer than a busy machine takes to serve a request.
+const SHORT: Duration = Duration::from_millis(500);
+const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+
+/// A connection from this address of the loopback interface.
+async fn connect_from(from: IpAddr, to: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((from, 0).into()).unwrap();
+    soon(socket.connect(to)).await.unwrap()
+}
+
+/// The head of a request whose body of nine bytes does not follow.
+fn unfinished(method: &str) -> String {
+    format!(
+        "{method} {APPLICATIONS} HTTP/1.1\r\nhost: x\r\nbcs-clusterid: {CLUSTER}\r\ncontent-length: 9\r\n\r\n{{"
+    )
+}
+
+/// Send a whole request by this connection, and have what comes until it is closed.
+async fn ask(mut stream: TcpStream, method: &str) -> String {
+    let body = application("good");
+    let length = body.len();
+    let head = format!(
+        "{method} {APPLICATIONS} HTTP/1.1\r\nhost: x\r\nbcs-clusterid: {CLUSTER}\r\nconnection: close\r\n\
+         content-length: {length}\r\n\r\n{body}"
+    );
+    write(&mut stream, &head).await;
+    rest(&mut stream).await
+}
+
+/// An upstream that tells of each request that has arrived, and sends its body back as it comes.
+async fn telling() -> (SocketAddr, mpsc::UnboundedReceiver<()>) {
+    let (arrived, arrivals) = mpsc::unbounded_channel();
+    let routes = Router::new().fallback(async move |request: Request<Body>| {
+        arrived.send(()).unwrap();
+        request.into_body()
+    });
+    (serve(routes).await, arrivals)
+}
+
+/// No chain is for PUT, so these bodies are streamed, and nothing else bounds them.
+#[tokio::test]
+async fn unfinished_bodies_of_one_client_do_not_keep_another_out() {
+    raise_descriptor_limit();
+    let (upstream, mut arrivals) = telling().await;
+    let driver = Setup::new(&[upstream]).start().await;
+    let mut open = Vec::new();
+    for _ in 0..1024 {
+        let mut stream = connect_from(LOCAL, driver.address).await;
+        write(&mut stream, &unfinished("PUT")).await;
+        open.push(stream);
+    }
+    // Its share of the 1,024 places.
+    for _ in 0..768 {
+        soon(arrivals.recv()).await.unwrap();
+    }
+    let reply = ask(connect_from(LOCAL, driver.address).await, "PUT").await;
+    assert!(reply.starts_with("HTTP/1.1 503 "), "{reply}");
+    for method in ["PUT", "POST"] {
+        let reply = ask(connect_from(OTHER, driver.address).await, method).await;
+        assert!(reply.starts_with("HTTP/1.1 200 "), "{method}: {reply}");
+    }
+    drop(open);
+}
+
+#[tokio::test]
+async fn a_body_that_stalls_gives_its_place_back() {
+    let (upstream, _arrivals) = telling().await;
+    let driver = Setup::new(&[upstream])
+        .limits(|limits| {
+            limits.concurrency = 1;
+            limits.idle_timeout = SHORT;
+        })
+        .start()
+        .await;
+    // Streamed, and read for the chains.
+    for method in ["PUT", "POST"] {
+        let mut stream = driver.connect().await;
+        write(&mut stream, &unfinished(method)).await;
+        // When the upstream has begun to reply, the reply breaks off.
+        let reply = rest(&mut stream).await;
+        assert!(
+            !reply.ends_with('}') || reply.starts_with("HTTP/1.1 408 "),
+            "{method}: {reply}"
+        );
+        let reply = ask(driver.connect().await, method).await;
+        assert!(reply.starts_with("HTTP/1.1 200 "), "{method}: {reply}");
+    }
+}
+
+/// An upstream that replies when it has the whole body: until then there is no reply to break off.
+#[tokio::test]
+async fn a_stalled_body_is_told_of() {
+    let upstream = serve(Router::new().fallback(async |body: Bytes| body)).await;
+    let driver = Setup::new(&[upstream])
+        .limits(|limits| limits.idle_timeout = SHORT)
+        .start()
+        .await;
+    for method in ["PUT", "POST"] {
+        let mut stream = driver.connect().await;
+        write(&mut stream, &unfinished(method)).await;
+        let reply = rest(&mut stream).await;
+        assert!(reply.starts_with("HTTP/1.1 408 "), "{method}: {reply}");
+        assert!(
+            reply.contains("the client was idle for 500ms"),
+            "{method}: {reply}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_drips_is_told_of() {
+    let upstream = serve(Router::new().fallback(async |body: Bytes| body)).await;
+    let driver = Setup::new(&[upstream])
+        .limits(|limits| {
+            limits.idle_timeout = SHORT;
+            limits.minimum_rate = 1024;
+        })
+        .start()
+        .await;
+    let mut stream = driver.connect().await;
+    let head = unfinished("PUT").replace("length: 9", "length: 999999");
+    write(&mut stream, &head).await;
+    let (mut reading, mut writing) = stream.split();
+    let dripping = async {
+        // Until the driver hangs up.
+        while writing.write_all(b"x").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let mut reply = String::new();
+    let told = async {
+        let mut part = [0; 1024];
+        while !reply.contains("\r\n\r\n") {
+            let read = reading.read(&mut part).await.unwrap();
+            assert_ne!(read, 0, "{reply}");
+            reply.push_str(&String::from_utf8_lossy(&part[..read]));
+        }
+    };
+    soon(async { tokio::join!(told, dripping) }).await;
+    assert!(reply.starts_with("HTTP/1.1 408 "), "{reply}");
+}
+
+#[tokio::test]
+async fn a_body_over_http2_that_stalls_is_told_of() {
+    let upstream = serve(Router::new().fallback(async |body: Bytes| body)).await;
+    let driver = Setup::new(&[upstream])
+        .limits(|limits| limits.idle_timeout = SHORT)
+        .start()
+        .await;
+    let stream = TokioIo::new(driver.connect().await);
+    let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    let body = stream::iter([Ok::<_, std::io::Error>(Bytes::from("{"))]).chain(stream::pending());
+    let mut stalled = request("PUT", APPLICATIONS, Body::from_stream(body));
+    *stalled.uri_mut() = format!("http://localhost{APPLICATIONS}").parse().unwrap();
+    assert_eq!(soon(sender.send_request(stalled)).await.unwrap().status(), 408);
+    // The connection is still good for others.
+    let mut whole = request("PUT", APPLICATIONS, application("good"));
+    *whole.uri_mut() = format!("http://localhost{APPLICATIONS}").parse().unwrap();
+    assert_eq!(soon(sender.send_request(whole)).await.unwrap().status(), 200);
+}
+
+/// An upstream whose reply does not end, and that tells when it is not wanted any more.
+async fn endless() -> (SocketAddr, mpsc::Receiver<()>) {
+    let (wanted, unwanted) = mpsc::channel::<()>(1);
+    let routes = Router::new().fallback(async move || {
+        let wanted = wanted.clone();
+        let parts = stream::repeat_with(move || {
+            let _ = &wanted;
+            Ok::<_, std::io::Error>(Bytes::from_static(&[b'x'; 65536]))
+        });
+        Body::from_stream(parts)
+    });
+    (serve(routes).await, unwanted)
+}
+
+#[tokio::test]
+async fn a_reply_that_is_not_taken_is_given_up() {
+    let (upstream, _unwanted) = endless().await;
+    let driver = Setup::new(&[upstream])
+        .limits(|limits| {
+            limits.concurrency = 1;
+            limits.idle_timeout = SHORT;
+        })
+        .start()
+        .await;
+    for is_http2 in [false, true] {
+        let stream = TokioIo::new(driver.connect().await);
+        let mut asking = request("GET", APPLICATIONS, Body::empty());
+        *asking.uri_mut() = format!("http://localhost{APPLICATIONS}").parse().unwrap();
+        let response = if is_http2 {
+            let (mut sender, connection) =
+                hyper::client::conn::http2::handshake(TokioExecutor::new(), stream)
+                    .await
+                    .unwrap();
+            tokio::spawn(connection);
+            soon(sender.send_request(asking)).await.unwrap()
+        } else {
+            asking.headers_mut().insert("host", "x".parse().unwrap());
+            let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await.unwrap();
+            tokio::spawn(connection);
+            soon(sender.send_request(asking)).await.unwrap()
+        };
+        assert_eq!(response.status(), 200);
+        // It is held and not read. The one place is free again all the same.
+        let freed = async {
+            loop {
+                let again = driver.send(request("GET", APPLICATIONS, Body::empty())).await;
+                if again.status() == 200 {
+                    return;
+                }
+                assert_eq!(again.status(), 503);
+            }
+        };
+        soon(freed).await;
+        drop(response);
+        let given_back =
+            async { while driver.send(request("DELETE", "/x", Body::empty())).await.status() == 503 {} };
+        soon(given_back).await;
+    }
+}
+
+/// An upstream that sends an event whenever it is told to.
+async fn events() -> (SocketAddr, tokio::sync::broadcast::Sender<()>) {
+    let (sender, _) = tokio::sync::broadcast::channel::<()>(8);
+    let routes = {
+        let sender = sender.clone();
+        Router::new().fallback(async move |request: Request<Body>| {
+            if request.uri().path() == "/plain" {
+                return Response::new(Body::from("plain"));
+            }
+            let events = stream::unfold(sender.subscribe(), async |mut receiver| {
+                receiver.recv().await.ok()?;
+                Some((Ok::<_, std::io::Error>(Bytes::from("event\n")), receiver))
+            });
+            Response::new(Body::from_stream(events))
+        })
+    };
+    (serve(routes).await, sender)
+}
+
+#[tokio::test]
+async fn a_watch_lives_on_and_takes_no_place_of_a_request() {
+    let (upstream, events) = events().await;
+    let driver = Setup::new(&[upstream])
+        .upstream(|upstream| upstream.response_timeout = SHORT)
+        .limits(|limits| {
+            limits.concurrency = 1;
+            limits.streams = 1;
+            limits.idle_timeout = SHORT;
+        })
+        .start()
+        .await;
+    let mut watch = driver
+        .send(request("GET", "/pods?watch=true", Body::empty()))
+        .await;
+    assert_eq!(watch.status(), 200);
+    let second = driver
+        .send(request("GET", "/pods?watch=true", Body::empty()))
+        .await;
+    assert_eq!(second.status(), 503, "watches have a limit of their own");
+    // Longer than a reply that is none may be idle: such a one breaks off.
+    let mut other = driver
+        .send(request("GET", "/pods", Body::empty()))
+        .await
+        .into_body();
+    assert!(soon(other.frame()).await.unwrap().is_err());
+    let given_back = async {
+        while driver
+            .send(request("GET", "/plain", Body::empty()))
+            .await
+            .status()
+            == 503
+        {}
+    };
+    soon(given_back).await;
+    for _ in 0..2 {
+        tokio::time::sleep(2 * SHORT).await;
+        events.send(()).unwrap();
+        let event = soon(watch.frame()).await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!(event, "event\n");
+    }
+}
+
+/// An upstream that switches protocols, and sends back what comes.
+pub(crate) async fn switching() -> SocketAddr {
+    let routes = Router::new().fallback(async |mut request: Request<Body>| {
+        if !request.headers().contains_key("upgrade") {
+            return Response::new(Body::from("plain"));
+        }
+        let upgrade = hyper::upgrade::on(&mut request);
+        tokio::spawn(async move {
+            let stream = TokioIo::new(upgrade.await.unwrap());
+            let (mut reading, mut writing) = tokio::io::split(stream);
+            let _ = tokio::io::copy(&mut reading, &mut writing).await;
+        });
+        let response = Response::builder().status(101);
+        response
+            .header("connection", "upgrade")
+            .header("upgrade", "echo")
+            .body(Body::empty())
+            .unwrap()
+    });
+    serve(routes).await
+}
+
+async fn upgraded(driver: &Running) -> (TcpStream, String) {
+    let mut stream = driver.connect().await;
+    write(
+        &mut stream,
+        "GET /x HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n",
+    )
+    .await;
+    let head = until(&mut stream, "\r\n\r\n").await;
+    (stream, head)
+}
+
+#[tokio::test]
+async fn tunnels_are_limited_apart() {
+    let driver = Setup::new(&[switching().await])
+        .limits(|limits| {
+            limits.concurrency = 1;
+            limits.streams = 1;
+        })
+        .start()
+        .await;
+    let (mut tunnel, head) = upgraded(&driver).await;
+    assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+    let (_refused, head) = upgraded(&driver).await;
+    assert!(head.starts_with("HTTP/1.1 503 "), "{head}");
+    let plain = text(driver.send(request("GET", "/plain", Body::empty())).await).await;
+    assert_eq!(plain, (200, "plain".to_owned()), "requests have their own places");
+    write(&mut tunnel, "still open").await;
+    assert_eq!(until(&mut tunnel, "open").await, "still open");
+    drop(tunnel);
+    let freed = async { while !upgraded(&driver).await.1.starts_with("HTTP/1.1 101 ") {} };
+    soon(freed).await;
+}
+
+#[tokio::test]
+async fn a_tunnel_that_is_idle_is_closed() {
+    let driver = Setup::new(&[switching().await])
+        .limits(|limits| limits.stream_idle_timeout = SHORT)
+        .start()
+        .await;
+    let (mut tunnel, head) = upgraded(&driver).await;
+    assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+    assert_eq!(rest(&mut tunnel).await, "", "it is closed");
+}
+
+#[tokio::test]
+async fn connections_of_one_client_do_not_keep_another_out() {
+    let driver = Setup::new(&[echo().await])
+        .limits(|limits| limits.connections = Some(8))
+        .start()
+        .await;
+    let mut open = Vec::new();
+    for _ in 0..6 {
+        open.push(connect_from(LOCAL, driver.address).await);
+    }
+    let mut refused = connect_from(LOCAL, driver.address).await;
+    assert_eq!(rest(&mut refused).await, "", "it has its share");
+    let reply = ask(connect_from(OTHER, driver.address).await, "POST").await;
+    assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
+    // Those that are open are served.
+    let reply = ask(open.pop().unwrap(), "POST").await;
+    assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
+    let again = async {
+        loop {
+            let mut stream = connect_from(LOCAL, driver.address).await;
+            let head = "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+            let mut reply = String::new();
+            // One that is refused may be reset.
+            let _ = stream.write_all(head.as_bytes()).await;
+            let _ = stream.read_to_string(&mut reply).await;
+            if reply.starts_with("HTTP/1.1 ") {
+                return;
+            }
+        }
+    };
+    soon(again).await;
+}
+
+#[tokio::test]
+async fn thousands_of_idle_connections() {
+    raise_descriptor_limit();
+    let driver = Setup::new(&[echo().await]).start().await;
+    let mut open = Vec::new();
+    for _ in 0..4500 {
+        open.push(driver.connect().await);
+    }
+    assert_eq!(driver.post(application("good")).await.0, 200);
+    // Each of them still is a connection.
+    let reply = ask(open.pop().unwrap(), "POST").await;
+    assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
+}
+
+/// Reviews of kube-apiserver, and the operator's port.
+#[tokio::test]
+async fn other_ports_have_limits_too() {
+    let mut setup = Setup::new(&[]).limits(|limits| limits.idle_timeout = SHORT);
+    setup.config.front = FrontConfig::Reviews;
+    let driver = setup.start().await;
+    let admin = driver.admin;
+    for (what, address, path, expected) in [
+        ("reviews", driver.address, "/admit", "HTTP/1.1 408 "),
+        ("operator's port", admin, "/v1/definitions", "HTTP/1.1 4"),
+    ] {
+        let mut stream = connect_from(LOCAL, address).await;
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{{"
+        );
+        write(&mut stream, &head).await;
+        let reply = rest(&mut stream).await;
+        assert!(reply.starts_with(expected), "{what}: {reply}");
+    }
+}
