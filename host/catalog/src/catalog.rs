@@ -1,11 +1,10 @@
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::{
     Digest, Error, MODULE_SIZE_LIMIT, Module, ModuleReference, NetworkConfig, OnProgress, Store,
     fetch::Network,
-    module::{check_pin, read_file},
     signature::{Requirement, SignatureDescription, SignaturePolicy, Source, describe},
 };
 
@@ -15,9 +14,11 @@ mod oci;
 mod push;
 mod registry_signatures;
 mod remote;
+mod resolver;
 mod signing;
 
 pub use push::Pushed;
+pub use resolver::Resolver;
 
 use flights::Flights;
 
@@ -50,6 +51,8 @@ impl Default for CatalogConfig {
 pub enum Freshness {
     /// It does, as long as the module is in the store.
     Recorded,
+    /// It does, and no server is asked for a module that is not in the store: that is [`Error::NotFetched`].
+    Stored,
     /// The server is asked whether it means another module by now. What a digest names cannot, so nobody is
     /// asked about that.
     Again,
@@ -118,30 +121,37 @@ impl Catalog {
         freshness: Freshness,
         progress: OnProgress<'_>,
     ) -> Result<Module, Error> {
+        self.resolver()
+            .obtain(reference, pinned, freshness, progress)
+            .await
+    }
+
+    /// What resolves the references of one table, each once.
+    pub fn resolver(&self) -> Resolver {
+        Resolver::new(self.clone())
+    }
+
+    async fn obtain_remote(
+        &self,
+        reference: &ModuleReference,
+        pinned: Option<Digest>,
+        freshness: Freshness,
+        progress: OnProgress<'_>,
+    ) -> Result<Module, Error> {
         let inner = &*self.inner;
+        if freshness == Freshness::Stored {
+            return inner.stored(reference, pinned).await;
+        }
         let source = inner.source(reference).await?;
         let requirement = inner.requirement(reference, source.as_ref())?;
-        match reference {
-            ModuleReference::File(path) => {
-                let path = source.as_ref().and_then(Source::path).unwrap_or(path);
-                let found = inner.file(path, pinned).await?;
-                inner
-                    .checked(reference, source.as_ref(), requirement, found, progress)
-                    .await
-            }
-            ModuleReference::Https(_) | ModuleReference::Oci(_) => {
-                let key = (reference.clone(), pinned, freshness);
-                inner
-                    .flights
-                    .share(key, async {
-                        let found = inner.remote(reference, pinned, freshness, progress).await?;
-                        inner
-                            .checked(reference, source.as_ref(), requirement, found, progress)
-                            .await
-                    })
-                    .await
-            }
-        }
+        let key = (reference.clone(), pinned, freshness);
+        let fetch = async {
+            let found = inner.remote(reference, pinned, freshness, progress).await?;
+            inner
+                .checked(reference, source.as_ref(), requirement, found, progress)
+                .await
+        };
+        inner.flights.share(key, fetch).await
     }
 
     /// A module that was obtained before, though the reference may mean another by now. It is taken from the
@@ -220,21 +230,6 @@ impl Inner {
             Some(source) => Ok(self.signatures.requirement(reference, source)?),
             None => Ok(None),
         }
-    }
-
-    async fn file(&self, path: &Path, pinned: Option<Digest>) -> Result<Found, Error> {
-        let (path, limit) = (path.to_owned(), self.size_limit);
-        on_disk(move || {
-            let bytes = read_file(&path, limit)?;
-            let digest = Digest::of(&bytes);
-            check_pin(&path.display().to_string(), pinned, digest)?;
-            Ok(Found {
-                bytes,
-                digest,
-                manifest: None,
-            })
-        })
-        .await?
     }
 }
 

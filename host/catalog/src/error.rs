@@ -202,6 +202,12 @@ pub enum Error {
         /// Of the module.
         digest: Digest,
     },
+    /// No server was asked for the module, and the store does not have it.
+    #[error("module {reference} is not in the store and was not fetched yet")]
+    NotFetched {
+        /// Where it is.
+        reference: Box<ModuleReference>,
+    },
     /// The program ends.
     #[error("the work on a module was broken off, as the program ends")]
     Stopped,

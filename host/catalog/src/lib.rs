@@ -11,7 +11,7 @@ pub mod signature;
 mod store;
 
 pub use admittance_module::{Digest, ModuleReference, OciReference};
-pub use catalog::{Catalog, CatalogConfig, Freshness, Pushed};
+pub use catalog::{Catalog, CatalogConfig, Freshness, Pushed, Resolver};
 pub use error::Error;
 pub use fetch::NetworkConfig;
 pub use module::{MODULE_SIZE_LIMIT, Module};

@@ -1,11 +1,6 @@
-use std::{
-    fmt,
-    fs::File,
-    io::{self, Read},
-    path::Path,
-    sync::Arc,
-};
+use std::{fmt, io, path::Path, sync::Arc};
 
+use admittance_watch::file;
 use bytes::Bytes;
 
 use crate::{
@@ -70,30 +65,16 @@ pub(crate) fn read_file(path: &Path, limit: u64) -> Result<Bytes, Error> {
         path: path.to_owned(),
         source: Arc::new(source),
     };
-    let too_large = |size| Error::ModuleTooLarge {
+    let too_large = |_| Error::ModuleTooLarge {
         place: path.display().to_string(),
-        size,
+        size: std::fs::metadata(path).map_or(limit.saturating_add(1), |metadata| metadata.len()),
         limit,
     };
-    let file = File::open(path).map_err(unreadable)?;
-    let metadata = file.metadata().map_err(unreadable)?;
-    if !metadata.is_file() {
-        let message = "it is not a file";
-        return Err(unreadable(io::Error::new(io::ErrorKind::InvalidInput, message)));
+    match file::read(path, limit) {
+        Ok(bytes) => Ok(bytes.into()),
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Err(too_large(error)),
+        Err(error) => Err(unreadable(error)),
     }
-    let size = metadata.len();
-    if size > limit {
-        return Err(too_large(size));
-    }
-    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
-    // The file may have grown since its size was asked.
-    file.take(limit.saturating_add(1))
-        .read_to_end(&mut bytes)
-        .map_err(unreadable)?;
-    if bytes.len() as u64 > limit {
-        return Err(too_large(bytes.len() as u64));
-    }
-    Ok(bytes.into())
 }
 
 /// Make sure that bytes have the digest that a definition names.

@@ -1,12 +1,13 @@
 use std::{
     fs::{self, DirBuilder, File},
-    io,
+    io::{self, Read as _},
     os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
+use admittance_watch::file;
 use bytes::Bytes;
 
 use crate::{Digest, Error, Module, ModuleReference, signature::Material};
@@ -192,7 +193,12 @@ impl Store {
 
     /// An entry's bytes; its time becomes that of its last use.
     fn read(&self, path: &Path) -> Option<Vec<u8>> {
-        match fs::read(path) {
+        let read = || {
+            let mut bytes = Vec::new();
+            file::open(path)?.read_to_end(&mut bytes)?;
+            Ok::<_, io::Error>(bytes)
+        };
+        match read() {
             Ok(bytes) => {
                 touch(path);
                 Some(bytes)

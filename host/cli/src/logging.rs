@@ -54,9 +54,9 @@ fn parse(filter: &str) -> Result<EnvFilter, String> {
     }
     let mut directives: Vec<_> = filter.split(',').map(directive).collect();
     // What they find wrong with the cluster or the ensemble is told once, with what to do, by the crates that
-    // use them.
+    // use them. notify warns of every watched directory that goes, as with every ConfigMap that changes.
     if matches!(filter.parse(), Ok(LevelFilter::INFO | LevelFilter::WARN)) {
-        directives.push("kube_client=error,kube_runtime=error,zookeeper_client=error".into());
+        directives.push("kube_client=error,kube_runtime=error,notify=error,zookeeper_client=error".into());
     }
     EnvFilter::try_new(directives.join(",")).map_err(|error| error.to_string())
 }

@@ -1,6 +1,7 @@
 //! What is seen while plugins are loaded.
 
 use std::{
+    collections::HashSet,
     io::IsTerminal,
     sync::{Mutex, PoisonError},
     time::Duration,
@@ -12,9 +13,14 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use crate::modules::Transfers;
 
 /// Shows the progress of loading: bars on a terminal until all of the first table is there, and a log line
-/// for each plugin.
+/// for each module.
 pub(crate) fn show() -> impl Fn(Progress) + Send + Sync + 'static {
     let screen = Mutex::new(Screen::Waiting);
+    let known = Mutex::new(HashSet::new());
+    let log = move |loaded: &Loaded| {
+        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        log(loaded, known.insert(loaded.status.digest.clone()));
+    };
     move |progress| {
         let mut screen = screen.lock().unwrap_or_else(PoisonError::into_inner);
         match progress {
@@ -33,7 +39,7 @@ pub(crate) fn show() -> impl Fn(Progress) + Send + Sync + 'static {
                     Screen::Waiting | Screen::Plain => log(&loaded),
                 }
             }
-            Progress::Failed => screen.advance(),
+            Progress::Kept | Progress::Failed => screen.advance(),
         }
     }
 }
@@ -91,12 +97,25 @@ impl Bars {
     }
 }
 
-fn log(loaded: &Loaded) {
+/// A line for each module; the other stages that have it are of interest to few.
+fn log(loaded: &Loaded, is_new: bool) {
     let status = &loaded.status;
     let configured = match &status.configured_per_call {
         None => "snapshot".to_owned(),
         Some(reason) => format!("in every call ({reason})"),
     };
+    if !is_new {
+        tracing::debug!(
+            chain = %loaded.chain,
+            stage = %loaded.stage,
+            digest = %status.digest,
+            %configured,
+            from_store = status.from_store,
+            took = ?loaded.took,
+            "plugin loaded for another stage"
+        );
+        return;
+    }
     tracing::info!(
         chain = %loaded.chain,
         stage = %loaded.stage,

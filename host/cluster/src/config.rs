@@ -216,6 +216,9 @@ async fn kubeconfig(files: Vec<PathBuf>, context: Option<&str>) -> Result<(Strin
     let place = format!("the kubeconfig `{}`", names.join("`, `"));
     let mut whole = Kubeconfig::default();
     for file in files {
+        if let Err(source) = admittance_watch::file::open(&file) {
+            return Err(ConfigError::Read { path: file, source });
+        }
         let part = Kubeconfig::read_from(&file).map_err(|error| read_error(file, error))?;
         whole = whole.merge(part).map_err(|error| ConfigError::Parse {
             place: place.clone(),

@@ -3,8 +3,11 @@
 use std::{
     fs::File,
     io::{self, Read},
+    os::unix::fs::PermissionsExt,
     path::Path,
 };
+
+use admittance_watch::file;
 
 /// Why a secret cannot be taken from its file.
 #[derive(Debug)]
@@ -36,20 +39,13 @@ pub(crate) fn read_text(path: &Path, most: u64) -> Result<String, SecretFileErro
 }
 
 fn open(path: &Path) -> Result<File, SecretFileError> {
-    let file = File::open(path)?;
+    let file = file::open(path)?;
     if is_world_readable(&file)? {
         return Err(SecretFileError::WorldReadable);
     }
     Ok(file)
 }
 
-#[cfg(unix)]
 fn is_world_readable(file: &File) -> io::Result<bool> {
-    use std::os::unix::fs::PermissionsExt;
     Ok(file.metadata()?.permissions().mode() & 0o004 != 0)
-}
-
-#[cfg(not(unix))]
-fn is_world_readable(_: &File) -> io::Result<bool> {
-    Ok(false)
 }

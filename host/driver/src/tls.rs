@@ -9,6 +9,7 @@ use std::{
     sync::Arc,
 };
 
+use admittance_watch::file;
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
     crypto::{CryptoProvider, ring},
@@ -229,7 +230,7 @@ fn system_roots() -> Result<RootCertStore, TlsError> {
 
 /// The first private key in a PEM file.
 pub(crate) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    PrivateKeyDer::from_pem_file(path).map_err(|error| match error {
+    PrivateKeyDer::from_pem_slice(&read_pem(path)?).map_err(|error| match error {
         pem::Error::NoItemsFound => TlsError::Missing {
             path: path.to_owned(),
             wanted: "private key",
@@ -240,8 +241,8 @@ pub(crate) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsErro
 
 /// The certificates in a PEM file: at least one.
 pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let certificates = CertificateDer::pem_file_iter(path)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+    let certificates = CertificateDer::pem_slice_iter(&read_pem(path)?)
+        .collect::<Result<Vec<_>, _>>()
         .map_err(|error| unreadable(path, &error))?;
     if certificates.is_empty() {
         return Err(TlsError::Missing {
@@ -252,13 +253,20 @@ pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
     Ok(certificates)
 }
 
+/// The largest PEM file in bytes. A bundle with all authorities of a system has a fraction of it.
+const LARGEST_PEM: u64 = 16 << 20;
+
+fn read_pem(path: &Path) -> Result<Vec<u8>, TlsError> {
+    file::read(path, LARGEST_PEM).map_err(|error| TlsError::File {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    })
+}
+
 fn unreadable(path: &Path, error: &pem::Error) -> TlsError {
     TlsError::File {
         path: path.to_owned(),
-        reason: match error {
-            pem::Error::Io(error) => error.to_string(),
-            error => format!("not PEM: {error}"),
-        },
+        reason: format!("not PEM: {error}"),
     }
 }
 

@@ -252,24 +252,28 @@ impl Assembler {
         // Stages with the same module and settings share one preparation.
         let mut preparations: HashMap<_, Arc<Preparation>> = HashMap::new();
         let mut tasks = JoinSet::new();
+        // And all stages of a table have the same version of a module.
+        let resolver = Arc::new(self.catalog.resolver());
         for (position, order) in wanted {
             let preparation = preparations.entry(order.preparation()).or_default().clone();
             let (assembler, sandbox, modules) = (self.clone(), sandbox.clone(), modules.clone());
+            let resolver = resolver.clone();
             tasks.spawn(async move {
                 let loaded = match assembler.workers.acquire().await {
                     Ok(_permit) => {
                         assembler
                             .plugins
-                            .load(&assembler, &sandbox, &order, &modules, &preparation)
+                            .load(&assembler, &sandbox, &resolver, &order, &modules, &preparation)
                             .await
                     }
                     Err(_) => Err(StageErrorCause::Stopped),
                 };
                 (assembler.progress)(match &loaded {
-                    Ok(loaded) => Progress::Loaded(loaded.clone()),
+                    Ok((loaded, true)) => Progress::Loaded(loaded.clone()),
+                    Ok((_, false)) => Progress::Kept,
                     Err(_) => Progress::Failed,
                 });
-                (position, order, loaded)
+                (position, order, loaded.map(|(loaded, _)| loaded))
             });
         }
         while let Some(task) = tasks.join_next().await {

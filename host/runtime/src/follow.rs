@@ -2,15 +2,16 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    path::Path,
     time::Duration,
 };
 
 use admittance_catalog::ModuleReference;
-use admittance_definitions::DefinitionSet;
-use admittance_watch::{Watch, WatchConfig};
+use admittance_definitions::{DefinitionFile, DefinitionSet};
+use admittance_watch::{Fingerprint, Watch, WatchConfig};
 use tokio::time::{Instant, sleep_until};
 
-use crate::{Error, Host};
+use crate::{Error, Host, assembly::address, source::definition_files};
 
 impl Host {
     /// Watch the definitions and the modules that they name, and [`reload`](Self::reload) whenever what
@@ -40,14 +41,12 @@ impl Host {
                 .as_ref()
                 .and_then(|trouble| trouble.next);
             let due = tokio::select! {
-                _ = watch.changed() => {
-                    self.let_return().await;
-                    HashSet::new()
-                }
+                _ = watch.changed() => HashSet::new(),
                 () = self.0.stores.changed() => HashSet::new(),
                 due = schedule.due() => due,
                 () = at(retry.map(|(instant, _)| instant)) => schedule.take_failed(),
             };
+            self.confirm_removal().await;
             let before = self.table().revision();
             let had_trouble = self.0.live.load().problem.is_some();
             match self.reload_asking_again(due.clone()).await {
@@ -75,30 +74,62 @@ impl Host {
     }
 }
 
-/// How long definitions may be gone before that is believed.
-const RETURN: Duration = Duration::from_millis(500);
+/// How long files must say the same before it is believed that chains or stages are gone: a file that is being
+/// written may be half of what it will be, and a directory that is being replaced is empty for a moment.
+const REMOVAL: Duration = Duration::from_secs(2);
 
 impl Host {
-    /// A directory that is being replaced is empty for a moment, and without definitions everything passes.
-    async fn let_return(&self) {
-        let stores = &self.0.stores;
-        let had_some = {
-            let workshop = self.0.workshop.lock().await;
-            workshop.history.last().is_some_and(|last| {
-                let mut files = last.detail.files.iter();
-                files.any(|file| stores.is_file(&file.path))
-            })
-        };
-        if !had_some {
-            return;
-        }
-        let paths = stores.paths();
-        let read = tokio::task::spawn_blocking(move || DefinitionSet::read(&paths)).await;
-        if read.is_ok_and(|read| read.is_ok_and(|set| set.files().is_empty())) {
-            tracing::warn!("there are no definitions any more; they may be about to return");
-            tokio::time::sleep(RETURN).await;
+    /// Wait until files that take away chains or stages of the live table have said so for a while.
+    async fn confirm_removal(&self) {
+        let mut before = None;
+        loop {
+            let removal = self.removal().await;
+            if removal.is_none() || removal == before {
+                return;
+            }
+            if before.is_none() {
+                tracing::info!(
+                    "chains or stages are gone from the definitions, or a file is empty; that goes live when it has \
+                     been so for {}",
+                    humantime::format_duration(REMOVAL)
+                );
+            }
+            before = removal;
+            tokio::time::sleep(REMOVAL).await;
         }
     }
+
+    /// What the files hold, if it takes away chains or stages of the live table or is nothing at all.
+    async fn removal(&self) -> Option<Fingerprint> {
+        let last = self.0.workshop.lock().await.history.last().cloned()?;
+        let stores = self.0.stores.clone();
+        let removal = tokio::task::spawn_blocking(move || {
+            let paths = stores.paths();
+            let seen = Fingerprint::of(paths.iter().cloned());
+            // What cannot be read, or is wrong, takes nothing away.
+            let now = DefinitionSet::read(&paths).ok()?;
+            let mut before = definition_files(&last);
+            before.retain(|file| stores.is_file(&file.path));
+            let is_blank = |file: &DefinitionFile| file.text.trim().is_empty();
+            let was_blank = |path: &Path| before.iter().any(|file| file.path == path && is_blank(file));
+            let mut files = now.files().iter();
+            let has_blank = files.any(|file| is_blank(file) && !was_blank(&file.path));
+            let stages_now = stages(&now)?;
+            let stages_before = stages(&DefinitionSet::of_files(before)).unwrap_or_default();
+            (has_blank || !stages_before.is_subset(&stages_now)).then_some(seen)
+        });
+        removal.await.ok().flatten()
+    }
+}
+
+/// Every stage of every chain; none when there are mistakes.
+fn stages(set: &DefinitionSet) -> Option<HashSet<String>> {
+    let chains = set.chains().ok()?;
+    let stages = chains.iter().flat_map(|chain| {
+        let stages = chain.stages.iter();
+        stages.map(|stage| address(chain.phase, &chain.name, &stage.name))
+    });
+    Some(stages.collect())
 }
 
 async fn at(instant: Option<Instant>) {

@@ -15,6 +15,8 @@ pub use self::{
 use admittance_catalog::Digest;
 use serde::{Deserialize, Serialize};
 
+use crate::measure;
+
 /// A revision as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -160,6 +162,9 @@ impl History {
         })
         .await
         .unwrap_or(Err(HistoryError::Stopped));
+        if written.is_err() {
+            measure::write_failed("history");
+        }
         self.problem = written.as_ref().err().map(ToString::to_string);
         written
     }

@@ -85,8 +85,8 @@ struct Door {
 }
 
 impl Host {
-    /// A layer that passes requests through this host's chains. The table that is live when a request
-    /// comes in is its table to the end.
+    /// A layer that passes requests through this host's chains. A request whose body must be read takes the table
+    /// that is live when its body is there, and keeps it to its end.
     pub fn layer(&self, dialect: impl Dialect) -> AdmissionLayer {
         self.layer_with(Arc::new(dialect))
     }

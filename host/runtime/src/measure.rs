@@ -14,6 +14,7 @@ const REVISION: &str = "admittance_table_revision";
 const CURRENT: &str = "admittance_table_current";
 const BAD_DEFINITION: &str = "admittance_bad_definition";
 pub(crate) const CANDIDATES: &str = "admittance_candidate_calls_total";
+const WRITE_FAILURES: &str = "admittance_write_failures_total";
 const STAGE_FAILURES: &str = "admittance_stage_failures_total";
 
 /// Buckets for the histograms in seconds, 10 µs to 10 s: a plugin takes tens of microseconds, a remote
@@ -33,6 +34,13 @@ pub fn describe_metrics() {
         TABLES,
         "Tables made of the definitions, at the start and whenever they change, by result: live, failed (the one before stays)"
     );
+    describe_counter!(
+        WRITE_FAILURES,
+        "Entries that could not be written to disk, by directory: history, store"
+    );
+    for directory in ["history", "store"] {
+        counter!(WRITE_FAILURES, "directory" => directory).absolute(0);
+    }
     describe_gauge!(REVISION, "The revision of the live table");
     describe_gauge!(
         CURRENT,
@@ -65,6 +73,11 @@ pub fn describe_metrics() {
 pub(crate) fn table_made(is_live: bool) {
     let result = if is_live { "live" } else { "failed" };
     counter!(TABLES, "result" => result).increment(1);
+}
+
+/// An entry of the `history` or of the `store` could not be written.
+pub(crate) fn write_failed(directory: &'static str) {
+    counter!(WRITE_FAILURES, "directory" => directory).increment(1);
 }
 
 /// Of the live table, and whether the definitions say what is live.

@@ -7,7 +7,9 @@ use std::{
 };
 
 use admittance_admission::{ClusterKind, Phase};
-use admittance_catalog::{CompiledKey, Digest, FetchProgress, Freshness, Module, ModuleReference, Store};
+use admittance_catalog::{
+    CompiledKey, Digest, FetchProgress, Freshness, Module, ModuleReference, Resolver, Store,
+};
 use admittance_definitions::{AllowDefinition, ChainDefinition, Location, PluginDefinition, StageDefinition};
 use admittance_sandbox::{Configured, Grants, Limits, Origin, Plugin, PluginConfig, Prepared, Sandbox};
 use tokio::sync::OnceCell;
@@ -15,6 +17,7 @@ use tokio::sync::OnceCell;
 use crate::{
     RevisionModule, StageErrorCause,
     assembly::{Assembler, Modules, address},
+    measure,
     status::PluginStatus,
 };
 
@@ -35,6 +38,8 @@ pub enum Progress {
     },
     /// One of them is ready.
     Loaded(Arc<Loaded>),
+    /// One of them is that of a table before, as it is.
+    Kept,
     /// One of them cannot be loaded. The rest go on, so that all errors are known at the end.
     Failed,
 }
@@ -165,22 +170,23 @@ pub(crate) struct Preparation {
 pub(crate) struct Plugins(Mutex<HashMap<(String, String), Vec<Weak<Loaded>>>>);
 
 impl Plugins {
-    /// Load a plugin, or find it among those that are live.
+    /// Load a plugin, or find it among those that are live; and whether it was loaded.
     pub(crate) async fn load(
         &self,
         assembler: &Assembler,
         sandbox: &Sandbox,
+        resolver: &Resolver,
         order: &Order,
         modules: &Modules,
         preparation: &Preparation,
-    ) -> Result<Arc<Loaded>, StageErrorCause> {
+    ) -> Result<(Arc<Loaded>, bool), StageErrorCause> {
         let started = Instant::now();
         let module = preparation
             .module
-            .get_or_try_init(async || module(assembler, order, modules).await)
+            .get_or_try_init(async || module(assembler, resolver, order, modules).await)
             .await?;
         if let Some(loaded) = self.find(module, order) {
-            return Ok(loaded);
+            return Ok((loaded, false));
         }
         let (prepared, from_store) = preparation
             .prepared
@@ -225,7 +231,7 @@ impl Plugins {
             compiled: compiled_key(sandbox, module, order),
         });
         self.keep(&loaded);
-        Ok(loaded)
+        Ok((loaded, true))
     }
 
     /// The plugin of this module that is loaded just as the order says.
@@ -260,7 +266,12 @@ impl Plugins {
 }
 
 /// The module's bytes, checked.
-async fn module(assembler: &Assembler, order: &Order, modules: &Modules) -> Result<Module, StageErrorCause> {
+async fn module(
+    assembler: &Assembler,
+    resolver: &Resolver,
+    order: &Order,
+    modules: &Modules,
+) -> Result<Module, StageErrorCause> {
     let catalog = &assembler.catalog;
     let again = match modules {
         Modules::AsOf(digests) => match digests.get(&order.address()) {
@@ -282,7 +293,7 @@ async fn module(assembler: &Assembler, order: &Order, modules: &Modules) -> Resu
             progress: Box::new(fetch),
         });
     };
-    let module = catalog
+    let module = resolver
         .obtain(&order.reference, order.pinned, freshness, &on_progress)
         .await?;
     if let (ModuleReference::File(_), Some(store)) = (&order.reference, catalog.store()) {
@@ -292,6 +303,7 @@ async fn module(assembler: &Assembler, order: &Order, modules: &Modules) -> Resu
             .await
             .map_err(StageErrorCause::Interrupted)?;
         if let Err(error) = kept {
+            measure::write_failed("store");
             tracing::warn!(%error, "a module could not be kept; it cannot be rolled back to once its file changes");
         }
     }
@@ -326,6 +338,7 @@ async fn prepare(
         let (store, bytes) = (store.clone(), prepared.to_bytes());
         let kept = tokio::task::spawn_blocking(move || store.keep_compiled(key, &bytes)).await;
         if let Ok(Err(error)) = kept {
+            measure::write_failed("store");
             tracing::warn!(%error, "a compiled plugin could not be kept; the next start compiles it again");
         }
     }

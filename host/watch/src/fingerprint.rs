@@ -1,13 +1,15 @@
 use std::{
     collections::{BTreeMap, HashMap},
     ffi::OsString,
-    fs::{File, Metadata},
+    fs::Metadata,
     io::{self, Read},
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
 
 use sha2::{Digest as _, Sha256};
+
+use crate::file;
 
 /// What some paths led to at one moment, as digests. Take one before reading the files, and
 /// [`Watch::since`](crate::Watch::since) it misses no change to what was read.
@@ -140,6 +142,10 @@ pub(crate) struct Digests {
 /// changing: clocks of file systems are coarse.
 const COARSENESS: Duration = Duration::from_secs(2);
 
+/// A file above this size in bytes counts as changed when its stamp is another: nothing that large is taken,
+/// and reading it would take long.
+const LARGEST: u64 = 256 << 20;
+
 impl Digests {
     fn begin(&mut self) {
         self.next = HashMap::new();
@@ -157,11 +163,15 @@ impl Digests {
             self.next.insert(path.to_owned(), (stamp, *digest));
             return Ok(*digest);
         }
+        if metadata.len() > LARGEST {
+            self.next.insert(path.to_owned(), (stamp, stamp.digest()));
+            return Ok(stamp.digest());
+        }
         let now = SystemTime::now();
-        let mut file = File::open(path)?;
+        let mut file = file::open(path)?;
         // The path may lead to another file by now.
         let stamp = Stamp::of(&file.metadata()?);
-        let digest = digest(&mut file)?;
+        let digest = digest(&mut (&mut file).take(LARGEST))?;
         if stamp.is_settled(now) {
             self.next.insert(path.to_owned(), (stamp, digest));
         }
@@ -169,7 +179,7 @@ impl Digests {
     }
 }
 
-fn digest(file: &mut File) -> io::Result<[u8; 32]> {
+fn digest(file: &mut impl Read) -> io::Result<[u8; 32]> {
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 64 * 1024];
     loop {
@@ -216,6 +226,11 @@ impl Stamp {
             modified: metadata.modified().ok(),
             changed: metadata.modified().ok(),
         }
+    }
+
+    /// Stands for the content of a file that is too large to be read.
+    fn digest(&self) -> [u8; 32] {
+        Sha256::digest(format!("{self:?}")).into()
     }
 
     /// Whether whatever happens to the file after `now` must give it another stamp.
@@ -297,6 +312,19 @@ mod tests {
         assert_eq!(of(&[&a]), before[0]);
         assert_ne!(of(&[&a, &b]), before[1]);
         assert_ne!(of(&[&directory.path().to_owned()]), before[3]);
+    }
+
+    /// Nobody may write a disk full to make the program read it.
+    #[test]
+    fn a_file_that_is_too_large_is_not_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let file = std::fs::File::create(&path).unwrap();
+        file.set_len(1 << 40).unwrap();
+        let before = Fingerprint::of([path.clone()]);
+        assert_eq!(Fingerprint::of([path.clone()]), before);
+        file.set_len((1 << 40) + 1).unwrap();
+        assert_ne!(Fingerprint::of([path]), before);
     }
 
     /// Whatever is written now may leave the same times.

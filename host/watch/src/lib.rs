@@ -1,4 +1,4 @@
-//! Tells when what files and directories hold has changed.
+//! Reads [files](file), and tells when what files and directories hold has changed.
 //!
 //! A [`Watch`] goes by content: it reports a path when the bytes that the path leads to are others than
 //! before, however they got there. A file written in place, a temporary file that is renamed over it, a
@@ -8,6 +8,7 @@
 //! The system's notices (inotify) say when to look. Should they be missing, a look at an interval finds
 //! the change all the same.
 
+pub mod file;
 mod fingerprint;
 mod notices;
 mod trail;
@@ -29,12 +30,15 @@ use self::{
 /// When a [`Watch`] looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatchConfig {
-    /// How long nothing must happen before it looks, so that a file that is being written is seen whole.
-    /// While things go on happening, it looks every ten times as long. Default: 100 ms.
+    /// How long nothing must happen before it looks. While things go on happening, it looks every ten times as
+    /// long. Default: 100 ms.
     pub debounce: Duration,
     /// The same after a file was closed by its writer or renamed, which leaves it whole: only other files
     /// may follow. Default: 10 ms.
     pub settle: Duration,
+    /// The same while a file is open that was written to: it may be half of what it will be. A file that is
+    /// written to for more than ten times as long is looked at all the same. Default: 2 s.
+    pub hold: Duration,
     /// How often it looks without having been told to. Default: 10 s.
     pub poll: Duration,
 }
@@ -44,13 +48,18 @@ impl Default for WatchConfig {
         Self {
             debounce: Duration::from_millis(100),
             settle: Duration::from_millis(10),
+            hold: Duration::from_secs(2),
             poll: Duration::from_secs(10),
         }
     }
 }
 
-/// How many times the debounce a look is put off at most.
+/// How many times the debounce, or the hold, a look is put off at most.
 const PATIENCE: u32 = 10;
+
+/// After so many times the settle time a change that was not announced as complete is looked at again; it
+/// counts when it is the same.
+const SECOND_LOOK: u32 = 5;
 
 /// Files and directories that are looked at again when they change. It lives as long as somebody is
 /// interested: dropped, it stops looking.
@@ -60,6 +69,8 @@ pub struct Watch {
     seen: Fingerprint,
     /// Whether something may have changed since the last look.
     is_due: bool,
+    /// Whether something has happened since, of which the end is waited for.
+    was_told: bool,
     next_poll: Instant,
     bell: Arc<Bell>,
     /// Shared with a look that goes on when nobody waits for it any more.
@@ -96,6 +107,7 @@ impl Watch {
             config,
             seen,
             is_due: true,
+            was_told: false,
             next_poll: Instant::now() + config.poll,
             eyes: Arc::new(Mutex::new(Eyes {
                 notices: Notices::new(open, bell.clone(), config.poll),
@@ -125,51 +137,70 @@ impl Watch {
             if !self.is_due {
                 self.wait().await;
             }
-            let changed = self.look().await;
+            let mut found = self.look().await;
+            if found != self.seen && !self.bell.is_settled() {
+                found = self.until_quiet(found).await;
+            }
+            self.is_due = false;
+            self.next_poll = Instant::now() + self.config.poll;
+            let changed = found.differs_from(&self.seen);
+            self.seen = found;
             if !changed.is_empty() {
                 return changed;
             }
         }
     }
 
+    /// What the paths hold when two looks in a row find the same, or when they go on changing for too long.
+    async fn until_quiet(&self, mut found: Fingerprint) -> Fingerprint {
+        let latest = Instant::now() + self.config.hold * PATIENCE;
+        loop {
+            tokio::time::sleep(self.config.settle * SECOND_LOOK).await;
+            let again = self.look().await;
+            if again == found || Instant::now() >= latest {
+                return again;
+            }
+            found = again;
+        }
+    }
+
     /// Until there is a reason to look.
     async fn wait(&mut self) {
-        let was_told = timeout_at(self.next_poll, self.bell.notify.notified())
-            .await
-            .is_ok();
-        self.is_due = true;
-        if was_told {
-            let latest = Instant::now() + self.config.debounce * PATIENCE;
+        if !self.was_told {
+            let told = timeout_at(self.next_poll, self.bell.notify.notified());
+            self.was_told = told.await.is_ok();
+        }
+        if self.was_told {
+            let started = Instant::now();
             loop {
-                let pause = if self.bell.is_settled() {
-                    self.config.settle
+                let (pause, patience) = if self.bell.is_written_to(self.config.hold) {
+                    (self.config.hold, self.config.hold)
+                } else if self.bell.is_settled() {
+                    (self.config.settle, self.config.debounce)
                 } else {
-                    self.config.debounce
+                    (self.config.debounce, self.config.debounce)
                 };
-                let quiet = (Instant::now() + pause).min(latest);
+                let quiet = (Instant::now() + pause).min(started + patience * PATIENCE);
                 if timeout_at(quiet, self.bell.notify.notified()).await.is_err() {
                     break;
                 }
             }
         }
+        self.was_told = false;
+        self.is_due = true;
     }
 
-    async fn look(&mut self) -> Vec<PathBuf> {
+    async fn look(&self) -> Fingerprint {
         let paths: Vec<PathBuf> = self.paths().cloned().collect();
         let eyes = self.eyes.clone();
-        let found = blocking(move || {
+        blocking(move || {
             let mut eyes = eyes.lock().unwrap_or_else(PoisonError::into_inner);
             let Eyes { notices, digests } = &mut *eyes;
             // First the notices, then the content: what changes between the two is noticed.
             notices.watch(&paths);
             Fingerprint::with(paths, digests)
         })
-        .await;
-        self.is_due = false;
-        self.next_poll = Instant::now() + self.config.poll;
-        let changed = found.differs_from(&self.seen);
-        self.seen = found;
-        changed
+        .await
     }
 }
 

@@ -1,11 +1,12 @@
 use std::{
-    collections::BTreeSet,
-    path::PathBuf,
+    collections::{BTreeSet, HashMap, HashSet},
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use notify::{
@@ -29,6 +30,11 @@ pub(crate) struct Bell {
     pub(crate) notify: Notify,
     /// Whether what happened last is the end of something: a file was closed by its writer, or renamed.
     is_settled: AtomicBool,
+    /// The files that were written to and not closed since, and when they were last written to.
+    written: Mutex<HashMap<PathBuf, Instant>>,
+    /// The files that are watched, and the directories of which every file counts: what is written to beside
+    /// them is nobody's concern.
+    watched: Mutex<HashSet<PathBuf>>,
 }
 
 impl Bell {
@@ -40,6 +46,54 @@ impl Bell {
     pub(crate) fn is_settled(&self) -> bool {
         self.is_settled.load(Ordering::Acquire)
     }
+
+    /// Whether a file is open that was written to within this time. Notices of its end may get lost, so it does
+    /// not count for ever.
+    pub(crate) fn is_written_to(&self, within: Duration) -> bool {
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        written.retain(|_, last| last.elapsed() < within);
+        !written.is_empty()
+    }
+
+    fn opened(&self, mut paths: Vec<PathBuf>) {
+        {
+            let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+            paths.retain(|path| {
+                let directory = path.parent().and_then(|directory| directory.canonicalize().ok());
+                let is_watched = |directory: PathBuf| {
+                    let file = directory.join(path.file_name().unwrap_or_default());
+                    watched.contains(&directory) || watched.contains(&file)
+                };
+                directory.is_some_and(is_watched)
+            });
+        }
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        written.extend(paths.into_iter().map(|path| (path, Instant::now())));
+    }
+
+    /// From now on these are the files and directories that are watched.
+    fn watches(&self, paths: &[PathBuf]) {
+        let mut now = HashSet::new();
+        for path in paths {
+            if let Ok(target) = path.canonicalize() {
+                // The files of a directory may be links into one below it.
+                let directories = trail::directories(path).into_iter();
+                let below = directories.filter_map(|directory| directory.canonicalize().ok());
+                now.extend(below.filter(|directory| directory.starts_with(&target)));
+                now.insert(target);
+            } else if let Some(Ok(directory)) = path.parent().map(Path::canonicalize) {
+                now.insert(directory.join(path.file_name().unwrap_or_default()));
+            }
+        }
+        *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = now;
+    }
+
+    fn closed(&self, paths: &[PathBuf]) {
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        for path in paths {
+            written.remove(path);
+        }
+    }
 }
 
 /// Passes on that something has happened.
@@ -48,18 +102,39 @@ pub(crate) struct Handler(Arc<Bell>);
 
 impl notify::EventHandler for Handler {
     fn handle_event(&mut self, event: notify::Result<Event>) {
-        match event.map(|event| event.kind) {
-            Ok(EventKind::Access(AccessKind::Close(AccessMode::Write))) => self.0.ring(true),
+        let Ok(event) = event else {
+            return self.0.ring(false);
+        };
+        match event.kind {
+            EventKind::Access(AccessKind::Close(AccessMode::Write)) => {
+                self.0.closed(&event.paths);
+                self.0.ring(true);
+            }
             // A look opens files: it must not be a reason for another.
-            Ok(EventKind::Access(_)) => {}
+            EventKind::Access(_) => {}
             // More is to come: whoever writes a file closes it.
-            Ok(EventKind::Create(CreateKind::File) | EventKind::Modify(ModifyKind::Data(_))) => {
+            EventKind::Create(CreateKind::File) => {
+                self.0
+                    .opened(event.paths.into_iter().filter(|path| is_new(path)).collect());
                 self.0.ring(false);
             }
-            Ok(EventKind::Modify(ModifyKind::Name(_)) | EventKind::Remove(_)) => self.0.ring(true),
-            Ok(_) | Err(_) => self.0.ring(false),
+            EventKind::Modify(ModifyKind::Data(_)) => {
+                self.0.opened(event.paths);
+                self.0.ring(false);
+            }
+            EventKind::Modify(ModifyKind::Name(_)) | EventKind::Remove(_) => {
+                self.0.closed(&event.paths);
+                self.0.ring(true);
+            }
+            _ => self.0.ring(false),
         }
     }
+}
+
+/// Whether somebody who made this opened it: a link is made without, and nobody closes it.
+fn is_new(path: &Path) -> bool {
+    path.symlink_metadata()
+        .is_ok_and(|metadata| metadata.is_file() && metadata.nlink() == 1)
 }
 
 /// The system's notices of what happens in some directories.
@@ -97,6 +172,7 @@ impl Notices {
         let Some(watcher) = &mut self.watcher else {
             return;
         };
+        self.bell.watches(paths);
         // All anew, each time: a watch stays with a directory that was moved away or removed, and is of no
         // use for the one that has taken its place.
         for directory in std::mem::take(&mut self.watched) {

@@ -16,12 +16,14 @@ const NEVER: Duration = Duration::from_secs(3600);
 const NOTICED: WatchConfig = WatchConfig {
     debounce: Duration::from_millis(5),
     settle: Duration::from_millis(1),
+    hold: Duration::from_millis(20),
     poll: NEVER,
 };
 /// Looks often.
 const POLLED: WatchConfig = WatchConfig {
     debounce: Duration::from_millis(5),
     settle: Duration::from_millis(1),
+    hold: Duration::from_millis(20),
     poll: Duration::from_millis(10),
 };
 
@@ -311,6 +313,49 @@ async fn a_closed_file_is_seen_at_once() {
     let mut watch = Watch::since(Fingerprint::of(paths), config);
     armed(&mut watch, &scratch).await;
     fs::write(&file, "1").unwrap();
+    assert_eq!(changed(&mut watch).await, [file]);
+}
+
+/// A file that is written in place is not looked at before its writer has closed it, or has not written to it
+/// for long.
+#[tokio::test]
+async fn a_file_is_not_seen_by_halves() {
+    use std::io::Write as _;
+    let directory = TempDir::new().unwrap();
+    let [file, scratch] = ["file", "scratch"].map(|name| directory.path().join(name));
+    let paths = [file.clone(), scratch.clone()];
+    let held = WatchConfig {
+        hold: NEVER,
+        ..NOTICED
+    };
+    let mut watch = Watch::since(Fingerprint::of(paths.clone()), held);
+    armed(&mut watch, &scratch).await;
+    for step in ["made", "written anew"] {
+        let mut writer = fs::File::create(&file).unwrap();
+        for half in ["the first half, ", "the second half"] {
+            // Long enough for a look, if there were one: many times the debounce.
+            let seen = tokio::time::timeout(held.debounce * 40, watch.changed()).await;
+            assert!(seen.is_err(), "{step}: before {half:?}");
+            writer.write_all(format!("{step}: {half}").as_bytes()).unwrap();
+        }
+        drop(writer);
+        assert_eq!(changed(&mut watch).await, std::slice::from_ref(&file), "{step}");
+        assert_eq!(watch.seen, Fingerprint::of(paths.clone()), "{step}");
+    }
+    // What is written to beside it is no reason to wait.
+    let mut neighbour = fs::File::create(directory.path().join("neighbour")).unwrap();
+    neighbour.write_all(b"a line").unwrap();
+    fs::write(&file, "whole").unwrap();
+    assert_eq!(changed(&mut watch).await, std::slice::from_ref(&file));
+    // It stays open, and nobody writes to it any more.
+    let brief = WatchConfig {
+        hold: Duration::from_millis(50),
+        ..NOTICED
+    };
+    let mut watch = Watch::since(Fingerprint::of(paths), brief);
+    armed(&mut watch, &scratch).await;
+    let mut writer = fs::File::create(&file).unwrap();
+    writer.write_all(b"a half").unwrap();
     assert_eq!(changed(&mut watch).await, [file]);
 }
 

@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use admittance_tests::replace;
+use admittance_tests::{Versions, replace};
 
 use super::scene::{Hot, chain, mistakes};
 
@@ -153,6 +153,105 @@ async fn volumes_of_kubelet_change_as_a_whole() {
     let failed = program.metrics().await.unwrap();
     let failed = failed.sum("admittance_tables_total", &[("result", "failed")]);
     assert_eq!(failed.unwrap_or_default(), 0.0, "no change was seen by halves");
+    let log = program.log().into_iter();
+    let warnings: Vec<_> = log
+        .filter(|line| line.field("level") == "WARN" && line.text.contains("notify"))
+        .map(|line| line.text)
+        .collect();
+    assert_eq!(warnings, [""; 0], "a volume that changes is nothing to warn of");
+}
+
+/// A file that is written in place is half of what it will be for a while, and may be right by itself.
+#[tokio::test]
+async fn half_a_definition_file_does_not_go_live() {
+    let hot = Hot::new().await;
+    let both = format!(
+        "{}---\n{}",
+        hot.usual_chain(),
+        chain("second", &hot.plugin("{ name: second }"))
+    );
+    replace(&hot.chain_file(), &both).unwrap();
+    let program = hot.start().await;
+    let has_second = async || {
+        let annotations = hot.annotations(&program).await;
+        annotations.contains_key("version.admittance.dev/second")
+    };
+    assert!(has_second().await);
+    // First its half, which is one chain of the two, and then the whole with something new in it.
+    let new = both.replace("name: second }", "name: second, generation: 2 }");
+    let half = new.split_once("---").unwrap().0.len();
+    for closes in [false, true] {
+        let mut file = File::create(hot.chain_file()).unwrap();
+        for _ in 0..50 {
+            assert!(has_second().await, "an empty file went live");
+        }
+        file.write_all(&new.as_bytes()[..half]).unwrap();
+        if closes {
+            // Even a writer that closes the file in between has time to go on.
+            drop(file);
+            file = File::options().append(true).open(hot.chain_file()).unwrap();
+        }
+        for _ in 0..50 {
+            assert!(has_second().await, "half a file went live");
+        }
+        file.write_all(&new.as_bytes()[half..]).unwrap();
+        drop(file);
+        let is_there = async || {
+            let annotations = hot.annotations(&program).await;
+            annotations.get("generation.admittance.dev/second") == Some(&"2".to_owned())
+        };
+        hot.until(&program, "the whole file", is_there).await;
+        replace(&hot.chain_file(), &both).unwrap();
+        let is_back = async || !is_there().await && has_second().await;
+        hot.until(&program, "the file as it was", is_back).await;
+    }
+}
+
+/// All stages of a table have one version of a module, however quickly its file changes.
+#[tokio::test]
+async fn a_table_has_one_version_of_a_file() {
+    const STAGES: u32 = 24;
+    let hot = Hot::new().await;
+    let stages: String = (0..STAGES)
+        .map(|number| {
+            // Settings of its own, so that each is prepared by itself.
+            let plugin = hot.plugin(&format!("{{ name: stage{number} }}"));
+            format!("    - name: stage{number}\n      plugin: {plugin}\n")
+        })
+        .collect();
+    let head = hot.usual_chain();
+    let (head, _) = head.split_once("    - name:").unwrap();
+    replace(&hot.chain_file(), format!("{head}{stages}")).unwrap();
+    let program = hot.start().await;
+    let mut version = 1;
+    let last = 12;
+    loop {
+        if version < last {
+            version += 1;
+            hot.put(version);
+        }
+        let annotations = hot.annotations(&program).await;
+        let mut versions: Vec<_> = annotations.values().collect();
+        versions.dedup();
+        assert_eq!(versions.len(), 1, "{annotations:?}");
+        if Versions::number(versions[0]) == Some(last) {
+            break;
+        }
+    }
+    hot.until_written(&program).await;
+    for revision in program.status().await.unwrap()["revision"]
+        .as_u64()
+        .into_iter()
+        .flat_map(|last| 1..=last)
+    {
+        let url = program.admin_url(&format!("/v1/history/{revision}"));
+        let reply = hot.client.get(&url).await.unwrap();
+        let Ok(detail) = reply.json() else { continue };
+        let modules = detail["modules"].as_array().cloned().unwrap_or_default();
+        let mut digests: Vec<_> = modules.iter().map(|module| module["digest"].clone()).collect();
+        digests.dedup();
+        assert_eq!(digests.len(), 1, "revision {revision}: {detail:#}");
+    }
 }
 
 #[tokio::test]

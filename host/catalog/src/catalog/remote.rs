@@ -3,7 +3,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 
 use super::{Found, Freshness, Inner, on_disk};
-use crate::{Digest, Error, ModuleReference, OnProgress, Resolution, Store, fetch::Landing};
+use crate::{Digest, Error, Module, ModuleReference, OnProgress, Resolution, Store, fetch::Landing};
 
 /// What the store has of a reference: the module, and what was recorded.
 pub(super) type Recorded = Option<(Found, Resolution)>;
@@ -29,7 +29,23 @@ impl Inner {
         match reference {
             ModuleReference::Https(url) => self.https(reference, url, pinned, recorded, progress).await,
             ModuleReference::Oci(artifact) => self.oci(reference, artifact, pinned, recorded, progress).await,
-            ModuleReference::File(path) => self.file(path, pinned).await,
+            ModuleReference::File(_) => Err(not_fetched(reference)),
+        }
+    }
+
+    /// The module as the store has it, and as it was signed when it was fetched.
+    pub(super) async fn stored(
+        &self,
+        reference: &ModuleReference,
+        pinned: Option<Digest>,
+    ) -> Result<Module, Error> {
+        let Some((found, _)) = self.recorded(reference, pinned).await? else {
+            return Err(not_fetched(reference));
+        };
+        match self.checked_offline(reference, found).await {
+            // There may be signatures by now that were not there when it was fetched.
+            Err(Error::Signature(_)) => Err(not_fetched(reference)),
+            checked => checked,
         }
     }
 
@@ -140,6 +156,12 @@ impl Inner {
             Some(store) => on_disk(move || work(&store)).await?,
             None => Ok(()),
         }
+    }
+}
+
+fn not_fetched(reference: &ModuleReference) -> Error {
+    Error::NotFetched {
+        reference: Box::new(reference.clone()),
     }
 }
 

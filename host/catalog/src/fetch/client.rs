@@ -55,6 +55,9 @@ impl Default for NetworkConfig {
     }
 }
 
+/// The largest file of CAs, in bytes. That of a whole system has a fraction of it.
+const CA_SIZE_LIMIT: u64 = 16 << 20;
+
 /// The client for everything that is fetched. Lives as long as the catalog.
 #[derive(Debug)]
 pub(crate) struct Network {
@@ -190,7 +193,7 @@ fn add_file(roots: &mut RootCertStore, path: &Path) -> Result<(), Error> {
         path: path.to_owned(),
         problem,
     };
-    let text = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
+    let text = admittance_watch::file::read(path, CA_SIZE_LIMIT).map_err(|error| wrong(error.to_string()))?;
     let mut count = 0_usize;
     for certificate in CertificateDer::pem_slice_iter(&text) {
         count += 1;

@@ -1,4 +1,4 @@
-use std::{fs::File, io, path::PathBuf, time::Duration};
+use std::{io, path::PathBuf, time::Duration};
 
 use docker_credential::{CredentialRetrievalError, DockerCredential};
 
@@ -34,7 +34,7 @@ impl Network {
         let Some(path) = self.docker_config() else {
             return Ok(None);
         };
-        let file = match File::open(&path) {
+        let file = match admittance_watch::file::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(format!("{}: {error}", path.display()))),

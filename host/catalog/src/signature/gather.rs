@@ -1,11 +1,11 @@
 use std::{
     ffi::OsString,
-    fs::File,
-    io::{self, Read},
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
+use admittance_watch::file;
 use url::Url;
 
 use super::{Blob, FoundSignature, Material, SIGNATURE_SIZE_LIMIT, SignatureError};
@@ -61,7 +61,7 @@ fn beside(path: &Path, suffix: &str) -> Result<Option<(String, Blob)>, Signature
     name.push(suffix);
     let path = PathBuf::from(name);
     let name = path.display().to_string();
-    match read_limited(&path, SIGNATURE_SIZE_LIMIT) {
+    match file::read(&path, SIGNATURE_SIZE_LIMIT) {
         Ok(content) => Ok(Some((name, Blob(content)))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Err(SignatureError::TooLarge {
@@ -73,21 +73,6 @@ fn beside(path: &Path, suffix: &str) -> Result<Option<(String, Blob)>, Signature
             source: Arc::new(source),
         }),
     }
-}
-
-/// The bytes of a file; an error when there are more than the limit, or it is no file.
-pub(super) fn read_limited(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    // A pipe would be waited for.
-    if !path.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
-    }
-    let mut bytes = Vec::new();
-    File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > limit {
-        let message = format!("it has more than {limit} bytes");
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
-    }
-    Ok(bytes)
 }
 
 /// Where the signature of what a URL answers is asked for: `.sig` after its path.

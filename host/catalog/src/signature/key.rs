@@ -135,7 +135,7 @@ pub(super) fn read_text(path: &Path) -> Result<String, InvalidTrust> {
         path: PathBuf::from(path),
         source,
     };
-    let bytes = super::gather::read_limited(path, TRUST_SIZE_LIMIT).map_err(unreadable)?;
+    let bytes = admittance_watch::file::read(path, TRUST_SIZE_LIMIT).map_err(unreadable)?;
     let not_text = |error| unreadable(std::io::Error::new(std::io::ErrorKind::InvalidData, error));
     String::from_utf8(bytes).map_err(not_text)
 }

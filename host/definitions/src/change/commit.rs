@@ -15,17 +15,19 @@ use std::{
     io::{self, Write},
     os::unix::{
         ffi::OsStrExt,
-        fs::{MetadataExt, chown},
+        fs::{MetadataExt, OpenOptionsExt, chown},
     },
     path::{Path, PathBuf},
 };
 
 use admittance_module::Digest;
+use admittance_watch::file;
 
 use super::{
     FileChange,
     journal::{self, Entry, Journal},
 };
+use crate::document::LARGEST_FILE;
 
 /// Why a change was not written.
 #[derive(Debug, thiserror::Error)]
@@ -229,7 +231,7 @@ impl Place {
 
     /// Whether the file has this text, or is not there as there is none.
     fn holds(&self, text: Option<&String>) -> io::Result<bool> {
-        let bytes = match fs::read(&self.entry.path) {
+        let bytes = match file::read(&self.entry.path, LARGEST_FILE as u64) {
             Ok(bytes) => Some(bytes),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
@@ -250,6 +252,7 @@ impl Place {
             // Renaming would also replace a file that nobody may write.
             let there = OpenOptions::new()
                 .write(true)
+                .custom_flags(file::NO_WAIT)
                 .open(&self.entry.path)?
                 .metadata()?;
             let made = file.metadata()?;

@@ -8,6 +8,7 @@ use std::{
 };
 
 use admittance_module::Digest;
+use admittance_watch::file;
 use serde::{Deserialize, Serialize};
 
 use super::commit::{Place, sync_directory};
@@ -101,7 +102,7 @@ impl Journal {
 
     /// None if it is not whole.
     fn read(path: &Path) -> io::Result<Option<Self>> {
-        let bytes = fs::read(path)?;
+        let bytes = file::read(path, u64::MAX)?;
         let whole = || {
             let text = std::str::from_utf8(&bytes).ok()?;
             let (head, body) = text.split_once('\n')?;

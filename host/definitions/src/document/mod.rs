@@ -6,8 +6,8 @@
 //! reports the fields that nobody asked for.
 //!
 //! YAML is version 1.2: `on`, `yes` and `0777` are not what they were in 1.1. Aliases are refused,
-//! since they can stand for any amount of text. A file has at most [`LARGEST_FILE`] bytes and nests at
-//! most 64 levels deep.
+//! since they can stand for any amount of text. A file has at most [`LARGEST_FILE`] bytes and
+//! [`MOST_DOCUMENTS`] documents, and nests at most 64 levels deep.
 
 mod fields;
 mod json;
@@ -21,11 +21,12 @@ mod yaml;
 mod tests;
 
 use std::{
-    fs::{File, Metadata},
-    io::Read,
+    fs::Metadata,
+    io,
     path::{Path, PathBuf},
 };
 
+use admittance_watch::file;
 use serde_json::Value as Json;
 
 pub(crate) use self::place::Part;
@@ -38,6 +39,10 @@ pub use self::{
 
 /// The most bytes that a file may have: 4 MiB. A definition is a few kilobytes.
 pub const LARGEST_FILE: usize = 4 * 1024 * 1024;
+
+/// The most documents that a file may have, empty ones too: 16,384. With more than a few hundred it is better
+/// split.
+pub const MOST_DOCUMENTS: usize = 16 * 1024;
 
 /// Some editors begin a file with it.
 pub(crate) const BYTE_ORDER_MARK: char = '\u{feff}';
@@ -116,11 +121,15 @@ pub fn read_file(path: &Path, mistakes: &mut Mistakes) -> Vec<Document> {
 /// The text of a file, and what the system says of the file that it was read from.
 pub(crate) fn text_of(path: &Path) -> Result<(String, Metadata), Mistake> {
     let name = path.display().to_string();
-    let (bytes, metadata) = read_bytes(path).map_err(|message| of_file(&name, message, ""))?;
-    if bytes.len() > LARGEST_FILE {
-        let message = format!("the file has more than {LARGEST_FILE} bytes");
-        return Err(of_file(&name, message, "split it"));
-    }
+    let read = file::read_with_metadata(path, LARGEST_FILE as u64);
+    let (bytes, metadata) = read.map_err(|error| {
+        if error.kind() == io::ErrorKind::FileTooLarge {
+            let message = format!("the file has more than {LARGEST_FILE} bytes");
+            of_file(&name, message, "split it")
+        } else {
+            of_file(&name, format!("the file cannot be read: {error}"), "")
+        }
+    })?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let end = error.utf8_error().valid_up_to();
         let before = error.as_bytes().get(..end).unwrap_or_default();
@@ -270,21 +279,6 @@ fn trees(is_json: bool, text: &str, flaws: &mut Vec<Flaw>) -> (Syntax, Vec<Posit
 pub(crate) fn is_named_json(path: &Path) -> bool {
     path.extension()
         .is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
-}
-
-fn read_bytes(path: &Path) -> Result<(Vec<u8>, Metadata), String> {
-    let unreadable = |error: std::io::Error| format!("the file cannot be read: {error}");
-    // Opening a pipe would wait for a writer.
-    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err("this is no regular file".to_owned());
-    }
-    let file = File::open(path).map_err(unreadable)?;
-    let metadata = file.metadata().map_err(unreadable)?;
-    let mut bytes = Vec::new();
-    file.take(LARGEST_FILE as u64 + 1)
-        .read_to_end(&mut bytes)
-        .map_err(unreadable)?;
-    Ok((bytes, metadata))
 }
 
 fn of_file(name: &str, message: String, fix: &str) -> Mistake {

@@ -235,7 +235,10 @@ fn files() {
             "absent.yaml",
             ": the file cannot be read: No such file or directory (os error 2)",
         ),
-        (".", ": this is no regular file"),
+        (
+            ".",
+            ": the file cannot be read: it is a directory, not a regular file",
+        ),
     ] {
         let mut mistakes = Mistakes::new();
         assert!(read_one(&path(name), &mut mistakes).is_none());
@@ -519,4 +522,15 @@ fn a_large_document_on_one_line_is_read_in_time() {
             (line, column)
         );
     }
+}
+
+#[test]
+fn a_file_has_so_many_documents() {
+    let most = "---\n".repeat(MOST_DOCUMENTS);
+    assert_eq!(reading("f.yaml", &most), "");
+    let line = MOST_DOCUMENTS + 1;
+    assert_eq!(
+        reading("f.yaml", &"---\n".repeat(MOST_DOCUMENTS * 12)),
+        format!("f.yaml:{line}:1: the file has more than 16384 documents; split it")
+    );
 }

@@ -6,12 +6,16 @@ use saphyr::Scalar;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, Tag};
 use serde_json::Number;
 
-use super::tree::{DEEPEST, Entry, Flaw, MapBuilder, Place, Position, Positioned, Value};
+use super::{
+    MOST_DOCUMENTS,
+    tree::{DEEPEST, Entry, Flaw, MapBuilder, Place, Position, Positioned, Value},
+};
 
 /// The trees of the documents in a YAML text. Empty documents are left out. A flaw that leaves no
 /// tree ends the reading; the documents before it are there.
 pub(super) fn read(text: &str, flaws: &mut Vec<Flaw>) -> Vec<Positioned> {
     let mut documents = Vec::new();
+    let mut begun = 0_usize;
     let mut builder = Builder::new(text);
     for event in Parser::new_from_str(text) {
         let (event, span) = match event {
@@ -25,6 +29,17 @@ pub(super) fn read(text: &str, flaws: &mut Vec<Flaw>) -> Vec<Positioned> {
                 break;
             }
         };
+        if matches!(event, Event::DocumentStart(_)) {
+            begun += 1;
+            if begun > MOST_DOCUMENTS {
+                flaws.push(Flaw::new(
+                    position(span.start),
+                    format!("the file has more than {MOST_DOCUMENTS} documents"),
+                    "split it",
+                ));
+                break;
+            }
+        }
         match builder.take(event, span, flaws) {
             Ok(None) => {}
             Ok(Some(document)) if matches!(document.value, Value::Null) => {}

@@ -6,6 +6,7 @@ use std::{
     io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    time::{Duration, SystemTime},
 };
 
 use super::DefinitionFile;
@@ -14,14 +15,22 @@ use crate::document::{self, Location, Mistake, Mistakes};
 /// How often files that change while they are read are read again.
 const ATTEMPTS: usize = 10;
 
+/// A file that was written to more recently than this may still be being written: it is looked at again after
+/// this time, and read when it is as it was.
+const QUIET: Duration = Duration::from_millis(50);
+
 /// The files of these paths, in the order that [`DefinitionSet::read`](super::DefinitionSet::read) says.
 ///
 /// A ConfigMap is replaced by swapping one link, and a directory that is removed lists no files before
-/// it is gone: what was read counts when everything is there just as it was before.
+/// it is gone: what was read counts when everything is there just as it was before, and was not being written
+/// to. Unlike [`Watch`](admittance_watch::Watch) this cannot tell whether a file is still open.
 pub(super) fn read(paths: &[PathBuf], mistakes: &mut Mistakes) -> Vec<DefinitionFile> {
     let mut before = Listing::of(paths);
     for _ in 0..ATTEMPTS {
         let read = before.read();
+        if before.youngest().is_some_and(|age| age < QUIET) {
+            std::thread::sleep(QUIET);
+        }
         let after = Listing::of(paths);
         if let Some((files, wrong)) = read
             && before == after
@@ -108,6 +117,18 @@ impl Listing {
             }
         }
         listing
+    }
+
+    /// How long ago a file was last written to or put in place. A clock that is wrong says nothing.
+    fn youngest(&self) -> Option<Duration> {
+        let now = SystemTime::now();
+        let age = |found: &Found| {
+            let (seconds, nanoseconds) = found.0.as_ref()?.changed;
+            let changed = Duration::new(u64::try_from(seconds).ok()?, u32::try_from(nanoseconds).ok()?);
+            now.duration_since(SystemTime::UNIX_EPOCH.checked_add(changed)?)
+                .ok()
+        };
+        self.files.iter().filter_map(|(_, found)| age(found)).min()
     }
 
     /// The texts of the files; none when one of them is another file by now.

@@ -6,6 +6,7 @@ use std::{
 };
 
 use admittance_catalog::Digest;
+use admittance_watch::file;
 
 use super::{Entry, HistoryError};
 
@@ -17,6 +18,9 @@ pub(crate) struct HistoryDirectory {
     /// Held open, and so held.
     _lock: File,
 }
+
+/// How the files begin that are being written.
+const TEMPORARY: &str = ".tmp";
 
 /// How the files of revisions end.
 const ENDING: &str = "revision";
@@ -35,10 +39,24 @@ impl HistoryDirectory {
             .create(path)
             .map_err(failed)?;
         let lock = lock(path)?;
-        Ok(Self {
+        let directory = Self {
             path: path.to_owned(),
             _lock: lock,
-        })
+        };
+        directory.sweep();
+        Ok(directory)
+    }
+
+    /// Remove what a killed program left half written: nobody else writes here.
+    fn sweep(&self) {
+        for file in fs::read_dir(&self.path).into_iter().flatten().flatten() {
+            let name = file.file_name();
+            if name.as_encoded_bytes().starts_with(TEMPORARY.as_bytes())
+                && let Err(error) = fs::remove_file(file.path())
+            {
+                tracing::warn!(path = %file.path().display(), %error, "a temporary file cannot be removed");
+            }
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -73,7 +91,9 @@ impl HistoryDirectory {
         let path = self.file(entry.revision().number);
         let write = || -> io::Result<()> {
             let text = serde_json::to_vec_pretty(entry)?;
-            let mut file = tempfile::NamedTempFile::new_in(&self.path)?;
+            let mut file = tempfile::Builder::new()
+                .prefix(TEMPORARY)
+                .tempfile_in(&self.path)?;
             writeln!(file, "{}", Digest::of(&text))?;
             file.write_all(&text)?;
             file.as_file().sync_data()?;
@@ -146,7 +166,7 @@ fn lock(directory: &Path) -> Result<File, HistoryError> {
 }
 
 fn read(path: &Path) -> io::Result<Entry> {
-    let bytes = fs::read(path)?;
+    let bytes = file::read(path, u64::MAX)?;
     let wrong = |what| io::Error::new(io::ErrorKind::InvalidData, what);
     let end = bytes
         .iter()
@@ -181,6 +201,24 @@ mod tests {
         directory.remove_before(10);
         directory.remove_before(10);
         assert_eq!(directory.entries().unwrap(), [second]);
+    }
+
+    #[test]
+    fn what_a_killed_program_was_writing_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let entry = entry(1, "a");
+        let directory = HistoryDirectory::open(folder.path()).unwrap();
+        directory.write(&entry).unwrap();
+        drop(directory);
+        for name in [".tmpAb3dEf", ".tmp"] {
+            fs::write(folder.path().join(name), "half").unwrap();
+        }
+        let directory = HistoryDirectory::open(folder.path()).unwrap();
+        let names = fs::read_dir(folder.path()).unwrap();
+        let mut names: Vec<_> = names.map(|file| file.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["0000000001.revision", "lock"]);
+        assert_eq!(directory.entries().unwrap(), [entry]);
     }
 
     #[test]

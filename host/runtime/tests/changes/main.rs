@@ -4,6 +4,7 @@
 #![allow(clippy::indexing_slicing, reason = "a missing row is a failed test")]
 
 mod bad;
+mod files;
 mod recording;
 mod rollback;
 mod scene;

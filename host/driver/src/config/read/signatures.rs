@@ -3,6 +3,7 @@ use admittance::catalog::signature::{
     SourcePattern, TrustRoot,
 };
 use admittance_definitions::{Mistakes, document::Node};
+use admittance_watch::file;
 
 use super::{good, if_there};
 
@@ -118,8 +119,12 @@ fn trust_root(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<TrustRoot> {
     good(root, node, mistakes)
 }
 
+/// The largest PEM file in bytes.
+const LARGEST_PEM: u64 = 1 << 20;
+
 fn text_of(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
     let path = node.file(mistakes)?;
-    let read = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()));
+    let read =
+        file::read_to_string(&path, LARGEST_PEM).map_err(|error| format!("{}: {error}", path.display()));
     good(read, node, mistakes)
 }

@@ -2,6 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
+use admittance_watch::file;
 use bytes::Bytes;
 use http::{
     HeaderValue, Method, Request, Uri,
@@ -190,14 +191,19 @@ fn verify(token: &str, action: &str, asked: Asked<'_>) -> Bytes {
     json!(verify).to_string().into()
 }
 
+/// The largest file of a token, in bytes.
+const LARGEST_TOKEN: u64 = 64 << 10;
+
 /// The gateway's own token as a header. It is read each time, so that a new one is used at once.
-async fn own_token(file: &Path) -> Result<HeaderValue, Unanswered> {
+async fn own_token(path: &Path) -> Result<HeaderValue, Unanswered> {
     let unreadable = |reason: String| Unanswered::OwnToken {
-        file: file.display().to_string(),
+        file: path.display().to_string(),
         reason,
     };
-    let text = tokio::fs::read_to_string(file)
+    let path = path.to_owned();
+    let text = tokio::task::spawn_blocking(move || file::read_to_string(&path, LARGEST_TOKEN))
         .await
+        .map_err(|error| unreadable(error.to_string()))?
         .map_err(|error| unreadable(error.to_string()))?;
     let mut value = HeaderValue::try_from(format!("Bearer {}", text.trim()))
         .map_err(|_| unreadable("it holds no token".to_owned()))?;

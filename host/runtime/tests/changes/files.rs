@@ -1,0 +1,54 @@
+//! What paths lead to: files that change while they are read, and what is not a file at all.
+
+use std::{fs, time::Duration};
+
+use rustix::fs::{CWD, Mode, mkfifoat};
+
+use crate::scene::{Scene, chain, live};
+
+/// It ends a test that would hang.
+const NEVER: Duration = Duration::from_secs(60);
+
+fn plugin(name: &str, source: &str) -> String {
+    let webhook = chain(name, "1");
+    let (head, _) = webhook.split_once("      webhook:").unwrap();
+    format!("{head}      plugin: {{ source: \"{source}\" }}\n")
+}
+
+/// Opening a FIFO for reading waits until somebody writes to it.
+#[tokio::test]
+async fn a_fifo_holds_up_no_change_and_no_rollback() {
+    let scene = Scene::new();
+    scene.write("a.yaml", &chain("a", "1"));
+    let host = scene.start().await.unwrap();
+    scene.write("a.yaml", &chain("a", "2"));
+    host.reload().await.unwrap();
+    let fifo = scene.folder.path().join("fifo");
+    mkfifoat(CWD, &fifo, Mode::RUSR | Mode::WUSR).unwrap();
+    let directory = scene.folder.path().join("directory");
+    fs::create_dir(&directory).unwrap();
+    for (source, what) in [
+        ("file:../fifo", "a FIFO"),
+        ("file:../directory", "a directory"),
+        ("file:/dev/zero", "a device"),
+    ] {
+        scene.write("b.yaml", &plugin("b", source));
+        let reloaded = tokio::time::timeout(NEVER, host.reload()).await;
+        let error = reloaded.expect("the reload hangs").unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("it is {what}, not a regular file")),
+            "{source}: {error}"
+        );
+    }
+    scene.remove("b.yaml");
+    mkfifoat(CWD, scene.chains().join("b.yaml"), Mode::RUSR | Mode::WUSR).unwrap();
+    let reloaded = tokio::time::timeout(NEVER, host.reload()).await;
+    let error = reloaded.expect("the reload hangs").unwrap_err().to_string();
+    assert!(
+        error.contains("b.yaml") && error.contains("it is a FIFO"),
+        "{error}"
+    );
+    let rolled_back = tokio::time::timeout(NEVER, host.rollback(1, None)).await;
+    rolled_back.expect("the rollback hangs").unwrap();
+    assert_eq!(live(&host), "3 a=1");
+}

@@ -1,0 +1,177 @@
+//! Reading a file by its path: only a regular file, only up to a limit, and only when it holds still.
+//!
+//! Opening a FIFO waits for a writer, and opening a device may do something. A path that an operator names
+//! can lead to either, so everything that the program reads by path is read by these functions.
+
+use std::{
+    fs::{File, Metadata, OpenOptions},
+    io::{self, Read as _, Seek as _},
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _},
+    path::Path,
+    time::Duration,
+};
+
+use rustix::fs::OFlags;
+
+/// How often a file that changes while it is read is read again, and the pause before.
+const ATTEMPTS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Flags for opening a path that may lead to something else than a regular file: it does not wait.
+pub const NO_WAIT: i32 = OFlags::NONBLOCK.union(OFlags::NOCTTY).bits().cast_signed();
+
+/// Open a regular file for reading. It does not wait, whatever the path leads to.
+///
+/// # Errors
+///
+/// Those of opening a file; [`io::ErrorKind::InvalidInput`] for what is not a regular file.
+pub fn open(path: &Path) -> io::Result<File> {
+    // Looked at first: opening a device may rewind a tape or arm a watchdog.
+    check_regular(&std::fs::metadata(path)?)?;
+    let file = OpenOptions::new().read(true).custom_flags(NO_WAIT).open(path)?;
+    // And again: the path may lead to something else by now.
+    check_regular(&file.metadata()?)?;
+    Ok(file)
+}
+
+/// All of a regular file, of at most `limit` bytes, and what the system says of it.
+///
+/// A file that changes while it is read is read again, for about 200 ms. It blocks meanwhile.
+///
+/// # Errors
+///
+/// Those of [`open`] and of reading; [`io::ErrorKind::FileTooLarge`] beyond the limit;
+/// [`io::ErrorKind::ResourceBusy`] when it goes on changing.
+pub fn read_with_metadata(path: &Path, limit: u64) -> io::Result<(Vec<u8>, Metadata)> {
+    for attempt in 0..ATTEMPTS {
+        if attempt > 0 {
+            std::thread::sleep(PAUSE);
+        }
+        let mut file = open(path)?;
+        let before = file.metadata()?;
+        let bytes = read_from(&mut file, &before, limit)?;
+        let after = file.metadata()?;
+        if stamp(&before) == stamp(&after) && bytes.len() as u64 == after.len() {
+            return Ok((bytes, after));
+        }
+    }
+    let message = "it keeps changing while it is read; write a new file and rename it over this one";
+    Err(io::Error::new(io::ErrorKind::ResourceBusy, message))
+}
+
+/// All of a regular file, as [`read_with_metadata`].
+///
+/// # Errors
+///
+/// As [`read_with_metadata`].
+pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    Ok(read_with_metadata(path, limit)?.0)
+}
+
+/// All of a regular file as text.
+///
+/// # Errors
+///
+/// As [`read_with_metadata`], and [`io::ErrorKind::InvalidData`] for what is not UTF-8.
+pub fn read_to_string(path: &Path, limit: u64) -> io::Result<String> {
+    String::from_utf8(read(path, limit)?)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))
+}
+
+fn read_from(file: &mut File, metadata: &Metadata, limit: u64) -> io::Result<Vec<u8>> {
+    let too_large = |size: u64| {
+        let message = format!("it has {size} bytes, and at most {limit} are read");
+        io::Error::new(io::ErrorKind::FileTooLarge, message)
+    };
+    if metadata.len() > limit {
+        return Err(too_large(metadata.len()));
+    }
+    file.rewind()?;
+    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or_default());
+    // It may have grown since.
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Err(too_large(bytes.len() as u64));
+    }
+    Ok(bytes)
+}
+
+/// Another stamp: the file was written to.
+fn stamp(metadata: &Metadata) -> (u64, i64, i64, i64, i64) {
+    (
+        metadata.len(),
+        metadata.mtime(),
+        metadata.mtime_nsec(),
+        metadata.ctime(),
+        metadata.ctime_nsec(),
+    )
+}
+
+fn check_regular(metadata: &Metadata) -> io::Result<()> {
+    let kind = metadata.file_type();
+    let what = if kind.is_file() {
+        return Ok(());
+    } else if kind.is_dir() {
+        "a directory"
+    } else if kind.is_fifo() {
+        "a FIFO"
+    } else if kind.is_socket() {
+        "a socket"
+    } else if kind.is_char_device() || kind.is_block_device() {
+        "a device"
+    } else {
+        "something else"
+    };
+    let message = format!("it is {what}, not a regular file");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn only_regular_files_are_opened() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        rustix::fs::mkfifoat(rustix::fs::CWD, path("fifo"), rustix::fs::Mode::RUSR).unwrap();
+        let _socket = UnixListener::bind(path("socket")).unwrap();
+        std::os::unix::fs::symlink(path("fifo"), path("link")).unwrap();
+        for (path, expected) in [
+            (path("fifo"), "it is a FIFO, not a regular file"),
+            (path("link"), "it is a FIFO, not a regular file"),
+            (path("socket"), "it is a socket, not a regular file"),
+            (path(""), "it is a directory, not a regular file"),
+            ("/dev/zero".into(), "it is a device, not a regular file"),
+        ] {
+            let error = open(&path).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{}", path.display());
+            assert_eq!(error.to_string(), expected, "{}", path.display());
+            assert_eq!(read(&path, 10).unwrap_err().to_string(), expected);
+        }
+        assert_eq!(open(&path("absent")).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_file_is_read_up_to_the_limit() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        std::fs::write(&path, "abc").unwrap();
+        assert_eq!(read_to_string(&path, 3).unwrap(), "abc");
+        let error = read(&path, 2).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(error.to_string(), "it has 3 bytes, and at most 2 are read");
+        std::fs::write(&path, b"\xff").unwrap();
+        let error = read_to_string(&path, 3).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        // Its size is told before any of it is read.
+        let large = File::create(&path).unwrap();
+        large.set_len(1 << 40).unwrap();
+        assert_eq!(
+            read(&path, 1 << 20).unwrap_err().kind(),
+            io::ErrorKind::FileTooLarge
+        );
+    }
+}
