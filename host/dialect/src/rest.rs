@@ -1,5 +1,6 @@
 //! Any JSON API, described by rules in the configuration.
 
+mod matching;
 mod overrides;
 mod route;
 
@@ -10,19 +11,19 @@ use admittance_admission::{
 };
 use bytes::Bytes;
 use http::{
-    HeaderValue, Method, Response, StatusCode,
+    HeaderValue, Response, StatusCode,
     header::{CONTENT_TYPE, RETRY_AFTER},
     request::Parts,
 };
 use matchit::Router;
 use serde_json::{Value, json};
 
-use self::overrides::overridden;
 pub use self::route::{KindSource, RestConfig, Route, Unmatched, ValueSource};
-use crate::{
-    Class, Dialect, End, Inspection, Reading, Rejection, RejectionKind,
-    path::{self, Readings},
+use self::{
+    matching::{ambiguous, in_lower_case},
+    overrides::overridden,
 };
+use crate::{Class, Dialect, End, Inspection, Reading, Rejection, RejectionKind};
 
 /// The dialect of a JSON API that rules describe. Lives as long as the front door.
 ///
@@ -190,165 +191,6 @@ impl Prepared {
             route,
         })
     }
-
-    fn takes(&self, method: &Method) -> bool {
-        self.route
-            .methods
-            .iter()
-            .any(|own| own.as_str().eq_ignore_ascii_case(method.as_str()))
-    }
-}
-
-/// The parameters of a path, when it is of this template.
-fn parameters(template: &Router<()>, path: &str) -> Option<Vec<(String, String)>> {
-    let found = template.at(path).ok()?;
-    let parameters = found.params.iter();
-    Some(
-        parameters
-            .map(|(key, value)| (key.to_owned(), path::parameter(value)))
-            .collect(),
-    )
-}
-
-/// A template in lower case, but for the names of its parameters.
-fn in_lower_case(template: &str) -> String {
-    let mut is_name = false;
-    let lower = |letter: char| {
-        match letter {
-            '{' => is_name = true,
-            '}' => is_name = false,
-            _ => {}
-        }
-        if is_name {
-            letter.to_string()
-        } else {
-            letter.to_lowercase().collect()
-        }
-    };
-    template.chars().map(lower).collect()
-}
-
-impl Matched {
-    /// Whether a lenient server, which may not care for case, acts on the same things.
-    fn agrees_with(&self, lenient: &Self) -> bool {
-        let lower = |parameters: &[(String, String)]| -> Vec<String> {
-            parameters.iter().map(|(_, value)| value.to_lowercase()).collect()
-        };
-        Arc::ptr_eq(&self.route, &lenient.route) && lower(&self.parameters) == lower(&lenient.parameters)
-    }
-}
-
-impl Rest {
-    /// The first route for this method and this reading of the path.
-    fn find(&self, method: &Method, path: &str) -> Option<Matched> {
-        let mut routes = self
-            .routes
-            .iter()
-            .filter(|route| route.route.methods.contains(method));
-        routes.find_map(|route| {
-            Some(Matched {
-                parameters: parameters(&route.template, path)?,
-                route: route.clone(),
-            })
-        })
-    }
-
-    /// The first route for this method, in whatever case, and the lenient reading of the path.
-    fn find_lenient(&self, method: &Method, path: &str) -> Option<Matched> {
-        self.routes
-            .iter()
-            .filter(|route| route.takes(method))
-            .find_map(|route| {
-                Some(Matched {
-                    parameters: parameters(&route.lenient_template, path)?,
-                    route: route.clone(),
-                })
-            })
-    }
-
-    /// The route that a request is for, if there is one. An error says why that cannot be told.
-    fn route(&self, head: &Parts) -> Result<Option<Matched>, Rejection> {
-        let (method, path) = (&head.method, head.uri.path());
-        let readings = Readings::of(path);
-        let mut found = readings.iter().filter_map(|path| self.find(method, path));
-        let (first, second) = (found.next(), found.next());
-        drop(found);
-        if let (Some(first), Some(second)) = (&first, &second)
-            && !(Arc::ptr_eq(&first.route, &second.route) && first.parameters == second.parameters)
-        {
-            return Err(ambiguous(
-                "its path can be read in two ways; write slashes and dots plainly",
-            ));
-        }
-        if path::is_plain(path) && is_known(method) {
-            return Ok(first);
-        }
-        let Some(lenient) = path::lenient(path) else {
-            // What cannot be read has no route that could be missed when no route takes such a method.
-            return match self.routes.iter().any(|route| route.takes(method)) || !is_known(method) {
-                true => Err(ambiguous(
-                    "its path is encoded several times, or is no plain text",
-                )),
-                false => Ok(None),
-            };
-        };
-        match (&first, self.find_lenient(method, &lenient)) {
-            (Some(first), Some(lenient)) if !first.agrees_with(&lenient) => Err(ambiguous(
-                "its path can be read in two ways; write it without `;`, `\\`, encoded slashes and dots, and in \
-                 the case of the API",
-            )),
-            (None, Some(_)) => Err(ambiguous(
-                "its method or path is not as the API has it, but some servers would take it for that; write it \
-                 plainly",
-            )),
-            _ => Ok(first),
-        }
-    }
-
-    /// Whether some server could take the path for one of a route, whatever the method.
-    fn may_be_routed(&self, path: &str) -> bool {
-        let Some(lenient) = path::lenient(path) else {
-            return true;
-        };
-        let readings = Readings::of(path);
-        self.routes.iter().any(|route| {
-            readings.iter().any(|path| route.template.at(path).is_ok())
-                || route.lenient_template.at(&lenient).is_ok()
-        })
-    }
-
-    /// What becomes of a request that no route is for.
-    fn unmatched(&self, head: &Parts) -> Class {
-        let is_read = is_read(&head.method);
-        match self.unmatched {
-            _ if is_read => Class::Pass,
-            Unmatched::Refuse => Class::Refuse(Rejection::new(
-                RejectionKind::Unmatched,
-                "no route is for this method and path, and such writes are refused here",
-            )),
-            // Nobody can know what a server does with such a method.
-            Unmatched::Pass if !is_known(&head.method) && self.may_be_routed(head.uri.path()) => {
-                Class::Refuse(ambiguous("its method is none that is known"))
-            }
-            Unmatched::Pass => Class::Pass,
-        }
-    }
-}
-
-fn is_read(method: &Method) -> bool {
-    [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE].contains(method)
-}
-
-/// Whether it is one of the methods of HTTP, in its only spelling.
-fn is_known(method: &Method) -> bool {
-    is_read(method) || [Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(method)
-}
-
-fn ambiguous(why: &str) -> Rejection {
-    Rejection::new(
-        RejectionKind::Ambiguous,
-        format!("the request can be read in two ways: {why}"),
-    )
 }
 
 /// The fields that no stage may change, as places in the object: those that are named, or else those
