@@ -1,6 +1,6 @@
 //! `admittance check` and `admittance run`, as scripts use them.
 
-use std::{ffi::OsStr, fs, path::Path};
+use std::{ffi::OsStr, fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use admittance_tests::{Admittance, Finished};
 use serde_json::{Value, json};
@@ -165,6 +165,136 @@ spec:
     }
 }
 
+/// What is valid and probably not meant: the exit code stays 0.
+#[tokio::test]
+async fn check_warns() {
+    let directory = tempfile::tempdir().unwrap();
+    let chain = |resources: &str| {
+        format!(
+            "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: images }}\n\
+             spec:\n  phase: Validating\n  \
+             rules: [{{ operations: [CREATE, UPDATE], apiGroups: [''], resources: [{resources}] }}]\n  \
+             stages: [{{ name: tags, plugin: {{ source: \"{}\", settings: {{ refuseLatest: true }} }} }}]\n",
+            source("image-policy")
+        )
+    };
+    let certs = directory.path().join("certs");
+    let made = admittance([
+        OsStr::new("certs"),
+        "--host".as_ref(),
+        "127.0.0.1".as_ref(),
+        "--out".as_ref(),
+        certs.as_os_str(),
+    ]);
+    assert_eq!(made.await.code, Some(0));
+    let config = write(
+        &directory,
+        "admittance.yaml",
+        "listen: { tls: { certificate: certs/127.0.0.1.pem, key: certs/127.0.0.1.key } }\n\
+         dialect: { kubernetes: {} }\ndefinitions: [images.yaml]\n",
+    );
+    let key = certs.join("127.0.0.1.key");
+    let ephemeral = "add pods/ephemeralcontainers to `resources`";
+    let exposed = "every user of this machine can read the private key: chmod o-r ";
+    // (resources, mode of the key, what is warned of)
+    for (resources, mode, expected) in [
+        ("pods, pods/ephemeralcontainers", 0o640, &[][..]),
+        ("pods", 0o600, &[ephemeral]),
+        ("pods, pods/ephemeralcontainers", 0o644, &[exposed]),
+        ("pods", 0o644, &[exposed, ephemeral]),
+    ] {
+        write(&directory, "images.yaml", chain(resources));
+        fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
+        let check = async |output: &str| {
+            let arguments = ["check", "--config", config.to_str().unwrap(), "--output", output];
+            let check = admittance(
+                arguments
+                    .iter()
+                    .copied()
+                    .chain(["--store", store().to_str().unwrap()]),
+            )
+            .await;
+            assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
+            check.stdout
+        };
+        let text = check("text").await;
+        let lines: Vec<_> = text
+            .lines()
+            .filter(|line| line.starts_with("warning: "))
+            .collect();
+        let json: Value = serde_json::from_str(&check("json").await).unwrap();
+        let listed = json["warnings"].as_array().unwrap();
+        assert_eq!(
+            (lines.len(), listed.len()),
+            (expected.len(), expected.len()),
+            "{text}"
+        );
+        for ((line, listed), expected) in lines.iter().zip(listed).zip(expected) {
+            assert!(line.contains(expected), "{text}");
+            assert_eq!(line.strip_prefix("warning: "), listed.as_str());
+        }
+    }
+}
+
+/// What is needed and not given is named, with an example.
+#[tokio::test]
+async fn without_a_path_the_commands_say_what_to_give() {
+    let nowhere = tempfile::tempdir().unwrap();
+    for (command, expected) in [("check", "admittance check chains/"), ("serve", "--config FILE")] {
+        let mut program = Admittance::command().unwrap();
+        let output = program
+            .arg(command)
+            .current_dir(nowhere.path())
+            .output()
+            .await
+            .unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(expected), "{stderr}");
+    }
+}
+
+#[tokio::test]
+async fn an_object_without_kind_is_a_mistake() {
+    let directory = tempfile::tempdir().unwrap();
+    let chains = admittance_tests::repository().join("docs/examples/demo/chains");
+    for text in ["{\"metadata\": {\"name\": \"a\"}}", "apiVersion: v4\nkind: ''\n"] {
+        let object = write(&directory, "object.yaml", text);
+        let run = run(&chains, &object, &[]).await;
+        assert_eq!(run.code, Some(2), "{}{}", run.stdout, run.stderr);
+        assert!(run.stderr.contains("the object has no `kind`"), "{}", run.stderr);
+        assert_eq!(run.stdout, "");
+    }
+}
+
+/// Whole nanoseconds as microseconds: never the many digits of a product of two fractions.
+#[tokio::test]
+async fn durations_are_short_numbers() {
+    let directory = tempfile::tempdir().unwrap();
+    let chains = admittance_tests::repository().join("docs/examples/demo/chains");
+    let object = write(
+        &directory,
+        "object.json",
+        application("shop", "web", "nginx:1.29").to_string(),
+    );
+    let mut seen = 0;
+    // Of so many durations some would be long.
+    for _ in 0..8 {
+        let run = run(&chains, &object, &["--output", "json"]).await;
+        let lines = run
+            .stdout
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("\"microseconds\": "));
+        for line in lines {
+            let number = line.trim_end_matches(',');
+            let decimals = number.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+            assert!(decimals <= 3, "{number}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 0);
+}
+
 #[tokio::test]
 async fn check_finds_nothing_wrong_with_the_examples() {
     let examples = admittance_tests::repository().join("docs/examples");
@@ -187,6 +317,7 @@ async fn check_finds_nothing_wrong_with_the_examples() {
                 check.stdout,
                 check.stderr
             );
+            assert!(!check.stdout.contains("warning"), "{}", check.stdout);
             checked += 1;
         }
     }

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     net::Ipv4Addr,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -491,6 +492,13 @@ async fn flags() {
             json!("cni"),
         ),
         (
+            "--include-kube-system",
+            "ValidatingWebhookConfiguration",
+            "",
+            "/webhooks/0/namespaceSelector/matchExpressions/0/values",
+            json!(["admittance-system", "kube-node-lease"]),
+        ),
+        (
             "--kubernetes-version 1.20",
             "PodDisruptionBudget",
             "",
@@ -554,6 +562,98 @@ async fn flags() {
         2
     );
     assert!(!printed.stderr.contains("--server-side"), "{}", printed.stderr);
+}
+
+/// What somebody should know who applies it: who is locked out, and what passes by.
+#[tokio::test]
+async fn notes() {
+    let forgetful = chains().replace("pods, pods/ephemeralcontainers", "pods");
+    let lock_out = "the webhooks are for kube-system, and the failure policy is Fail";
+    let ephemeral = "add pods/ephemeralcontainers to `resources`";
+    // (definitions, flags, of these notes those that are printed)
+    for (definitions, flags, expected) in [
+        (chains(), "", &[][..]),
+        (chains(), "--include-kube-system", &[lock_out]),
+        (chains(), "--include-kube-system --failure-policy Ignore", &[]),
+        (forgetful, "", &[ephemeral]),
+    ] {
+        let printed = Printed::of(&definitions, flags).await;
+        for note in [lock_out, ephemeral] {
+            let is_there = printed.stderr.contains(note);
+            assert_eq!(is_there, expected.contains(&note), "{flags}: {}", printed.stderr);
+        }
+    }
+}
+
+/// TLS, tokens and clients of the operator's configuration hold for the Pods' admin port.
+#[tokio::test]
+async fn the_admin_port_of_a_pod_is_for_those_who_are_listed() {
+    let directory = tempfile::tempdir().unwrap();
+    let certs = directory.path().join("certs");
+    let made = Admittance::run(["certs", "--host", "127.0.0.1", "--out", certs.to_str().unwrap()])
+        .await
+        .unwrap();
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    let token = write(&directory, "ci.token", "0123456789abcdef0123456789abcdef\n");
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
+    let pods = write(&directory, "pods.yaml", chains());
+    let tls = "  tls: { certificate: certs/127.0.0.1.pem, key: certs/127.0.0.1.key }\n";
+    let printed = async |tls: &str| {
+        let text = format!(
+            "dialect: {{ kubernetes: {{}} }}\nadmin:\n  address: 127.0.0.1:9090\n{tls}  \
+             tokens: [{{ name: ci, role: Admin, file: ci.token }}]\n"
+        );
+        let config = write(&directory, "admittance.yaml", text);
+        let arguments = format!("--config {} --definitions {}", config.display(), pods.display());
+        Printed::in_directory(tempfile::tempdir().unwrap(), &arguments).await
+    };
+
+    let with_tls = printed(tls).await;
+    assert!(
+        !with_tls.stderr.contains("nobody may use the admin API"),
+        "{}",
+        with_tls.stderr
+    );
+    let container = &with_tls.pod()["containers"][0];
+    for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
+        assert_eq!(container[probe]["httpGet"]["scheme"], "HTTPS");
+    }
+    let config = &with_tls.object("ConfigMap", "-config")["data"];
+    assert!(
+        !config.to_string().contains("0123456789abcdef"),
+        "no secret is in a ConfigMap"
+    );
+    let root = with_tls.directory.path().join("pod");
+    with_tls.mount(&root);
+    let secret = root.join("etc/admittance/admin/token-1");
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o440)).unwrap();
+    let config = root.join("etc/admittance/config/admittance.yaml");
+    let program = Serve::new(&config).unwrap().store(store()).start().await.unwrap();
+    let server = program.admin_url("").replace("http:", "https:");
+    let authority = certs.join("ca.pem");
+    let status = async |with: &[&str]| {
+        let mut arguments = vec!["status", "--server", &server, "--ca", authority.to_str().unwrap()];
+        arguments.extend(with);
+        Admittance::run(arguments).await.unwrap()
+    };
+    let seen = status(&["--token-file", token.to_str().unwrap()]).await;
+    assert_eq!(seen.code, Some(0), "{}{}", seen.stdout, seen.stderr);
+    let refused = status(&[]).await;
+    assert!(refused.stderr.contains("401"), "{}", refused.stderr);
+
+    // Tokens alone are for loopback, which nobody reaches in a Pod: they get the webhook's certificate.
+    let without = printed("").await;
+    let text = without.object("ConfigMap", "-config")["data"]["admittance.yaml"]
+        .as_str()
+        .unwrap();
+    assert!(text.contains("key: ../tls/tls.key\n  tokens:"), "{text}");
+
+    let nobody = Printed::of(&chains(), "").await;
+    assert!(
+        nobody.stderr.contains("nobody may use the admin API"),
+        "{}",
+        nobody.stderr
+    );
 }
 
 #[tokio::test]
@@ -755,6 +855,10 @@ async fn the_example_is_installed() {
     assert_eq!(mutating["failurePolicy"], "Ignore");
     let validating = &read("11-validatingwebhookconfiguration.yaml")[0]["webhooks"][0];
     assert_eq!(validating["failurePolicy"], "Fail");
+    assert_eq!(
+        validating["rules"][0]["resources"],
+        json!(["pods", "pods/ephemeralcontainers"])
+    );
 }
 
 /// The example beside plugins, as it lies in a repository.

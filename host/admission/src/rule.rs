@@ -248,6 +248,24 @@ impl Rule {
             && outline.kind.is_none_or(|kind| self.matches_kind(kind))
     }
 
+    /// Whether the rule is for some request with this operation on this resource or subresource, whose objects
+    /// are of this kind.
+    pub fn covers(
+        &self,
+        operation: Operation,
+        resource: &GroupVersionResource,
+        subresource: Option<&str>,
+        kind: &str,
+    ) -> bool {
+        self.operations.matches(&operation)
+            && self.matches_group_version(resource)
+            && self
+                .resources
+                .iter()
+                .any(|pattern| pattern.matches(&resource.resource, subresource))
+            && self.matches_kind(kind)
+    }
+
     fn matches_group_version(&self, resource: &GroupVersionResource) -> bool {
         let exact = self.api_groups.matches(&resource.group) && self.api_versions.matches(&resource.version);
         exact

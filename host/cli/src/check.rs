@@ -12,11 +12,13 @@ use serde_json::json;
 
 use crate::{
     modules,
-    output::{BAD, GOOD, Output},
+    output::{BAD, GOOD, ODD, Output},
     progress,
 };
 
 /// Check chain definitions: every mistake of every file, with its line, its field and the fix.
+///
+/// What is valid and probably not meant is a warning, and changes no exit code.
 ///
 /// Plugins are loaded and given their settings, so that a wrong setting or a missing module is found
 /// too. Nothing is asked of ZooKeeper or a cluster: definitions that are kept there are told as unchecked. Exits
@@ -24,7 +26,7 @@ use crate::{
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Files, and directories whose *.yaml, *.yml and *.json are taken: chains and BCS admissionwebhooks.
-    #[arg(required_unless_present = "config", value_name = "FILE")]
+    #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     /// A configuration of `serve`: it is checked too, with the definitions that it names. What it says of
     /// modules and signatures holds for them.
@@ -42,9 +44,19 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
-    let mut unchecked = Vec::new();
+    if arguments.files.is_empty() && arguments.config.is_none() {
+        return Err(
+            "there is nothing to check; give files or directories of definitions (`admittance check chains/`), or \
+             the configuration of a driver (`admittance check --config admittance.yaml`)"
+                .into(),
+        );
+    }
+    let (mut unchecked, mut warnings) = (Vec::new(), Vec::new());
     let found = match documents(arguments) {
         Ok((chains, config)) => {
+            warnings.extend(config.iter().flat_map(Config::warnings));
+            let of_chains = chains.iter().flat_map(definitions::ChainDefinition::warnings);
+            warnings.extend(of_chains.map(|warning| warning.to_string()));
             let places = config.iter().flat_map(|config| &config.definitions);
             unchecked.extend(places.filter_map(elsewhere));
             if arguments.documents_only {
@@ -56,8 +68,8 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
         Err(mistakes) => Err(Wrong::Documents(mistakes)),
     };
     match arguments.output {
-        Output::Text => print(&found, &unchecked),
-        Output::Json => anstream::println!("{:#}", report(&found, &unchecked)),
+        Output::Text => print(&found, &unchecked, &warnings),
+        Output::Json => anstream::println!("{:#}", report(&found, &unchecked, &warnings)),
     }
     Ok(if found.is_ok() {
         ExitCode::SUCCESS
@@ -127,12 +139,19 @@ fn load(
     }
 }
 
-fn print(found: &Result<Vec<definitions::ChainDefinition>, Wrong>, unchecked: &[String]) {
+fn print(
+    found: &Result<Vec<definitions::ChainDefinition>, Wrong>,
+    unchecked: &[String],
+    warnings: &[String],
+) {
     let count = match found {
         Ok(chains) => {
             for chain in chains {
                 let stages: Vec<_> = chain.stages.iter().map(|stage| stage.name.as_str()).collect();
                 anstream::println!("{GOOD}ok{GOOD:#}  {}  {}", chain.name, stages.join(" -> "));
+            }
+            for warning in warnings {
+                anstream::println!("{ODD}warning:{ODD:#} {warning}");
             }
             for place in unchecked {
                 anstream::println!("not checked: what {place} holds; `serve` checks it when it starts");
@@ -159,6 +178,7 @@ fn print(found: &Result<Vec<definitions::ChainDefinition>, Wrong>, unchecked: &[
 fn report(
     found: &Result<Vec<definitions::ChainDefinition>, Wrong>,
     unchecked: &[String],
+    warnings: &[String],
 ) -> serde_json::Value {
     match found {
         Ok(chains) => json!({
@@ -167,6 +187,7 @@ fn report(
                 "name": chain.name,
                 "stages": chain.stages.iter().map(|stage| &stage.name).collect::<Vec<_>>(),
             })).collect::<Vec<_>>(),
+            "warnings": warnings,
             "unchecked": unchecked,
         }),
         Err(Wrong::Documents(mistakes)) => {

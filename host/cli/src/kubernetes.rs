@@ -1,5 +1,6 @@
 //! `admittance kubernetes`: what puts Admittance into a cluster.
 
+mod admin;
 mod bundle;
 mod carried;
 mod certificates;
@@ -56,8 +57,8 @@ enum Command {
 /// Print everything that installs Admittance in a cluster, with chains, plugins and certificates.
 ///
 /// The webhooks are registered for the rules of the chains and for nothing else, and never for the
-/// namespace of the installation, kube-system, kube-node-lease and namespaces with the label
-/// admittance.dev/ignore. Nothing is sent to a cluster; what is odd is told on standard error.
+/// namespace of the installation, kube-system (but see --include-kube-system), kube-node-lease and namespaces
+/// with the label admittance.dev/ignore. Nothing is sent to a cluster; what is odd is told on standard error.
 ///
 /// Apply it with `kubectl apply --server-side -f -`: the ConfigMaps of plugins are too large for
 /// `kubectl apply` without it.
@@ -67,8 +68,8 @@ struct ManifestArguments {
     #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present = "config")]
     definitions: Vec<PathBuf>,
     /// A configuration of `serve` with the dialect `kubernetes`: its definitions are taken, and what it
-    /// says of limits, webhooks, modules, signatures, sandbox, log and clients. Namespaces come from the
-    /// cluster.
+    /// says of limits, webhooks, modules, signatures, sandbox, log, clients and the admin port. Namespaces
+    /// come from the cluster.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The namespace of the installation. It should have nothing else in it: its objects pass by the
@@ -102,6 +103,10 @@ struct ManifestArguments {
     /// A further namespace that the webhooks are not for. May be given again.
     #[arg(long, value_name = "NAME")]
     exclude_namespace: Vec<Label>,
+    /// Register the webhooks for kube-system too, where cluster DNS and the network's own Pods are. Requests
+    /// for them are refused then while no Pod of Admittance answers, unless the failure policy is Ignore.
+    #[arg(long)]
+    include_kube_system: bool,
     /// The directory where `admittance certs --service NAME.NAMESPACE` put the certificates [default:
     /// new ones, valid for a year].
     #[arg(long, value_name = "DIRECTORY")]
@@ -217,6 +222,7 @@ fn manifests(
         timeout: arguments.timeout,
         failure_policy: arguments.failure_policy.map(FailurePolicy::from),
         exclude: &arguments.exclude_namespace,
+        include_kube_system: arguments.include_kube_system,
         request_timeout: configuration.request_timeout,
         has_match_conditions: installation.knows(Version::has_match_conditions),
     };
@@ -252,6 +258,8 @@ fn manifests(
     let roles = objects::roles(&installation, &needs);
     manifests.extend(roles.into_iter().map(|role| Manifest::new("", role)));
     manifests.push(Manifest::new("", objects::secret(&installation, &certificates)));
+    let admin = objects::admin(&installation, &configuration);
+    manifests.extend(admin.map(|secret| Manifest::new("", secret)));
     manifests.push(Manifest::new(
         "Where a Pod finds things. A change of this needs new Pods: kubectl rollout restart.",
         objects::config(&installation, &configuration)?,
@@ -280,6 +288,19 @@ fn manifests(
         Manifest::new(comment, object)
     }));
     let mut notes = notes(arguments, &installation, &webhooks, &certificates, &manifests);
+    notes.extend(
+        chains
+            .iter()
+            .flat_map(ChainDefinition::warnings)
+            .map(|warning| warning.to_string()),
+    );
+    if !configuration.admin.has_users() {
+        notes.push(
+            "nobody may use the admin API of the Pods, only its probes and metrics: list who may in `admin.tokens` of \
+             a configuration (--config)"
+                .to_owned(),
+        );
+    }
     if configuration.had_credentials {
         notes.push(
             "modules.dockerConfig is left out, since a ConfigMap is no place for credentials: mount a Secret of \
@@ -372,6 +393,14 @@ fn notes(
              can join or report its state; write --failure-policy Ignore, or list fewer resources"
                 .to_owned(),
         );
+    }
+    if arguments.include_kube_system && webhooks.iter().any(|webhook| closed(&webhook)) {
+        notes.push(format!(
+            "the webhooks are for kube-system, and the failure policy is Fail: when no Pod of Admittance answers, \
+             what the cluster itself needs (DNS, network) cannot be created or changed, and without it Admittance \
+             may not start again; write --failure-policy Ignore, or keep the way out at hand: `kubectl delete \
+             mutatingwebhookconfiguration,validatingwebhookconfiguration {name}`"
+        ));
     }
     if arguments.replicas == 1 && webhooks.iter().any(|webhook| closed(&webhook)) {
         notes.push(

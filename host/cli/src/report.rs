@@ -227,7 +227,8 @@ fn stage(row: &TraceRow) -> Value {
         "stage": &*row.stage,
         "mode": row.mode.as_str(),
         "verdict": row.result.as_str(),
-        "microseconds": row.duration.as_secs_f64() * 1e6,
+        // Three decimals at most, since whole nanoseconds are divided.
+        "microseconds": row.duration.as_nanos() as f64 / 1e3,
     });
     let more = match &row.result {
         StageResult::Skipped(reason) => json!({"why": reason.to_string()}),

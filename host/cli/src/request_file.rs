@@ -20,6 +20,12 @@ pub(crate) enum Error {
     /// It looks like an AdmissionReview and is none.
     #[error("{}: {source}", path.display())]
     Review { path: PathBuf, source: ReviewError },
+    /// An object that does not say what it is.
+    #[error(
+        "{}: the object has no `kind`; write its `apiVersion` and `kind`, since rules and plugins go by them",
+        path.display()
+    )]
+    NoKind { path: PathBuf },
     /// It is neither HTTP nor a JSON or YAML object.
     #[error(
         "{}: {source}; write an AdmissionReview, an object (JSON or YAML), or an HTTP request with its head",
@@ -106,6 +112,11 @@ fn from_document(path: &Path, bytes: &[u8], hints: &Hints) -> Result<Request, Er
                 path: path.to_owned(),
                 source,
             });
+    }
+    if object.head().kind.as_deref().unwrap_or_default().is_empty() {
+        return Err(Error::NoKind {
+            path: path.to_owned(),
+        });
     }
     Ok(from_object(object, hints))
 }

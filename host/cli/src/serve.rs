@@ -1,6 +1,12 @@
 //! `admittance serve`: the driver, from its configuration to its end.
 
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
 
 use admittance::{DURATION_BUCKETS, Host, HostBuilder, admission::NamespaceSelector};
 use admittance_cluster::Cluster;
@@ -15,6 +21,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{directories, logging, modules, progress};
 
+const DEFAULT_CONFIG: &str = "admittance.yaml";
+
 /// Run the driver: an intercepting proxy in front of a control plane, or kube-apiserver's webhook.
 ///
 /// The first SIGTERM or SIGINT lets requests in flight finish; the second ends the program at once.
@@ -25,7 +33,7 @@ pub(crate) struct Arguments {
         long,
         short,
         value_name = "FILE",
-        default_value = "admittance.yaml",
+        default_value = DEFAULT_CONFIG,
         env = "ADMITTANCE_CONFIG"
     )]
     config: PathBuf,
@@ -55,7 +63,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
-    let mut config = Config::read(&arguments.config)?;
+    let mut config = read(&arguments.config)?;
     config.listen.address = arguments.listen.unwrap_or(config.listen.address);
     if let Some(address) = arguments.admin {
         config.admin = Some(match config.admin {
@@ -98,6 +106,18 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
     raise_descriptor_limit();
     let metrics = install_metrics()?;
     crate::block_on(serve(config, metrics))?
+}
+
+/// The configuration. Whoever has none hears that one is needed, and where an example is.
+fn read(path: &Path) -> crate::Result<Config> {
+    if path == Path::new(DEFAULT_CONFIG) && !path.exists() {
+        return Err(format!(
+            "there is no {DEFAULT_CONFIG} here; name the configuration with `--config FILE` (or \
+             ADMITTANCE_CONFIG). It says at least which control plane is served: `dialect: {{ kubernetes: {{}} }}`"
+        )
+        .into());
+    }
+    Ok(Config::read(path)?)
 }
 
 async fn serve(config: Config, metrics: PrometheusHandle) -> crate::Result<ExitCode> {

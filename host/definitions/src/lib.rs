@@ -36,11 +36,13 @@ mod model;
 mod names;
 mod native;
 mod plugin;
+mod redact;
 mod rules;
 mod selectors;
 mod set;
 mod share;
 mod store;
+mod warnings;
 
 pub use admittance_module::{Digest, ModuleReference, OciReference};
 pub use bcs::{BcsObject, NoBcsObject};
@@ -54,6 +56,7 @@ pub use model::{
     AllowDefinition, CandidateDefinition, ChainDefinition, HookDefinition, PluginDefinition, ReviewVersion,
     ServiceNaming, StageDefinition, WebhookDefinition, WebhookProtocol, WebhookTarget,
 };
+pub use redact::without_granted_values;
 pub use set::{BadDefinition, DefinitionFile, DefinitionSet, OnBadDefinition, StoredDefinition, Usable};
 pub use share::{InvalidShare, Share};
 pub use store::{DefinitionStore, FileStore, StoreError};

@@ -76,6 +76,17 @@ impl Config {
     pub fn definition_files(&self) -> impl Iterator<Item = &Path> {
         self.definitions.iter().filter_map(DefinitionPlace::as_file)
     }
+
+    /// What works, and is probably a mistake: private keys that every user of the machine can read.
+    pub fn warnings(&self) -> Vec<String> {
+        let admin = self.admin.as_ref().and_then(AdminConfig::tls);
+        let ports = self.listen.tls.iter().chain(admin.map(|tls| &tls.server));
+        let upstream = self.front.upstream().map(|upstream| &upstream.tls);
+        ports
+            .filter_map(ServerTls::warning)
+            .chain(upstream.and_then(ClientTls::warning))
+            .collect()
+    }
 }
 
 /// What a driver does with the requests at its port.

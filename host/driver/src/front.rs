@@ -254,7 +254,7 @@ impl Answer for Front {
             passage,
             cluster,
             by,
-            duration_ms = duration.as_secs_f64() * 1e3,
+            duration_ms = duration.as_nanos() as f64 / 1e6,
             "{method} {path} {status}",
         );
         counter!(measure::REQUESTS, "status" => status_class(status), "passage" => passage).increment(1);

@@ -38,6 +38,11 @@ pub(crate) fn read_text(path: &Path, most: u64) -> Result<String, SecretFileErro
     Ok(text)
 }
 
+/// Whether users other than its owner and group may read the file. A file that is not there is not.
+pub(crate) fn is_exposed(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| is_world_readable(&file).unwrap_or_default())
+}
+
 fn open(path: &Path) -> Result<File, SecretFileError> {
     let file = file::open(path)?;
     if is_world_readable(&file)? {

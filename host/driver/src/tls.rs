@@ -26,6 +26,7 @@ pub use self::{
     client::ClientTls,
     live::{Live, ServerTls},
 };
+use crate::secret_file;
 
 /// What is wrong with TLS material.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +73,11 @@ impl Identity {
     fn load(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
         Ok((certificates(&self.certificate)?, private_key(&self.key)?))
     }
+
+    /// The file of the key, when every user of the machine may read it.
+    fn exposed_key(&self) -> Option<PathBuf> {
+        secret_file::is_exposed(&self.key).then(|| self.key.clone())
+    }
 }
 
 /// What a server shows to its clients, and, with `client_ca`, whom it lets in.
@@ -99,6 +105,8 @@ struct Loaded<C> {
     leaf: Option<Leaf>,
     /// What decides on the certificates of clients; none when they show none.
     clients: Option<Arc<dyn ClientCertVerifier>>,
+    /// The file of the private key, when every user of the machine may read it.
+    exposed_key: Option<PathBuf>,
 }
 
 /// Each configuration remembers sessions of its own: who was let in by one is not let in by the next
@@ -139,6 +147,7 @@ fn load_server(
         config: Arc::new(config),
         leaf,
         clients,
+        exposed_key: identity.exposed_key(),
     })
 }
 
@@ -188,6 +197,7 @@ fn with_roots(roots: RootCertStore, identity: Option<&Identity>) -> Result<Loade
         config: Arc::new(config),
         leaf,
         clients: None,
+        exposed_key: identity.and_then(Identity::exposed_key),
     })
 }
 

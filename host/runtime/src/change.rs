@@ -284,7 +284,7 @@ impl Host {
     pub fn compare(&self, from: u64, to: u64) -> Result<Comparison, HistoryError> {
         let live = self.0.live.load();
         let find = |number| history::find(&live.revisions, number);
-        Ok(history::compare(&find(from)?.detail, &find(to)?.detail))
+        Ok(find(from)?.detail.compare(&find(to)?.detail))
     }
 
     /// Go live with an earlier revision, its definitions and its very modules. No file is touched: it

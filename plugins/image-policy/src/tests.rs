@@ -280,6 +280,11 @@ fn updates() {
         json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"},
                "spec": {"template": {"spec": {"containers": [{"name": "c", "image": image}]}}}})
     };
+    let debugged = |image: &str, debugger: &str| {
+        let mut object = pod(image);
+        object["spec"]["ephemeralContainers"] = json!([{"name": "debugger", "image": debugger}]);
+        object
+    };
     let deleted = |mut object: Value| {
         object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         object
@@ -302,6 +307,18 @@ fn updates() {
             testing::update(pod("nginx:1"), pod("nginx")),
             Err(()),
             "",
+        ),
+        (
+            "a container that is added to a running Pod is checked",
+            testing::update(pod("nginx:1"), debugged("nginx:1", "busybox")),
+            Err(()),
+            "",
+        ),
+        (
+            "and rewritten",
+            testing::update(pod("nginx:1"), debugged("nginx:1", "busybox:1")),
+            Ok("/spec/ephemeralContainers/0/image"),
+            "m.io/library/busybox:1",
         ),
         (
             "an old object is not needed",

@@ -78,6 +78,43 @@ async fn a_module_of_a_registry_runs_without_it() {
     assert_eq!(gone.code, Some(2), "{}", gone.stdout);
 }
 
+/// A second push is the same artifact, so what is signed stays signed: nothing in it tells when it was made.
+#[tokio::test]
+async fn the_same_plugin_is_the_same_artifact_whenever_it_is_pushed() {
+    let registry = Registry::start(Access::Open, None).await;
+    let directory = TempDir::new().unwrap();
+    let module = write(&directory, "module.wasm", Versions::find().unwrap().module(1));
+    let reference = format!("oci://{}/plugins/versions:stable", registry.name);
+    let push = async |epoch: Option<&str>| {
+        let mut command = Admittance::command().unwrap();
+        command
+            .args(["push", text(&module), &reference])
+            .env_remove("SOURCE_DATE_EPOCH");
+        if let Some(epoch) = epoch {
+            command.env("SOURCE_DATE_EPOCH", epoch);
+        }
+        let output = command.output().await.unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let printed = String::from_utf8(output.stdout).unwrap();
+        let manifest = printed.lines().find_map(|line| line.strip_prefix("manifest "));
+        manifest.unwrap().trim().to_owned()
+    };
+    let created = |manifest: &str| {
+        let json = |digest: &str| -> Value {
+            serde_json::from_slice(&fs::read(registry.blob(digest)).unwrap()).unwrap()
+        };
+        json(json(manifest)["config"]["digest"].as_str().unwrap())["created"].clone()
+    };
+    let first = push(None).await;
+    assert_eq!(created(&first), "1970-01-01T00:00:00Z");
+    assert_eq!(push(None).await, first);
+    assert_eq!(created(&push(Some("1000000000")).await), "2001-09-09T01:46:40Z");
+}
+
 #[tokio::test]
 async fn a_registry_that_asks_for_credentials_is_told_them() {
     let registry = Registry::start(Access::Basic, None).await;

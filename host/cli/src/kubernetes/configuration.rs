@@ -18,6 +18,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{
     Error,
+    admin::Admin,
     carried::Carried,
     layout::{CACHE, CERTIFICATE_FILE, CHAINS_FROM_BESIDE, CLIENT_CA_FILE, KEY_FILE, STATE, TLS_FROM_BESIDE},
 };
@@ -29,6 +30,8 @@ pub(super) struct Configuration {
     root: Map<String, Json>,
     /// The authorities of clients, as PEM; none: any client.
     pub(super) client_ca: Option<String>,
+    /// Who may use the admin port.
+    pub(super) admin: Admin,
     /// Other files that it names.
     pub(super) carried: Carried,
     /// Whether it named credentials of registries, which are not carried.
@@ -56,7 +59,13 @@ impl Configuration {
             shutdown_delay: SHUTDOWN_DELAY_TIME,
             ..Limits::default()
         };
-        Self::from_parts(Map::new(), None, limits, [WEBHOOK_PORT, ADMIN_PORT])
+        Self::from_parts(
+            Map::new(),
+            None,
+            Admin::default(),
+            limits,
+            [WEBHOOK_PORT, ADMIN_PORT],
+        )
     }
 
     /// From the operator's file. Kept is what it says of the chains and their limits; where things are in
@@ -86,6 +95,7 @@ impl Configuration {
             .map(|file| directory.join(file))
             .map(|file| fs::read_to_string(&file).map_err(|source| Error::File { path: file, source }))
             .transpose()?;
+        let admin = Admin::of(root.get("admin"), directory)?;
         // An address of one machine says nothing of a Pod's.
         let port = |address: Option<SocketAddr>, default| match address {
             Some(address) if address.ip().is_unspecified() => address.port(),
@@ -104,7 +114,7 @@ impl Configuration {
         }
         let configuration = Self {
             carried,
-            ..Self::from_parts(root, client_ca, limits, ports)
+            ..Self::from_parts(root, client_ca, admin, limits, ports)
         };
         Ok((configuration, config))
     }
@@ -112,6 +122,7 @@ impl Configuration {
     fn from_parts(
         mut root: Map<String, Json>,
         client_ca: Option<String>,
+        admin: Admin,
         limits: Limits,
         [webhook_port, admin_port]: [u16; 2],
     ) -> Self {
@@ -145,7 +156,7 @@ impl Configuration {
             "listen".into(),
             json!({"address": everywhere(webhook_port), "tls": tls}),
         );
-        pod.insert("admin".into(), json!({"address": everywhere(admin_port)}));
+        pod.insert("admin".into(), admin.at(everywhere(admin_port)));
         pod.insert("dialect".into(), json!({"kubernetes": {}}));
         pod.insert("definitions".into(), json!([CHAINS_FROM_BESIDE]));
         let mut place = |name: &str, given: Option<Json>, directory: &str| {
@@ -169,6 +180,7 @@ impl Configuration {
         Self {
             root: pod,
             client_ca,
+            admin,
             carried: Carried::default(),
             had_credentials: credentials.is_some(),
             webhook_port,

@@ -11,7 +11,7 @@ use super::{
     Installation,
     bundle::Bundle,
     configuration::Configuration,
-    layout::{ADMIN_PORT, CACHE, CHAINS, CONFIG, CONFIG_FILE, MODULES, STATE, TLS, WEBHOOK_PORT},
+    layout::{ADMIN, ADMIN_PORT, CACHE, CHAINS, CONFIG, CONFIG_FILE, MODULES, STATE, TLS, WEBHOOK_PORT},
 };
 
 /// What the operator may say of the Pods.
@@ -59,16 +59,19 @@ pub(super) fn deployment(
             "labelSelector": {"matchLabels": selector},
         }],
         "containers": [container(choices, configuration, bundle)],
-        "volumes": volumes(installation, bundle),
+        "volumes": volumes(installation, configuration, bundle),
     });
     if let Some(class) = choices.priority_class {
         pod["priorityClassName"] = class.into();
     }
-    let annotations = json!({
+    let mut annotations = json!({
         "prometheus.io/scrape": "true",
         "prometheus.io/port": configuration.admin_port.to_string(),
         "prometheus.io/path": "/metrics",
     });
+    if configuration.admin.is_https() {
+        annotations["prometheus.io/scheme"] = "https".into();
+    }
     json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -101,11 +104,20 @@ fn container(choices: &PodChoices<'_>, configuration: &Configuration, bundle: &B
     if !bundle.modules.is_empty() {
         mounts.push(json!({"name": "modules", "mountPath": MODULES, "readOnly": true}));
     }
+    if !configuration.admin.files.is_empty() {
+        mounts.push(json!({"name": "admin", "mountPath": ADMIN, "readOnly": true}));
+    }
     let mut resources = json!({"requests": {"cpu": choices.cpu, "memory": choices.memory}});
     if let Some(limit) = choices.memory_limit {
         resources["limits"] = json!({"memory": limit});
     }
-    let get = |path: &str| json!({"path": path, "port": ADMIN_PORT});
+    // The kubelet checks no certificate.
+    let scheme = if configuration.admin.is_https() {
+        "HTTPS"
+    } else {
+        "HTTP"
+    };
+    let get = |path: &str| json!({"path": path, "port": ADMIN_PORT, "scheme": scheme});
     json!({
         "name": "admittance",
         "image": choices.image,
@@ -130,7 +142,7 @@ fn container(choices: &PodChoices<'_>, configuration: &Configuration, bundle: &B
     })
 }
 
-fn volumes(installation: &Installation, bundle: &Bundle) -> Vec<Json> {
+fn volumes(installation: &Installation, configuration: &Configuration, bundle: &Bundle) -> Vec<Json> {
     /// Its user and group may read it: 0440.
     const SECRET_MODE: u32 = 0o440;
     let name = &installation.name;
@@ -141,6 +153,10 @@ fn volumes(installation: &Installation, bundle: &Bundle) -> Vec<Json> {
         json!({"name": "cache", "emptyDir": {}}),
         json!({"name": "state", "emptyDir": {}}),
     ];
+    if !configuration.admin.files.is_empty() {
+        let secret = json!({"secretName": name.admin(), "defaultMode": SECRET_MODE});
+        volumes.push(json!({"name": "admin", "secret": secret}));
+    }
     if !bundle.modules.is_empty() {
         let source =
             |module: &super::bundle::Module| json!({"configMap": {"name": name.module(&module.slug)}});

@@ -69,6 +69,11 @@ impl Name {
         format!("{self}-tls")
     }
 
+    /// The Secret with what the admin port needs.
+    pub(super) fn admin(&self) -> String {
+        format!("{self}-admin")
+    }
+
     /// The ConfigMap with the configuration.
     pub(super) fn config(&self) -> String {
         format!("{self}-config")
@@ -98,6 +103,7 @@ pub(super) const CONFIG: &str = "/etc/admittance/config";
 pub(super) const CHAINS: &str = "/etc/admittance/chains";
 pub(super) const MODULES: &str = "/etc/admittance/modules";
 pub(super) const TLS: &str = "/etc/admittance/tls";
+pub(super) const ADMIN: &str = "/etc/admittance/admin";
 /// An emptyDir, in which everybody may write. Compiled code is taken only from a folder that nobody else
 /// can write to, so the program makes one in it.
 pub(super) const CACHE: &str = "/var/cache/admittance";
@@ -108,10 +114,11 @@ pub(super) const STATE: &str = "/var/lib/admittance";
 pub(super) const CHAINS_FROM_BESIDE: &str = "../chains";
 pub(super) const MODULES_FROM_BESIDE: &str = "../modules";
 pub(super) const TLS_FROM_BESIDE: &str = "../tls";
+pub(super) const ADMIN_FROM_BESIDE: &str = "../admin";
 
 /// The configuration in its folder.
 pub(super) const CONFIG_FILE: &str = "admittance.yaml";
-/// The authorities of clients in the folder of the configuration.
+/// The authorities of clients, in the folder of the configuration and in that of the admin port.
 pub(super) const CLIENT_CA_FILE: &str = "client-ca.pem";
 /// What a Secret of the type `kubernetes.io/tls` calls its parts.
 pub(super) const CERTIFICATE_FILE: &str = "tls.crt";

@@ -85,6 +85,21 @@ pub(super) fn secret(installation: &Installation, certificates: &Certificates) -
     })
 }
 
+/// The keys and tokens of the admin port; none when its configuration names no files.
+pub(super) fn admin(installation: &Installation, configuration: &Configuration) -> Option<Json> {
+    let files = &configuration.admin.files;
+    let encoded = |(name, text): (&String, &String)| (name.clone(), BASE64_STANDARD.encode(text).into());
+    (!files.is_empty()).then(|| {
+        json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": installation.metadata(&installation.name.admin()),
+            "type": "Opaque",
+            "data": files.iter().map(encoded).collect::<Map<String, Json>>(),
+        })
+    })
+}
+
 pub(super) fn config(installation: &Installation, configuration: &Configuration) -> Result<Json, Error> {
     let mut data = Map::new();
     data.insert(CONFIG_FILE.into(), configuration.text()?.into());

@@ -22,9 +22,10 @@ use super::{
     layout::{IGNORE_LABEL, Label},
 };
 
-/// Namespaces that the cluster cannot be without: its own components are in the first, the leases by which
-/// nodes say that they live in the second.
-const CLUSTER_NAMESPACES: [&str; 2] = ["kube-system", "kube-node-lease"];
+/// The namespace of the cluster's own components.
+const SYSTEM_NAMESPACE: &str = "kube-system";
+/// The namespace of the leases by which nodes say that they live.
+const LEASE_NAMESPACE: &str = "kube-node-lease";
 
 /// What a webhook is when nobody says otherwise.
 #[derive(Debug)]
@@ -33,6 +34,7 @@ pub(super) struct Choices<'a> {
     pub(super) timeout: Option<u8>,
     pub(super) failure_policy: Option<FailurePolicy>,
     pub(super) exclude: &'a [Label],
+    pub(super) include_kube_system: bool,
     pub(super) request_timeout: Duration,
     pub(super) has_match_conditions: bool,
 }
@@ -235,7 +237,7 @@ impl Webhook {
             },
             "rules": self.rules.iter().map(rule).collect::<Vec<_>>(),
             "matchPolicy": match_policy.as_str(),
-            "namespaceSelector": namespace_selector(installation, choices.exclude),
+            "namespaceSelector": namespace_selector(installation, choices),
         });
         if choices.has_match_conditions && !self.conditions.is_empty() {
             let condition =
@@ -292,12 +294,11 @@ fn seconds(stages: Duration) -> u64 {
 }
 
 /// Without the namespaces that the cluster, and Admittance itself, cannot be without.
-fn namespace_selector(installation: &Installation, exclude: &[Label]) -> Json {
+fn namespace_selector(installation: &Installation, choices: &Choices<'_>) -> Json {
     let mut names = vec![installation.namespace.as_str()];
-    for name in CLUSTER_NAMESPACES
-        .into_iter()
-        .chain(exclude.iter().map(Label::as_str))
-    {
+    let system = (!choices.include_kube_system).then_some(SYSTEM_NAMESPACE);
+    let excluded = choices.exclude.iter().map(Label::as_str);
+    for name in system.into_iter().chain([LEASE_NAMESPACE]).chain(excluded) {
         if !names.contains(&name) {
             names.push(name);
         }

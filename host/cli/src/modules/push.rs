@@ -1,6 +1,10 @@
 //! `admittance push`: a plugin into a registry.
 
-use std::{collections::BTreeMap, path::PathBuf, time::SystemTime};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    time::{Duration, UNIX_EPOCH},
+};
 
 use admittance::{
     ModuleReference,
@@ -15,7 +19,9 @@ use crate::output::{GOOD, harmless, write};
 /// Put a plugin into a registry, as the standard WebAssembly artifact, with the credentials of
 /// `docker login`.
 ///
-/// What the plugin says of itself becomes the annotations of its title, version and description.
+/// What the plugin says of itself becomes the annotations of its title, version and description. The same
+/// plugin with the same annotations is the same artifact whenever it is pushed, so its signatures stay valid:
+/// its time is 1970-01-01, or what SOURCE_DATE_EPOCH says.
 #[derive(Debug, Args)]
 pub(crate) struct PushArguments {
     /// The plugin (.wasm).
@@ -26,6 +32,9 @@ pub(crate) struct PushArguments {
     /// A further annotation of the artifact, or another value for one. May be given again.
     #[arg(long, value_name = "KEY=VALUE", value_parser = annotation)]
     annotation: Vec<(String, String)>,
+    /// The time of the artifact, in seconds since 1970.
+    #[arg(long, value_name = "SECONDS", env = "SOURCE_DATE_EPOCH", hide = true, value_parser = clap::value_parser!(u64).range(..=253_402_300_799))]
+    source_date_epoch: Option<u64>,
     #[command(flatten)]
     modules: ModuleArguments,
 }
@@ -74,7 +83,11 @@ async fn push(arguments: &PushArguments, catalog: &Catalog) -> crate::Result<Pus
         &arguments.reference,
         module.bytes().clone(),
         &annotations,
-        SystemTime::now(),
+        UNIX_EPOCH
+            + arguments
+                .source_date_epoch
+                .map(Duration::from_secs)
+                .unwrap_or_default(),
         &on_progress,
     );
     Ok(pushed.await?)

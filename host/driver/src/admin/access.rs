@@ -107,8 +107,8 @@ impl Access {
         Self(Arc::new(door))
     }
 
-    /// Who asks, when they may do what needs this role.
-    pub(crate) fn admit(&self, head: &Parts, needed: Role) -> Result<Caller, Denied> {
+    /// The caller and its role, when that one suffices.
+    pub(crate) fn admit(&self, head: &Parts, needed: Role) -> Result<(Caller, Role), Denied> {
         let (caller, role) = match &*self.0 {
             Door::Closed => return Err(Denied::Closed),
             Door::Open => {
@@ -121,7 +121,7 @@ impl Access {
         if role < needed {
             return Err(Denied::OnlyReads { caller });
         }
-        Ok(caller)
+        Ok((caller, role))
     }
 
     /// Read token files again whenever they change. It does not end.

@@ -102,6 +102,8 @@ pub(crate) struct Call<P = Nothing, Q = Nothing, B = Nothing> {
     pub(crate) api: Api,
     /// Who asks; none where nobody is asked who they are.
     pub(crate) caller: Option<Caller>,
+    /// What they may do, in the same cases.
+    pub(crate) role: Option<Role>,
     pub(crate) path: P,
     pub(crate) query: Q,
     pub(crate) body: B,
@@ -287,23 +289,25 @@ where
     B: ReadBody,
 {
     let (mut head, body) = request.into_parts();
-    let caller = match role {
+    let (caller, role) = match role {
         Some(role) => Some(admitted(&api, &head, role)?),
         None => None,
-    };
+    }
+    .unzip();
     let path = path(&mut head).await?;
     let query = query(&head)?;
     let body = B::read(&head.headers, body).await?;
     Ok(Call {
         api,
         caller,
+        role,
         path,
         query,
         body,
     })
 }
 
-fn admitted(api: &Api, head: &Parts, role: Role) -> Result<Caller, Denied> {
+fn admitted(api: &Api, head: &Parts, role: Role) -> Result<(Caller, Role), Denied> {
     let admitted = api.access.admit(head, role);
     if let Err(denied) = &admitted
         && denied.is_notable()

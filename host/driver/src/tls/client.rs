@@ -45,6 +45,11 @@ impl ClientTls {
         })
     }
 
+    /// See [`Live::warning`].
+    pub(crate) fn warning(&self) -> Option<String> {
+        self.material.warning()
+    }
+
     /// For the next connection: what was good last.
     pub fn current(&self) -> Arc<ClientConfig> {
         self.material.current()

@@ -200,6 +200,7 @@ impl<C> From<C> for Live<C> {
             config: Arc::new(config),
             leaf: None,
             clients: None,
+            exposed_key: None,
         };
         Self(Arc::new(Inner {
             current: watch::Sender::new(Arc::new(loaded)),
@@ -231,6 +232,15 @@ impl<C: Send + Sync + 'static> Live<C> {
     /// For the next connection: what was good last.
     pub fn current(&self) -> Arc<C> {
         self.0.current.borrow().config.clone()
+    }
+
+    /// What is wrong with the file of the private key, though it is used.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let loaded = self.0.current.borrow();
+        let path = loaded.exposed_key.as_ref()?.display();
+        Some(format!(
+            "{path}: every user of this machine can read the private key: chmod o-r {path}"
+        ))
     }
 
     /// How it is; none when it is not of files.
@@ -304,6 +314,9 @@ impl<C: Send + Sync + 'static> Live<C> {
     /// What is to be known of the certificate in use.
     fn tell(&self, role: Role) {
         let certificate = role.as_str();
+        if let Some(warning) = self.warning() {
+            tracing::warn!(certificate, "{warning}");
+        }
         let Some(leaf) = self.0.current.borrow().leaf else {
             return;
         };

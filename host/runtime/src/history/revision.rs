@@ -80,6 +80,13 @@ pub struct RevisionDetail {
     pub files: Vec<RevisionFile>,
 }
 
+impl RevisionDetail {
+    /// What is different in another revision.
+    pub fn compare(&self, to: &Self) -> Comparison {
+        super::compare(self, to)
+    }
+}
+
 /// A definition file as it was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

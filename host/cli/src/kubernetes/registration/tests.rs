@@ -16,6 +16,7 @@ fn choices() -> Choices<'static> {
         timeout: None,
         failure_policy: None,
         exclude: &[],
+        include_kube_system: false,
         request_timeout: Duration::from_secs(10),
         has_match_conditions: true,
     }
@@ -302,11 +303,29 @@ fn the_conditions_say_what_they_are_called() {
 #[test]
 fn namespaces_are_excluded_once_each() {
     let exclude = ["calico-system", "kube-system"].map(|name| name.parse().unwrap());
-    let selector = namespace_selector(&installation(), &exclude);
-    let expected = json!({"matchExpressions": [
-        {"key": "kubernetes.io/metadata.name", "operator": "NotIn",
-            "values": ["hooks-system", "kube-system", "kube-node-lease", "calico-system"]},
-        {"key": "admittance.dev/ignore", "operator": "DoesNotExist"},
-    ]});
-    assert_eq!(selector, expected);
+    for (include_kube_system, exclude, names) in [
+        (
+            false,
+            &exclude[..],
+            &["hooks-system", "kube-system", "kube-node-lease", "calico-system"][..],
+        ),
+        (
+            true,
+            &exclude[..1],
+            &["hooks-system", "kube-node-lease", "calico-system"],
+        ),
+        (true, &[], &["hooks-system", "kube-node-lease"]),
+    ] {
+        let choices = Choices {
+            exclude,
+            include_kube_system,
+            ..choices()
+        };
+        let selector = namespace_selector(&installation(), &choices);
+        let expected = json!({"matchExpressions": [
+            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": names},
+            {"key": "admittance.dev/ignore", "operator": "DoesNotExist"},
+        ]});
+        assert_eq!(selector, expected);
+    }
 }

@@ -1,6 +1,9 @@
 //! What is live, and what was.
 
-use admittance::{Comparison, RevisionDetail, Status};
+use admittance::{
+    Comparison, RevisionDetail, Status,
+    definitions::{StoredDefinition, without_granted_values},
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -11,7 +14,10 @@ use super::{
     },
     reading,
 };
-use crate::api::{CandidateList, DefinitionList, RevisionList};
+use crate::{
+    api::{CandidateList, DefinitionList, RevisionList},
+    config::Role,
+};
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -95,7 +101,23 @@ struct RevisionPath {
 }
 
 async fn revision(call: Call<RevisionPath>) -> Result<Json<RevisionDetail>, ApiError> {
-    Ok(Json(call.api.host.revision(call.path.revision)?))
+    detail(&call, call.path.revision).map(Json)
+}
+
+/// A revision with its texts as the caller may see them.
+fn detail<P, Q>(call: &Call<P, Q>, number: u64) -> Result<RevisionDetail, ApiError> {
+    let mut detail = call.api.host.revision(number)?;
+    if hides_grants(call.role) {
+        for file in &mut detail.files {
+            file.text = without_granted_values(&file.path, &file.text).into_owned();
+        }
+    }
+    Ok(detail)
+}
+
+/// Values that definitions grant to plugins may be secrets, and are for those who could change them.
+fn hides_grants(role: Option<Role>) -> bool {
+    role != Some(Role::Admin)
 }
 
 /// Two revisions.
@@ -110,14 +132,25 @@ struct DiffQuery {
 
 async fn diff(call: Call<Nothing, DiffQuery>) -> Result<Json<Comparison>, ApiError> {
     let DiffQuery { from, to } = call.query;
-    Ok(Json(call.api.host.compare(from, to)?))
+    Ok(Json(detail(&call, from)?.compare(&detail(&call, to)?)))
 }
 
 async fn definitions(call: Call) -> Result<Json<DefinitionList>, ApiError> {
-    let stored = call.api.host.definitions().await?;
+    let stored = stored(&call).await?;
     Ok(Json(DefinitionList {
         definitions: stored.into_iter().map(Into::into).collect(),
     }))
+}
+
+/// The definitions with their texts as the caller may see them.
+async fn stored<P, Q>(call: &Call<P, Q>) -> Result<Vec<StoredDefinition>, ApiError> {
+    let mut stored = call.api.host.definitions().await?;
+    if hides_grants(call.role) {
+        for definition in &mut stored {
+            definition.text = without_granted_values(&definition.file, &definition.text).into_owned();
+        }
+    }
+    Ok(stored)
 }
 
 /// A definition in a path.
@@ -130,8 +163,8 @@ pub(super) struct DefinitionPath {
 }
 
 async fn definition(call: Call<DefinitionPath>) -> Result<Json<DefinitionList>, ApiError> {
+    let stored = stored(&call).await?;
     let DefinitionPath { kind, name } = call.path;
-    let stored = call.api.host.definitions().await?;
     let meant = stored
         .into_iter()
         .filter(|stored| stored.id.name == name && stored.id.kind.eq_ignore_ascii_case(&kind));

@@ -14,6 +14,7 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use super::guest::Guest;
 use crate::{
     harness::{Running, Setup, echo, loopback, soon, text},
     tls::{Authority, until},
@@ -69,6 +70,59 @@ impl Door {
         };
         Setup::new(&[echo().await]).admin(config).start().await
     }
+}
+
+/// Values that definitions grant to plugins are for those who may change them.
+#[tokio::test]
+async fn granted_values_are_not_for_readers() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("x.wasm"), Guest::default().component()).unwrap();
+    let config = AdminConfig::new(loopback()).with_tokens(tokens()).unwrap();
+    let setup = Setup::new(&[echo().await]).admin(config);
+    let driver = setup.steered(directory.path()).start().await;
+    let call = async |token: &str, method: &str, path: &str, body: &str| {
+        let authorization = format!("Bearer {token}");
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("authorization", authorization)
+            .body(Body::from(body.to_owned()))
+            .unwrap();
+        text(driver.send_to_admin(request).await).await
+    };
+    for value in ["s3cret-one", "s3cret-two"] {
+        let chain = format!(
+            "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: a }}\nspec:\n  \
+             rules: [{{ operations: [CREATE], kinds: [application] }}]\n  stages:\n  - name: s # stays\n    \
+             plugin: {{ source: \"file:../x.wasm\", allow: {{ environment: {{ KEY: {value} }} }} }}\n"
+        );
+        let (status, body) = call(STEERER, "POST", "/v1/definitions", &chain).await;
+        assert_eq!(status, 200, "{body}");
+    }
+    let live: Value = serde_json::from_str(&call(STEERER, "GET", "/v1/history", "").await.1).unwrap();
+    let number = live["revisions"][0]["number"].as_u64().unwrap();
+    for path in [
+        "/v1/definitions".to_owned(),
+        "/v1/definitions/AdmissionChain/a".to_owned(),
+        format!("/v1/history/{number}"),
+        format!("/v1/diff?from={}&to={number}", number - 2),
+        "/v1/status".to_owned(),
+    ] {
+        let (status, body) = call(READER, "GET", &path, "").await;
+        assert_eq!(status, 200, "{path}: {body}");
+        assert!(!body.contains("s3cret"), "{path}: {body}");
+        if path != "/v1/status" {
+            assert!(
+                body.contains("[redacted]") && body.contains("# stays"),
+                "{path}: {body}"
+            );
+            let (_, body) = call(STEERER, "GET", &path, "").await;
+            assert!(body.contains("s3cret-two"), "{path}: {body}");
+        }
+    }
+    let path = format!("/v1/diff?from={}&to={number}", number - 1);
+    let (_, body) = call(READER, "GET", &path, "").await;
+    assert!(!body.contains("s3cret"), "{body}");
 }
 
 #[tokio::test]

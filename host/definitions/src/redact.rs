@@ -1,0 +1,141 @@
+//! Definitions without the values that they grant to plugins: those may be secrets.
+
+use std::{borrow::Cow, ops::Range, path::Path};
+
+use crate::{
+    Mistakes,
+    document::{self, Node},
+};
+
+/// What stands in place of a value.
+const REDACTED: &str = "\"[redacted]\"";
+/// What stands in place of a text in which the values cannot be found.
+const WITHHELD: &str = "# This text cannot be read as a definition, and may hold values of `allow.environment`: the role \
+                        Read does not see it.\n";
+
+/// The text of the definitions in this file, with `[redacted]` in place of each value of
+/// `allow.environment`. A text that cannot be read and may hold such values is replaced whole.
+pub fn without_granted_values<'t>(file: &Path, text: &'t str) -> Cow<'t, str> {
+    // Escapes may write the name of the field in another way.
+    let may_grant = text.contains('\\') || text.to_ascii_lowercase().contains("environment");
+    if !may_grant {
+        return Cow::Borrowed(text);
+    }
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut mistakes = Mistakes::new();
+    let documents = document::read_text_of(file, text, &mut mistakes);
+    if !mistakes.is_empty() {
+        return Cow::Borrowed(WITHHELD);
+    }
+    let mut spans = Vec::new();
+    for document in &documents {
+        collect(&document.root(), &mut spans);
+    }
+    // From the end, so that what is before stays where it is.
+    spans.sort_by_key(|span| std::cmp::Reverse(span.start));
+    let mut redacted = text.to_owned();
+    for span in spans {
+        let Some(value) = text.get(span.clone()) else {
+            return Cow::Borrowed(WITHHELD);
+        };
+        // That of a block ends with its line.
+        let end = if value.ends_with('\n') { "\n" } else { "" };
+        redacted.replace_range(span, &format!("{REDACTED}{end}"));
+    }
+    Cow::Owned(redacted)
+}
+
+/// Where the values of `allow.environment` are. BCS' documents may have fields in any case.
+fn collect(node: &Node<'_>, spans: &mut Vec<Range<usize>>) {
+    for part in node.parts() {
+        if part.key.eq_ignore_ascii_case("allow") {
+            let allowed = part.value.parts();
+            let environments = allowed
+                .iter()
+                .filter(|part| part.key.eq_ignore_ascii_case("environment"));
+            let values = environments.flat_map(|part| part.value.parts());
+            spans.extend(values.map(|part| part.value.place().span.clone()));
+        } else {
+            collect(&part.value, spans);
+        }
+    }
+    // Of anything else it says that it is no list.
+    for entry in node.list(&mut Mistakes::new()).unwrap_or_default() {
+        collect(&entry, spans);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "kind: AdmissionChain\nspec:\n  stages:\n  - name: a # the first\n    plugin:\n";
+
+    #[test]
+    fn values_are_redacted_and_the_rest_stays() {
+        let yaml = |environment: &str| {
+            format!("{HEAD}      allow:\n        environment:{environment}\n      memory: 2MiB\n")
+        };
+        // (file, text, redacted)
+        for (file, text, expected) in [
+            (
+                "a.yaml",
+                yaml(" { A: s3cret, B: \"s3cret\" }"),
+                yaml(" { A: \"[redacted]\", B: \"[redacted]\" }"),
+            ),
+            (
+                "a.yaml",
+                yaml("\n          A: s3cret\n          B: ''"),
+                yaml("\n          A: \"[redacted]\"\n          B: \"[redacted]\""),
+            ),
+            (
+                "a.yaml",
+                yaml("\n          A: |\n            s3cret\n            s3cret\n          B: s3cret # why"),
+                yaml("\n          A: |\n            \"[redacted]\"\n          B: \"[redacted]\" # why"),
+            ),
+            (
+                "a.yaml",
+                yaml(" { A: s3cret }")
+                    .replace("allow", "Allow")
+                    .replace("environment", "\"\\x45nvironment\""),
+                yaml(" { A: \"[redacted]\" }")
+                    .replace("allow", "Allow")
+                    .replace("environment", "\"\\x45nvironment\""),
+            ),
+            (
+                "a.yaml",
+                format!("{}---\n{}", yaml(" { A: s3cret }"), yaml(" { B: s3cret }")),
+                format!(
+                    "{}---\n{}",
+                    yaml(" { A: \"[redacted]\" }"),
+                    yaml(" { B: \"[redacted]\" }")
+                ),
+            ),
+            (
+                "a.json",
+                "{\n\t\"items\": [{\"plugin\": {\"allow\": {\"environment\": {\"A\": \"s3cret\"}}}}]}"
+                    .to_owned(),
+                "{\n\t\"items\": [{\"plugin\": {\"allow\": {\"environment\": {\"A\": \"[redacted]\"}}}}]}"
+                    .to_owned(),
+            ),
+            (
+                "a.yaml",
+                "kind: s3cret [ environment".to_owned(),
+                WITHHELD.to_owned(),
+            ),
+            (
+                "a.yaml",
+                "kind: no grant [".to_owned(),
+                "kind: no grant [".to_owned(),
+            ),
+            (
+                "a.yaml",
+                yaml(" { A: s3cret").replace("environment", "settings"),
+                yaml(" { A: s3cret").replace("environment", "settings"),
+            ),
+        ] {
+            let redacted = without_granted_values(Path::new(file), &text);
+            assert_eq!(redacted, expected, "{text}");
+        }
+    }
+}
