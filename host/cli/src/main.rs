@@ -64,10 +64,16 @@ enum Command {
 /// The exit code when the program was used wrongly or what it was given is wrong; 1 is a refusal.
 const WRONG: u8 = 2;
 
+/// The exit code when the same may succeed later with nothing changed: `EX_TEMPFAIL` of sysexits.h.
+const PASSING: u8 = 75;
+
 fn main() -> ExitCode {
     Arguments::parse().command.run().unwrap_or_else(|error| {
         anstream::eprintln!("{BAD}error:{BAD:#} {}", causes(&*error));
-        ExitCode::from(WRONG)
+        let is_passing = error
+            .downcast_ref::<admittance::Error>()
+            .is_some_and(admittance::Error::is_transient);
+        ExitCode::from(if is_passing { PASSING } else { WRONG })
     })
 }
 

@@ -106,3 +106,15 @@ async fn a_registry_that_comes_up_later_is_asked_again() {
         .await
         .unwrap();
 }
+
+/// Nothing was ever live, so there is nothing to serve; but a restart may succeed, and the exit code says so.
+#[tokio::test]
+async fn a_first_start_without_the_registry_is_worth_another() {
+    let hot = Hot::configured("modules: { attempts: 1 }\n").await;
+    let source = format!("oci://{}/plugins/versioned:1", free_port());
+    let plugin = format!("{{ source: \"{source}\", settings: {{ name: stage }} }}");
+    replace(&hot.chain_file(), chain("versioned", &plugin)).unwrap();
+    let ended = hot.serve().finish().await.unwrap();
+    assert_eq!(ended.code, Some(75), "{}", ended.stderr);
+    assert!(ended.stderr.contains(&source), "{}", ended.stderr);
+}
