@@ -1,0 +1,225 @@
+use http_body_util::BodyExt;
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::listener::activity::{Activity, Expiry, Patience};
+
+const SECOND: Duration = Duration::from_secs(1);
+const PACE: Pace = Pace {
+    client: Duration::from_secs(60),
+    minimum_rate: 512,
+    upstream: Duration::from_secs(30),
+    stream: Duration::from_secs(3600),
+};
+
+fn activity() -> Activity {
+    Activity::new(Patience {
+        head: 10 * SECOND,
+        idle: 75 * SECOND,
+        pace: PACE,
+    })
+}
+
+fn transfer(activity: &Activity) -> Transfer {
+    activity.request(([127, 0, 0, 1], 1).into(), false, CancellationToken::new())
+}
+
+/// A body, and what sends it.
+fn body() -> (mpsc::Sender<Bytes>, Body) {
+    let (sender, receiver) = mpsc::channel::<Bytes>(1);
+    let stream = futures_util::stream::unfold(receiver, async |mut receiver| {
+        let part = receiver.recv().await?;
+        Some((Ok::<_, std::io::Error>(part), receiver))
+    });
+    (sender, Body::from_stream(stream))
+}
+
+/// Send parts of so many bytes, each after a pause, for ever.
+async fn drip(sender: mpsc::Sender<Bytes>, bytes: usize, pause: Duration) {
+    while sender.send(vec![b'x'; bytes].into()).await.is_ok() {
+        tokio::time::sleep(pause).await;
+    }
+    std::future::pending().await
+}
+
+/// Take parts, each after a pause, until the body ends or breaks.
+async fn take(mut body: Body, pause: Duration) -> Result<usize, String> {
+    let mut taken = 0;
+    while let Some(frame) = body.frame().await {
+        taken += frame
+            .map_err(|error| error.to_string())?
+            .into_data()
+            .unwrap()
+            .len();
+        tokio::time::sleep(pause).await;
+    }
+    Ok(taken)
+}
+
+/// How a body ends while its connection is watched; none when it has not ended after a day.
+async fn ends(
+    activity: &Activity,
+    taking: impl Future<Output = Result<usize, String>>,
+) -> Option<Result<usize, String>> {
+    let watching = async {
+        while activity.expired().await == Expiry::Stalled {}
+        std::future::pending::<()>().await
+    };
+    tokio::select! {
+        ended = taking => Some(ended),
+        () = watching => None,
+        () = tokio::time::sleep(Duration::from_secs(24 * 3600)) => None,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_bodies() {
+    // (case, bytes and pause of the client, pause of the upstream, how it ends)
+    for (case, bytes, pause, upstream, expected) in [
+        (
+            "nothing comes",
+            1,
+            7200 * SECOND,
+            Duration::ZERO,
+            Some("the client was idle for 60s"),
+        ),
+        (
+            "it drips",
+            1,
+            SECOND,
+            Duration::ZERO,
+            Some("the client was slower than 512 bytes per second"),
+        ),
+        ("as slow as may be", 600, SECOND, Duration::ZERO, None),
+        ("in bursts", 40_000, 59 * SECOND, Duration::ZERO, None),
+        // For the time that the upstream takes the client is not to blame.
+        ("a slow upstream", 1, Duration::ZERO, 25 * SECOND, None),
+        (
+            "the upstream takes nothing",
+            1,
+            Duration::ZERO,
+            40 * SECOND,
+            Some("the upstream was idle for 30s"),
+        ),
+    ] {
+        let activity = activity();
+        let transfer = transfer(&activity);
+        let (sender, body) = body();
+        let body = transfer.receive(body);
+        let taking = async {
+            tokio::select! {
+                taken = take(body, upstream) => taken,
+                () = drip(sender, bytes, pause) => unreachable!("it drips for ever"),
+            }
+        };
+        let ended = ends(&activity, taking).await;
+        assert_eq!(ended, expected.map(|text| Err(text.to_owned())), "{case}");
+        if let Some(expected) = expected {
+            assert_eq!(transfer.stalled().await.to_string(), expected, "{case}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn replies() {
+    // (case, bytes and pause of the upstream, pause of the client, whether it is a stream, how it ends)
+    for (case, bytes, pause, client, is_stream, expected) in [
+        (
+            "nothing comes",
+            1,
+            7200 * SECOND,
+            Duration::ZERO,
+            false,
+            Some("the upstream was idle for 30s"),
+        ),
+        (
+            "nothing comes to a watch",
+            1,
+            7200 * SECOND,
+            Duration::ZERO,
+            true,
+            Some("the upstream was idle for 3600s"),
+        ),
+        ("a watch", 1, 3000 * SECOND, Duration::ZERO, true, None),
+        ("events", 1, 20 * SECOND, Duration::ZERO, false, None),
+        (
+            "nothing is taken",
+            1,
+            Duration::ZERO,
+            7200 * SECOND,
+            false,
+            Some("the client was idle for 60s"),
+        ),
+        (
+            "it is taken in drops",
+            1,
+            Duration::ZERO,
+            SECOND,
+            false,
+            Some("the client was slower than 512 bytes per second"),
+        ),
+        (
+            "a slow client",
+            1_000_000,
+            Duration::ZERO,
+            20 * SECOND,
+            false,
+            None,
+        ),
+    ] {
+        let activity = activity();
+        let transfer = transfer(&activity);
+        if is_stream {
+            transfer.may_wait();
+        }
+        let (sender, body) = body();
+        let body = transfer.send(body);
+        let taking = async {
+            tokio::select! {
+                taken = take(body, client) => taken,
+                () = drip(sender, bytes, pause) => unreachable!("it drips for ever"),
+            }
+        };
+        let ended = ends(&activity, taking).await;
+        assert_eq!(ended, expected.map(|text| Err(text.to_owned())), "{case}");
+    }
+}
+
+/// What a stalled reply holds is given back although nobody asks for more of it.
+#[tokio::test(start_paused = true)]
+async fn a_reply_that_is_not_taken_is_dropped() {
+    let activity = activity();
+    let (sender, body) = body();
+    let _untaken = transfer(&activity).send(body);
+    let started = Instant::now();
+    assert_eq!(activity.expired().await, Expiry::Stalled);
+    let after = started.elapsed();
+    assert!(
+        (PACE.client..PACE.client + 10 * SECOND).contains(&after),
+        "{after:?}"
+    );
+    assert!(sender.is_closed());
+}
+
+#[tokio::test]
+async fn bodies_are_the_same() {
+    let activity = activity();
+    let data: Vec<u8> = (0..100_000_u32).map(|n| u8::try_from(n % 251).unwrap()).collect();
+    let request = transfer(&activity);
+    let body = request.receive(Body::from(data.clone()));
+    assert_eq!(http_body::Body::size_hint(&body).exact(), Some(100_000));
+    assert_eq!(body.collect().await.unwrap().to_bytes(), data);
+    let mut body = request.send(Body::from(data.clone()));
+    assert_eq!(http_body::Body::size_hint(&body).exact(), Some(100_000));
+    let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
+    assert_eq!(first.len(), PART);
+    assert_eq!(
+        http_body::Body::size_hint(&body).exact(),
+        Some(100_000 - length(&first))
+    );
+    let rest = body.collect().await.unwrap().to_bytes();
+    assert_eq!([first, rest].concat(), data);
+    assert!(http_body::Body::is_end_stream(
+        &transfer(&activity).send(Body::empty())
+    ));
+}
