@@ -77,21 +77,30 @@ pub(crate) struct Assembler {
     pub(crate) plugins: Plugins,
     pub(crate) trials: Trials,
     pub(crate) statistics: Statistics,
-    /// A permit for each plugin that is loaded at the same time.
+    /// A permit for each module that is fetched at the same time.
+    pub(crate) fetchers: Semaphore,
+    /// A permit for each plugin that is compiled and configured at the same time.
     pub(crate) workers: Semaphore,
+    /// A permit for each that is loaded at the same time: what is compiled already does not wait for the compiler.
+    pub(crate) loaders: Semaphore,
 }
 
-/// How many plugins are loaded at the same time before requests are served.
+/// How many plugins are fetched, compiled or loaded at the same time before requests are served.
 pub(crate) const WORKERS: usize = 4;
+
+/// How many are compiled and configured at the same time while requests are served: one whose `configure` hangs does
+/// not hold up the next.
+const WORKERS_IN_BACKGROUND: usize = 2;
 
 /// Where a stage stands among the definitions, and whether its candidate is meant.
 type Position = (usize, usize, bool);
 
 impl Assembler {
-    /// From now on leave the machine to those who serve: load one plugin at a time, on one core.
+    /// From now on leave the machine to those who serve: load one plugin at a time, and compile few.
     pub(crate) fn work_in_background(&self) {
         // What is there already is taken, so that later calls find nothing.
-        self.workers.forget_permits(WORKERS - 1);
+        self.workers.forget_permits(WORKERS - WORKERS_IN_BACKGROUND);
+        self.loaders.forget_permits(WORKERS - 1);
         if let Some(sandbox) = self.started.get() {
             sandbox.prepare_in_background();
         }
@@ -246,7 +255,7 @@ impl Assembler {
             .get_or_try_init(async || Sandbox::new(self.sandbox.clone()))
             .await
             .map_err(Error::Sandbox)?;
-        if self.workers.available_permits() == 1 {
+        if self.workers.available_permits() <= WORKERS_IN_BACKGROUND {
             sandbox.prepare_in_background();
         }
         // Stages with the same module and settings share one preparation.
@@ -259,15 +268,10 @@ impl Assembler {
             let (assembler, sandbox, modules) = (self.clone(), sandbox.clone(), modules.clone());
             let resolver = resolver.clone();
             tasks.spawn(async move {
-                let loaded = match assembler.workers.acquire().await {
-                    Ok(_permit) => {
-                        assembler
-                            .plugins
-                            .load(&assembler, &sandbox, &resolver, &order, &modules, &preparation)
-                            .await
-                    }
-                    Err(_) => Err(StageErrorCause::Stopped),
-                };
+                let loaded = assembler
+                    .plugins
+                    .load(&assembler, &sandbox, &resolver, &order, &modules, &preparation)
+                    .await;
                 (assembler.progress)(match &loaded {
                     Ok((loaded, true)) => Progress::Loaded(loaded.clone()),
                     Ok((_, false)) => Progress::Kept,

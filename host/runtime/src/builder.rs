@@ -207,7 +207,9 @@ impl HostBuilder {
             plugins: Plugins::default(),
             trials: Default::default(),
             statistics: Default::default(),
+            fetchers: Semaphore::new(WORKERS),
             workers: Semaphore::new(WORKERS),
+            loaders: Semaphore::new(WORKERS),
         });
         let source = Source {
             stores: Arc::new(Stores::new(self.homes, history.journal())),

@@ -174,19 +174,43 @@ impl Host {
         &self,
         how: &Application,
         origin: Origin,
-        change: impl FnOnce(&DefinitionSet, &Stores) -> Result<Change, admittance_definitions::ChangeError>
+        change: impl Fn(&DefinitionSet, &Stores) -> Result<Change, admittance_definitions::ChangeError>
         + Send
+        + Sync
         + 'static,
     ) -> Result<Applied, ChangeError> {
-        let mut workshop = self.0.workshop.lock().await;
-        let stores = self.0.stores.clone();
-        if stores.are_files() && workshop.history.journal().is_none() && !how.dry_run {
-            return Err(ChangeError::NoHistory);
-        }
         let _building = self.building();
+        let change = Arc::new(change);
+        loop {
+            if let Some(applied) = self.try_change(how, origin.clone(), change.clone()).await? {
+                return Ok(applied);
+            }
+        }
+    }
+
+    /// None when something else went live while the table was made, and nothing was written.
+    async fn try_change(
+        &self,
+        how: &Application,
+        origin: Origin,
+        change: Arc<
+            impl Fn(&DefinitionSet, &Stores) -> Result<Change, admittance_definitions::ChangeError>
+            + Send
+            + Sync
+            + 'static,
+        >,
+    ) -> Result<Option<Applied>, ChangeError> {
+        let stores = self.0.stores.clone();
+        let (source, base) = {
+            let workshop = self.0.workshop.lock().await;
+            if stores.are_files() && workshop.history.journal().is_none() && !how.dry_run {
+                return Err(ChangeError::NoHistory);
+            }
+            (workshop.source.clone(), self.table().revision())
+        };
         let look = stores.look().await?;
         stores.tell_of(&look);
-        let set = workshop.source.usable(look.set()?).await?.set;
+        let set = source.usable(look.set()?).await?.set;
         let change = {
             let stores = stores.clone();
             tokio::task::spawn_blocking(move || change(&set, &stores))
@@ -199,7 +223,7 @@ impl Host {
             stores.of_changes(change.files())?
         };
         let modules = Modules::current();
-        let usable = workshop.source.usable(change.set.clone()).await?;
+        let usable = source.usable(change.set.clone()).await?;
         let written: Vec<PathBuf> = change.files().iter().map(|file| file.path.clone()).collect();
         let own: Vec<_> = usable
             .bad
@@ -210,8 +234,12 @@ impl Host {
         if !own.is_empty() {
             return Err(Error::BadDefinitions(own).into());
         }
-        let made = workshop.source.make(usable, &written, modules).await?;
-        let place = self.place(&workshop).await?;
+        let made = source.make(usable, &written, modules).await?;
+        let place = self.place(&source).await?;
+        let mut workshop = self.0.workshop.lock().await;
+        if !how.dry_run && self.table().revision() != base {
+            return Ok(None);
+        }
         let number = workshop.history.next_number();
         let entry = Arc::new(entry_of(&made, number, origin, how.by.clone()));
         let is_new = !workshop.history.says(&entry);
@@ -226,7 +254,7 @@ impl Host {
             comparison: compare(workshop.history.last().map(|last| &**last), &entry),
         };
         if how.dry_run {
-            return Ok(applied);
+            return Ok(Some(applied));
         }
         // What is asked for may be live already while the files say something else: what is wrong, or what
         // somebody has just written.
@@ -239,7 +267,7 @@ impl Host {
             self.settled(&workshop.history, &made.bad);
         }
         self.look_again(&mut workshop, &entry).await;
-        Ok(applied)
+        Ok(Some(applied))
     }
 
     /// Know what was written as what is live, so that a rollback that follows at once is one to something
@@ -294,11 +322,15 @@ impl Host {
     ///
     /// When the revision is not kept, or one of its modules, or the new one cannot be written down.
     pub async fn rollback(&self, to: u64, by: Option<String>) -> Result<Revision, ChangeError> {
-        let mut workshop = self.0.workshop.lock().await;
         let _building = self.building();
-        let target = history::find(&workshop.history.entries(), to)?.clone();
-        let made = as_it_was(&workshop.source, &target).await?;
-        let place = self.place(&workshop).await?;
+        let (source, target) = {
+            let workshop = self.0.workshop.lock().await;
+            let target = history::find(&workshop.history.entries(), to)?.clone();
+            (workshop.source.clone(), target)
+        };
+        let made = as_it_was(&source, &target).await?;
+        let place = self.place(&source).await?;
+        let mut workshop = self.0.workshop.lock().await;
         let number = workshop.history.next_number();
         let mut entry = entry_of(&made, number, Origin::RolledBack { to }, by);
         entry.detail.revision.at = Moment::now();
@@ -308,6 +340,7 @@ impl Host {
         workshop.history.push(entry.clone()).await?;
         self.swap(&workshop.source, made, &entry, place);
         self.is_live(&entry, &mut workshop, &[]);
+        self.0.rollbacks.send_modify(|count| *count += 1);
         Ok(entry.revision().clone())
     }
 }

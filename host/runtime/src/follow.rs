@@ -21,6 +21,8 @@ impl Host {
     pub async fn follow(self) {
         let mut watch = None;
         let mut schedule = Schedule::default();
+        // What is to be asked for again by a table that was given up.
+        let mut given_up = None;
         loop {
             {
                 let workshop = self.0.workshop.lock().await;
@@ -40,17 +42,24 @@ impl Host {
                 .problem
                 .as_ref()
                 .and_then(|trouble| trouble.next);
-            let due = tokio::select! {
-                _ = watch.changed() => HashSet::new(),
-                () = self.0.stores.changed() => HashSet::new(),
-                due = schedule.due() => due,
-                () = at(retry.map(|(instant, _)| instant)) => schedule.take_failed(),
+            let due = match given_up.take() {
+                Some(due) => due,
+                None => tokio::select! {
+                    _ = watch.changed() => HashSet::new(),
+                    () = self.0.stores.changed() => HashSet::new(),
+                    due = schedule.due() => due,
+                    () = at(retry.map(|(instant, _)| instant)) => schedule.take_failed(),
+                },
             };
             self.confirm_removal().await;
             let before = self.table().revision();
             let had_trouble = self.0.live.load().problem.is_some();
-            match self.reload_asking_again(due.clone()).await {
-                Ok(table) if table.revision() != before => {
+            match self.reload_asking_again(&due, Some(&mut *watch)).await {
+                Ok(None) => {
+                    tracing::info!("something else changed: the table that was being made is given up");
+                    given_up = Some(due);
+                }
+                Ok(Some(table)) if table.revision() != before => {
                     let revision = table.revision();
                     let (chains, plugins) = (table.chains().len(), table.plugins().len());
                     tracing::info!(revision, chains, plugins, "the changed definitions are live");

@@ -1,19 +1,18 @@
 use std::{
-    collections::HashSet,
     fmt,
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use admittance_admission::{Outcome, Request};
-use admittance_catalog::{InUse, ModuleReference};
+use admittance_catalog::InUse;
 use admittance_definitions::{BadDefinition, DefinitionFile, DefinitionSet};
 use arc_swap::ArcSwap;
-use tokio::sync::{Mutex, OwnedSemaphorePermit};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, watch};
 
 use crate::{
     Error, HostBuilder, Moment, Origin, Recording, RecordingConfig, Revision, RevisionDetail, Table,
@@ -36,9 +35,12 @@ pub(crate) struct Inner {
     table: ArcSwap<Table>,
     pub(crate) live: ArcSwap<Live>,
     pub(crate) stores: Arc<Stores>,
-    /// What tables are made of. One is made at a time.
+    /// What tables are made of. Held while definitions are read and while a table goes live, never while one is made.
     pub(crate) workshop: Mutex<Workshop>,
-    is_building: AtomicBool,
+    /// Counts the rollbacks: each ends the making of tables that it outdates.
+    pub(crate) rollbacks: watch::Sender<u64>,
+    /// How many tables are being made.
+    building: AtomicUsize,
     assembler: Arc<Assembler>,
     places: Places,
     taps: Arc<Taps>,
@@ -51,11 +53,11 @@ pub(crate) struct Workshop {
 }
 
 /// Notes that a table is being made, until it is dropped.
-pub(crate) struct Building<'a>(&'a AtomicBool);
+pub(crate) struct Building<'a>(&'a AtomicUsize);
 
 impl Drop for Building<'_> {
     fn drop(&mut self) {
-        self.0.store(false, Ordering::Relaxed);
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -143,7 +145,8 @@ impl Host {
             table: ArcSwap::from_pointee(table),
             live: ArcSwap::from_pointee(live),
             stores: source.stores.clone(),
-            is_building: AtomicBool::new(false),
+            rollbacks: watch::Sender::default(),
+            building: AtomicUsize::new(0),
             assembler: source.assembler.clone(),
             workshop: Mutex::new(Workshop { source, history }),
             places,
@@ -173,7 +176,7 @@ impl Host {
             origin: live.revision.origin.clone(),
             by: live.revision.by.clone(),
             problem: live.problem.as_ref().map(Trouble::problem),
-            building: self.0.is_building.load(Ordering::Relaxed),
+            building: self.0.building.load(Ordering::Relaxed) > 0,
             tables: self.0.places.taken(),
             plugins: self.0.assembler.plugins.count(),
             history: live.history.clone(),
@@ -195,63 +198,6 @@ impl Host {
     /// dropped.
     pub fn record(&self, config: RecordingConfig) -> Recording {
         self.0.taps.open(config)
-    }
-
-    /// Read the definitions and the modules that they name again, and go live with what they say. Requests
-    /// in flight end on the table that they began with. Nothing happens when they say what is live.
-    ///
-    /// # Errors
-    ///
-    /// As [`HostBuilder::build`]; the table stays as it was.
-    pub async fn reload(&self) -> Result<Arc<Table>, Arc<Error>> {
-        self.reload_asking_again(HashSet::new()).await
-    }
-
-    /// As [`reload`](Self::reload), and ask the servers of these modules again.
-    pub(crate) async fn reload_asking_again(
-        &self,
-        again: HashSet<ModuleReference>,
-    ) -> Result<Arc<Table>, Arc<Error>> {
-        let mut workshop = self.0.workshop.lock().await;
-        let _building = self.building();
-        let origin = if again.is_empty() {
-            Origin::Files
-        } else {
-            Origin::Refreshed
-        };
-        let made = match workshop.source.read().await {
-            Ok(usable) => {
-                let is_held = workshop
-                    .history
-                    .last()
-                    .is_some_and(|last| last.instead_of.as_deref() == Some(workshop.source.said().as_str()));
-                if is_held {
-                    self.settled(&workshop.history, &[]);
-                    return Ok(self.table());
-                }
-                let modules = Modules::Current(Arc::new(again));
-                workshop.source.make(usable, &[], modules).await
-            }
-            Err(error) => Err(error),
-        };
-        let made = match made {
-            Ok(made) => self.place(&workshop).await.map(|place| (made, place)),
-            Err(error) => Err(error),
-        };
-        let (made, place) = match made {
-            Ok(made) => made,
-            Err(error) => {
-                let error = Arc::new(error);
-                self.failed(error.clone());
-                return Err(error);
-            }
-        };
-        let entry = Arc::new(entry_of(&made, workshop.history.next_number(), origin, None));
-        if workshop.history.says(&entry) {
-            self.settled(&workshop.history, &made.bad);
-            return Ok(self.table());
-        }
-        Ok(self.go_live(&mut workshop, made, entry, place).await)
     }
 
     /// Go live with what was made, and write it down. What is live is live, written down or not.
@@ -302,14 +248,14 @@ impl Host {
     }
 
     pub(crate) fn building(&self) -> Building<'_> {
-        self.0.is_building.store(true, Ordering::Relaxed);
-        Building(&self.0.is_building)
+        self.0.building.fetch_add(1, Ordering::Relaxed);
+        Building(&self.0.building)
     }
 
     /// A place for one more table, when requests on older ones end by the time that each of them must have
     /// ended.
-    pub(crate) async fn place(&self, workshop: &Workshop) -> Result<OwnedSemaphorePermit, Error> {
-        let patience = workshop.source.request_timeout + Duration::from_secs(10);
+    pub(crate) async fn place(&self, source: &Source) -> Result<OwnedSemaphorePermit, Error> {
+        let patience = source.request_timeout + Duration::from_secs(10);
         self.0.places.take(patience).await
     }
 
@@ -381,7 +327,7 @@ impl Host {
     }
 
     /// Note why the definitions are not live.
-    fn failed(&self, error: Arc<Error>) {
+    pub(crate) fn failed(&self, error: Arc<Error>) {
         let before = self.0.live.load_full();
         measure::table_made(false);
         measure::table_live(before.revision.number, false);

@@ -45,6 +45,7 @@ mod measure;
 mod moment;
 mod plugins;
 mod recording;
+mod reload;
 mod reviews;
 mod source;
 mod statistics;

@@ -7,12 +7,10 @@ use std::{
 };
 
 use admittance_admission::{ClusterKind, Phase};
-use admittance_catalog::{
-    CompiledKey, Digest, FetchProgress, Freshness, Module, ModuleReference, Resolver, Store,
-};
+use admittance_catalog::{CompiledKey, Digest, FetchProgress, Freshness, Module, ModuleReference, Resolver};
 use admittance_definitions::{AllowDefinition, ChainDefinition, Location, PluginDefinition, StageDefinition};
 use admittance_sandbox::{Configured, Grants, Limits, Origin, Plugin, PluginConfig, Prepared, Sandbox};
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
 
 use crate::{
     RevisionModule, StageErrorCause,
@@ -190,9 +188,10 @@ impl Plugins {
         }
         let (prepared, from_store) = preparation
             .prepared
-            .get_or_try_init(async || prepare(assembler.catalog.store(), sandbox, module, order).await)
+            .get_or_try_init(async || prepare(assembler, sandbox, module, order).await)
             .await?;
         let plugin = {
+            let _permit = permit(&assembler.loaders).await?;
             let (sandbox, prepared, config) = (sandbox.clone(), prepared.clone(), order.config.clone());
             tokio::task::spawn_blocking(move || sandbox.load(&prepared, &config))
                 .await
@@ -293,6 +292,10 @@ async fn module(
             progress: Box::new(fetch),
         });
     };
+    let _permit = match &order.reference {
+        ModuleReference::File(_) => None,
+        _ => Some(permit(&assembler.fetchers).await?),
+    };
     let module = resolver
         .obtain(&order.reference, order.pinned, freshness, &on_progress)
         .await?;
@@ -310,19 +313,25 @@ async fn module(
     Ok(module)
 }
 
+async fn permit(semaphore: &Semaphore) -> Result<SemaphorePermit<'_>, StageErrorCause> {
+    semaphore.acquire().await.map_err(|_| StageErrorCause::Stopped)
+}
+
 fn compiled_key(sandbox: &Sandbox, module: &Module, order: &Order) -> CompiledKey {
     CompiledKey::new(module.digest(), &order.settings, &sandbox.fingerprint())
 }
 
 /// The compiled form, and whether it was in the store.
 async fn prepare(
-    store: Option<&Store>,
+    assembler: &Assembler,
     sandbox: &Sandbox,
     module: &Module,
     order: &Order,
 ) -> Result<(Prepared, bool), StageErrorCause> {
+    let store = assembler.catalog.store();
     let key = compiled_key(sandbox, module, order);
     if let Some(store) = store {
+        let _permit = permit(&assembler.loaders).await?;
         let store = store.clone();
         let kept = tokio::task::spawn_blocking(move || store.compiled(key))
             .await
@@ -331,6 +340,7 @@ async fn prepare(
             return Ok((prepared, true));
         }
     }
+    let _permit = permit(&assembler.workers).await?;
     let prepared = sandbox
         .prepare(module.bytes().clone(), &order.settings, &order.config)
         .await?;

@@ -21,7 +21,8 @@ use crate::{
     stores::{Look, Stores},
 };
 
-/// Lives as long as the host.
+/// Lives as long as the host; a clone, as long as a table is made beside.
+#[derive(Clone)]
 pub(crate) struct Source {
     pub(crate) stores: Arc<Stores>,
     /// Those that the program itself read or made.

@@ -4,16 +4,10 @@ use std::{fs, time::Duration};
 
 use rustix::fs::{CWD, Mode, mkfifoat};
 
-use crate::scene::{Scene, chain, live};
+use crate::scene::{Scene, chain, live, plugin};
 
 /// It ends a test that would hang.
 const NEVER: Duration = Duration::from_secs(60);
-
-fn plugin(name: &str, source: &str) -> String {
-    let webhook = chain(name, "1");
-    let (head, _) = webhook.split_once("      webhook:").unwrap();
-    format!("{head}      plugin: {{ source: \"{source}\" }}\n")
-}
 
 /// Opening a FIFO for reading waits until somebody writes to it.
 #[tokio::test]

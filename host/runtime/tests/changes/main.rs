@@ -2,9 +2,14 @@
 //! are webhooks, which are not called until a request comes, so no server is needed.
 #![expect(clippy::unwrap_used, reason = "a test ends at the first thing that is wrong")]
 #![allow(clippy::indexing_slicing, reason = "a missing row is a failed test")]
+#![allow(clippy::panic, reason = "a guest that is no module is a mistake in the test")]
 
 mod bad;
 mod files;
+#[expect(dead_code, reason = "tests of the sandbox need more of it")]
+#[path = "../../../sandbox/tests/sandbox/guest.rs"]
+mod guest;
+mod preparing;
 mod recording;
 mod rollback;
 mod scene;

@@ -67,6 +67,13 @@ spec:
     )
 }
 
+/// The same with a plugin, which has this source.
+pub(crate) fn plugin(name: &str, source: &str) -> String {
+    let webhook = chain(name, "1");
+    let (head, _) = webhook.split_once("      webhook:").unwrap();
+    format!("{head}      plugin: {{ source: \"{source}\" }}\n")
+}
+
 /// What is live: revision, and each chain with what its first stage calls.
 pub(crate) fn live(host: &Host) -> String {
     let status = host.status();

@@ -29,7 +29,7 @@ pub(crate) fn builder(scene: &Scene, shelf: &Shelf) -> HostBuilder {
 }
 
 /// Wait until this is live.
-async fn until(host: &Host, expected: &str) {
+pub(crate) async fn until(host: &Host, expected: &str) {
     let mut turns = tokio::time::interval(Duration::from_millis(5));
     let waiting = async {
         while live(host) != expected {

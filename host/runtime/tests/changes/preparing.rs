@@ -1,0 +1,115 @@
+//! What goes on while a plugin is prepared whose `configure` never returns. It is ended after minutes, which no
+//! test waits for.
+
+use std::{fs, time::Duration};
+
+use admittance::{ChangeError, Host, sandbox::SandboxConfig};
+
+use crate::{
+    guest::Guest,
+    scene::{Scene, by, chain, dry_run, live, plugin},
+    stores::{Following, until},
+};
+
+/// It ends a test that would hang. A tenth of the time that `configure` has.
+const NEVER: Duration = Duration::from_secs(60);
+
+/// A chain whose plugin never returns from `configure`.
+fn hanging(scene: &Scene, name: &str) -> String {
+    let module = scene.folder.path().join(format!("{name}.wasm"));
+    let guest = Guest::default().with_configure("(loop $again (br $again))");
+    fs::write(&module, guest.component()).unwrap();
+    plugin(name, &format!("file:{}", module.display()))
+}
+
+/// The second revision is live.
+async fn start(scene: &Scene) -> Host {
+    scene.write("a.yaml", &chain("a", "1"));
+    let host = Host::builder()
+        .definitions(scene.chains())
+        .history(scene.folder.path().join("history"))
+        .sandbox(SandboxConfig {
+            calls_in_flight: 4,
+            configure_timeout: 10 * NEVER,
+            ..SandboxConfig::default()
+        })
+        .build()
+        .await
+        .unwrap();
+    scene.write("a.yaml", &chain("a", "2"));
+    host.reload().await.unwrap();
+    assert_eq!(live(&host), "2 a=2");
+    host
+}
+
+/// Wait until a table is being made, or none.
+async fn until_building(host: &Host, is_building: bool) {
+    let mut turns = tokio::time::interval(Duration::from_millis(5));
+    let waiting = async {
+        while host.status().building != is_building {
+            turns.tick().await;
+        }
+    };
+    let waited = tokio::time::timeout(NEVER, waiting).await;
+    assert!(waited.is_ok(), "building is never {is_building}");
+}
+
+/// The answer, which does not wait for `configure`.
+async fn soon<T>(what: &str, answer: impl Future<Output = Result<T, ChangeError>>) -> T {
+    match tokio::time::timeout(NEVER, answer).await {
+        Ok(answer) => answer.unwrap(),
+        Err(_) => panic!("{what} waits for what it does not need"),
+    }
+}
+
+#[tokio::test]
+async fn an_apply_that_hangs_holds_up_nothing_else() {
+    let scene = Scene::new();
+    let host = start(&scene).await;
+    let hangs = hanging(&scene, "b");
+    let applying = {
+        let host = host.clone();
+        tokio::spawn(async move { host.apply(&hangs, "b", &by("ci")).await.map(|_| ()) })
+    };
+    until_building(&host, true).await;
+
+    let tried = soon("a dry run", host.apply(&chain("c", "1"), "c", &dry_run())).await;
+    assert_eq!(tried.revision, 3);
+    soon("an apply", host.apply(&chain("c", "1"), "c", &by("ops"))).await;
+    assert_eq!(live(&host), "3 a=2 c=1");
+    soon("a rollback", host.rollback(1, None)).await;
+    assert_eq!(live(&host), "4 a=1");
+
+    // Given up, it is not prepared any more.
+    assert!(!applying.is_finished());
+    applying.abort();
+    until_building(&host, false).await;
+}
+
+/// The plugin is in the files.
+#[tokio::test]
+async fn a_newer_change_of_the_files_ends_what_hangs() {
+    let scene = Scene::new();
+    let host = start(&scene).await;
+    let _following = Following::of(&host);
+    scene.write("b.yaml", &hanging(&scene, "b"));
+    until_building(&host, true).await;
+
+    scene.write("b.yaml", &chain("b", "1"));
+    until(&host, "3 a=2 b=1").await;
+    until_building(&host, false).await;
+}
+
+#[tokio::test]
+async fn a_rollback_ends_what_hangs() {
+    let scene = Scene::new();
+    let host = start(&scene).await;
+    let _following = Following::of(&host);
+    scene.write("b.yaml", &hanging(&scene, "b"));
+    until_building(&host, true).await;
+
+    soon("a rollback", host.rollback(1, None)).await;
+    assert_eq!(live(&host), "3 a=1");
+    until_building(&host, false).await;
+    assert_eq!(live(&host), "3 a=1");
+}
