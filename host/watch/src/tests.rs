@@ -352,6 +352,7 @@ async fn a_file_is_not_seen_by_halves() {
         hold: Duration::from_millis(50),
         ..NOTICED
     };
+    fs::write(&scratch, "not armed").unwrap();
     let mut watch = Watch::since(Fingerprint::of(paths), brief);
     armed(&mut watch, &scratch).await;
     let mut writer = fs::File::create(&file).unwrap();
