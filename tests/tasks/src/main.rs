@@ -7,9 +7,12 @@ mod apt;
 mod cluster;
 mod command;
 mod folders;
+mod fuzz;
+mod load;
 mod plugins;
 mod registry;
 mod suite;
+mod supply;
 mod target;
 mod zookeeper;
 
@@ -47,6 +50,25 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<OsString>,
     },
+    /// Run every test several times beside processes that keep the machine busy.
+    Load(load::Load),
+    /// One of those processes.
+    #[command(hide = true)]
+    Busy,
+    /// Fuzz what reads input from outside, from the inputs in tests/fuzz/corpus on.
+    ///
+    /// What is found is in target/fuzz/artifacts, and new inputs are kept in target/fuzz/corpus.
+    Fuzz(fuzz::Fuzz),
+    /// Check the dependencies against the RustSec advisories. Needs the network.
+    Audit {
+        /// Passed on to `cargo deny check`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        rest: Vec<OsString>,
+    },
+    /// Write the bill of materials of the program (CycloneDX) to target/sbom.
+    Sbom,
+    /// Compile the program as it is released, with the list of its dependencies in it.
+    Release,
     /// Bring up a real Kubernetes API server, and try the webhook server with it and kubectl.
     ///
     /// The first time, the API server is compiled from the packages of Debian 12, into
@@ -96,6 +118,19 @@ fn run(task: Task) -> Result<(), Error> {
             build_programs()?;
             suite::run(rest, servers_of_tests())
         }
+        Task::Load(arguments) => {
+            plugins::build(Guests::With)?;
+            build_programs()?;
+            load::run(&arguments, &servers_of_tests().collect::<Vec<_>>())
+        }
+        Task::Busy => {
+            load::be_busy();
+            Ok(())
+        }
+        Task::Fuzz(arguments) => fuzz::run_targets(&arguments),
+        Task::Audit { rest } => supply::audit(&rest),
+        Task::Sbom => supply::sbom().map(drop),
+        Task::Release => supply::release(),
         Task::Cluster { rest } => {
             cluster::install()?;
             plugins::build(Guests::With)?;

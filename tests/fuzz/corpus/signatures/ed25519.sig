@@ -1,0 +1,1 @@
+../../../../host/catalog/tests/signature/fixtures/ed25519.sig

@@ -1,0 +1,1 @@
+../../../../host/catalog/tests/signature/fixtures/p256.sig

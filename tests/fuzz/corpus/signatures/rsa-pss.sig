@@ -1,0 +1,1 @@
+../../../../host/catalog/tests/signature/fixtures/rsa-pss.sig

@@ -1,0 +1,102 @@
+use admittance::{
+    admission::Request,
+    dialect::{Bcs, Class, Cluster, Dialect, Inspection, NextBody, Onward, Reading, Relay, bcs::Behind},
+};
+use bytes::Bytes;
+use http::{StatusCode, request::Parts};
+use serde_json::Value;
+
+use crate::parts;
+
+/// A request to a BCS driver: `METHOD /path`, an empty line, the body. A body in two spellings becomes one
+/// that is read in one way; an object that the chains left alone comes out as it went in; and what the scheduler
+/// is asked is JSON.
+pub fn bcs(input: &[u8]) {
+    let [line, body] = parts(input);
+    let body = Bytes::copy_from_slice(body);
+    let dialect =
+        Bcs::new(Cluster::new("BCS-MESOS-10001").expect("a cluster id")).in_front_of(Behind::Scheduler);
+    if let Some(head) = head(line) {
+        if let Class::Inspect(inspection) = dialect.classify(&head) {
+            inspect(&dialect, &head, &inspection, &body);
+        }
+        let onward = match dialect.onward(&head) {
+            Onward::Translate => dialect.translate(&head, &body),
+            onward => onward,
+        };
+        check_onward(&onward);
+    }
+    // The same bytes as a reply of the scheduler, and of kube-apiserver.
+    for status in [StatusCode::OK, StatusCode::INTERNAL_SERVER_ERROR] {
+        if let Relay::Reply(reply) | Relay::Idle(reply) = dialect.relay(status, &body) {
+            is_json(reply.body());
+        }
+    }
+    Bcs::definitions_reply(&body);
+}
+
+/// The head of a request of which this is the first line, and the cluster's header.
+pub(crate) fn head(line: &[u8]) -> Option<Parts> {
+    let line = std::str::from_utf8(line).ok()?;
+    let (method, path) = line.split_once(' ')?;
+    let request = http::Request::builder()
+        .method(method)
+        .uri(path)
+        .header("BCS-ClusterID", "BCS-MESOS-10001");
+    Some(request.body(()).ok()?.into_parts().0)
+}
+
+/// Read a body, and read again what goes on in its place.
+pub(crate) fn inspect(dialect: &impl Dialect, head: &Parts, inspection: &Inspection, body: &Bytes) {
+    let Ok(Reading::Admit { request, canonical }) = dialect.read(head, inspection, body) else {
+        return;
+    };
+    let body = canonical.as_ref().unwrap_or(body);
+    let (again, other) = read_again(dialect, head, inspection, body);
+    assert!(other.is_none(), "the one spelling has another: {body:?}");
+    assert_same(&request, &again);
+    if let Some(object) = &request.object {
+        let written = dialect.write(inspection, body, object);
+        let (again, _) = read_again(dialect, head, inspection, &written);
+        assert_same(&request, &again);
+    }
+}
+
+fn read_again(
+    dialect: &impl Dialect,
+    head: &Parts,
+    inspection: &Inspection,
+    body: &Bytes,
+) -> (Box<Request>, Option<Bytes>) {
+    match dialect.read(head, inspection, body) {
+        Ok(Reading::Admit { request, canonical }) => (request, canonical),
+        other => panic!("{body:?} was a request, and is {other:?}"),
+    }
+}
+
+fn assert_same(before: &Request, after: &Request) {
+    assert_eq!(before.object, after.object);
+    assert_eq!(
+        (&before.kind, &before.resource, &before.name, &before.namespace),
+        (&after.kind, &after.resource, &after.name, &after.namespace)
+    );
+}
+
+fn check_onward(onward: &Onward) {
+    match onward {
+        Onward::Rewritten(rewritten) => {
+            if let NextBody::New(body) = &rewritten.body {
+                is_json(body);
+            }
+        }
+        Onward::Reply(reply) => is_json(reply.body()),
+        Onward::Translate => panic!("it is translated once"),
+        Onward::AsIs | Onward::Elsewhere(_) => {}
+    }
+}
+
+fn is_json(body: &[u8]) {
+    if !body.is_empty() {
+        serde_json::from_slice::<Value>(body).expect("it is JSON");
+    }
+}

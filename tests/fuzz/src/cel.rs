@@ -1,0 +1,54 @@
+use std::{sync::Once, time::Duration};
+
+use admittance::{
+    admission::{ConditionError, Deadline, MatchCondition, MatchConditions, NoAuthorizer},
+    dialect::read_review,
+};
+
+use crate::{block_on, parts};
+
+/// A match condition in CEL and the AdmissionReview that it is about. It compiles or has a mistake that can be
+/// found, its evaluation ends, and says the same twice.
+pub fn cel(input: &[u8]) {
+    tolerate_the_parser();
+    let [expression, review] = parts(input);
+    let Ok(expression) = std::str::from_utf8(expression) else {
+        return;
+    };
+    let condition = match MatchCondition::compile("fuzz", expression) {
+        Ok(condition) => condition,
+        Err(ConditionError::Compile {
+            line,
+            column,
+            message,
+        }) => {
+            let lines = expression.lines().count().max(1);
+            assert!((1..=lines + 1).contains(&line), "{line}:{column} {message}");
+            assert!(column >= 1 && !message.is_empty());
+            return;
+        }
+        Err(_) => return,
+    };
+    assert_eq!(condition.expression(), expression);
+    let Ok(review) = read_review(review) else {
+        return;
+    };
+    let conditions = MatchConditions::new(vec![condition]);
+    // The cost ends an evaluation, not the deadline.
+    let deadline = Deadline::after(Duration::from_secs(3600));
+    let evaluate = || block_on(conditions.evaluate(&review.request, &NoAuthorizer, deadline));
+    assert_eq!(evaluate(), evaluate());
+}
+
+/// The parser is a crate that panics on some texts; that is caught, and is an error of the expression.
+fn tolerate_the_parser() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if std::thread::current().name() != Some("condition-parser") {
+                hook(panic);
+            }
+        }));
+    });
+}

@@ -1,0 +1,28 @@
+use std::fs;
+
+use admittance_driver::Config;
+
+use crate::{definitions::check_mistakes, in_directory};
+
+/// The configuration file. Mistakes are found where there is text, and what is accepted is understood in the
+/// same way again.
+pub fn config(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else {
+        return;
+    };
+    // A path that leads out of the directory could name a device.
+    if text.contains("/dev") || text.contains("/proc") || text.contains("..") {
+        return;
+    }
+    in_directory(|directory| {
+        let path = directory.join("admittance.yaml");
+        fs::write(&path, text).expect("a file can be written");
+        match Config::read(&path) {
+            Ok(config) => {
+                let again = Config::read(&path).expect("what was accepted is accepted again");
+                assert_eq!(format!("{again:?}"), format!("{config:?}"));
+            }
+            Err(mistakes) => check_mistakes(&mistakes, text),
+        }
+    });
+}

@@ -1,0 +1,73 @@
+use std::path::PathBuf;
+
+use admittance::definitions::{
+    BcsObject, DefinitionFile, DefinitionId, DefinitionSet, Expected, Mistakes, load_text,
+};
+
+/// A file of definitions in any form, as YAML or JSON. Mistakes are found where there is text. What is accepted
+/// gives the same chains when it is read again, is left as it is when its own documents are applied to it, and
+/// each document can be deleted.
+pub fn definitions(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else {
+        return;
+    };
+    let name = if text.trim_start().starts_with('{') {
+        "definitions/file.json"
+    } else {
+        "definitions/file.yaml"
+    };
+    let set = DefinitionSet::of_files(vec![DefinitionFile {
+        path: PathBuf::from(name),
+        text: text.to_owned(),
+    }]);
+    match load_text(name, text) {
+        Ok(chains) => {
+            assert_eq!(set.chains().expect("what was accepted is accepted again"), chains);
+            change_back_and_forth(&set);
+        }
+        Err(mistakes) => check_mistakes(&mistakes, text),
+    }
+    bcs_object(input);
+}
+
+/// Each mistake is one that can be found: it has a sentence, and a place in the text.
+pub(crate) fn check_mistakes(mistakes: &Mistakes, text: &str) {
+    assert!(!mistakes.is_empty(), "an error without a mistake");
+    let lines = text.split('\n').count() + text.matches('\r').count();
+    for mistake in mistakes {
+        assert!(!mistake.message.is_empty(), "{mistake:?}");
+        let line = mistake.location.line as usize;
+        assert!(line <= lines + 1, "{mistake} in a text of {lines} lines");
+    }
+}
+
+fn change_back_and_forth(set: &DefinitionSet) {
+    for stored in set.documents() {
+        let applied = set.apply(&stored.text, "input", Expected::There, &|_| None);
+        // Of a list only the items are documents, and cannot be replaced alone.
+        let Ok(change) = applied else {
+            continue;
+        };
+        assert_eq!(
+            &change.set, set,
+            "applying what is there changes it:\n{}",
+            stored.text
+        );
+    }
+    for stored in set.documents() {
+        let id: DefinitionId = stored.id;
+        if let Ok(change) = set.delete(&id) {
+            change.set.chains().expect("what is left can be read");
+            let is_left = change.set.documents().iter().any(|left| left.id == id);
+            assert!(!is_left, "{id} was deleted and is there");
+        }
+    }
+}
+
+/// The body of a request that creates a definition of BCS: what is accepted is the same after it was written.
+fn bcs_object(input: &[u8]) {
+    if let Ok(object) = BcsObject::parse(input) {
+        let again = BcsObject::parse(object.to_text().as_bytes()).expect("a written definition can be read");
+        assert_eq!(again, object);
+    }
+}

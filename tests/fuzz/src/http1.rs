@@ -1,0 +1,108 @@
+//! The least HTTP/1.1 server, for what reads answers from the network: a task of the same thread.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
+use tokio_rustls::TlsAcceptor;
+
+/// From the path of a request to the answer.
+type Responder = dyn Fn(&str) -> Answer + Send + Sync;
+
+/// What a server answers.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// Lines of the head, without the length.
+    pub(crate) headers: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn ok(body: impl Into<Vec<u8>>) -> Self {
+        Self {
+            status: 200,
+            headers: String::new(),
+            body: body.into(),
+        }
+    }
+}
+
+/// Serve on a port of the loopback, for as long as the thread lives.
+pub(crate) async fn serve(
+    tls: Option<TlsAcceptor>,
+    answer: impl Fn(&str) -> Answer + Send + Sync + 'static,
+) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    let answer: Arc<Responder> = Arc::new(answer);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let _ = stream.set_nodelay(true);
+            let (answer, tls) = (answer.clone(), tls.clone());
+            tokio::spawn(async move {
+                let _ended = match tls {
+                    Some(tls) => match tls.accept(stream).await {
+                        Ok(stream) => connection(stream, &*answer).await,
+                        Err(_) => None,
+                    },
+                    None => connection(stream, &*answer).await,
+                };
+            });
+        }
+    });
+    address
+}
+
+/// Answer requests until the client or a broken answer ends the connection.
+async fn connection(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin, answer: &Responder) -> Option<()> {
+    let mut received: Vec<u8> = Vec::new();
+    loop {
+        let end = loop {
+            if let Some(end) = received.windows(4).position(|window| window == b"\r\n\r\n") {
+                break end + 4;
+            }
+            // A client that begins with TLS, or with anything else that is no HTTP.
+            if received.first().is_some_and(|first| !first.is_ascii_uppercase()) {
+                let _ = stream
+                    .write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
+                    .await;
+                return None;
+            }
+            if stream.read_buf(&mut received).await.ok()? == 0 {
+                return None;
+            }
+        };
+        let head = String::from_utf8_lossy(&received[..end]).into_owned();
+        let length = head
+            .lines()
+            .filter_map(|line| line.split_once(':'))
+            .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+            .and_then(|(_, length)| length.trim().parse::<usize>().ok())
+            .unwrap_or_default();
+        while received.len() < end + length {
+            if stream.read_buf(&mut received).await.ok()? == 0 {
+                return None;
+            }
+        }
+        received.drain(..end + length);
+        let mut words = head.split(' ');
+        let is_head = words.next() == Some("HEAD");
+        let Answer {
+            status,
+            headers,
+            body,
+        } = answer(words.next().unwrap_or_default());
+        let mut reply = format!("HTTP/1.1 {status} Status\r\n").into_bytes();
+        for line in headers.lines().filter(|line| !line.is_empty()) {
+            reply.extend(format!("{line}\r\n").bytes());
+        }
+        reply.extend(format!("content-length: {}\r\n\r\n", body.len()).bytes());
+        if !is_head {
+            reply.extend(body);
+        }
+        stream.write_all(&reply).await.ok()?;
+    }
+}

@@ -1,0 +1,106 @@
+//! Fuzz targets: for everything that reads input from outside, a function that takes any bytes and panics
+//! when an invariant does not hold.
+//!
+//! The targets go through the public entry that reads such input in production. `fuzz_targets/` makes a
+//! libFuzzer program of each, `corpus/` holds the inputs that fuzzing starts with, and the test `corpus` runs
+//! each of those once, without instrumentation.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a target fails by panicking"
+)]
+
+mod bcs;
+mod cel;
+mod config;
+mod definitions;
+mod guest;
+mod http1;
+mod patch;
+mod references;
+mod registry;
+mod rest;
+mod review;
+mod selectors;
+mod signatures;
+mod store;
+mod verdict;
+mod webhook;
+
+use std::{cell::RefCell, future::Future, path::Path};
+
+pub use self::{
+    bcs::bcs, cel::cel, config::config, definitions::definitions, guest::guest, patch::patch,
+    references::references, registry::registry, rest::rest, review::review, selectors::selectors,
+    signatures::signatures, store::store, webhook::webhook,
+};
+
+/// A fuzz target: it takes any bytes, and panics when an invariant does not hold.
+pub type Target = fn(&[u8]);
+
+/// Every target by its name, which is also the name of its corpus and of its program.
+pub const TARGETS: [(&str, Target); 14] = [
+    ("bcs", bcs),
+    ("cel", cel),
+    ("config", config),
+    ("definitions", definitions),
+    ("guest", guest),
+    ("patch", patch),
+    ("references", references),
+    ("registry", registry),
+    ("rest", rest),
+    ("review", review),
+    ("selectors", selectors),
+    ("signatures", signatures),
+    ("store", store),
+    ("webhook", webhook),
+];
+
+/// The parts of an input, which are separated by empty lines; the last one takes the rest. A part that is
+/// missing is empty.
+fn parts<const N: usize>(input: &[u8]) -> [&[u8]; N] {
+    const SEPARATOR: &[u8] = b"\n\n";
+    let mut rest = input;
+    std::array::from_fn(|index| {
+        let end = rest
+            .windows(SEPARATOR.len())
+            .position(|window| window == SEPARATOR);
+        match end.filter(|_| index + 1 < N) {
+            Some(end) => {
+                let part = &rest[..end];
+                rest = &rest[end + SEPARATOR.len()..];
+                part
+            }
+            None => std::mem::take(&mut rest),
+        }
+    })
+}
+
+/// Run a future on the runtime of this thread, which keeps servers and connections from one input to the next.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    thread_local! {
+        static RUNTIME: tokio::runtime::Runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime can be made");
+    }
+    RUNTIME.with(|runtime| runtime.block_on(future))
+}
+
+/// Do something in a directory of this thread that is empty at the start.
+fn in_directory<T>(work: impl FnOnce(&Path) -> T) -> T {
+    thread_local! {
+        static PARENT: RefCell<tempfile::TempDir> =
+            RefCell::new(tempfile::tempdir().expect("a directory can be made"));
+    }
+    PARENT.with_borrow(|parent| {
+        let directory = parent.path().join("input");
+        // Of an input before this one.
+        let _ = std::fs::remove_dir_all(&directory);
+        std::fs::create_dir(&directory).expect("a directory can be made");
+        work(&directory)
+    })
+}

@@ -1,0 +1,67 @@
+use admittance::admission::{Object, Patch, PatchError};
+use serde_json::Value;
+
+use crate::parts;
+
+/// An object and a JSON Patch. What comes of them is what the crate json-patch makes of them; it can be read
+/// again; the patch can be written and read; and the difference between before and after leads from one to the
+/// other.
+pub fn patch(input: &[u8]) {
+    let [document, patch] = parts(input);
+    let (Ok(object), Ok(parsed)) = (Object::parse(document), Patch::parse(patch)) else {
+        return;
+    };
+    assert_eq!(
+        Patch::parse(parsed.to_string()).expect("a written patch can be read"),
+        parsed
+    );
+    let result = parsed.apply(&object);
+    if let Ok(after) = &result {
+        let again = Object::parse(after.text()).expect("a patched object can be read");
+        assert_eq!(again.value(), after.value());
+        let difference = Patch::between(&object, after);
+        let there = difference.apply(&object).expect("a difference applies");
+        assert_eq!(there.value(), after.value());
+    }
+    // A limit is no matter of the oracle.
+    if matches!(
+        result,
+        Ok(_) | Err(PatchError::DoesNotApply { .. } | PatchError::NotAnObject)
+    ) {
+        compare(&object, &parsed, &result);
+    }
+}
+
+fn compare(object: &Object, patch: &Patch, result: &Result<Object, PatchError>) {
+    let operations: Value = serde_json::from_str(&patch.to_string()).expect("a written patch is JSON");
+    if operations
+        .as_array()
+        .is_none_or(|operations| operations.iter().any(is_unlike))
+    {
+        return;
+    }
+    let Ok(other) = serde_json::from_value::<json_patch::Patch>(operations) else {
+        panic!("only here a patch: {patch}");
+    };
+    let mut expected = object.value().clone();
+    // Not `patch`, which panics when it cannot undo.
+    let applies = json_patch::patch_unsafe(&mut expected, &other).is_ok() && expected.is_object();
+    match result {
+        Ok(after) => {
+            assert!(applies, "only here: {} {patch}", object.text());
+            assert_eq!(after.value(), &expected, "{} {patch}", object.text());
+        }
+        Err(error) => assert!(!applies, "only there: {} {patch}: {error}", object.text()),
+    }
+}
+
+/// Operations that the oracle understands in another way: it leaves `null` where the root was removed, refuses
+/// a move to the place where the value is, and moves the root.
+fn is_unlike(operation: &Value) -> bool {
+    let text = |name: &str| operation.get(name).and_then(Value::as_str);
+    match text("op") {
+        Some("remove") => text("path") == Some(""),
+        Some("move") => text("from") == Some("") || text("from") == text("path"),
+        _ => false,
+    }
+}

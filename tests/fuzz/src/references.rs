@@ -1,0 +1,56 @@
+use std::fmt::{Debug, Display};
+use std::str::FromStr;
+
+use admittance::{
+    Digest, ModuleReference,
+    catalog::signature::{IdentityPattern, Source, SourcePattern},
+    definitions::{DefinitionId, StageId},
+};
+
+use crate::parts;
+
+/// The name of a module and a pattern of names. A name that is accepted says the same when it is written and
+/// read again, and has one form in which patterns look at it; one of a registry has no part that leads
+/// elsewhere.
+pub fn references(input: &[u8]) {
+    let [reference, pattern] = parts(input);
+    let (Ok(reference), Ok(pattern)) = (std::str::from_utf8(reference), std::str::from_utf8(pattern)) else {
+        return;
+    };
+    written_and_read::<Digest>(reference);
+    written_and_read::<DefinitionId>(reference);
+    written_and_read::<StageId>(reference);
+    let _ = pattern.parse::<IdentityPattern>();
+    let pattern = written_and_read::<SourcePattern>(pattern);
+    let Some(reference) = written_and_read::<ModuleReference>(reference) else {
+        return;
+    };
+    if let ModuleReference::Oci(name) = &reference {
+        for part in name.repository().split('/') {
+            assert!(!part.is_empty() && part != "." && part != "..", "{name}");
+        }
+        assert!(!name.registry().contains(['/', '@', ' ']), "{name}");
+    }
+    // Where a file is, is a question to the disk.
+    if matches!(reference, ModuleReference::File(_)) {
+        return;
+    }
+    if let (Ok(source), Some(pattern)) = (Source::of(&reference), pattern) {
+        let again = Source::of(&reference.to_string().parse().expect("it was read before"));
+        assert_eq!(again.expect("it was understood before"), source);
+        let all: SourcePattern = "**".parse().expect("the pattern of everything");
+        assert!(all.matches(&source));
+        pattern.matches(&source);
+    }
+}
+
+fn written_and_read<T>(text: &str) -> Option<T>
+where
+    T: FromStr + Display + PartialEq + Debug,
+    T::Err: Debug,
+{
+    let read: T = text.parse().ok()?;
+    let again: T = read.to_string().parse().expect("what is written can be read");
+    assert_eq!(again, read, "{text}");
+    Some(read)
+}

@@ -1,0 +1,127 @@
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use admittance::{
+    Digest, ModuleReference,
+    catalog::{
+        Catalog, CatalogConfig, Freshness, Module, NetworkConfig,
+        signature::{PublicKey, PublicKeys, Requirement, SignaturePolicy, SignatureRule},
+    },
+};
+
+use crate::{
+    block_on,
+    http1::{Answer, serve},
+    parts,
+};
+
+const MODULE: &[u8] = b"module";
+const KEY: &str = include_str!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../host/catalog/tests/signature/fixtures/p256.pub"
+));
+
+/// What a registry answers: the manifest of an artifact, an empty line, the index of what refers to it, an empty
+/// line, and the manifest of a signature. A module that is taken has the bytes and the digest that the manifest
+/// lists; without a signature by the key that is required none is taken.
+pub fn registry(input: &[u8]) {
+    thread_local! {
+        static SCENE: Scene = block_on(Scene::new());
+    }
+    let [manifest, referrers, signature] = parts(input);
+    SCENE.with(|scene| {
+        *scene.content.lock().expect("nothing panics with it") = Content {
+            manifest: manifest.to_vec(),
+            referrers: referrers.to_vec(),
+            signature: signature.to_vec(),
+        };
+        if let Ok(module) = scene.obtain(&scene.trusting) {
+            assert_eq!(module.bytes(), MODULE);
+            assert_eq!(module.digest(), Digest::of(MODULE));
+            let text = String::from_utf8_lossy(manifest);
+            assert!(
+                text.contains(&module.digest().to_hex()) || text.contains('\\'),
+                "{text}"
+            );
+        }
+        let module = scene.obtain(&scene.strict);
+        assert!(module.is_err(), "{module:?} is taken without a signature");
+    });
+}
+
+/// What the registry has.
+#[derive(Default)]
+struct Content {
+    manifest: Vec<u8>,
+    referrers: Vec<u8>,
+    signature: Vec<u8>,
+}
+
+impl Content {
+    fn answer(&self, path: &str) -> Answer {
+        let is = |part: &str| path.contains(part);
+        if path == "/v2/" {
+            Answer::ok("{}")
+        } else if is("/manifests/1.0") {
+            Answer::ok(self.manifest.as_slice())
+        } else if is("/referrers/") {
+            Answer::ok(self.referrers.as_slice())
+        } else if is("/manifests/") {
+            Answer::ok(self.signature.as_slice())
+        } else if is(&format!("/blobs/{}", Digest::of(MODULE))) {
+            Answer::ok(MODULE)
+        } else {
+            Answer {
+                status: 404,
+                ..Answer::ok("{}")
+            }
+        }
+    }
+}
+
+struct Scene {
+    content: Arc<Mutex<Content>>,
+    reference: ModuleReference,
+    /// It takes modules without signatures.
+    trusting: Catalog,
+    /// It takes none.
+    strict: Catalog,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let content = Arc::new(Mutex::new(Content::default()));
+        let served = content.clone();
+        let address = serve(None, move |path| {
+            served.lock().expect("nothing panics with it").answer(path)
+        })
+        .await;
+        let mut network = NetworkConfig::default();
+        network.attempts = 1;
+        network.first_pause = Duration::ZERO;
+        let catalog = |signatures| {
+            Catalog::new(CatalogConfig {
+                network: network.clone(),
+                signatures,
+                ..CatalogConfig::default()
+            })
+            .expect("the configuration is right")
+        };
+        let keys = PublicKeys::new(vec![PublicKey::from_pem(KEY).expect("a key")]).expect("there is a key");
+        Self {
+            content,
+            reference: format!("oci://{address}/a:1.0").parse().expect("a reference"),
+            trusting: catalog(SignaturePolicy::default()),
+            strict: catalog(SignaturePolicy::new(vec![SignatureRule {
+                source: "**".parse().expect("a pattern"),
+                requirement: Requirement::Keys(keys),
+            }])),
+        }
+    }
+
+    fn obtain(&self, catalog: &Catalog) -> Result<Module, admittance::catalog::Error> {
+        block_on(catalog.obtain(&self.reference, None, Freshness::Again, &|_| ()))
+    }
+}

@@ -1,0 +1,42 @@
+use admittance::{
+    admission::{Object, Request},
+    dialect::{Review, ReviewVersion, read_review},
+};
+use admittance_webhook::write_review;
+
+/// An AdmissionReview as kube-apiserver sends it. One that is accepted is the same after it was written to a
+/// webhook and read again: nothing is lost, and no text of it is spelled in another way.
+pub fn review(input: &[u8]) {
+    let Ok(Review { version, request }) = read_review(input) else {
+        return;
+    };
+    let version_of_webhook = match version {
+        ReviewVersion::V1 => admittance_webhook::ReviewVersion::V1,
+        ReviewVersion::V1Beta1 => admittance_webhook::ReviewVersion::V1Beta1,
+    };
+    let written = write_review(version_of_webhook, &request).expect("an accepted review can be written");
+    let again = read_review(&written).expect("a written review can be read");
+    assert_eq!(again.version, version);
+    assert_same(&request, &again.request);
+}
+
+fn assert_same(before: &Request, after: &Request) {
+    assert_eq!(before.uid, after.uid);
+    assert_eq!(before.operation, after.operation);
+    assert_eq!(before.kind, after.kind);
+    assert_eq!(before.resource, after.resource);
+    assert_eq!(before.subresource, after.subresource);
+    assert_eq!(before.requested, after.requested);
+    assert_eq!(before.name, after.name);
+    assert_eq!(before.namespace, after.namespace);
+    assert_eq!(before.user, after.user);
+    assert_eq!(before.dry_run, after.dry_run);
+    for (before, after) in [
+        (&before.object, &after.object),
+        (&before.old_object, &after.old_object),
+        (&before.options, &after.options),
+    ] {
+        let text = |object: &Option<Object>| object.as_ref().map(|object| object.text().to_owned());
+        assert_eq!(text(before), text(after));
+    }
+}

@@ -1,0 +1,141 @@
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use admittance::{
+    Digest, Host, ModuleReference,
+    catalog::{CompiledKey, Resolution, Store},
+    definitions::{Recovery, recover},
+};
+use serde_json::{Value, json};
+
+use crate::{block_on, in_directory, parts};
+
+/// What is kept on disk, as a crash, a full disk or somebody else may have left it: the kind of the file, an
+/// empty line, its content. `sealed`: the whole entry; `resolution`: what is under the seal of one; `revision`:
+/// what is under the digest of a revision of the history; `journal`: the texts of a change that was broken off.
+pub fn store(input: &[u8]) {
+    let [kind, content] = parts(input);
+    in_directory(|directory| match kind {
+        b"sealed" => sealed(directory, content),
+        b"resolution" => resolution(directory, content),
+        b"revision" => revision(directory, content),
+        b"journal" => journal(directory, content),
+        _ => {}
+    });
+}
+
+/// The one file in a directory of a store.
+fn only_file(directory: &Path) -> PathBuf {
+    let mut files = fs::read_dir(directory).expect("it is there");
+    files
+        .next()
+        .expect("it holds a file")
+        .expect("it can be read")
+        .path()
+}
+
+/// An entry counts only with the right digest.
+fn sealed(directory: &Path, content: &[u8]) {
+    let store = Store::open(directory).expect("the directory is private");
+    let key = CompiledKey::new(Digest::of("module"), "{}", "engine");
+    store.keep_compiled(key, b"compiled").expect("it can be written");
+    fs::write(only_file(&directory.join("compiled")), content).expect("it can be written");
+    if let Some(compiled) = store.compiled(key) {
+        let (header, rest) = content.split_at(content.len() - compiled.len());
+        assert_eq!(rest, compiled);
+        assert!(header.ends_with(Digest::of(&compiled).as_bytes()));
+    }
+}
+
+/// What a reference was resolved to can be kept and read again.
+fn resolution(directory: &Path, content: &[u8]) {
+    let store = Store::open(directory).expect("the directory is private");
+    let reference: ModuleReference = "oci://registry.example.com/a:1".parse().expect("a reference");
+    let module = Digest::of("module");
+    let first = Resolution {
+        module,
+        manifest: None,
+        validator: None,
+        resolved: SystemTime::UNIX_EPOCH + Duration::from_secs(1),
+    };
+    store
+        .keep_resolution(&reference, &first)
+        .expect("it can be written");
+    for file in fs::read_dir(directory.join("resolved")).expect("it is there") {
+        let path = file.expect("it can be read").path();
+        let entry = fs::read(&path).expect("it can be read");
+        let magic = &entry[..8];
+        let sealed = [magic, Digest::of(content).as_bytes(), content].concat();
+        fs::write(path, sealed).expect("it can be written");
+    }
+    if let Some(found) = store.resolution(&reference) {
+        store
+            .keep_resolution(&reference, &found)
+            .expect("it can be written");
+        assert_eq!(store.resolution(&reference), Some(found));
+    }
+}
+
+/// A program starts with whatever history there is.
+fn revision(directory: &Path, content: &[u8]) {
+    let mut file = Digest::of(content).to_string().into_bytes();
+    file.push(b'\n');
+    file.extend(content);
+    fs::write(directory.join("0000000001.revision"), file).expect("it can be written");
+    let store = tempfile::tempdir().expect("a directory can be made");
+    block_on(async {
+        let start = || Host::builder().history(directory).store(store.path()).build();
+        // A table that cannot be made again is a start that fails.
+        let Ok(host) = start().await else {
+            return;
+        };
+        let revisions = host.history();
+        for revision in &revisions {
+            host.revision(revision.number).expect("what is listed is there");
+            host.compare(revision.number, revisions[0].number)
+                .expect("what is listed can be compared");
+        }
+        drop(host);
+    });
+}
+
+/// A change that was broken off is made whole, and touches nothing that somebody else has changed.
+fn journal(directory: &Path, content: &[u8]) {
+    let Ok(Value::Array(entries)) = serde_json::from_slice::<Value>(content) else {
+        return;
+    };
+    // Each is what a file holds, what it held before the change and what the change makes of it.
+    let text = |entry: &Value, name: &str| entry.get(name).and_then(Value::as_str).map(str::to_owned);
+    let mut files = Vec::new();
+    for (index, entry) in entries.iter().enumerate().take(8) {
+        let path = directory.join(format!("{index}.yaml"));
+        let held = text(entry, "held");
+        if let Some(held) = &held {
+            fs::write(&path, held).expect("it can be written");
+        }
+        files.push((path, held, text(entry, "before"), text(entry, "after")));
+    }
+    let body = json!({
+        "files": files
+            .iter()
+            .map(|(path, _, before, after)| json!({ "path": path, "before": before, "after": after }))
+            .collect::<Vec<_>>(),
+    })
+    .to_string();
+    let path = directory.join("journal");
+    let whole = format!("admittance journal 1 {}\n{body}", Digest::of(&body));
+    fs::write(&path, &whole).expect("it can be written");
+    let recovered = recover(&path).expect("all of it can be written");
+    assert!(
+        matches!(&recovered, Some(Recovery::Finished { .. })),
+        "{recovered:?} of {whole}"
+    );
+    for (path, held, before, after) in files {
+        let expected = if held == before { after } else { held };
+        assert_eq!(fs::read_to_string(&path).ok(), expected);
+    }
+    assert_eq!(recover(&path).expect("nothing is left to do"), None);
+}

@@ -1,0 +1,63 @@
+use std::time::Duration;
+
+use admittance::admission::{
+    Chain, Deadline, Evaluation, Hook, NoAuthorizer, Object, Operation, Outcome, Request, Rule, Stage,
+    StaticNamespaces, Surroundings,
+};
+
+use crate::block_on;
+
+/// The most bytes that a verdict may leave of an object of this size: what stages may answer, and room.
+const LARGEST: usize = 64 << 20;
+
+/// A chain of one stage. Lives as long as the thread.
+pub(crate) fn chain(hook: impl Hook) -> Chain {
+    let mut stage = Stage::new("fuzz", hook);
+    // A busy machine is no finding; an input that takes long is one of libFuzzer's.
+    stage.timeout = Duration::from_secs(60);
+    Chain::new("fuzz", vec![Rule::for_operations(Operation::ALL)], vec![stage])
+}
+
+/// What the chain says of a request, whoever answers in it: the object that comes out can be read, is still the
+/// same one, and is what the patch says.
+pub(crate) fn judge(chain: &Chain, request: &Request) -> Outcome {
+    let surroundings = Surroundings {
+        namespaces: &StaticNamespaces::default(),
+        authorizer: &NoAuthorizer,
+    };
+    let outcome = block_on(async {
+        let mut evaluation = Evaluation::new(request.clone(), Deadline::after(Duration::from_secs(60)));
+        evaluation.run(&[chain], surroundings).await;
+        evaluation.outcome()
+    });
+    let (Some(before), Some(after)) = (&request.object, &outcome.object) else {
+        assert_eq!(request.object, outcome.object);
+        return outcome;
+    };
+    assert!(after.text().len() <= LARGEST);
+    let read = Object::parse(after.text()).expect("the object that comes out can be read");
+    assert_eq!(&read, after);
+    let identity = |object: &Object| {
+        let head = object.head();
+        let text = |text: &Option<String>| text.clone();
+        (
+            text(&head.api_version),
+            text(&head.kind),
+            text(&head.name),
+            text(&head.namespace),
+            object.value().pointer("/metadata/uid").cloned(),
+        )
+    };
+    assert_eq!(
+        identity(before),
+        identity(&read),
+        "who the object is has changed: {}",
+        after.text()
+    );
+    let patched = outcome
+        .patch
+        .apply(before)
+        .expect("the patch of an outcome applies");
+    assert_eq!(&patched, after);
+    outcome
+}

@@ -1,0 +1,75 @@
+//! Every input of the corpora, once, without instrumentation.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+use std::{collections::BTreeSet, fs, path::PathBuf};
+
+use admittance_fuzz::TARGETS;
+
+fn directory(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+fn names(of: &str) -> BTreeSet<String> {
+    let entries = fs::read_dir(directory(of)).unwrap();
+    entries
+        .map(|entry| {
+            entry
+                .unwrap()
+                .path()
+                .file_stem()
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .to_owned()
+        })
+        .collect()
+}
+
+#[test]
+fn every_target_has_a_corpus_and_a_program() {
+    let targets: BTreeSet<String> = TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(names("corpus"), targets);
+    assert_eq!(names("fuzz_targets"), targets);
+}
+
+/// A test for each target, so that they run beside one another and a failure names its target.
+macro_rules! corpora {
+    ($($name:ident)*) => {
+        $(
+            #[test]
+            fn $name() {
+                run(stringify!($name), admittance_fuzz::$name);
+            }
+        )*
+
+        #[test]
+        fn every_target_has_a_test() {
+            assert_eq!([$(stringify!($name)),*], TARGETS.map(|(name, _)| name));
+        }
+    };
+}
+
+corpora!(bcs cel config definitions guest patch references registry rest review selectors signatures store webhook);
+
+fn run(name: &str, target: admittance_fuzz::Target) {
+    let mut inputs: Vec<PathBuf> = fs::read_dir(directory("corpus").join(name))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    inputs.sort();
+    assert!(!inputs.is_empty());
+    target(&[]);
+    for input in inputs {
+        // Shown when the target fails.
+        println!("{}", input.display());
+        let bytes = fs::read(&input).unwrap();
+        target(&bytes);
+        // An input that breaks off half-way.
+        target(&bytes[..bytes.len() / 2]);
+    }
+}

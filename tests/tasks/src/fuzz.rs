@@ -1,0 +1,285 @@
+//! Fuzzing: the targets of `tests/fuzz`, compiled with what libFuzzer needs, and run.
+//!
+//! The flags are those of `cargo fuzz` without a sanitizer, which the stable compiler has too: the workspace
+//! has no unsafe code but for one line that no target reaches. Builds and findings are in `target/fuzz`.
+
+use std::{
+    collections::BTreeSet,
+    ffi::OsString,
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::Mutex,
+    thread,
+};
+
+use clap::Args;
+
+use crate::{
+    apt::is_on_path,
+    command::{Error, become_program, cargo_program, root, run, say},
+    folders::{at, create_directory},
+};
+
+const PACKAGE: &str = "admittance-fuzz";
+
+/// Coverage as libFuzzer reads it, and comparisons as it learns from them.
+const FLAGS: &str = "-Cpasses=sancov-module \
+    -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+    -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares \
+    -Cllvm-args=-simplifycfg-branch-fold-threshold=0";
+
+/// No input may take longer, in seconds, also on a busy machine.
+const TIMEOUT: u32 = 30;
+
+/// The longest new inputs, in bytes: enough for every form of document, and quick to change.
+const LONGEST: u32 = 8192;
+
+/// How much of what a failed target said is shown, in lines.
+const SHOWN: usize = 40;
+
+#[derive(Debug, Args)]
+pub(crate) struct Fuzz {
+    /// The targets to run; all of them when none is named. `tests/fuzz/fuzz_targets` has them.
+    targets: Vec<String>,
+    /// How long each target runs.
+    #[arg(long, default_value_t = 60)]
+    seconds: u32,
+    /// How many targets run at the same time.
+    #[arg(long, default_value_t = 2)]
+    jobs: usize,
+    /// Passed on to the program of the one target that is named, which then runs in the foreground: a file of
+    /// `target/fuzz/artifacts` is tried again, `-help=1` shows the options of libFuzzer.
+    #[arg(last = true)]
+    rest: Vec<OsString>,
+}
+
+/// Compile the targets and run them.
+pub(crate) fn run_targets(arguments: &Fuzz) -> Result<(), Error> {
+    let all = targets()?;
+    if let Some(unknown) = arguments.targets.iter().find(|name| !all.contains(name)) {
+        return Err(Error::Missing(format!(
+            "there is no fuzz target `{unknown}`; there are {}",
+            all.join(", ")
+        )));
+    }
+    let wanted = if arguments.targets.is_empty() {
+        &all
+    } else {
+        &arguments.targets
+    };
+    let programs = build(wanted)?;
+    if !arguments.rest.is_empty() {
+        return match wanted.as_slice() {
+            [target] => become_program(&programs.join(target), &arguments.rest),
+            _ => Err(Error::Missing(
+                "arguments after `--` are for one target: name it before them".to_owned(),
+            )),
+        };
+    }
+    say(&format!(
+        "Fuzzing {} targets for {} seconds each, {} at a time",
+        wanted.len(),
+        arguments.seconds,
+        arguments.jobs
+    ));
+    let waiting = Mutex::new(wanted.iter().rev());
+    let failed = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..arguments.jobs.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let next = waiting.lock().ok().and_then(|mut waiting| waiting.next());
+                    let Some(target) = next else { break };
+                    if let Err(error) = fuzz(&programs, target, arguments.seconds)
+                        && let Ok(mut failed) = failed.lock()
+                    {
+                        failed.push(error);
+                    }
+                }
+            });
+        }
+    });
+    match failed.into_inner().unwrap_or_default().into_iter().next() {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
+}
+
+fn corpora() -> PathBuf {
+    root().join("tests/fuzz/corpus")
+}
+
+/// The names of all targets.
+fn targets() -> Result<Vec<String>, Error> {
+    let folder = root().join("tests/fuzz/fuzz_targets");
+    let mut names = Vec::new();
+    for entry in fs::read_dir(&folder).map_err(at(&folder))? {
+        let path = entry.map_err(at(&folder))?.path();
+        names.extend(path.file_stem().map(|name| name.to_string_lossy().into_owned()));
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Compile the programs of these targets. The folder that they are in.
+fn build(targets: &[String]) -> Result<PathBuf, Error> {
+    if !is_on_path("c++") {
+        return Err(Error::Missing(
+            "libFuzzer is compiled from C++, and there is no `c++`: install g++ or clang".to_owned(),
+        ));
+    }
+    say("Compiling the fuzz targets (some minutes the first time)");
+    let folder = root().join("target/fuzz/build");
+    let host = host()?;
+    let mut command = Command::new(cargo_program());
+    command
+        .args([
+            "build",
+            "--locked",
+            "--package",
+            PACKAGE,
+            "--features",
+            "libfuzzer",
+        ])
+        // With a target, what runs at compile time is not instrumented.
+        .args(["--profile", "fuzz", "--target", &host, "--target-dir"])
+        .arg(&folder)
+        .env("RUSTFLAGS", FLAGS)
+        .current_dir(root());
+    for target in targets {
+        command.args(["--bin", target]);
+    }
+    run(&mut command)?;
+    Ok(folder.join(host).join("fuzz"))
+}
+
+/// The triple of this machine.
+fn host() -> Result<String, Error> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(&rustc)
+        .arg("-vV")
+        .current_dir(root())
+        .output()
+        .map_err(|source| Error::Start {
+            program: rustc.clone(),
+            source,
+        })?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).ok_or_else(|| {
+        Error::Missing(format!(
+            "{} -vV does not say what machine it is for",
+            rustc.display()
+        ))
+    })
+}
+
+/// Run one target for so many seconds. New inputs are kept for the next run.
+fn fuzz(programs: &Path, target: &str, seconds: u32) -> Result<(), Error> {
+    let top = root().join("target/fuzz");
+    let (found, artifacts) = (
+        top.join("corpus").join(target),
+        top.join("artifacts").join(target),
+    );
+    create_directory(&found)?;
+    create_directory(&artifacts)?;
+    let seeds = corpora().join(target);
+    let words = top.join(format!("{target}.dict"));
+    fs::write(&words, dictionary(&seeds)?).map_err(at(&words))?;
+    let log = top.join(format!("{target}.log"));
+    let output = File::create(&log).map_err(at(&log))?;
+    let errors = output.try_clone().map_err(at(&log))?;
+    let program = programs.join(target);
+    let status = Command::new(&program)
+        .arg(&found)
+        .arg(&seeds)
+        .arg(format!("-max_total_time={seconds}"))
+        .arg(format!("-timeout={TIMEOUT}"))
+        .arg(format!("-max_len={LONGEST}"))
+        .arg(format!("-dict={}", words.display()))
+        .arg(format!("-artifact_prefix={}/", artifacts.display()))
+        .arg("-print_final_stats=1")
+        .current_dir(root())
+        .stdin(Stdio::null())
+        .stdout(output)
+        .stderr(errors)
+        .status()
+        .map_err(|source| Error::Start {
+            program: program.clone().into(),
+            source,
+        })?;
+    let said = fs::read(&log).map_err(at(&log))?;
+    let said = String::from_utf8_lossy(&said);
+    if status.success() {
+        say(&format!("{target}: {}", summary(&said)));
+        return Ok(());
+    }
+    let lines: Vec<&str> = said.lines().collect();
+    let last = lines.get(lines.len().saturating_sub(SHOWN)..).unwrap_or_default();
+    eprintln!(
+        "{}\n==> {target} FAILED. Try the input again with `cargo task fuzz {target} -- {}/<file>`",
+        last.join("\n"),
+        artifacts.display()
+    );
+    Err(Error::Logged {
+        program: program.into(),
+        status,
+        log,
+    })
+}
+
+/// How many inputs a target was given, and how many of them led somewhere new.
+fn summary(said: &str) -> String {
+    let number = |name: &str| {
+        let line = said.lines().rev().find_map(|line| line.strip_prefix(name));
+        line.map_or("?", str::trim).to_owned()
+    };
+    format!(
+        "{} inputs, {} new, {} MB",
+        number("stat::number_of_executed_units:"),
+        number("stat::new_units_added:"),
+        number("stat::peak_rss_mb:")
+    )
+}
+
+/// The words of the corpus, as libFuzzer reads them: without a sanitizer it does not see which texts an input
+/// is compared with.
+fn dictionary(seeds: &Path) -> Result<String, Error> {
+    let mut words = BTreeSet::new();
+    for entry in fs::read_dir(seeds).map_err(at(seeds))? {
+        let path = entry.map_err(at(seeds))?.path();
+        let bytes = fs::read(&path).map_err(at(&path))?;
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let parts = text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '/' | '-' | '_')));
+        words.extend(
+            parts
+                .filter(|word| (2..=40).contains(&word.len()))
+                .map(str::to_owned),
+        );
+    }
+    Ok(words.into_iter().map(|word| format!("\"{word}\"\n")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_target_has_words() {
+        let targets = targets().expect("the targets are there");
+        assert!(targets.len() >= 14, "{targets:?}");
+        for target in targets {
+            let words = dictionary(&corpora().join(&target)).expect("its corpus can be read");
+            assert!(!words.is_empty(), "{target}");
+        }
+    }
+
+    #[test]
+    fn what_a_target_did() {
+        let said = "INFO: x\nstat::number_of_executed_units: 123\nstat::new_units_added:          4\nstat::peak_rss_mb: 55\n";
+        assert_eq!(summary(said), "123 inputs, 4 new, 55 MB");
+    }
+}

@@ -1,0 +1,91 @@
+//! All tests on a machine that has other things to do.
+
+use std::{
+    env,
+    ffi::OsString,
+    io::{self, Read as _},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    thread,
+};
+
+use clap::Args;
+
+use crate::{
+    command::{Error, say},
+    suite,
+};
+
+#[derive(Debug, Args)]
+pub(crate) struct Load {
+    /// How many processes keep the processor busy beside the tests.
+    #[arg(long, default_value_t = 10)]
+    processes: usize,
+    /// How often the tests run.
+    #[arg(long, default_value_t = 3)]
+    times: usize,
+    /// Passed on to `cargo test`.
+    #[arg(last = true)]
+    rest: Vec<OsString>,
+}
+
+/// Run the tests so many times beside busy processes, all times even when one fails.
+pub(crate) fn run(arguments: &Load, servers: &[(&'static str, PathBuf)]) -> Result<(), Error> {
+    let _busy = (0..arguments.processes)
+        .map(|_| Busy::start())
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut failures = Vec::new();
+    for time in 1..=arguments.times {
+        say(&format!(
+            "Run {time} of {}, beside {} busy processes",
+            arguments.times, arguments.processes
+        ));
+        failures.extend(suite::run(arguments.rest.clone(), servers.iter().cloned()).err());
+    }
+    say(&format!(
+        "{} of {} runs without a failure",
+        arguments.times - failures.len(),
+        arguments.times
+    ));
+    failures.into_iter().next().map_or(Ok(()), Err)
+}
+
+/// A process that keeps one core busy. It ends when this is dropped, and also when this program ends without
+/// that: its standard input is a pipe from here, which closes then.
+struct Busy(Child);
+
+impl Busy {
+    fn start() -> Result<Self, Error> {
+        let program = env::current_exe().map_err(|source| Error::Start {
+            program: "cargo task".into(),
+            source,
+        })?;
+        let child = Command::new(&program)
+            .arg("busy")
+            .stdin(Stdio::piped())
+            .spawn()
+            .map_err(|source| Error::Start {
+                program: program.into(),
+                source,
+            })?;
+        Ok(Self(child))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What such a process does: nothing useful, until its standard input ends.
+pub(crate) fn be_busy() {
+    let input = thread::spawn(|| io::stdin().lock().read_to_end(&mut Vec::new()));
+    let mut number: u64 = 1;
+    while !input.is_finished() {
+        for _ in 0..1_000_000 {
+            number = std::hint::black_box(number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What the program is made of: advisories against it, its bill of materials, and the release that carries
+//! both.
+
+use std::{
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use crate::{
+    command::{Error, cargo_program, root, run, say, target_directory},
+    folders::{at, create_directory},
+};
+
+/// A program of crates.io that is compiled when it is wanted.
+struct Tool {
+    name: &'static str,
+    version: &'static str,
+}
+
+const DENY: Tool = Tool {
+    name: "cargo-deny",
+    version: "0.20.2",
+};
+const CYCLONEDX: Tool = Tool {
+    name: "cargo-cyclonedx",
+    version: "0.5.9",
+};
+const AUDITABLE: Tool = Tool {
+    name: "cargo-auditable",
+    version: "0.7.7",
+};
+
+/// Where cargo-deny has the advisories from.
+const DATABASE: &str = "https://github.com/RustSec/advisory-db";
+
+/// The section in which `cargo auditable` keeps the list of dependencies.
+const SECTION: &[u8] = b".dep-v0";
+
+impl Tool {
+    /// The program, compiled if it is not there.
+    fn install(&self) -> Result<PathBuf, Error> {
+        let top = root()
+            .join("target/tools")
+            .join(format!("{}-{}", self.name, self.version));
+        let program = top.join("bin").join(self.name);
+        if program.is_file() {
+            return Ok(program);
+        }
+        say(&format!(
+            "Compiling {} {} (some minutes, once)",
+            self.name, self.version
+        ));
+        run(Command::new(cargo_program())
+            .args([
+                "install",
+                "--locked",
+                "--version",
+                self.version,
+                self.name,
+                "--root",
+            ])
+            .arg(&top)
+            .current_dir(root()))?;
+        Ok(program)
+    }
+}
+
+/// Check the dependencies against the RustSec advisories. `rest` goes to `cargo deny check`.
+pub(crate) fn audit(rest: &[OsString]) -> Result<(), Error> {
+    let is_offline = rest.iter().any(|argument| argument == "--disable-fetch");
+    if !is_offline && !is_reachable() {
+        return Err(Error::Missing(format!(
+            "the advisories cannot be had: {DATABASE} is not reachable from here, and no package registry has them. \
+             Run `cargo task audit` where it is, or with a copy that cargo-deny fetched before: \
+             `cargo task audit -- --disable-fetch`. Licences, sources and unwanted crates are checked by \
+             `cargo task test` without a network"
+        )));
+    }
+    let program = DENY.install()?;
+    run(Command::new(program)
+        .arg("check")
+        .args(rest)
+        .arg("advisories")
+        .current_dir(root()))
+}
+
+fn is_reachable() -> bool {
+    Command::new("git")
+        .args(["ls-remote", "--quiet", DATABASE, "HEAD"])
+        .env("GIT_TERMINAL_PROMPT", "0")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+/// Write the bill of materials of the program `admittance`, in the form CycloneDX 1.5.
+pub(crate) fn sbom() -> Result<PathBuf, Error> {
+    let program = CYCLONEDX.install()?;
+    let package = root().join("host/cli");
+    let made = "admittance.cdx";
+    run(Command::new(program)
+        .args([
+            "cyclonedx",
+            "--format",
+            "json",
+            "--spec-version",
+            "1.5",
+            "--describe",
+            "crate",
+        ])
+        .args(["--override-filename", made, "--manifest-path"])
+        .arg(package.join("Cargo.toml"))
+        .current_dir(root()))?;
+    let to = root().join("target/sbom").join(format!("{made}.json"));
+    create_directory(&root().join("target/sbom"))?;
+    // It is made for every package of the workspace, beside its manifest.
+    let mut members = vec![root()];
+    while let Some(folder) = members.pop() {
+        take(&folder, &format!("{made}.json"), &package, &to, &mut members)?;
+    }
+    say(&format!("The bill of materials is {}", to.display()));
+    Ok(to)
+}
+
+/// Move the bill of the package out of the tree and remove those of the others.
+fn take(
+    folder: &Path,
+    name: &str,
+    package: &Path,
+    to: &Path,
+    folders: &mut Vec<PathBuf>,
+) -> Result<(), Error> {
+    for entry in fs::read_dir(folder).map_err(at(folder))? {
+        let path = entry.map_err(at(folder))?.path();
+        let last = path.file_name().unwrap_or_default();
+        if path.is_dir() && !path.is_symlink() {
+            if last != "target" && last != ".git" {
+                folders.push(path);
+            }
+        } else if last == name && folder == package {
+            fs::rename(&path, to).map_err(at(&path))?;
+        } else if last == name {
+            fs::remove_file(&path).map_err(at(&path))?;
+        }
+    }
+    Ok(())
+}
+
+/// Compile the program as it is released: with the list of its dependencies inside, which `cargo audit bin` and
+/// scanners of images read, and with its bill of materials beside.
+pub(crate) fn release() -> Result<(), Error> {
+    let auditable = AUDITABLE.install()?;
+    say("Compiling the program as it is released (some minutes the first time)");
+    run(Command::new(auditable)
+        .args([
+            "auditable",
+            "build",
+            "--locked",
+            "--release",
+            "--package",
+            "admittance-cli",
+        ])
+        .current_dir(root()))?;
+    let program = target_directory().join("release/admittance");
+    let bytes = fs::read(&program).map_err(at(&program))?;
+    if !bytes.windows(SECTION.len()).any(|window| window == SECTION) {
+        return Err(Error::Missing(format!(
+            "{} has no list of its dependencies in it, though `cargo auditable` compiled it; remove it and try again",
+            program.display()
+        )));
+    }
+    sbom()?;
+    say(&format!("The program is {}", program.display()));
+    Ok(())
+}
