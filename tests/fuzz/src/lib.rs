@@ -6,7 +6,6 @@
 //! each of those once, without instrumentation.
 
 #![expect(
-    clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
