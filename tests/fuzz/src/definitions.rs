@@ -19,6 +19,7 @@ pub fn definitions(input: &[u8]) {
     let set = DefinitionSet::of_files(vec![DefinitionFile {
         path: PathBuf::from(name),
         text: text.to_owned(),
+        place: None,
     }]);
     match load_text(name, text) {
         Ok(chains) => {

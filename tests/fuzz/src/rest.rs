@@ -1,6 +1,6 @@
 use admittance::{
     admission::{GroupVersionResource, Operation},
-    dialect::{Class, Dialect, KindSource, Rest, RestConfig, Route, ValueSource},
+    dialect::{Class, Dialect, KindSource, Rest, RestConfig, Route, Unmatched, ValueSource},
 };
 use bytes::Bytes;
 use http::Method;
@@ -61,6 +61,7 @@ fn dialect() -> Rest {
     );
     Rest::new(RestConfig {
         routes: vec![by_name, new],
+        unmatched: Unmatched::Pass,
     })
     .expect("the routes are right")
 }
