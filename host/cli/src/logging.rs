@@ -1,5 +1,7 @@
 //! Where log lines go, and in which form.
 
+mod format;
+
 use std::{borrow::Cow, io::IsTerminal};
 
 use clap::ValueEnum;
@@ -30,18 +32,12 @@ pub(crate) fn start(filter: &str, format: Format) -> crate::Result<()> {
     let registry = tracing_subscriber::registry().with(filter);
     let terminal = std::io::stderr().is_terminal();
     if format == Format::Pretty || (format == Format::Auto && terminal) {
-        let lines = tracing_subscriber::fmt::layer()
-            .with_writer(std::io::stderr)
-            .with_ansi(terminal && std::env::var_os("NO_COLOR").is_none())
-            .with_target(false);
-        registry.with(lines).try_init()?;
+        let has_colours = terminal && std::env::var_os("NO_COLOR").is_none();
+        registry
+            .with(format::pretty(std::io::stderr, has_colours))
+            .try_init()?;
     } else {
-        let lines = tracing_subscriber::fmt::layer()
-            .json()
-            .flatten_event(true)
-            .with_span_list(false)
-            .with_writer(std::io::stderr);
-        registry.with(lines).try_init()?;
+        registry.with(format::json(std::io::stderr)).try_init()?;
     }
     Ok(())
 }
