@@ -128,6 +128,16 @@ impl FrontConfig {
             Self::Reviews => None,
         }
     }
+
+    /// The limits that hold when the configuration does not say.
+    pub fn default_limits(&self) -> Limits {
+        let mut limits = Limits::default();
+        if matches!(self, Self::Reviews) {
+            // The time in which the Service of a Pod that ends is taken out of every node's routes.
+            limits.shutdown_delay = Duration::from_secs(5);
+        }
+        limits
+    }
 }
 
 /// The driver's own port.
@@ -213,9 +223,9 @@ pub struct Limits {
     pub connections: Option<usize>,
     /// How long all chains together may take for one request. Default: 10 s.
     pub request_timeout: Duration,
-    /// How long the driver still accepts connections after it was told to stop, while it says that it is
-    /// not ready and asks clients to close theirs: until whoever balances the load has heard of it.
-    /// Default: 0 s.
+    /// How long the driver still accepts connections after it was told to stop, while `/readyz` says 503 and
+    /// replies ask clients to close theirs: the time in which load balancers take it out. Default: 5 s behind
+    /// kube-apiserver, 0 s otherwise.
     pub shutdown_delay: Duration,
     /// How long requests in flight may take to end at shutdown, after that. Default: 30 s.
     pub shutdown_timeout: Duration,

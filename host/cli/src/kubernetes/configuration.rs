@@ -47,18 +47,10 @@ pub(super) struct Configuration {
 const WEBHOOK_PORT: u16 = 8443;
 const ADMIN_PORT: u16 = 9090;
 
-/// How long the driver still accepts connections after it was told to stop, if the operator says nothing:
-/// until the API server has heard that the Pod is no more behind the Service.
-const SHUTDOWN_DELAY: &str = "5s";
-const SHUTDOWN_DELAY_TIME: Duration = Duration::from_secs(5);
-
 impl Configuration {
     /// One that only says what a Pod needs.
     pub(super) fn new() -> Self {
-        let limits = Limits {
-            shutdown_delay: SHUTDOWN_DELAY_TIME,
-            ..Limits::default()
-        };
+        let limits = FrontConfig::Reviews.default_limits();
         Self::from_parts(
             Map::new(),
             None,
@@ -105,16 +97,9 @@ impl Configuration {
             port(Some(config.listen.address), WEBHOOK_PORT),
             port(config.admin.as_ref().map(AdminConfig::address), ADMIN_PORT),
         ];
-        let mut limits = config.limits.clone();
-        let says_delay = root
-            .get("limits")
-            .is_some_and(|limits| limits.get("shutdownDelay").is_some());
-        if !says_delay {
-            limits.shutdown_delay = SHUTDOWN_DELAY_TIME;
-        }
         let configuration = Self {
             carried,
-            ..Self::from_parts(root, client_ca, admin, limits, ports)
+            ..Self::from_parts(root, client_ca, admin, config.limits.clone(), ports)
         };
         Ok((configuration, config))
     }
@@ -143,13 +128,6 @@ impl Configuration {
         if client_ca.is_some() {
             tls["clientCa"] = CLIENT_CA_FILE.into();
         }
-        let mut pod_limits = match given_limits {
-            Some(Json::Object(limits)) => limits,
-            _ => Map::new(),
-        };
-        pod_limits
-            .entry("shutdownDelay")
-            .or_insert_with(|| SHUTDOWN_DELAY.into());
         let everywhere = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port).to_string();
         let mut pod = Map::new();
         pod.insert(
@@ -169,7 +147,9 @@ impl Configuration {
         };
         place("store", given_store, CACHE);
         place("history", given_history, STATE);
-        pod.insert("limits".into(), pod_limits.into());
+        if let Some(limits) = given_limits {
+            pod.insert("limits".into(), limits);
+        }
         // A ConfigMap is no place for secrets.
         let modules = root.get_mut("modules").and_then(Json::as_object_mut);
         let credentials = modules.and_then(|modules| modules.remove("dockerConfig"));

@@ -34,7 +34,7 @@ use self::{
     signatures::signatures,
     zookeeper::{Ensembles, zookeeper},
 };
-use super::{Config, LogConfig, LogFormat, LogLevel};
+use super::{Config, FrontConfig, LogConfig, LogFormat, LogLevel};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -67,7 +67,14 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
     // What needs an ensemble says so when it has none.
     let ensembles = Ensembles::of(&fields);
     let front = front(&mut fields, listen.as_ref(), ensembles, mistakes);
-    let limits = section(fields.optional("limits"), mistakes, limits);
+    let default_limits = front
+        .as_ref()
+        .map(FrontConfig::default_limits)
+        .unwrap_or_default();
+    let limits = match fields.optional("limits") {
+        None => Some(default_limits),
+        Some(node) => limits(&node, default_limits, mistakes),
+    };
     let has_cluster = fields.has("cluster");
     let definitions = section(fields.optional("definitions"), mistakes, |node, mistakes| {
         definitions(node, ensembles, has_cluster, mistakes)

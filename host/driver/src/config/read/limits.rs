@@ -6,8 +6,7 @@ use admittance_definitions::{Mistakes, document::Node};
 use super::{GIB, HOUR, KIB, duration};
 use crate::config::Limits;
 
-pub(super) fn limits(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Limits> {
-    let default = Limits::default();
+pub(super) fn limits(node: &Node<'_>, default: Limits, mistakes: &mut Mistakes) -> Option<Limits> {
     let mut fields = node.object(mistakes)?;
     let body = match fields.optional("body") {
         Some(node) => node

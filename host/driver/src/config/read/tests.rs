@@ -73,6 +73,16 @@ fn the_least_that_is_needed() {
 fn a_webhook_server_has_no_upstream() {
     let config = read("dialect: { kubernetes: {} }").unwrap();
     assert!(matches!(config.front, FrontConfig::Reviews));
+    // kube-apiserver sends reviews until it has seen that the endpoint is gone.
+    assert_eq!(config.limits.shutdown_delay, Duration::from_secs(5));
+    for (limits, delay) in [("requestTimeout: 1s", 5), ("shutdownDelay: 0s", 0)] {
+        let text = format!("dialect: {{ kubernetes: {{}} }}\nlimits: {{ {limits} }}");
+        assert_eq!(
+            read(&text).unwrap().limits.shutdown_delay,
+            Duration::from_secs(delay),
+            "{limits}"
+        );
+    }
     let both = "dialect: { kubernetes: {} }\nupstream: { servers: [\"http://127.0.0.1:1\"] }";
     assert_eq!(
         read(both).unwrap_err(),
