@@ -32,7 +32,9 @@ fn expected(behaviour: Behaviour) -> Expected {
         Behaviour::Traps => Fails("trap", "unreachable"),
         Behaviour::Panics => Fails("trap", "no way out"),
         Behaviour::Exits => Fails("trap", "exit code 1"),
-        Behaviour::LoopsForever | Behaviour::Sleeps | Behaviour::LogsWithoutEnd => RunsOn,
+        Behaviour::LoopsForever | Behaviour::FillsMemory | Behaviour::Sleeps | Behaviour::LogsWithoutEnd => {
+            RunsOn
+        }
         Behaviour::GrowsMemory => Fails("memory", "67108864"),
         Behaviour::Recurses => Fails("trap", "too deep"),
         Behaviour::HugePatch => Fails("output-too-large", "1048576"),
@@ -44,6 +46,7 @@ fn expected(behaviour: Behaviour) -> Expected {
         Behaviour::EmptiesObject => Fails("identity-changed", "apiVersion"),
         Behaviour::AsksForCluster => Fails("capability-denied", "v1/Node"),
         Behaviour::AsksForHttp => Fails("capability-denied", "https://policy.example.com"),
+        Behaviour::AnswersPatch => Fails("error", "no patch in the settings"),
         Behaviour::ReturnsError => Fails("error", "the moon is in the wrong place"),
         Behaviour::RefusesSettings => DoesNotLoad("these settings are never right"),
         Behaviour::PanicsInConfigure => DoesNotLoad("no way to begin"),

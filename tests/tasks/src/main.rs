@@ -84,6 +84,12 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<OsString>,
     },
+    /// Attack the program in every known way, and measure a well-behaved request beside each attack.
+    Hostile {
+        /// Passed on to the program that does it; see `cargo task hostile -- --help`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        rest: Vec<OsString>,
+    },
     /// Compile the plugins and run the benchmarks.
     Bench {
         /// Passed on to `cargo bench`.
@@ -145,6 +151,11 @@ fn run(task: Task) -> Result<(), Error> {
             build_optimised()?;
             command::become_program(&command::built("release", "admittance-soak")?, &rest)
         }
+        Task::Hostile { rest } => {
+            plugins::build(Guests::With)?;
+            build_optimised()?;
+            command::become_program(&command::built("release", "admittance-hostile")?, &rest)
+        }
         Task::Bench { rest } => {
             plugins::build(Guests::With)?;
             build_optimised()?;
@@ -184,13 +195,13 @@ fn build_programs() -> Result<(), Error> {
     ))
 }
 
-/// Compile what is measured: the driver, and what changes its modules and kills it.
+/// Compile what is measured: the driver, and what changes its modules, kills it and attacks it.
 ///
 /// With the benchmarks, for the same reason as above.
 fn build_optimised() -> Result<(), Error> {
     say("Compiling the driver as it is released (some minutes the first time)");
     cargo(with(
-        "build --release --workspace --bin admittance --bin admittance-soak --bench admission",
+        "build --release --workspace --bin admittance --bin admittance-soak --bin admittance-hostile --bench admission",
         [],
     ))
 }

@@ -9,7 +9,7 @@ use admittance_sdk::serde_json;
 
 use crate::{Behaviour, Settings};
 
-static BEHAVIOUR: OnceLock<Behaviour> = OnceLock::new();
+static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
 struct Component;
 
@@ -27,9 +27,9 @@ impl Guest for Component {
     }
 
     fn configure(settings: String) -> Result<(), Vec<SettingsError>> {
-        let Settings { behaviour } =
+        let settings: Settings =
             serde_json::from_str(&settings).map_err(|error| vec![mistake("", &error.to_string())])?;
-        match behaviour {
+        match settings.behaviour {
             Behaviour::RefusesSettings => {
                 return Err(vec![
                     mistake("/behaviour", "these settings are never right"),
@@ -40,16 +40,16 @@ impl Guest for Component {
             Behaviour::PanicsInConfigure => panic!("no way to begin"),
             _ => {}
         }
-        BEHAVIOUR.get_or_init(|| behaviour);
+        SETTINGS.get_or_init(|| settings);
         Ok(())
     }
 
     fn admit(request: Request) -> Result<Response, String> {
-        let behaviour = *BEHAVIOUR.get().ok_or("admit before configure")?;
+        let settings = SETTINGS.get().ok_or("admit before configure")?;
         // Tests wait for this line: from here on the call is under way.
-        logging::log(logging::Level::Info, behaviour.name(), "begins");
+        logging::log(logging::Level::Info, settings.behaviour.name(), "begins");
         Ok(Response {
-            verdict: verdict(behaviour, &request)?,
+            verdict: verdict(settings, &request)?,
             warnings: Vec::new(),
             audit_annotations: Vec::new(),
         })
@@ -58,8 +58,8 @@ impl Guest for Component {
 
 bindings::export!(Component with_types_in bindings);
 
-fn verdict(behaviour: Behaviour, request: &Request) -> Result<Verdict, String> {
-    Ok(match behaviour {
+fn verdict(settings: &Settings, request: &Request) -> Result<Verdict, String> {
+    Ok(match settings.behaviour {
         Behaviour::WellBehaved => Verdict::Patch(well_behaved_patch(request)?),
         Behaviour::Traps => core::arch::wasm32::unreachable(),
         #[expect(clippy::panic, reason = "this is what it is for")]
@@ -76,6 +76,14 @@ fn verdict(behaviour: Behaviour, request: &Request) -> Result<Verdict, String> {
                 held.push(black_box(vec![1_u8; 1 << 20]));
             }
         }
+        Behaviour::FillsMemory => {
+            let mut memory = vec![0_u8; 48 << 20];
+            let mut value = 0_u8;
+            loop {
+                value = value.wrapping_add(1);
+                black_box(&mut memory).fill(value);
+            }
+        }
         Behaviour::Recurses => {
             black_box(recurse(black_box(1)));
             Verdict::Allow
@@ -90,6 +98,10 @@ fn verdict(behaviour: Behaviour, request: &Request) -> Result<Verdict, String> {
             Verdict::Allow
         }
         Behaviour::HugePatch => Verdict::Patch(annotate("huge", &"x".repeat(8 << 20))),
+        Behaviour::AnswersPatch => {
+            let patch = settings.patch.as_ref();
+            Verdict::Patch(patch.ok_or("there is no patch in the settings")?.clone())
+        }
         Behaviour::InvalidJson => Verdict::Patch(r#"[{"op":"add","path":"#.to_owned()),
         Behaviour::NoPatch => Verdict::Patch(r#"{"op":"add"}"#.to_owned()),
         Behaviour::PatchDoesNotApply => {

@@ -15,6 +15,8 @@ use admittance_sdk::settings;
 pub struct Settings {
     /// What the plugin does.
     pub behaviour: Behaviour,
+    /// The JSON Patch that `answers-patch` answers with.
+    pub patch: Option<String>,
 }
 
 macro_rules! behaviours {
@@ -55,6 +57,8 @@ behaviours! {
     Sleeps = "sleeps",
     /// Takes memory until there is none.
     GrowsMemory = "grows-memory",
+    /// Fills 48 MiB of memory again and again, with one instruction each time.
+    FillsMemory = "fills-memory",
     /// Calls itself without end.
     Recurses = "recurses",
     /// Logs without end.
@@ -63,6 +67,8 @@ behaviours! {
     LogsTooMuch = "logs-too-much",
     /// Answers with a patch of 8 MiB.
     HugePatch = "huge-patch",
+    /// Answers with the patch of its settings, and reports an error when there is none.
+    AnswersPatch = "answers-patch",
     /// Answers with half a JSON text for a patch.
     InvalidJson = "invalid-json",
     /// Answers with a patch that is JSON and no JSON Patch.

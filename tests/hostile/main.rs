@@ -1,0 +1,105 @@
+//! What a well-behaved request waits beside each attack, with figures: `cargo task hostile`. That each attack is
+//! refused, and how, is what the tests check; this measures the neighbours.
+
+mod attack;
+mod beside;
+mod modules;
+mod scene;
+
+use std::{process::ExitCode, time::Duration};
+
+use admittance_tests::Error;
+use attack::{ATTACKS, Attack};
+use beside::Latency;
+use clap::Parser;
+use scene::Scene;
+
+/// Attack the program in every known way, one after another, and measure a well-behaved request beside each.
+///
+/// Exits with 1 when such a request waits longer than allowed or fails, or when the program takes more memory than
+/// allowed.
+#[derive(Debug, Parser)]
+#[command(name = "cargo task hostile --", version)]
+struct Arguments {
+    /// Only attacks whose name has this in it.
+    name: Option<String>,
+    /// How long each attack goes on, in seconds.
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// How many clients attack at once.
+    #[arg(long, default_value_t = 4)]
+    clients: usize,
+    /// How many times the 99th percentile beside an attack may be the quiet one.
+    #[arg(long, default_value_t = 3.0)]
+    ratio: f64,
+    /// How much more memory the program and its children may take than before, in MiB.
+    #[arg(long, default_value_t = 1024)]
+    memory: u64,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(&Arguments::parse()).await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether everything was within its bounds.
+async fn run(arguments: &Arguments) -> Result<bool, Error> {
+    println!(
+        "{:<26} {:>9} {:>9} {:>9} {:>9} {:>6} {:>8}  outcome",
+        "attack", "quiet p50", "quiet p99", "p50", "p99", "ratio", "memory"
+    );
+    let mut is_good = true;
+    let wanted = |attack: &&Attack| match &arguments.name {
+        Some(name) => attack.name.contains(name.as_str()),
+        None => true,
+    };
+    let store = tempfile::tempdir().map_err(Error::io("a directory for the store"))?;
+    for attack in ATTACKS.iter().filter(wanted) {
+        is_good &= one(attack, arguments, store.path()).await?;
+    }
+    Ok(is_good)
+}
+
+/// Attack a program that serves nothing else, and print what came of it.
+async fn one(attack: &Attack, arguments: &Arguments, store: &std::path::Path) -> Result<bool, Error> {
+    let mut scene = Scene::start(attack, store).await?;
+    let time = Duration::from_secs(arguments.seconds);
+    scene.warm_up().await?;
+    let quiet = scene.measure(time / 2).await?;
+    let before = scene.memory()?;
+    let limit = before + (arguments.memory << 20);
+    let (beside, memory, outcome) = scene.under(attack, arguments.clients, time, limit).await?;
+    let Some(beside) = beside else {
+        println!(
+            "{:<26} the program took {} MiB, and was killed",
+            attack.name,
+            memory >> 20
+        );
+        return Ok(false);
+    };
+    let ratio = beside.at(99).as_secs_f64() / quiet.at(99).as_secs_f64();
+    println!(
+        "{:<26} {:>9} {:>9} {:>9} {:>9} {ratio:>6.1} {:>7}M  {outcome}",
+        attack.name,
+        shown(&quiet, 50),
+        shown(&quiet, 99),
+        shown(&beside, 50),
+        shown(&beside, 99),
+        memory.saturating_sub(before) >> 20,
+    );
+    for failure in beside.failures.iter().take(3) {
+        println!("  ! a well-behaved request failed: {failure}");
+    }
+    Ok(ratio <= arguments.ratio && memory <= limit && beside.failures.is_empty())
+}
+
+fn shown(latency: &Latency, percent: usize) -> String {
+    format!("{:.2}ms", latency.at(percent).as_secs_f64() * 1e3)
+}

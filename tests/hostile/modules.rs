@@ -1,0 +1,56 @@
+//! Modules that cost a compiler more than their size tells.
+
+use admittance_tests::{Artifacts, Error};
+
+/// Components in one another, each of which instantiates the one in it ten times: 401 bytes, a billion instances.
+pub(crate) fn exploding() -> Result<Vec<u8>, Error> {
+    let mut text = "(component $c)".to_owned();
+    for _ in 0..9 {
+        text = format!(
+            "(component $c {text} {})",
+            "(instance (instantiate $c))".repeat(10)
+        );
+    }
+    compiled(&text)
+}
+
+/// A good plugin with one more core module, of 28 KiB: blocks with a thousand results each.
+pub(crate) fn slow() -> Result<Vec<u8>, Error> {
+    let values = "i32 ".repeat(1_000);
+    beside_a_plugin(&format!(
+        "(module (type $t (func (param {values}) (result {values}))) (func {}))",
+        "block (type $t) end ".repeat(3_000)
+    ))
+}
+
+/// The same, with as much as is not refused at once: it is compiled until a limit of the compiler ends it.
+pub(crate) fn slow_within_limits() -> Result<Vec<u8>, Error> {
+    // Each function has a tenth of the merges that one may have, and there are many.
+    let function = format!(
+        "(func (local {}) {})",
+        "i32 ".repeat(2_000),
+        "loop end ".repeat(400)
+    );
+    beside_a_plugin(&format!("(module {})", function.repeat(3_000)))
+}
+
+fn compiled(text: &str) -> Result<Vec<u8>, Error> {
+    wat::parse_str(text).map_err(|error| Error::Invalid(error.to_string()))
+}
+
+/// A component may hold core modules that it never instantiates; they are compiled with the rest.
+fn beside_a_plugin(module: &str) -> Result<Vec<u8>, Error> {
+    let plugin = Artifacts::find()?.component("guest-misbehaves")?;
+    let mut bytes = std::fs::read(&plugin).map_err(Error::io(plugin.display().to_string()))?;
+    let module = compiled(module)?;
+    // A section: its kind, the length of its content in LEB128, its content.
+    bytes.push(1);
+    let mut length = module.len();
+    while length >= 0x80 {
+        bytes.push(u8::try_from(length & 0x7f).unwrap_or_default() | 0x80);
+        length >>= 7;
+    }
+    bytes.push(u8::try_from(length).unwrap_or_default());
+    bytes.extend(module);
+    Ok(bytes)
+}

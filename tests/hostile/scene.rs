@@ -1,0 +1,353 @@
+//! The program, the upstream behind it, and who attacks it.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use admittance_tests::{Admittance, Artifacts, Client, Error, Serve, Upstream};
+use http::{Method, Request, header::CONTENT_TYPE};
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::{
+    io::AsyncWriteExt as _,
+    net::{TcpListener, TcpSocket, TcpStream},
+    task::JoinSet,
+};
+
+use crate::{
+    attack::{Attack, Means, Settings},
+    beside::{self, Latency},
+};
+
+const CONFIG: &str = "
+dialect:
+  bcs: { cluster: BCS-MESOS-10001 }
+upstream:
+  servers: [\"http://127.0.0.1:1\"]
+definitions: [chains]
+";
+
+/// Where objects are created in a namespace.
+fn applications(namespace: &str) -> String {
+    format!("/mesosdriver/v4/namespaces/{namespace}/applications")
+}
+
+fn application(namespace: &str, filler: usize) -> String {
+    json!({
+        "apiVersion": "v4",
+        "kind": "application",
+        "metadata": {"name": "web", "namespace": namespace, "annotations": {"a": "b"}},
+        "spec": {"instance": 1, "filler": "x".repeat(filler)},
+    })
+    .to_string()
+}
+
+/// A program, one of whose chains is attacked and the other is not.
+pub(crate) struct Scene {
+    directory: TempDir,
+    program: Admittance,
+    admin: String,
+    front: String,
+    _upstream: Upstream,
+    /// Accepts connections, and never answers.
+    _silent: TcpListener,
+}
+
+impl Scene {
+    pub(crate) async fn start(attack: &Attack, store: &Path) -> Result<Self, Error> {
+        let directory = tempfile::tempdir().map_err(Error::io("a directory"))?;
+        let chains = directory.path().join("chains");
+        std::fs::create_dir(&chains).map_err(Error::io("a directory for definitions"))?;
+        let silent = TcpListener::bind("127.0.0.1:0")
+            .await
+            .map_err(Error::io("listening"))?;
+        let address = silent.local_addr().map_err(Error::io("an address"))?;
+        let guest = Artifacts::find()?.component("guest-misbehaves")?;
+        let plugin = |settings: serde_json::Value| {
+            format!(
+                "plugin: {{ source: \"file:{}\", settings: {settings} }}",
+                guest.display()
+            )
+        };
+        let mut text = chain("good", &plugin(json!({"behaviour": "well-behaved"})), "");
+        match &attack.means {
+            Means::Guest { settings, .. } => {
+                let settings = match settings {
+                    Settings::Behaviour(behaviour) => json!({"behaviour": behaviour}),
+                    Settings::Patch(patch) => json!({"behaviour": "answers-patch", "patch": patch()}),
+                };
+                text += &chain("attacked", &plugin(settings), "timeout: 250ms");
+            }
+            Means::SilentWebhook => {
+                let webhook =
+                    format!("webhook: {{ protocol: AdmissionReview, url: \"https://{address}/\" }}");
+                text += &chain("attacked", &webhook, "mode: Audit");
+            }
+            _ => {}
+        }
+        write(&chains.join("chains.yaml"), &text)?;
+        let config = directory.path().join("admittance.yaml");
+        write(&config, CONFIG)?;
+        let upstream = Upstream::forgetful().await?;
+        let program = Serve::new(&config)?
+            .upstream(&upstream.url())
+            .store(store)
+            .start()
+            .await?;
+        Ok(Self {
+            admin: program.admin_url(""),
+            front: program.url(""),
+            directory,
+            program,
+            _upstream: upstream,
+            _silent: silent,
+        })
+    }
+
+    /// Let connections be opened and caches be filled.
+    pub(crate) async fn warm_up(&self) -> Result<(), Error> {
+        self.measure(Duration::from_secs(1)).await?;
+        Ok(())
+    }
+
+    /// A well-behaved client, for this time.
+    pub(crate) async fn measure(&self, time: Duration) -> Result<Latency, Error> {
+        let url = format!("{}{}", self.front, applications("good"));
+        beside::requests(&url, &application("good", 800), time).await
+    }
+
+    /// What the program and the processes that it started take of the machine's memory, in bytes.
+    pub(crate) fn memory(&self) -> Result<u64, Error> {
+        let id = self.program.id()?;
+        let children =
+            std::fs::read_dir(format!("/proc/{id}/task")).map_err(Error::io("the program's threads"))?;
+        let children: u64 = children
+            .flatten()
+            .filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok())
+            .flat_map(|children| children.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+            .filter_map(|child| resident(&child))
+            .sum();
+        Ok(self.program.resident_memory()? + children)
+    }
+
+    /// Measure while it is attacked: the latency, unless the program had to be killed; the most memory, in bytes;
+    /// and what came of the attack.
+    pub(crate) async fn under(
+        &mut self,
+        attack: &Attack,
+        clients: usize,
+        time: Duration,
+        limit: u64,
+    ) -> Result<(Option<Latency>, u64, String), Error> {
+        let outcomes = Outcomes::default();
+        let mut attackers = JoinSet::new();
+        self.attack(attack, clients, &outcomes, &mut attackers)?;
+        let (mut most, started) = (0, Instant::now());
+        let measured = {
+            let measuring = self.measure(time);
+            tokio::pin!(measuring);
+            let mut looks = tokio::time::interval(Duration::from_millis(50));
+            loop {
+                tokio::select! {
+                    measured = &mut measuring => break Some(measured?),
+                    _ = looks.tick() => {
+                        most = most.max(self.memory()?);
+                        // The machine has other work than to swap.
+                        if most > 2 * limit {
+                            break None;
+                        }
+                    }
+                }
+            }
+        };
+        attackers.shutdown().await;
+        let mut text = outcomes.text();
+        if measured.is_none() {
+            self.program.kill().await?;
+        } else if text.is_empty() {
+            text = format!("no answer in {:.0?}", started.elapsed());
+        }
+        Ok((measured, most, text))
+    }
+
+    fn attack(
+        &self,
+        attack: &Attack,
+        clients: usize,
+        outcomes: &Outcomes,
+        attackers: &mut JoinSet<()>,
+    ) -> Result<(), Error> {
+        let dry_run = format!("{}/v1/definitions?dryRun=true", self.admin);
+        let module = || self.directory.path().join("module.wasm");
+        let text = match &attack.means {
+            Means::Guest { object, .. } => {
+                self.creating(*object, clients, outcomes, attackers)?;
+                return Ok(());
+            }
+            Means::SilentWebhook => {
+                self.creating(0, clients, outcomes, attackers)?;
+                return Ok(());
+            }
+            Means::UnfinishedBodies(count) => {
+                let address = self.front.trim_start_matches("http://").to_owned();
+                attackers.spawn(unfinished(address, *count, outcomes.clone()));
+                return Ok(());
+            }
+            Means::Module(bytes) => {
+                write(&module(), bytes()?)?;
+                using(&module())
+            }
+            Means::Fifo => {
+                let made = std::process::Command::new("mkfifo").arg(module()).status();
+                made.map_err(Error::io("mkfifo"))?;
+                using(&module())
+            }
+            Means::Documents(text) => text(),
+        };
+        attackers.spawn(repeating(dry_run, text, outcomes.clone()));
+        Ok(())
+    }
+
+    /// Clients that create objects in the attacked namespace.
+    fn creating(
+        &self,
+        filler: usize,
+        clients: usize,
+        outcomes: &Outcomes,
+        attackers: &mut JoinSet<()>,
+    ) -> Result<(), Error> {
+        for _ in 0..clients {
+            let (client, outcomes) = (Client::new()?, outcomes.clone());
+            let url = format!("{}{}", self.front, applications("attacked"));
+            let body = application("attacked", filler);
+            attackers.spawn(async move {
+                loop {
+                    let answer = client.bcs(Method::POST, &url, body.clone()).await;
+                    outcomes.add(match answer {
+                        Ok(reply) => outcome(reply.status.as_u16(), &reply.text()),
+                        Err(error) => error.to_string(),
+                    });
+                }
+            });
+        }
+        Ok(())
+    }
+}
+
+/// The definition of a chain for objects of the namespace of its name.
+fn chain(name: &str, hook: &str, more: &str) -> String {
+    let mut text = String::new();
+    // Writing into a String does not fail.
+    let _ = write!(
+        text,
+        "---
+apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: {{ name: {name} }}
+spec:
+  rules: [{{ operations: [CREATE], kinds: [application] }}]
+  stages:
+    - name: {name}
+      {hook}
+      namespaceSelector: {{ operator: In, values: [{name}] }}
+      {more}
+"
+    );
+    text
+}
+
+fn using(module: &Path) -> String {
+    chain(
+        "new",
+        &format!("plugin: {{ source: \"file:{}\" }}", module.display()),
+        "",
+    )
+}
+
+/// Apply this again and again.
+async fn repeating(url: String, text: String, outcomes: Outcomes) {
+    let Ok(client) = Client::new() else { return };
+    loop {
+        let request = Request::post(&url).header(CONTENT_TYPE, "application/yaml");
+        let Ok(request) = request.body(text.clone()) else {
+            return;
+        };
+        outcomes.add(match client.send(request).await {
+            Ok(reply) => outcome(reply.status.as_u16(), &reply.text()),
+            Err(error) => error.to_string(),
+        });
+    }
+}
+
+/// Open connections from another address, begin a request on each, and hold them.
+async fn unfinished(address: String, count: usize, outcomes: Outcomes) {
+    let mut held = Vec::new();
+    for _ in 0..count {
+        match begun(&address).await {
+            Ok(stream) => held.push(stream),
+            Err(error) => outcomes.add(error.kind().to_string()),
+        }
+    }
+    outcomes.add(format!("{} connections held", held.len()));
+    std::future::pending::<()>().await;
+}
+
+async fn begun(address: &str) -> std::io::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(([127, 0, 0, 2], 0).into())?;
+    let address = address.parse().map_err(std::io::Error::other)?;
+    let mut stream = socket.connect(address).await?;
+    let head = "POST /not/hooked HTTP/1.1\r\nhost: x\r\nbcs-clusterid: BCS-MESOS-10001\r\ncontent-length: 1000\r\n\r\nx";
+    stream.write_all(head.as_bytes()).await?;
+    Ok(stream)
+}
+
+/// What came of the requests of an attack, and how often.
+#[derive(Clone, Default)]
+struct Outcomes(Arc<Mutex<BTreeMap<String, u64>>>);
+
+impl Outcomes {
+    fn add(&self, outcome: String) {
+        let mut outcomes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *outcomes.entry(outcome).or_default() += 1;
+    }
+
+    fn text(&self) -> String {
+        let outcomes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let parts: Vec<_> = outcomes
+            .iter()
+            .map(|(what, count)| format!("{count} x {what}"))
+            .collect();
+        parts.join("; ")
+    }
+}
+
+/// The name of a stage's failure, or the status and the beginning of what was said.
+fn outcome(status: u16, text: &str) -> String {
+    let failure = text
+        .split_once("failed (")
+        .and_then(|(_, rest)| rest.split_once(')'));
+    match failure {
+        Some((failure, _)) => failure.to_owned(),
+        None if status == 200 => "allowed".to_owned(),
+        None => format!("{status} {}", text.chars().take(160).collect::<String>()),
+    }
+}
+
+fn resident(process: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim()
+        .strip_suffix(" kB")?
+        .parse::<u64>()
+        .ok()
+        .map(|kilobytes| kilobytes * 1024)
+}
+
+fn write(path: &PathBuf, content: impl AsRef<[u8]>) -> Result<(), Error> {
+    std::fs::write(path, content).map_err(Error::io(path.display().to_string()))
+}
