@@ -132,7 +132,13 @@ async fn serve(config: Config, metrics: PrometheusHandle) -> crate::Result<ExitC
         None => warn_of_conditions(&host),
     }
     let maintained = metrics.clone();
-    let driver = Driver::bind(config, ensembles, host, Arc::new(move || metrics.render()))
+    let process = metrics_process::Collector::default();
+    process.describe();
+    let render = move || {
+        process.collect();
+        metrics.render()
+    };
+    let driver = Driver::bind(config, ensembles, host, Arc::new(render))
         .await?
         .showing(cluster);
     tracing::info!(

@@ -1,7 +1,8 @@
 //! What the driver counts and times, through the `metrics` facade.
 
-use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
+use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge};
 
+const BUILD_INFO: &str = "admittance_build_info";
 pub(crate) const REQUESTS: &str = "admittance_http_requests_total";
 pub(crate) const REQUEST_DURATION: &str = "admittance_http_request_duration_seconds";
 pub(crate) const IN_FLIGHT: &str = "admittance_http_requests_in_flight";
@@ -23,7 +24,8 @@ pub(crate) const CERTIFICATE_EXPIRY: &str = "admittance_certificate_expiry_times
 pub(crate) const CERTIFICATE_RELOADED: &str = "admittance_certificate_last_reload_successful";
 pub(crate) const CERTIFICATE_RELOAD_FAILURES: &str = "admittance_certificate_reload_failures_total";
 
-/// Tell the exporter what the driver's metrics mean. Call it once, after the exporter is installed.
+/// Tell the exporter what the driver's metrics mean, and begin its counters of failures at 0. Call it once, after
+/// the exporter is installed.
 pub fn describe_metrics() {
     crate::gateway::measure::describe();
     describe_counter!(
@@ -106,4 +108,11 @@ pub fn describe_metrics() {
         CERTIFICATE_RELOAD_FAILURES,
         "Changes of TLS files that were not taken, because they are no good"
     );
+    describe_gauge!(BUILD_INFO, "Always 1; the label is the version of the program");
+    gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1);
+    counter!(SHED).absolute(0);
+    counter!(UPSTREAM_CONNECT_FAILURES).absolute(0);
+    for reason in ["nobody", "connect", "broken", "timeout", "protocol", "invalid"] {
+        counter!(UPSTREAM_ERRORS, "reason" => reason).absolute(0);
+    }
 }

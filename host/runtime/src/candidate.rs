@@ -17,7 +17,7 @@ use admittance_admission::{
 };
 use admittance_definitions::Share;
 use futures_util::FutureExt;
-use metrics::counter;
+use metrics::{Counter, counter};
 use tokio::sync::Semaphore;
 
 use crate::{
@@ -121,7 +121,7 @@ impl Shadowed {
     fn compare(&self, request: &Request, answer: &Result<Response, Failure>) {
         let Ok(slot) = self.trial.slots.clone().try_acquire_owned() else {
             self.trial.passed_over.fetch_add(1, Ordering::Relaxed);
-            self.trial.measure("passed-over");
+            self.trial.counter("passed-over").increment(1);
             return;
         };
         let (request, answer) = (request.clone(), answer.clone());
@@ -229,15 +229,15 @@ impl Trial {
     fn compare(&self, request: &Request, ours: &Answer, theirs: &Answer) {
         if ours.is_same(theirs) {
             self.same.fetch_add(1, Ordering::Relaxed);
-            self.measure("same");
+            self.counter("same").increment(1);
             return;
         }
         self.different.fetch_add(1, Ordering::Relaxed);
         if theirs.effect.is_err() && ours.effect.is_ok() {
             self.failed.fetch_add(1, Ordering::Relaxed);
-            self.measure("failed");
+            self.counter("failed").increment(1);
         } else {
-            self.measure("different");
+            self.counter("different").increment(1);
         }
         let sample = DifferenceSample {
             at: Moment::now(),
@@ -263,8 +263,15 @@ impl Trial {
         samples.truncate(SAMPLES);
     }
 
-    fn measure(&self, result: &'static str) {
-        counter!(measure::CANDIDATES, "stage" => self.subject.stage.clone(), "result" => result).increment(1);
+    /// Make its counters exist.
+    pub(crate) fn begin_metrics(&self) {
+        for result in ["same", "different", "failed", "passed-over"] {
+            self.counter(result).absolute(0);
+        }
+    }
+
+    fn counter(&self, result: &'static str) -> Counter {
+        counter!(measure::CANDIDATES, "stage" => self.subject.stage.clone(), "result" => result)
     }
 
     pub(crate) fn status(&self) -> CandidateStatus {

@@ -141,6 +141,7 @@ impl Host {
             revisions: history.entries(),
         };
         let table = table(&source, &taps, made, entry.revision().number, place);
+        measure::stages_live(&table.chains);
         let host = Self(Arc::new(Inner {
             table: ArcSwap::from_pointee(table),
             live: ArcSwap::from_pointee(live),
@@ -269,6 +270,7 @@ impl Host {
     ) -> Arc<Table> {
         let number = entry.revision().number;
         let table = Arc::new(table(source, &self.0.taps, made, number, place));
+        measure::stages_live(&table.chains);
         self.0.table.store(table.clone());
         measure::table_made(true);
         table

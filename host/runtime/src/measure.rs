@@ -1,10 +1,17 @@
 //! What the host counts and times, through the `metrics` facade: the program that embeds it chooses
 //! the exporter.
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
-use admittance_admission::{Decision, Outcome, Refusal, StageResult};
-use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use admittance_admission::{
+    Decision, FailureKind, FailurePolicy, Mode, NamespaceSelector, Outcome, Phase, Refusal, Stage,
+    StageResult,
+};
+use metrics::{
+    Counter, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+};
+
+use crate::{assembly::AssembledChain, status::HookStatus};
 
 const REQUESTS: &str = "admittance_requests_total";
 const REQUEST_DURATION: &str = "admittance_request_duration_seconds";
@@ -24,7 +31,8 @@ pub const DURATION_BUCKETS: [f64; 19] = [
     10.0,
 ];
 
-/// Tell the exporter what the host's metrics mean. Call it once, after the exporter is installed.
+/// Tell the exporter what the host's metrics mean, and begin its counters at 0. Call it once, after the exporter is
+/// installed.
 pub fn describe_metrics() {
     describe_counter!(
         REQUESTS,
@@ -68,6 +76,71 @@ pub fn describe_metrics() {
         STAGE_FAILURES,
         "Calls of a stage that gave no verdict, by phase, chain, stage, failure and the policy that held"
     );
+    for decision in ["allowed", "changed", "denied", "failed", "deadline", "dry-run"] {
+        counter!(REQUESTS, "decision" => decision).absolute(0);
+    }
+    for result in ["live", "failed"] {
+        counter!(TABLES, "result" => result).absolute(0);
+    }
+}
+
+/// Make the failure counters of each stage exist at 0, so that the first failure is seen as an increase. Only
+/// those that its hook can count: about twelve series for each stage. The `metrics` facade cannot remove
+/// series, so those of a removed stage stay until the program ends.
+pub(crate) fn stages_live(chains: &[AssembledChain]) {
+    for chain in chains {
+        for (stage, known) in chain.chain.stages.iter().zip(&chain.stages) {
+            let policy = match stage.mode {
+                Mode::Enforce => stage.failure_policy,
+                Mode::Audit => FailurePolicy::Ignore,
+            };
+            if known.statistics.lacks_metrics(policy) {
+                for kind in failures_of(stage, &known.hook) {
+                    stage_failures(chain.chain.phase, &chain.chain.name, &stage.name, kind, policy)
+                        .absolute(0);
+                }
+            }
+            if let Some(trial) = &known.trial {
+                trial.begin_metrics();
+            }
+        }
+    }
+}
+
+/// The ways in which a stage with such a hook can fail.
+fn failures_of(stage: &Stage, hook: &HookStatus) -> impl Iterator<Item = FailureKind> {
+    let has_labels = matches!(&stage.namespace_selector, Some(NamespaceSelector::Labels(_)));
+    let has_conditions = !stage.match_conditions.is_empty();
+    let (is_plugin, is_webhook) = match hook {
+        HookStatus::Plugin(_) => (true, false),
+        HookStatus::Webhook { .. } => (false, true),
+        // It may report any failure.
+        HookStatus::Native => (true, true),
+    };
+    FailureKind::ALL.into_iter().filter(move |kind| match kind {
+        FailureKind::Trap | FailureKind::Memory | FailureKind::CapabilityDenied => is_plugin,
+        FailureKind::Unreachable | FailureKind::Tls | FailureKind::BadStatus => is_webhook,
+        FailureKind::NamespaceUnknown => has_labels,
+        FailureKind::Condition => has_conditions,
+        _ => true,
+    })
+}
+
+fn stage_failures(
+    phase: Phase,
+    chain: &Arc<str>,
+    stage: &Arc<str>,
+    kind: FailureKind,
+    policy: FailurePolicy,
+) -> Counter {
+    counter!(
+        STAGE_FAILURES,
+        "phase" => phase.as_str(),
+        "chain" => chain.clone(),
+        "stage" => stage.clone(),
+        "failure" => kind.as_str(),
+        "policy" => policy.as_str(),
+    )
 }
 
 pub(crate) fn table_made(is_live: bool) {
@@ -110,15 +183,7 @@ pub(crate) fn record(outcome: &Outcome, duration: Duration) {
         )
         .record(row.duration);
         if let StageResult::Failed { failure, policy } = &row.result {
-            counter!(
-                STAGE_FAILURES,
-                "phase" => row.phase.as_str(),
-                "chain" => row.chain.clone(),
-                "stage" => row.stage.clone(),
-                "failure" => failure.kind.as_str(),
-                "policy" => policy.as_str(),
-            )
-            .increment(1);
+            stage_failures(row.phase, &row.chain, &row.stage, failure.kind, *policy).increment(1);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use admittance_admission::{Failure, StageResult};
+use admittance_admission::{Failure, FailurePolicy, StageResult};
 use hdrhistogram::Histogram;
 
 use crate::{
@@ -28,6 +28,8 @@ struct Counts {
     state: StageState,
     last_failure: Option<FailureStatus>,
     durations: Recent,
+    /// The policy for which its failure metrics were made.
+    metrics: Option<FailurePolicy>,
 }
 
 /// Those of the stages of the live tables. Lives as long as the host.
@@ -60,11 +62,19 @@ impl Default for StageStatistics {
             state: StageState::Idle,
             last_failure: None,
             durations: Recent::new(Instant::now()),
+            metrics: None,
         }))
     }
 }
 
 impl StageStatistics {
+    /// Whether its failure metrics are missing for this policy: true the first time that a live table has the
+    /// stage with it.
+    pub(crate) fn lacks_metrics(&self, policy: FailurePolicy) -> bool {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.metrics.replace(policy) != Some(policy)
+    }
+
     /// Count one result. One that was not called is no call.
     pub(crate) fn record(&self, result: &StageResult, duration: Duration) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -203,6 +213,14 @@ mod tests {
         assert_eq!(counts, [4, 1, 1, 1, 1]);
         assert_eq!(calls.p99_microseconds, Some(10));
         assert_eq!(failure.unwrap().kind, "trap");
+    }
+
+    #[test]
+    fn metrics_are_made_once_for_each_policy() {
+        let statistics = StageStatistics::default();
+        let made = [FailurePolicy::Fail, FailurePolicy::Fail, FailurePolicy::Ignore]
+            .map(|policy| statistics.lacks_metrics(policy));
+        assert_eq!(made, [true, false, true]);
     }
 
     #[test]
