@@ -8,8 +8,8 @@ pub(crate) mod certificate;
 mod error;
 mod openapi;
 mod operations;
-mod readiness;
 mod route;
+mod status;
 pub(crate) mod token;
 mod v1;
 

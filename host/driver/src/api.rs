@@ -1,11 +1,18 @@
-//! What the API below `/v1` takes and gives, beside the host's own forms ([`Status`](admittance::Status),
-//! [`Revision`] and so on). Clients in Rust read and write these.
+//! What the API below `/v1` takes and gives, beside the host's own types ([`Revision`] and so on). Clients in
+//! Rust read and write these.
+
+mod status;
 
 use std::path::PathBuf;
 
 use admittance::{CandidateReport, Revision, definitions::StoredDefinition};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use self::status::{
+    CertificateStatus, ClusterStatus, ClusterWatch, DiscoveryStatus, DriverStatus, EnsembleStatus,
+    GatewayCluster, GatewayStatus, RegisteredNode, TokensStatus,
+};
 
 /// `GET /v1/history`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

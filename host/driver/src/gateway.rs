@@ -28,7 +28,6 @@ use tokio::time::Instant;
 use tower::Service;
 use tracing::Instrument;
 
-pub(crate) use self::status::GatewayStatus;
 use self::{
     body::CutOff,
     clusters::{Clusters, Drivers},
@@ -43,9 +42,10 @@ pub use self::{
     tokens::TokenTable,
 };
 use crate::{
+    api::CertificateStatus,
     config::is_loopback,
     front::{EndedUpstream, status_class},
-    tls::{ClientTls, TlsStatus},
+    tls::ClientTls,
 };
 
 const CLUSTER_HEADER: &str = "BCS-ClusterID";
@@ -140,7 +140,7 @@ impl Gateway {
     }
 
     /// How the TLS files are that are shown to drivers.
-    pub(crate) fn tls_status(&self) -> Option<TlsStatus> {
+    pub(crate) fn tls_status(&self) -> Option<CertificateStatus> {
         self.0.tls.status()
     }
 

@@ -21,7 +21,7 @@ use rustls_pki_types::{
 };
 
 use self::leaf::Leaf;
-pub(crate) use self::live::{Admission, TlsStatus};
+pub(crate) use self::live::Admission;
 pub use self::{
     client::ClientTls,
     live::{Live, ServerTls},

@@ -45,11 +45,12 @@ pub use self::{
     server::{InvalidServer, Server},
 };
 use crate::{
+    api::CertificateStatus,
     config::{HealthCheck, UpstreamConfig},
     front::Held,
     listener::Guarded,
     measure,
-    tls::{ClientTls, TlsStatus},
+    tls::ClientTls,
 };
 
 /// Writes the reply for a request that the upstream did not reply to.
@@ -167,7 +168,7 @@ impl Upstream {
     }
 
     /// How its TLS files are; none when it has none.
-    pub(crate) fn tls_status(&self) -> Option<TlsStatus> {
+    pub(crate) fn tls_status(&self) -> Option<CertificateStatus> {
         self.0.tls.status()
     }
 

@@ -333,9 +333,9 @@ async fn of_two_creates_for_one_operation_and_kind_one_succeeds() {
     }
 }
 
-/// What `/readyz` says.
-async fn readiness(around: &Surroundings, driver: &Front) -> String {
-    let url = driver.program.admin_url("/readyz");
+/// What `/v1/status` says.
+async fn status(around: &Surroundings, driver: &Front) -> String {
+    let url = driver.program.admin_url("/v1/status");
     let reply = around.client.get(&url).await.unwrap();
     assert_eq!(reply.status, 200, "it serves all the time: {}", reply.text());
     reply.text()
@@ -345,7 +345,7 @@ async fn until_ready(around: &Surroundings, driver: &Front, what: &str, is_so: i
     let mut last = String::new();
     let asking = async {
         loop {
-            last = readiness(around, driver).await;
+            last = status(around, driver).await;
             if is_so(&last) {
                 return;
             }
@@ -371,7 +371,7 @@ async fn a_store_that_is_lost_leaves_the_last_good_table() {
             .get("problem")
             .is_some_and(|problem| problem.to_string().contains("zookeeper"))
     };
-    assert!(!is_lost(&readiness(&around, &driver).await));
+    assert!(!is_lost(&status(&around, &driver).await));
 
     let mut server = blocking(move || {
         server.stop();

@@ -1,4 +1,6 @@
-//! `admittance status`: how the live table is.
+//! `admittance status`: the live table, and what the driver depends on.
+
+mod dependencies;
 
 use std::{fmt::Write as _, process::ExitCode, time::Duration};
 
@@ -6,6 +8,7 @@ use admittance::{
     ChainStatus, FailureStatus, HookStatus, Moment, Origin, PluginStatus, StageState, StageStatus, Status,
     admission::Mode,
 };
+use admittance_driver::api::DriverStatus;
 use anstyle::Style;
 use clap::Args;
 
@@ -17,7 +20,7 @@ use crate::{
 };
 
 /// Show what is live: revision, chains, stages, plugins, calls, and why the newest definitions are not
-/// live if they are not.
+/// live if they are not; and the upstream, ZooKeeper, the cluster and the certificates.
 ///
 /// Exits with 1 when the newest definitions are not live.
 #[derive(Debug, Args)]
@@ -31,20 +34,42 @@ pub(crate) struct StatusArguments {
 
 pub(crate) fn run(arguments: &StatusArguments) -> crate::Result<ExitCode> {
     let client = Client::new(&arguments.connection)?;
-    let status: Status = crate::block_on(client.get(&["status"], &[]))??;
+    let status: DriverStatus = crate::block_on(client.get(&["status"], &[]))??;
     let now = Moment::now();
     arguments
         .output
         .print(&status, |status| for_people(status, now))?;
-    Ok(match status.problem {
+    Ok(match status.table.problem {
         None => ExitCode::SUCCESS,
         Some(_) => ExitCode::FAILURE,
     })
 }
 
 /// With ANSI colours.
-fn for_people(status: &Status, now: Moment) -> String {
+fn for_people(status: &DriverStatus, now: Moment) -> String {
     let mut text = String::new();
+    if status.stopping {
+        let _ = writeln!(text, "{BAD}the driver is stopping{BAD:#}");
+    }
+    table(&mut text, &status.table, now);
+    text.push_str(&dependencies::lines(status, now));
+    text.push('\n');
+    let chains = &status.table.chains;
+    text.push_str(&stages(chains));
+    let on_trial = chains.iter().flat_map(|chain| {
+        let of_chain = |stage: &StageStatus| Some((stage_id(chain, stage), stage.candidate.clone()?));
+        chain.stages.iter().filter_map(of_chain)
+    });
+    let on_trial: Vec<_> = on_trial.collect();
+    if !on_trial.is_empty() {
+        text.push('\n');
+        text.push_str(&candidates::table(&on_trial));
+    }
+    text
+}
+
+/// The live table, but for its chains.
+fn table(text: &mut String, status: &Status, now: Moment) {
     // Writing into a String does not fail.
     let _ = writeln!(
         text,
@@ -57,7 +82,7 @@ fn for_people(status: &Status, now: Moment) -> String {
     if let Some(problem) = &status.problem {
         let next = match problem.next_attempt {
             Some(next) => format!("the next attempt is in {}", figures::until(next, now)),
-            None => "change the definitions or their modules to mend it".to_owned(),
+            None => "change the definitions or their modules to fix it".to_owned(),
         };
         let what = match u64::try_from(problem.bad_definitions.len()).unwrap_or(u64::MAX) {
             0 => "what the definitions say now is not live".to_owned(),
@@ -99,18 +124,6 @@ fn for_people(status: &Status, now: Moment) -> String {
         figures::count(status.tables as u64, "table", "tables"),
         figures::count(status.plugins as u64, "plugin", "plugins"),
     );
-    text.push('\n');
-    text.push_str(&stages(&status.chains));
-    let on_trial = status.chains.iter().flat_map(|chain| {
-        let of_chain = |stage: &StageStatus| Some((stage_id(chain, stage), stage.candidate.clone()?));
-        chain.stages.iter().filter_map(of_chain)
-    });
-    let on_trial: Vec<_> = on_trial.collect();
-    if !on_trial.is_empty() {
-        text.push('\n');
-        text.push_str(&candidates::table(&on_trial));
-    }
-    text
 }
 
 /// What made a table, as the rest of a sentence.

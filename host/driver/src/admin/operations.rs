@@ -1,13 +1,15 @@
 //! What probes and scrapers ask: `/healthz`, `/readyz`, `/metrics`. Everybody may.
 
+use std::sync::atomic::Ordering;
+
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
-use schemars::SchemaGenerator;
+use schemars::{JsonSchema, SchemaGenerator};
+use serde::Serialize;
 
 use super::{
     bcs_health::HealthInfo,
     error::ApiError,
-    readiness::Readiness,
     route::{About, Call, Content, Json, Method, Reply, ReplyForm, Route, Text},
 };
 
@@ -36,7 +38,7 @@ pub(super) fn routes() -> Vec<Route> {
                 "/readyz",
                 "readyz",
                 "Whether requests should be sent here",
-                "503 from the order to stop.",
+                "Detail is at `/v1/status`.",
             ),
             readyz,
         ),
@@ -82,6 +84,14 @@ async fn healthz(call: Call) -> Result<Health, ApiError> {
     })
 }
 
+/// Whether requests should be sent here. Anybody may ask, so it says no more; the rest is at `/v1/status`.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+struct Readiness {
+    /// Until the driver is told to stop. An upstream that is down does not make it unready: clients would get a
+    /// refused connection in place of a reply that says what is wrong.
+    ready: bool,
+}
+
 impl IntoResponse for Readiness {
     fn into_response(self) -> Response {
         let status = if self.ready {
@@ -111,10 +121,12 @@ impl Reply for Readiness {
 }
 
 async fn readyz(call: Call) -> Result<Readiness, ApiError> {
-    Ok(Readiness::of(&call.api))
+    Ok(Readiness {
+        ready: !call.api.is_stopping.load(Ordering::Relaxed),
+    })
 }
 
-/// Metrics as Prometheus reads them.
+/// Metrics in Prometheus' text format.
 struct Exposition(String);
 
 impl IntoResponse for Exposition {
@@ -131,5 +143,10 @@ impl Reply for Exposition {
 }
 
 async fn metrics(call: Call) -> Result<Exposition, ApiError> {
-    Ok(Exposition((call.api.metrics)()))
+    let render = call.api.metrics.clone();
+    // With thousands of stages there are megabytes of it.
+    let text = tokio::task::spawn_blocking(move || render())
+        .await
+        .map_err(|error| ApiError::Unavailable(format!("the metrics cannot be written: {error}")))?;
+    Ok(Exposition(text))
 }

@@ -6,7 +6,8 @@ use rustls::{
     pki_types::{DnsName, InvalidDnsNameError, ServerName},
 };
 
-use super::{Identity, Live, TlsError, live::TlsStatus};
+use super::{Identity, Live, TlsError};
+use crate::api::CertificateStatus;
 
 /// Whom a client trusts, what it shows, and which name servers must prove. Cheap to clone, and clones are the same
 /// one; it lives as long as who uses it.
@@ -67,7 +68,7 @@ impl ClientTls {
     }
 
     /// How its files are; none when it has none.
-    pub(crate) fn status(&self) -> Option<TlsStatus> {
+    pub(crate) fn status(&self) -> Option<CertificateStatus> {
         self.material.status()
     }
 

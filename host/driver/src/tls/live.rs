@@ -5,6 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use admittance::Moment;
 use admittance_watch::{Fingerprint, Watch, WatchConfig};
 use metrics::{counter, gauge};
 use rustls::{ClientConfig, ServerConfig};
@@ -12,7 +13,7 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 use tokio::{sync::watch, time::MissedTickBehavior};
 
 use super::{ClientAuthorities, Identity, Loaded, TlsError, load_client, load_server};
-use crate::measure;
+use crate::{api::CertificateStatus, measure};
 
 /// A certificate that ends soon is spoken of this often.
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -58,17 +59,6 @@ impl Role {
             Self::Admin => "admin",
         }
     }
-}
-
-/// How the material of files is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TlsStatus {
-    /// `listen`, `upstream` or `admin`.
-    pub(crate) name: &'static str,
-    /// Until when the certificate in use is valid, if there is one.
-    pub(crate) not_after: Option<SystemTime>,
-    /// Why what the files hold now is not in use.
-    pub(crate) problem: Option<String>,
 }
 
 impl<C> Clone for Live<C> {
@@ -244,11 +234,11 @@ impl<C: Send + Sync + 'static> Live<C> {
     }
 
     /// How it is; none when it is not of files.
-    pub(crate) fn status(&self) -> Option<TlsStatus> {
+    pub(crate) fn status(&self) -> Option<CertificateStatus> {
         let source = self.0.source.as_ref()?;
-        Some(TlsStatus {
-            name: source.role.as_str(),
-            not_after: self.0.current.borrow().leaf.map(|leaf| leaf.not_after),
+        Some(CertificateStatus {
+            certificate: source.role.as_str().to_owned(),
+            not_after: self.0.current.borrow().leaf.map(|leaf| Moment(leaf.not_after)),
             problem: source
                 .problem
                 .lock()

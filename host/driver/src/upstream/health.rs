@@ -6,6 +6,8 @@ use std::{
 use axum::body::Body;
 use futures_util::future::join_all;
 use http::{Request, Version};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::{Lent, Pool, Server, roster::Roster};
@@ -21,12 +23,13 @@ pub(super) struct Health {
     failed_check: AtomicBool,
 }
 
-/// How one server is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Whether a server is in use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerHealth {
     /// Its URL.
     pub server: String,
-    /// Whether requests go to it first.
+    /// Whether its last health check and connection succeeded, so that requests go to it first.
+    #[serde(rename = "up")]
     pub is_up: bool,
 }
 

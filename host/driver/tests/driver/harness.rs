@@ -237,6 +237,13 @@ impl Running {
         let request = Request::builder().uri(path).body(Body::empty()).unwrap();
         text(send(self.admin, request).await).await
     }
+
+    /// `/v1/status`, as JSON.
+    pub(crate) async fn status(&self) -> Value {
+        let (status, body) = self.ask("/v1/status").await;
+        assert_eq!(status, 200, "{body}");
+        serde_json::from_str(&body).unwrap()
+    }
 }
 
 pub(crate) fn loopback() -> SocketAddr {

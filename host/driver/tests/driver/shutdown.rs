@@ -57,8 +57,8 @@ async fn requests_in_flight_are_finished() {
     driver.shutdown.signal();
     soon(refused(&driver)).await;
     let (status, detail) = driver.ask("/readyz").await;
-    assert_eq!(status, 503);
-    assert!(detail.contains(r#""stopping":true"#), "{detail}");
+    assert_eq!((status, &*detail), (503, r#"{"ready":false}"#));
+    assert_eq!(driver.status().await["stopping"], true);
     assert_eq!(rest(&mut idle).await, "", "an idle connection is closed");
     flight.release.notify_one();
     let reply = soon(flight.reply).await.unwrap();

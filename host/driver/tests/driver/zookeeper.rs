@@ -89,10 +89,6 @@ async fn health(driver: &Running) -> String {
     message
 }
 
-async fn detail(driver: &Running) -> Value {
-    serde_json::from_str(&driver.ask("/readyz").await.1).unwrap()
-}
-
 /// Wait for so many members.
 async fn count(members: &mut Members, count: usize) {
     let reached = async {
@@ -126,14 +122,14 @@ async fn schedulers_are_found_and_their_master_followed() {
     let _second = register(&zookeeper, scheduler("second").await);
     count(&mut members, 2).await;
     until("the second scheduler", async || {
-        detail(&driver).await["upstream"].as_array().unwrap().len() == 2
+        driver.status().await["upstream"].as_array().unwrap().len() == 2
     })
     .await;
     assert_eq!(ask(&driver).await.2, "first");
     first.withdraw().await;
     until("the new master", async || ask(&driver).await.2 == "second").await;
 
-    let shown = detail(&driver).await;
+    let shown = driver.status().await;
     assert_eq!(shown["discovery"]["path"], SCHEDULERS);
     assert_eq!(shown["discovery"]["known"], true);
     assert_eq!(
@@ -155,8 +151,8 @@ async fn schedulers_are_found_and_their_master_followed() {
     .await
     .unwrap();
     until("the loss", async || {
-        let shown = detail(&driver).await;
-        shown["zookeeper"][0]["state"] == "lost" && shown["discovery"]["lost"].is_string()
+        let shown = driver.status().await;
+        shown["zookeeper"][0]["state"] == "lost" && shown["discovery"]["problem"].is_string()
     })
     .await;
     assert_eq!(ask(&driver).await.2, "second");
@@ -178,10 +174,10 @@ async fn without_zookeeper_it_is_starting() {
         message.ends_with("do http request failed!scheduler not exist"),
         "{message}"
     );
-    let shown = detail(&driver).await;
+    let shown = driver.status().await;
     assert_eq!(
-        (&shown["ready"], &shown["discovery"]["known"]),
-        (&json!(true), &json!(false))
+        (&shown["stopping"], &shown["discovery"]["known"]),
+        (&json!(false), &json!(false))
     );
 }
 
@@ -235,10 +231,10 @@ async fn it_is_registered_while_it_serves() {
     ]
     .map(|(ensemble, below, members)| {
         let node = format!("{below}/{}", members.borrow().members[0].name);
-        json!({"ensemble": ensemble, "below": below, "node": node, "reason": null})
+        json!({"ensemble": ensemble, "below": below, "node": node})
     });
     until("its own nodes", async || {
-        detail(&driver).await["registrations"] == json!(nodes)
+        driver.status().await["registrations"] == json!(nodes)
     })
     .await;
 

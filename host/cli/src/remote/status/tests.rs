@@ -2,6 +2,13 @@ use admittance::{
     CallStatus, CandidateStatus, HistoryStatus, Problem,
     admission::{FailurePolicy, Phase},
 };
+use admittance_driver::{
+    ServerHealth,
+    api::{
+        CertificateStatus, ClusterStatus, ClusterWatch, DiscoveryStatus, EnsembleStatus, GatewayCluster,
+        GatewayStatus, RegisteredNode, TokensStatus,
+    },
+};
 use std::time::SystemTime;
 
 use super::*;
@@ -46,7 +53,21 @@ fn stage(name: &str, hook: HookStatus) -> StageStatus {
     }
 }
 
-fn status(stages: Vec<StageStatus>) -> Status {
+fn status(stages: Vec<StageStatus>) -> DriverStatus {
+    DriverStatus {
+        table: table(stages),
+        stopping: false,
+        upstream: Vec::new(),
+        discovery: None,
+        zookeeper: Vec::new(),
+        registrations: Vec::new(),
+        gateway: None,
+        cluster: None,
+        certificates: Vec::new(),
+    }
+}
+
+fn table(stages: Vec<StageStatus>) -> Status {
     Status {
         version: "0.1.0".to_owned(),
         revision: 5,
@@ -112,11 +133,11 @@ pods   Mutating  remote  https://hook.ns.svc/a  -        -             Audit    
 #[test]
 fn what_is_wrong_comes_first_and_in_red() {
     let mut status = status(Vec::new());
-    status.origin = Origin::RolledBack { to: 3 };
-    status.by = Some("token ci".to_owned());
-    status.building = true;
-    status.history.directory = None;
-    status.problem = Some(Problem {
+    status.table.origin = Origin::RolledBack { to: 3 };
+    status.table.by = Some("token ci".to_owned());
+    status.table.building = true;
+    status.table.history.directory = None;
+    status.table.problem = Some(Problem {
         since: at(1000),
         attempts: 2,
         next_attempt: Some(at(1075)),
@@ -136,10 +157,10 @@ fn what_is_wrong_comes_first_and_in_red() {
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }
-    if let Some(problem) = &mut status.problem {
+    if let Some(problem) = &mut status.table.problem {
         problem.next_attempt = None;
     }
-    assert!(for_people(&status, at(1060)).contains("change the definitions or their modules to mend it"));
+    assert!(for_people(&status, at(1060)).contains("change the definitions or their modules to fix it"));
 }
 
 #[test]
@@ -163,4 +184,89 @@ CANDIDATE OF          PLUGIN        VERSION  DIGEST        SHARE  SAME  DIFFEREN
 Mutating:pods/images  image-policy  1.3.0    0123456789ab  10%      90         10       1            0
 "
     );
+}
+
+#[test]
+fn what_the_driver_depends_on_has_a_line_each() {
+    let mut status = status(Vec::new());
+    let server = |number: u16, is_up| ServerHealth {
+        server: format!("http://127.0.0.1:{number}"),
+        is_up,
+    };
+    let watch = |kind: &str, state: &str, problem: Option<&str>| ClusterWatch {
+        kind: kind.to_owned(),
+        state: state.to_owned(),
+        since: at(1000),
+        objects: 3,
+        heard: None,
+        problem: problem.map(str::to_owned),
+    };
+    status.stopping = true;
+    status.upstream = vec![server(1, true), server(2, false)];
+    status.discovery = Some(DiscoveryStatus {
+        path: "/bcs/scheduler".to_owned(),
+        known: true,
+        registrations: vec!["a".to_owned()],
+        problem: Some("the session is\u{1b}[2J lost".to_owned()),
+    });
+    status.zookeeper = vec![EnsembleStatus {
+        ensemble: "cluster".to_owned(),
+        servers: "127.0.0.1:2181".to_owned(),
+        state: "lost".to_owned(),
+        since: at(1000),
+        problem: None,
+    }];
+    status.registrations = vec![RegisteredNode {
+        ensemble: "cluster".to_owned(),
+        below: "/bcs/driver".to_owned(),
+        node: None,
+        problem: None,
+    }];
+    status.gateway = Some(GatewayStatus {
+        clusters: vec![GatewayCluster {
+            cluster: "BCS-1".to_owned(),
+            drivers: vec![server(3, true)],
+            problem: None,
+        }],
+        discovery: None,
+        problem: None,
+        tokens: Some(TokensStatus {
+            source: "file".to_owned(),
+            count: Some(2),
+            problem: None,
+        }),
+    });
+    status.cluster = Some(ClusterStatus {
+        server: "https://api".to_owned(),
+        namespaces: watch("v1/Namespace", "watching", None),
+        kinds: vec![watch("v1/Node", "down", Some("refused"))],
+    });
+    status.certificates = ["listen", "admin"]
+        .into_iter()
+        .zip([1060, 90_000])
+        .map(|(name, end)| CertificateStatus {
+            certificate: name.to_owned(),
+            not_after: Some(at(end)),
+            problem: None,
+        })
+        .collect();
+    let text = for_people(&status, at(1060));
+    assert!(text.contains(&format!("{BAD}down{BAD:#}")));
+    assert!(text.contains(&format!("{BAD}expired at 1970-01-01T00:17:40Z{BAD:#}")));
+    let text = plain(&text);
+    assert!(text.starts_with("the driver is stopping\n"), "{text}");
+    let lines = "
+upstream http://127.0.0.1:1: up
+upstream http://127.0.0.1:2: down
+discovery below /bcs/scheduler: 1 server; the session is [2J lost
+ZooKeeper cluster (127.0.0.1:2181): lost for 1m0s
+registration below /bcs/driver: missing
+cluster BCS-1, driver http://127.0.0.1:3: up
+tokens: 2 tokens
+watch of v1/Namespace at https://api: watching for 1m0s, 3 objects
+watch of v1/Node at https://api: down for 1m0s, 3 objects; refused
+certificate of listen: expired at 1970-01-01T00:17:40Z
+certificate of admin: valid until 1970-01-02T01:00:00Z
+";
+    assert!(text.contains(lines), "{text}");
 }

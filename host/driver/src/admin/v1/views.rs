@@ -1,7 +1,7 @@
 //! What is live, and what was.
 
 use admittance::{
-    Comparison, RevisionDetail, Status,
+    Comparison, RevisionDetail,
     definitions::{StoredDefinition, without_granted_values},
 };
 use schemars::JsonSchema;
@@ -15,7 +15,7 @@ use super::{
     reading,
 };
 use crate::{
-    api::{CandidateList, DefinitionList, RevisionList},
+    api::{CandidateList, DefinitionList, DriverStatus, RevisionList},
     config::Role,
 };
 
@@ -23,8 +23,8 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::new(
             About {
-                description: "The live table with every chain and stage, and why the newest definitions are not live \
-                              if they are not.",
+                description: "The live table with every chain and stage, why the newest definitions are not live if \
+                              they are not, and the upstream, clusters, ZooKeeper and certificates.",
                 ..reading("/v1/status", "getStatus", "What is live", &[])
             },
             status,
@@ -84,8 +84,8 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn status(call: Call) -> Result<Json<Status>, ApiError> {
-    Ok(Json(call.api.host.status()))
+async fn status(call: Call) -> Result<Json<DriverStatus>, ApiError> {
+    Ok(Json(call.api.status()))
 }
 
 async fn history(call: Call) -> Result<Json<RevisionList>, ApiError> {

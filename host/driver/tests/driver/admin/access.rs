@@ -442,8 +442,8 @@ async fn certificates() {
     let detail = asked_over_tls(
         by_certificate,
         authority.client(None, b"http/1.1"),
-        "/readyz",
-        &[],
+        "/v1/status",
+        &[reader],
     )
     .await
     .unwrap()

@@ -116,12 +116,9 @@ async fn from_the_first_definition_to_its_end() {
     // Back, and on from there.
     let back: Revision = good(&driver, "POST", "/v1/rollback", r#"{"revision":2}"#).await;
     assert_eq!((back.number, &back.origin), (4, &Origin::RolledBack { to: 2 }));
-    let (_, ready) = driver.call("GET", "/readyz", "").await;
-    assert_eq!(ready["origin"], json!({"type": "rolledBack", "to": 2}));
-    assert_eq!(
-        (&ready["revision"], &ready["by"]),
-        (&json!(4), &json!("loopback"))
-    );
+    let live = status().await;
+    assert_eq!(live.origin, Origin::RolledBack { to: 2 });
+    assert_eq!((live.revision, live.by.as_deref()), (4, Some("loopback")));
     let deleted: Applied = good(&driver, "DELETE", "/v1/definitions/AdmissionChain/jobs", "").await;
     assert_eq!(deleted.definitions[0].effect, AppliedEffect::Deleted);
     let live = status().await;
@@ -284,18 +281,15 @@ async fn why_the_newest_is_not_live() {
     let directory = TempDir::new().unwrap();
     let driver = driver(directory.path()).await;
     let _: Applied = good(&driver, "POST", "/v1/definitions", chain("pods", "a")).await;
-    let (_, ready) = driver.call("GET", "/readyz", "").await;
-    assert_eq!(
-        (&ready["reloadError"], &ready["problem"]),
-        (&Value::Null, &Value::Null)
-    );
+    assert_eq!(driver.status().await["problem"], Value::Null);
     let file = directory.path().join("chains/broken.yaml");
     fs::write(&file, chain("jobs", "a").replace("stages", "stagees")).unwrap();
     until("the problem", async || {
-        let (status, ready) = driver.call("GET", "/readyz", "").await;
-        let error = ready["reloadError"].as_str().unwrap_or_default();
-        assert_eq!((status, &ready["revision"]), (200, &json!(2)));
-        error.contains("broken.yaml") && ready["problem"]["mistakes"][0] == *error.lines().next().unwrap()
+        let status = driver.status().await;
+        assert_eq!(status["revision"], 2);
+        status["problem"]["mistakes"][0]
+            .as_str()
+            .is_some_and(|mistake| mistake.contains("broken.yaml"))
     })
     .await;
     // Neither does anything else go live beside them.
@@ -303,11 +297,7 @@ async fn why_the_newest_is_not_live() {
     assert_eq!(status, 422, "{reply}");
     assert!(reply.to_string().contains("broken.yaml"), "{reply}");
     fs::remove_file(&file).unwrap();
-    until("its end", async || {
-        let (_, ready) = driver.call("GET", "/readyz", "").await;
-        ready["reloadError"].is_null()
-    })
-    .await;
+    until("its end", async || driver.status().await["problem"].is_null()).await;
 }
 
 /// The history cannot be written, say because the disk is full: a rollback that would not last is refused.

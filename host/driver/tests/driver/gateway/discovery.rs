@@ -45,8 +45,7 @@ async fn asked(gateway: &Running, cluster: &str) -> (u64, String) {
 }
 
 async fn detail(gateway: &Running) -> Value {
-    let (_, body) = gateway.ask("/readyz").await;
-    serde_json::from_str::<Value>(&body).unwrap()["gateway"].clone()
+    gateway.status().await["gateway"].clone()
 }
 
 #[tokio::test]
