@@ -3,7 +3,6 @@
 use std::fs;
 
 use admittance_tests::{Admittance, replace};
-use serde_json::Value;
 
 use super::scene::{Hot, chain, mistakes};
 use crate::scene::source;

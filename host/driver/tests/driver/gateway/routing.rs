@@ -3,7 +3,7 @@ use std::sync::Arc;
 use admittance_driver::tls::{ClientTls, ServerTls};
 use axum::body::Body;
 use http::Request;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{Driver, OUTER, envelope, gateway};
