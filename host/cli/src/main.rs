@@ -8,6 +8,7 @@ mod kubernetes;
 mod logging;
 mod modules;
 mod output;
+mod process_metrics;
 mod progress;
 mod remote;
 mod replay;

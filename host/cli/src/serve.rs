@@ -19,7 +19,7 @@ use clap::Args;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::{directories, logging, modules, progress};
+use crate::{directories, logging, modules, process_metrics, progress};
 
 const DEFAULT_CONFIG: &str = "admittance.yaml";
 
@@ -132,10 +132,9 @@ async fn serve(config: Config, metrics: PrometheusHandle) -> crate::Result<ExitC
         None => warn_of_conditions(&host),
     }
     let maintained = metrics.clone();
-    let process = metrics_process::Collector::default();
-    process.describe();
+    process_metrics::describe();
     let render = move || {
-        process.collect();
+        process_metrics::collect();
         metrics.render()
     };
     let driver = Driver::bind(config, ensembles, host, Arc::new(render))

@@ -1,0 +1,115 @@
+//! The metrics of the process that Prometheus' client libraries name `process_*`, read from /proc. On other systems
+//! than Linux they are absent.
+
+use std::fs;
+
+use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
+use rustix::process::{Resource, getrlimit};
+
+/// The kernel tells processor time in hundredths of a second, whatever its own tick is (`USER_HZ`).
+const TICKS_PER_SECOND: u64 = 100;
+
+const CPU: &str = "process_cpu_seconds_total";
+const RESIDENT: &str = "process_resident_memory_bytes";
+const VIRTUAL: &str = "process_virtual_memory_bytes";
+const OPEN_FDS: &str = "process_open_fds";
+const MAX_FDS: &str = "process_max_fds";
+const START: &str = "process_start_time_seconds";
+const THREADS: &str = "process_threads";
+
+pub(crate) fn describe() {
+    describe_counter!(CPU, Unit::Seconds, "User and system processor time.");
+    describe_gauge!(RESIDENT, Unit::Bytes, "Resident memory.");
+    describe_gauge!(VIRTUAL, Unit::Bytes, "Virtual memory.");
+    describe_gauge!(OPEN_FDS, Unit::Count, "Open file descriptors.");
+    describe_gauge!(MAX_FDS, Unit::Count, "The limit of open file descriptors.");
+    describe_gauge!(START, Unit::Seconds, "When the process started, since 1970.");
+    describe_gauge!(THREADS, Unit::Count, "Threads.");
+}
+
+/// Read them anew. What cannot be read keeps its last value.
+pub(crate) fn collect() {
+    if let Ok(stat) = fs::read_to_string("/proc/self/stat") {
+        let stat = Stat::parse(&stat);
+        if let Some(ticks) = stat.processor_ticks {
+            counter!(CPU).absolute(ticks / TICKS_PER_SECOND);
+        }
+        if let (Some(ticks), Some(boot)) = (stat.start_ticks, boot_time()) {
+            gauge!(START).set((boot + ticks / TICKS_PER_SECOND) as f64);
+        }
+        if let Some(threads) = stat.threads {
+            gauge!(THREADS).set(threads as f64);
+        }
+    }
+    if let Ok(status) = fs::read_to_string("/proc/self/status") {
+        for (name, field) in [(RESIDENT, "VmRSS:"), (VIRTUAL, "VmSize:")] {
+            if let Some(kibibytes) = number_after(&status, field) {
+                gauge!(name).set((kibibytes << 10) as f64);
+            }
+        }
+    }
+    if let Ok(descriptors) = fs::read_dir("/proc/self/fd") {
+        // One of them is for reading the directory.
+        gauge!(OPEN_FDS).set(descriptors.count().saturating_sub(1) as f64);
+        if let Some(limit) = getrlimit(Resource::Nofile).current {
+            gauge!(MAX_FDS).set(limit as f64);
+        }
+    }
+}
+
+/// Fields of /proc/self/stat; proc_pid_stat(5) numbers them.
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    processor_ticks: Option<u64>,
+    threads: Option<u64>,
+    start_ticks: Option<u64>,
+}
+
+impl Stat {
+    fn parse(stat: &str) -> Self {
+        // The second field is the name in parentheses, which may have blanks and parentheses in it.
+        let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        let field = |number: usize| rest.split_whitespace().nth(number - 3)?.parse::<u64>().ok();
+        Self {
+            processor_ticks: field(14).zip(field(15)).map(|(user, system)| user + system),
+            threads: field(20),
+            start_ticks: field(22),
+        }
+    }
+}
+
+/// When the machine started, in seconds since 1970.
+fn boot_time() -> Option<u64> {
+    number_after(&fs::read_to_string("/proc/stat").ok()?, "btime ")
+}
+
+fn number_after(text: &str, field: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(field))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_look_like_fields() {
+        let stat = "7 (a) 1 2 (b) S 1 7 7 0 -1 4194560 100 0 0 0 30 12 0 0 20 0 5 0 4200 1000 50";
+        assert_eq!(
+            Stat::parse(stat),
+            Stat {
+                processor_ticks: Some(42),
+                threads: Some(5),
+                start_ticks: Some(4200),
+            }
+        );
+        assert_eq!(Stat::parse("").processor_ticks, None);
+    }
+
+    #[test]
+    fn fields_are_found_by_their_names() {
+        let status = "Name:\tadmittance\nVmSize:\t  2048 kB\nVmRSS:\t  1024 kB\n";
+        assert_eq!(number_after(status, "VmRSS:"), Some(1024));
+        assert_eq!(number_after(status, "Threads:"), None);
+    }
+}
