@@ -120,13 +120,13 @@ mod tests {
             ),
             (
                 "a.yaml",
-                "kind: s3cret [ environment".to_owned(),
+                "kind: [ s3cret, environment".to_owned(),
                 WITHHELD.to_owned(),
             ),
             (
                 "a.yaml",
-                "kind: no grant [".to_owned(),
-                "kind: no grant [".to_owned(),
+                "kind: [ no grant".to_owned(),
+                "kind: [ no grant".to_owned(),
             ),
             (
                 "a.yaml",
