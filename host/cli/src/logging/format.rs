@@ -164,7 +164,8 @@ impl fmt::Display for Cut {
     }
 }
 
-/// JSON escapes by itself; only long fields are cut off.
+/// JSON escapes the control characters of ASCII by itself. The rest that is harmful is escaped here, and long
+/// fields are cut off.
 struct BoundedJson(Format<Json>);
 
 impl<S, N> FormatEvent<S, N> for BoundedJson
@@ -185,7 +186,15 @@ where
             shorten(&mut value);
             line = format!("{value}\n");
         }
-        writer.write_str(&line)
+        // Outside of strings JSON has nothing that is harmful but the end of the line.
+        for char in line.chars() {
+            if char == '\n' || !is_harmful(char) {
+                writer.write_char(char)?;
+            } else {
+                write!(writer, "\\u{:04x}", u32::from(char))?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -265,7 +274,9 @@ mod tests {
             );
         }
         let [text, objects] = texts;
-        assert!(!text.contains('\u{202e}'));
+        for text in [&text, &objects] {
+            assert!(!text.contains('\u{202e}'), "{text}");
+        }
         assert!(
             text.contains(r"denied: no\n2026-01-01T00:00:00Z ERROR fake\r\u{1b}[2J\u{9b}31m\u{202e}"),
             "{text}"

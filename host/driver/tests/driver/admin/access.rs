@@ -440,7 +440,7 @@ async fn certificates() {
         assert!(reply.unwrap_or_default().contains(part), "row {index}");
     }
     let detail = asked_over_tls(
-        by_certificate,
+        by_either,
         authority.client(None, b"http/1.1"),
         "/v1/status",
         &[reader],

@@ -242,7 +242,11 @@ async fn the_access_log_names_cluster_and_holder() {
     .start()
     .await;
     let ask = async |method: &str| {
-        let mut asking = request(method, &format!("{OUTER}/namespaces/defaultGroup/applications/a"), Body::empty());
+        let mut asking = request(
+            method,
+            &format!("{OUTER}/namespaces/defaultGroup/applications/a"),
+            Body::empty(),
+        );
         asking
             .headers_mut()
             .insert("authorization", "Bearer secret".parse().unwrap());
