@@ -179,6 +179,8 @@ const LAYERS: [&[&str]; 5] = [
 fn may_use(user: &str, used: &str) -> bool {
     let layer = |name: &str| LAYERS.iter().position(|layer| layer.contains(&name));
     match (layer(user), layer(used)) {
+        // The fuzz targets call the host, and nothing calls them.
+        (None, Some(_)) if user == "admittance-fuzz" => true,
         (Some(user), Some(used)) => user < used,
         (Some(_), None) | (None, Some(_)) => false,
         // The side of the guests: the SDK, and what is written with it.
