@@ -1,4 +1,4 @@
-//! Reads [files](file), and tells when what files and directories hold has changed.
+//! Reads [files](mod@file), and tells when what files and directories hold has changed.
 //!
 //! A [`Watch`] goes by content: it reports a path when the bytes that the path leads to are others than
 //! before, however they got there. A file written in place, a temporary file that is renamed over it, a
