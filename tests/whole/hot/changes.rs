@@ -161,6 +161,52 @@ async fn volumes_of_kubelet_change_as_a_whole() {
     assert_eq!(warnings, [""; 0], "a volume that changes is nothing to warn of");
 }
 
+/// A file that is written in place is half of what it will be for a while, and may be right by itself.
+#[tokio::test]
+async fn half_a_definition_file_does_not_go_live() {
+    let hot = Hot::new().await;
+    let with_second = |settings: &str| {
+        let second = chain("second", &hot.plugin(settings));
+        format!("{}---\n{second}", hot.usual_chain())
+    };
+    let both = with_second("{ name: second }");
+    replace(&hot.chain_file(), &both).unwrap();
+    let program = hot.start().await;
+    let has_second = async || {
+        let annotations = hot.annotations(&program).await;
+        annotations.contains_key("version.admittance.dev/second")
+    };
+    assert!(has_second().await);
+    // First its half, which is one chain of the two, and then the whole with something new in it.
+    let new = with_second("{ name: second, generation: 2 }");
+    let half = new.split_once("---").unwrap().0.len();
+    for closes in [false, true] {
+        let mut file = File::create(hot.chain_file()).unwrap();
+        for _ in 0..50 {
+            assert!(has_second().await, "an empty file went live");
+        }
+        file.write_all(&new.as_bytes()[..half]).unwrap();
+        if closes {
+            // Even a writer that closes the file in between has time to go on.
+            drop(file);
+            file = File::options().append(true).open(hot.chain_file()).unwrap();
+        }
+        for _ in 0..50 {
+            assert!(has_second().await, "half a file went live");
+        }
+        file.write_all(&new.as_bytes()[half..]).unwrap();
+        drop(file);
+        let is_there = async || {
+            let annotations = hot.annotations(&program).await;
+            annotations.get("generation.admittance.dev/second") == Some(&"2".to_owned())
+        };
+        hot.until(&program, "the whole file", is_there).await;
+        replace(&hot.chain_file(), &both).unwrap();
+        let is_back = async || !is_there().await && has_second().await;
+        hot.until(&program, "the file as it was", is_back).await;
+    }
+}
+
 /// All stages of a table have one version of a module, however quickly its file changes.
 #[tokio::test]
 async fn a_table_has_one_version_of_a_file() {
