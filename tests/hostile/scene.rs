@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    fmt::Write as _,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
@@ -240,10 +239,7 @@ impl Scene {
 
 /// The definition of a chain for objects of the namespace of its name.
 fn chain(name: &str, hook: &str, more: &str) -> String {
-    let mut text = String::new();
-    // Writing into a String does not fail.
-    let _ = write!(
-        text,
+    format!(
         "---
 apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
@@ -256,8 +252,7 @@ spec:
       namespaceSelector: {{ operator: In, values: [{name}] }}
       {more}
 "
-    );
-    text
+    )
 }
 
 fn using(module: &Path) -> String {
