@@ -650,7 +650,9 @@ async fn the_admin_port_of_a_pod_is_for_those_who_are_listed() {
     let text = without.object("ConfigMap", "-config")["data"]["admittance.yaml"]
         .as_str()
         .unwrap();
-    assert!(text.contains("key: ../tls/tls.key\n  tokens:"), "{text}");
+    let of_webhook = "  tls:\n    certificate: \"../tls/tls.crt\"\n    key: \"../tls/tls.key\"\n";
+    let admin = format!("      file: \"../admin/token-1\"\n{of_webhook}");
+    assert!(text.contains(&admin), "{text}");
 
     let nobody = Printed::of(&chains(), "").await;
     assert!(
