@@ -224,7 +224,10 @@ impl Error {
     /// trouble, a full disk.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Unreachable { .. } | Self::TooSlow { .. } | Self::Proxy { .. } => true,
+            Self::Unreachable { .. }
+            | Self::TooSlow { .. }
+            | Self::Proxy { .. }
+            | Self::NotFetched { .. } => true,
             Self::Status { status, .. } => matches!(status, 408 | 429 | 500..=599),
             Self::Store { source, .. } => matches!(
                 source.kind(),

@@ -166,6 +166,7 @@ async fn build(config: &Config, cluster: Option<&Cluster>, ensembles: &Ensembles
         .revisions(config.history.keep)
         .store_limit(config.store.size_limit)
         .on_bad_definition(config.on_bad_definition)
+        .start_without_modules()
         .on_progress(progress::show());
     let mut builder = modules::configured(builder, Some(config), None);
     if let Some(history) = &config.history.directory {

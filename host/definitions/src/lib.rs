@@ -57,6 +57,8 @@ pub use model::{
     ServiceNaming, StageDefinition, WebhookDefinition, WebhookProtocol, WebhookTarget,
 };
 pub use redact::without_granted_values;
-pub use set::{BadDefinition, DefinitionFile, DefinitionSet, OnBadDefinition, StoredDefinition, Usable};
+pub use set::{
+    BadDefinition, DefinitionFile, DefinitionSet, OnBadDefinition, Served, StoredDefinition, Usable,
+};
 pub use share::{InvalidShare, Share};
 pub use store::{DefinitionStore, FileStore, StoreError};

@@ -12,7 +12,7 @@ use std::{path::PathBuf, sync::Arc};
 pub(crate) use self::files::is_definition;
 pub use self::{
     stored::StoredDefinition,
-    usable::{BadDefinition, OnBadDefinition, Usable},
+    usable::{BadDefinition, OnBadDefinition, Served, Usable},
 };
 pub(crate) use self::{
     stored::{Definition, definitions},

@@ -2,17 +2,19 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
-use admittance_admission::{Chain, Hook, Phase, Stage};
+use admittance_admission::{Chain, Deadline, Failure, FailureKind, Hook, Phase, Request, Response, Stage};
 use admittance_catalog::{Catalog, Digest, ModuleReference};
 use admittance_definitions::{
-    CandidateDefinition, ChainDefinition, HookDefinition, ServiceNaming, StageDefinition, WebhookDefinition,
-    WebhookProtocol, WebhookTarget,
+    CandidateDefinition, ChainDefinition, HookDefinition, Served, ServiceNaming, StageDefinition,
+    WebhookDefinition, WebhookProtocol, WebhookTarget,
 };
 use admittance_sandbox::{Sandbox, SandboxConfig};
 use admittance_webhook::{Naming, Protocol, Target, Webhook, WebhookClients, WebhookConfig};
+use async_trait::async_trait;
 use tokio::{
     sync::{OnceCell, Semaphore},
     task::JoinSet,
@@ -21,7 +23,7 @@ use tokio::{
 use crate::{
     Error, RevisionModule, StageError, StageErrorCause,
     candidate::{Shadowed, Subject, Trial, Trials},
-    plugins::{Loaded, Order, Plugins, Preparation, Progress},
+    plugins::{LiveModules, Loaded, Order, Plugins, Preparation, Progress},
     statistics::{StageStatistics, Statistics},
     status::HookStatus,
 };
@@ -33,6 +35,8 @@ pub(crate) struct Assembled {
     /// Every plugin, candidates among them.
     pub(crate) plugins: Vec<Arc<Loaded>>,
     pub(crate) modules: Vec<RevisionModule>,
+    /// Stages that are there in spite of an error, with what is served of them.
+    pub(crate) tolerated: Vec<(StageError, Served)>,
 }
 
 /// A chain, and for each of its stages what is known of it.
@@ -53,15 +57,45 @@ pub(crate) struct AssembledStage {
 /// Which modules the references of definitions stand for.
 #[derive(Clone, Debug)]
 pub(crate) enum Modules {
-    /// Those that they lead to now; of these references, after asking the server once more.
-    Current(Arc<HashSet<ModuleReference>>),
+    /// Those that they lead to now.
+    Current(Servers),
     /// Those that they led to once, by phase, chain and stage, and whether it is the candidate's.
     AsOf(Arc<HashMap<(String, bool), Digest>>),
 }
 
-impl Modules {
-    pub(crate) fn current() -> Self {
-        Self::Current(Arc::default())
+/// Which servers and registries are asked for modules while a table is made.
+#[derive(Clone, Debug)]
+pub(crate) enum Servers {
+    /// Those of modules that the store does not have, and those of these once more.
+    All(Arc<HashSet<ModuleReference>>),
+    /// Those of these modules, unless the store has them.
+    Of(Arc<HashSet<ModuleReference>>),
+}
+
+impl Servers {
+    pub(crate) fn all() -> Self {
+        Self::All(Arc::default())
+    }
+
+    pub(crate) fn none() -> Self {
+        Self::Of(Arc::default())
+    }
+}
+
+/// Which stages may be made although their modules cannot be fetched now. Their calls fail.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum MayFail<'a> {
+    All,
+    /// Those of these files of definitions.
+    Of(&'a HashSet<PathBuf>),
+}
+
+impl MayFail<'_> {
+    fn includes(&self, order: &Order) -> bool {
+        match self {
+            Self::All => true,
+            Self::Of(files) => files.contains(Path::new(&order.location.file)),
+        }
     }
 }
 
@@ -110,9 +144,14 @@ impl Assembler {
         self: &Arc<Self>,
         definitions: Vec<ChainDefinition>,
         modules: Modules,
+        live: &LiveModules,
+        may_fail: MayFail<'_>,
     ) -> Result<Assembled, Error> {
-        let mut loaded = self.load_plugins(&definitions, modules).await?;
-        let mut assembled = Assembled::default();
+        let mut loaded = self.load_plugins(&definitions, modules, live, may_fail).await?;
+        let mut assembled = Assembled {
+            tolerated: std::mem::take(&mut loaded.tolerated),
+            ..Assembled::default()
+        };
         let mut errors = std::mem::take(&mut loaded.errors);
         for (chain_index, definition) in definitions.into_iter().enumerate() {
             let name: Arc<str> = definition.name.into();
@@ -129,11 +168,15 @@ impl Assembler {
                             Some(loaded)
                         };
                         let (plugin, candidate) = (take(false), take(true));
-                        match (plugin, candidate, &stage.candidate) {
-                            (Some(plugin), None, None) => Ok(Made::plugin(&plugin)),
-                            (Some(plugin), Some(candidate), Some(definition)) => {
+                        let unavailable = loaded.unavailable.remove(&(chain_index, stage_index));
+                        match (plugin, candidate, &stage.candidate, unavailable) {
+                            (Some(plugin), None, None, _) => Ok(Made::plugin(&plugin)),
+                            (Some(plugin), Some(candidate), Some(definition), _) => {
                                 Ok(self.shadowed(&plugin, &candidate, definition, &address, &stage))
                             }
+                            // Without its candidate there is nothing to compare the plugin with.
+                            (Some(plugin), None, Some(_), Some(_)) => Ok(Made::plugin(&plugin)),
+                            (None, _, _, Some(unavailable)) => Ok(Made::unavailable(unavailable)),
                             // Their errors are in the list.
                             _ => continue,
                         }
@@ -241,6 +284,8 @@ impl Assembler {
         self: &Arc<Self>,
         definitions: &[ChainDefinition],
         modules: Modules,
+        live: &LiveModules,
+        may_fail: MayFail<'_>,
     ) -> Result<LoadedPlugins, Error> {
         let wanted = orders(definitions);
         let mut result = LoadedPlugins::default();
@@ -266,30 +311,51 @@ impl Assembler {
         for (position, order) in wanted {
             let preparation = preparations.entry(order.preparation()).or_default().clone();
             let (assembler, sandbox, modules) = (self.clone(), sandbox.clone(), modules.clone());
-            let resolver = resolver.clone();
+            let (resolver, live) = (resolver.clone(), live.clone());
             tasks.spawn(async move {
-                let loaded = assembler
+                let mut loaded = assembler
                     .plugins
                     .load(&assembler, &sandbox, &resolver, &order, &modules, &preparation)
                     .await;
+                let mut stale = None;
+                if let Err(cause) = &loaded
+                    && cause.is_transient()
+                    && let Some(last) = assembler.plugins.find_live(&order, &live)
+                {
+                    stale = Some(std::mem::replace(&mut loaded, Ok((last, false))));
+                }
                 (assembler.progress)(match &loaded {
                     Ok((loaded, true)) => Progress::Loaded(loaded.clone()),
                     Ok((_, false)) => Progress::Kept,
                     Err(_) => Progress::Failed,
                 });
-                (position, order, loaded.map(|(loaded, _)| loaded))
+                let stale = stale.and_then(Result::err);
+                (position, order, loaded.map(|(loaded, _)| (loaded, stale)))
             });
         }
         while let Some(task) = tasks.join_next().await {
             let (position, order, loaded) = task.map_err(Error::Interrupted)?;
+            let may_fail = may_fail.includes(&order);
+            let reference = order.reference.to_string();
+            let error = |cause| StageError::new(&order.chain, &order.stage, order.location, cause);
             match loaded {
-                Ok(loaded) => {
+                Ok((loaded, stale)) => {
                     result.plugins.insert(position, loaded);
+                    // That no server was asked is no error where the module of before is there.
+                    let stale = stale.filter(|cause| !cause.is_not_fetched());
+                    let stale = stale.map(|cause| (error(cause), Served::LastModules));
+                    result.tolerated.extend(stale);
                 }
-                Err(cause) => {
-                    let error = StageError::new(&order.chain, &order.stage, order.location, cause);
-                    result.errors.push(error);
+                Err(cause) if may_fail && cause.is_transient() => {
+                    let (chain, stage, _) = position;
+                    let unavailable = Unavailable {
+                        source: reference,
+                        reason: cause.to_string(),
+                    };
+                    result.unavailable.insert((chain, stage), unavailable);
+                    result.tolerated.push((error(cause), Served::FailingStages));
                 }
+                Err(cause) => result.errors.push(error(cause)),
             }
         }
         result
@@ -348,6 +414,18 @@ struct Made {
 }
 
 impl Made {
+    fn unavailable(unavailable: Unavailable) -> Self {
+        Self {
+            status: HookStatus::Unavailable {
+                source: unavailable.source.clone(),
+                reason: unavailable.reason.clone(),
+            },
+            hook: Arc::new(unavailable),
+            identity: String::new(),
+            trial: None,
+        }
+    }
+
     fn plugin(loaded: &Loaded) -> Self {
         Self {
             hook: loaded.plugin.clone(),
@@ -361,7 +439,25 @@ impl Made {
 #[derive(Default)]
 struct LoadedPlugins {
     plugins: HashMap<Position, Arc<Loaded>>,
+    /// Stages whose plugin, or candidate, cannot be fetched now.
+    unavailable: HashMap<(usize, usize), Unavailable>,
+    tolerated: Vec<(StageError, Served)>,
     errors: Vec<StageError>,
+}
+
+/// In the place of a plugin whose module cannot be fetched now. Lives until a table has the module.
+struct Unavailable {
+    source: String,
+    reason: String,
+}
+
+#[async_trait]
+impl Hook for Unavailable {
+    async fn admit(&self, _: &Request, _: Deadline) -> Result<Response, Failure> {
+        let Self { source, reason } = self;
+        let message = format!("the plugin {source} is not loaded: {reason}");
+        Err(Failure::new(FailureKind::Unreachable, message))
+    }
 }
 
 fn orders(definitions: &[ChainDefinition]) -> Vec<(Position, Order)> {

@@ -32,6 +32,7 @@ use crate::{
 pub struct HostBuilder {
     homes: Vec<Home>,
     on_bad: OnBadDefinition,
+    starts_without_modules: bool,
     read: Vec<ChainDefinition>,
     chains: Vec<Chain>,
     request_timeout: Duration,
@@ -52,6 +53,7 @@ impl Default for HostBuilder {
         Self {
             homes: Vec::new(),
             on_bad: OnBadDefinition::default(),
+            starts_without_modules: false,
             read: Vec::new(),
             chains: Vec::new(),
             request_timeout: Duration::from_secs(10),
@@ -93,6 +95,14 @@ impl HostBuilder {
     /// [`Host::status`] names it. Default: the version of it that was in force last stays in force.
     pub fn on_bad_definition(mut self, on_bad: OnBadDefinition) -> Self {
         self.on_bad = on_bad;
+        self
+    }
+
+    /// Start although modules cannot be fetched now: everything else is served, and a stage without its module fails as
+    /// `unreachable`, which its failure policy decides on. [`Host::follow`] fetches the modules, and [`Host::status`]
+    /// names what is missing. Default: [`build`](Self::build) fails.
+    pub fn start_without_modules(mut self) -> Self {
+        self.starts_without_modules = true;
         self
     }
 
@@ -223,7 +233,9 @@ impl HostBuilder {
             seen: Fingerprint::default(),
             refreshed: Vec::new(),
             on_bad: self.on_bad,
+            starts_without_modules: self.starts_without_modules,
             in_force: Arc::default(),
+            live_modules: Arc::default(),
         };
         // A change that was broken off by the end of the program is made whole first.
         if let Some(journal) = history.journal() {

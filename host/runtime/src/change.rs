@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Comparison, Error, Host, Moment, Origin, Revision, RevisionDetail,
-    assembly::Modules,
+    assembly::{Modules, Servers},
     history::{self, Entry, HistoryError},
     host::{Workshop, as_it_was, entry_of},
-    source::revision_files,
+    source::{Purpose, modules_of, revision_files},
     stores::Stores,
 };
 
@@ -222,7 +222,6 @@ impl Host {
         } else {
             stores.of_changes(change.files())?
         };
-        let modules = Modules::current();
         let usable = source.usable(change.set.clone()).await?;
         let written: Vec<PathBuf> = change.files().iter().map(|file| file.path.clone()).collect();
         let own: Vec<_> = usable
@@ -234,7 +233,15 @@ impl Host {
         if !own.is_empty() {
             return Err(Error::BadDefinitions(own).into());
         }
-        let made = source.make(usable, &written, modules).await?;
+        let made = {
+            let served = usable.served();
+            let files = written.clone();
+            let named = tokio::task::spawn_blocking(move || modules_of(&served, &files));
+            // What others name is there or is not: this change waits for no server that it does not need.
+            let servers = Servers::Of(Arc::new(named.await.map_err(Error::Interrupted)?));
+            let purpose = Purpose::Change(&written);
+            source.make(usable, Modules::Current(servers), purpose).await?
+        };
         let place = self.place(&source).await?;
         let mut workshop = self.0.workshop.lock().await;
         if !how.dry_run && self.table().revision() != base {
@@ -261,10 +268,12 @@ impl Host {
         if let Some(store) = store {
             store.commit(change.files()).await?;
         }
+        let problem = self.problem_of(&made);
         if is_new {
-            self.go_live(&mut workshop, made, entry.clone(), place).await;
+            self.go_live(&mut workshop, made, entry.clone(), place, problem)
+                .await;
         } else {
-            self.settled(&workshop.history, &made.bad);
+            self.settled(&workshop.history, problem);
         }
         self.look_again(&mut workshop, &entry).await;
         Ok(Some(applied))
@@ -338,8 +347,10 @@ impl Host {
         let entry = Arc::new(entry);
         // Written down first: a rollback that a restart undoes is none.
         workshop.history.push(entry.clone()).await?;
+        let bad = made.bad.clone();
         self.swap(&workshop.source, made, &entry, place);
-        self.is_live(&entry, &mut workshop, &[]);
+        let problem = self.trouble_with(&bad);
+        self.is_live(&entry, &mut workshop, problem);
         self.0.rollbacks.send_modify(|count| *count += 1);
         Ok(entry.revision().clone())
     }

@@ -78,10 +78,7 @@ pub struct StageError {
 
 impl StageError {
     pub(crate) fn is_transient(&self) -> bool {
-        match &self.cause {
-            StageErrorCause::Module(error) => error.is_transient(),
-            _ => false,
-        }
+        self.cause.is_transient()
     }
 
     pub(crate) fn new(chain: &str, stage: &str, location: Location, cause: StageErrorCause) -> Self {
@@ -113,6 +110,17 @@ pub enum StageErrorCause {
     /// The host is being dropped.
     #[error("loading broke off: the host stops")]
     Stopped,
+}
+
+impl StageErrorCause {
+    pub(crate) fn is_transient(&self) -> bool {
+        matches!(self, Self::Module(error) if error.is_transient())
+    }
+
+    /// Whether no server was asked for the module.
+    pub(crate) fn is_not_fetched(&self) -> bool {
+        matches!(self, Self::Module(admittance_catalog::Error::NotFetched { .. }))
+    }
 }
 
 /// What a plugin says may have several lines, and a mistake has one.

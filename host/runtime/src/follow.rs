@@ -1,8 +1,9 @@
 //! Keeping the table as the definitions and the modules that they name are.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     path::Path,
+    sync::Arc,
     time::Duration,
 };
 
@@ -11,18 +12,32 @@ use admittance_definitions::{DefinitionFile, DefinitionSet};
 use admittance_watch::{Fingerprint, Watch, WatchConfig};
 use tokio::time::{Instant, sleep_until};
 
-use crate::{Error, Host, assembly::address, source::definition_files};
+use crate::{
+    Error, Host, RevisionModule,
+    assembly::Servers,
+    reload::Reload,
+    source::{definition_files, stages},
+};
+
+/// A table that is to be made.
+struct Attempt {
+    /// Something changed. What does not need a server goes live first.
+    is_change: bool,
+    /// The modules that are asked for again.
+    again: HashSet<ModuleReference>,
+}
 
 impl Host {
     /// Watch the definitions and the modules that they name, and [`reload`](Self::reload) whenever what
     /// they hold changes; ask again for modules that are to be asked for again; and try again what may
     /// help itself. It does not end; drop it to stop. What fails is logged, counted and shown by
     /// [`status`](Self::status).
+    ///
+    /// A change that needs nothing from a server does not wait for one.
     pub async fn follow(self) {
         let mut watch = None;
         let mut schedule = Schedule::default();
-        // What is to be asked for again by a table that was given up.
-        let mut given_up = None;
+        let mut superseded: Option<Attempt> = None;
         loop {
             {
                 let workshop = self.0.workshop.lock().await;
@@ -35,52 +50,125 @@ impl Host {
                 schedule.set(&workshop.source.refreshed, Instant::now());
             }
             let Some(watch) = &mut watch else { continue };
-            let retry = self
-                .0
-                .live
-                .load()
-                .problem
-                .as_ref()
-                .and_then(|trouble| trouble.next);
-            let due = match given_up.take() {
-                Some(due) => due,
-                None => tokio::select! {
-                    _ = watch.changed() => HashSet::new(),
-                    () = self.0.stores.changed() => HashSet::new(),
-                    due = schedule.due() => due,
-                    () = at(retry.map(|(instant, _)| instant)) => schedule.take_failed(),
-                },
+            let attempt = match superseded.take() {
+                Some(attempt) => attempt,
+                None => self.next_attempt(watch, &mut schedule).await,
             };
             self.confirm_removal().await;
-            let before = self.table().revision();
-            let had_trouble = self.0.live.load().problem.is_some();
-            match self.reload_asking_again(&due, Some(&mut *watch)).await {
-                Ok(None) => {
-                    tracing::info!("something else changed: the table that was being made is given up");
-                    given_up = Some(due);
+            let Attempt { is_change, again } = attempt;
+            let mut result = Ok(Reload::LacksModules);
+            if is_change {
+                result = self.follow_once(Servers::none(), watch).await;
+            }
+            if matches!(&result, Ok(Reload::LacksModules))
+                || matches!(&result, Ok(Reload::Live(_)) if !again.is_empty())
+            {
+                result = self
+                    .follow_once(Servers::All(Arc::new(again.clone())), watch)
+                    .await;
+            }
+            match result {
+                Ok(Reload::Superseded) => {
+                    superseded = Some(Attempt {
+                        is_change: true,
+                        again,
+                    });
                 }
-                Ok(Some(table)) if table.revision() != before => {
-                    let revision = table.revision();
-                    let (chains, plugins) = (table.chains().len(), table.plugins().len());
-                    tracing::info!(revision, chains, plugins, "the changed definitions are live");
-                }
-                Ok(_) if had_trouble && self.0.live.load().problem.is_none() => {
-                    tracing::info!("the definitions say what is live again")
-                }
-                Ok(_) => tracing::debug!("the definitions say what is live"),
-                Err(error) => {
-                    schedule.failed(due);
-                    if matches!(*error, Error::Stores(_)) {
-                        tracing::error!("definitions cannot be read, those read before them stay: {error}");
-                    } else {
-                        tracing::error!(
-                            "the changed definitions are not used, those before them stay: {error}"
-                        );
-                    }
-                }
+                Ok(_) if self.0.live.load().problem.is_none() => {}
+                _ => schedule.failed(again),
             }
         }
     }
+
+    /// Wait for a reason to make a table.
+    async fn next_attempt(&self, watch: &mut Watch, schedule: &mut Schedule) -> Attempt {
+        let retry = {
+            let live = self.0.live.load();
+            live.problem.as_ref().and_then(|trouble| trouble.next)
+        };
+        let (is_change, again) = tokio::select! {
+            _ = watch.changed() => (true, HashSet::new()),
+            () = self.0.stores.changed() => (true, HashSet::new()),
+            due = schedule.due() => (false, due),
+            () = at(retry.map(|(instant, _)| instant)) => (false, schedule.take_failed()),
+        };
+        Attempt { is_change, again }
+    }
+
+    /// Go live with what the definitions say, as far as these servers are needed for it, and log what became of it.
+    async fn follow_once(&self, servers: Servers, watch: &mut Watch) -> Result<Reload, Arc<Error>> {
+        let before = self.table().revision();
+        let had_trouble = self.0.live.load().problem.is_some();
+        let result = self.reload_with(servers, Some(watch)).await;
+        if self.table().revision() != before && !matches!(result, Ok(Reload::Superseded)) {
+            self.log_change();
+        }
+        match &result {
+            Ok(Reload::Superseded) => {
+                tracing::info!("something else changed: the table that was being made is given up");
+            }
+            Ok(_) if had_trouble && self.0.live.load().problem.is_none() => {
+                tracing::info!("the definitions say what is live again");
+            }
+            Ok(_) => tracing::debug!("the definitions say what is live"),
+            Err(error) if matches!(**error, Error::Stores(_)) => {
+                tracing::error!("definitions cannot be read, those read before them stay: {error}");
+            }
+            Err(error) => {
+                tracing::error!("the changed definitions are not used, those before them stay: {error}");
+            }
+        }
+        result
+    }
+
+    /// One line for a change, however many stages it has.
+    fn log_change(&self) {
+        let (table, live) = (self.table(), self.0.live.load());
+        let (revision, chains, plugins) = (table.revision(), table.chains().len(), table.plugins().len());
+        let (files, modules) = match &live.revisions[..] {
+            [.., before, now] => {
+                let (before, now) = (&before.detail, &now.detail);
+                let module = |module: &RevisionModule| format!("{}@{}", module.source, module.digest);
+                let (from, to) = (&before.revision.modules, &now.revision.modules);
+                (
+                    changed(&before.files, &now.files, |file| file.path.display().to_string()),
+                    changed(from, to, module),
+                )
+            }
+            _ => Default::default(),
+        };
+        tracing::info!(
+            revision,
+            chains,
+            plugins,
+            files,
+            modules,
+            "the changed definitions are live"
+        );
+    }
+}
+
+/// The first few of those that are new, others or gone, and how many there are beside.
+fn changed<T: PartialEq>(before: &[T], now: &[T], name: impl Fn(&T) -> String) -> String {
+    const MOST: usize = 5;
+    let named = |all: &'_ [T]| -> BTreeMap<String, usize> {
+        all.iter()
+            .enumerate()
+            .map(|(index, one)| (name(one), index))
+            .collect()
+    };
+    let (from, to) = (named(before), named(now));
+    let is_other = |name: &&String| match (from.get(*name), to.get(*name)) {
+        (Some(from), Some(to)) => before.get(*from) != now.get(*to),
+        _ => true,
+    };
+    let names: BTreeSet<_> = from.keys().chain(to.keys()).filter(is_other).cloned().collect();
+    let beyond = names.len().saturating_sub(MOST);
+    let mut text = names.into_iter().take(MOST).collect::<Vec<_>>().join(", ");
+    if beyond > 0 {
+        text += &format!(" and {beyond} more");
+    }
+    text
 }
 
 /// How long files must say the same before it is believed that chains or stages are gone: a file that is being
@@ -129,16 +217,6 @@ impl Host {
         });
         removal.await.ok().flatten()
     }
-}
-
-/// Every stage of every chain; none when there are mistakes.
-fn stages(set: &DefinitionSet) -> Option<HashSet<String>> {
-    let chains = set.chains().ok()?;
-    let stages = chains.iter().flat_map(|chain| {
-        let stages = chain.stages.iter();
-        stages.map(|stage| address(chain.phase, &chain.name, &stage.name))
-    });
-    Some(stages.collect())
 }
 
 async fn at(instant: Option<Instant>) {

@@ -16,12 +16,12 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit, watch};
 
 use crate::{
     Error, HostBuilder, Moment, Origin, Recording, RecordingConfig, Revision, RevisionDetail, Table,
-    assembly::{Assembler, Modules},
+    assembly::{Assembler, MayFail, Modules, Servers},
     history::{Entry, History},
     live::{self, Live, Places, Trouble},
     measure,
     recording::Taps,
-    source::{Made, Source, definition_files},
+    source::{Made, Purpose, Source, definition_files},
     status::{CandidateReport, HistoryStatus, Status},
     stores::Stores,
 };
@@ -84,7 +84,10 @@ impl Host {
             Some(entry) => (as_it_was(&source, &entry).await?, Some(entry), None),
             None => {
                 let made = match read {
-                    Ok(usable) => source.make(usable, &[], Modules::current()).await,
+                    Ok(usable) => {
+                        let modules = Modules::Current(Servers::all());
+                        source.make(usable, modules, Purpose::Start).await
+                    }
                     Err(error) => Err(error),
                 };
                 match made {
@@ -208,11 +211,11 @@ impl Host {
         made: Made,
         entry: Arc<Entry>,
         place: OwnedSemaphorePermit,
+        problem: Option<Trouble>,
     ) -> Arc<Table> {
         workshop.history.note(entry.clone());
-        let bad = made.bad.clone();
         let table = self.swap(&workshop.source, made, &entry, place);
-        self.is_live(&entry, workshop, &bad);
+        self.is_live(&entry, workshop, problem);
         if let Err(error) = workshop.history.write().await {
             tracing::error!("{error}");
         }
@@ -276,10 +279,9 @@ impl Host {
         table
     }
 
-    /// Note that this revision is live, and what stores hold that is not in it.
-    pub(crate) fn is_live(&self, entry: &Entry, workshop: &mut Workshop, bad: &[BadDefinition]) {
+    /// Note that this revision is live, and what is not in it.
+    pub(crate) fn is_live(&self, entry: &Entry, workshop: &mut Workshop, problem: Option<Trouble>) {
         workshop.source.is_live(entry);
-        let problem = self.trouble_with(bad);
         measure::table_live(entry.revision().number, problem.is_none());
         self.0.live.store(Arc::new(Live {
             revision: Arc::new(entry.revision().clone()),
@@ -300,8 +302,17 @@ impl Host {
             .unwrap_or_default()
     }
 
+    /// The problem after a table was made. While servers were not asked for modules that are missing, it is the one of
+    /// before.
+    pub(crate) fn problem_of(&self, made: &Made) -> Option<Trouble> {
+        if made.lacks_modules {
+            return self.0.live.load().problem.clone();
+        }
+        self.trouble_with(&made.bad)
+    }
+
     /// What is to be said of these definitions.
-    fn trouble_with(&self, bad: &[BadDefinition]) -> Option<Trouble> {
+    pub(crate) fn trouble_with(&self, bad: &[BadDefinition]) -> Option<Trouble> {
         let before = self.0.live.load();
         let trouble = Trouble::with(bad, before.problem.as_ref());
         live::log_bad(before.problem.as_ref(), trouble.as_ref());
@@ -318,9 +329,9 @@ impl Host {
     }
 
     /// Note that the definitions say what is live, but for these.
-    pub(crate) fn settled(&self, history: &History, bad: &[BadDefinition]) {
+    pub(crate) fn settled(&self, history: &History, problem: Option<Trouble>) {
         let live = Live {
-            problem: self.trouble_with(bad),
+            problem,
             history: history_status(history),
             ..(**self.0.live.load()).clone()
         };
@@ -361,7 +372,12 @@ pub(crate) async fn as_it_was(source: &Source, entry: &Entry) -> Result<Made, Er
     });
     let modules = Modules::AsOf(Arc::new(digests.collect()));
     source
-        .make_of(DefinitionSet::of_files(definition_files(entry)), modules)
+        // What was live without its module is live without it again.
+        .make_of(
+            DefinitionSet::of_files(definition_files(entry)),
+            modules,
+            MayFail::All,
+        )
         .await
 }
 

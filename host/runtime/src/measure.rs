@@ -115,7 +115,7 @@ fn failures_of(stage: &Stage, hook: &HookStatus) -> impl Iterator<Item = Failure
         HookStatus::Plugin(_) => (true, false),
         HookStatus::Webhook { .. } => (false, true),
         // It may report any failure.
-        HookStatus::Native => (true, true),
+        HookStatus::Native | HookStatus::Unavailable { .. } => (true, true),
     };
     FailureKind::ALL.into_iter().filter(move |kind| match kind {
         FailureKind::Trap | FailureKind::Memory | FailureKind::CapabilityDenied => is_plugin,

@@ -14,7 +14,7 @@ use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
 
 use crate::{
     RevisionModule, StageErrorCause,
-    assembly::{Assembler, Modules, address},
+    assembly::{Assembler, Modules, Servers, address},
     measure,
     status::PluginStatus,
 };
@@ -94,7 +94,7 @@ pub(crate) struct Order {
     pub(crate) stage: Arc<str>,
     pub(crate) location: Location,
     is_candidate: bool,
-    reference: ModuleReference,
+    pub(crate) reference: ModuleReference,
     pinned: Option<Digest>,
     settings: String,
     config: PluginConfig,
@@ -154,6 +154,9 @@ fn grants(allow: &AllowDefinition) -> Grants {
         environment: allow.environment.clone(),
     }
 }
+
+/// The modules of the live table, by where they are from.
+pub(crate) type LiveModules = Arc<HashMap<String, Digest>>;
 
 /// What stages with the same module and settings share. Lives while a table is made.
 #[derive(Default)]
@@ -246,6 +249,19 @@ impl Plugins {
         plugins.get(&key)?.iter().filter_map(Weak::upgrade).find(is_it)
     }
 
+    /// The plugin of the live table that is loaded just as the order says.
+    pub(crate) fn find_live(&self, order: &Order, live: &LiveModules) -> Option<Arc<Loaded>> {
+        let source = order.reference.to_string();
+        let digest = *live.get(&source)?;
+        if order.pinned.is_some_and(|pinned| pinned != digest) {
+            return None;
+        }
+        let plugins = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (digest.to_string(), order.settings.clone());
+        let is_it = |loaded: &Arc<Loaded>| loaded.config == order.config && loaded.status.source == source;
+        plugins.get(&key)?.iter().filter_map(Weak::upgrade).find(is_it)
+    }
+
     fn keep(&self, loaded: &Arc<Loaded>) {
         let mut plugins = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         plugins.retain(|_, loaded| {
@@ -272,18 +288,15 @@ async fn module(
     modules: &Modules,
 ) -> Result<Module, StageErrorCause> {
     let catalog = &assembler.catalog;
-    let again = match modules {
+    let freshness = match modules {
         Modules::AsOf(digests) => match digests.get(&order.address()) {
             Some(digest) => return Ok(catalog.recall(&order.reference, *digest).await?),
-            // Definitions say which stages there are, and a revision names the module of each.
-            None => false,
+            // It was live without this module.
+            None => Freshness::Stored,
         },
-        Modules::Current(again) => again.contains(&order.reference),
-    };
-    let freshness = if again {
-        Freshness::Again
-    } else {
-        Freshness::Recorded
+        Modules::Current(Servers::All(again)) if again.contains(&order.reference) => Freshness::Again,
+        Modules::Current(Servers::Of(asked)) if !asked.contains(&order.reference) => Freshness::Stored,
+        Modules::Current(_) => Freshness::Recorded,
     };
     let progress = assembler.progress.clone();
     let on_progress = |fetch| {
@@ -292,8 +305,8 @@ async fn module(
             progress: Box::new(fetch),
         });
     };
-    let _permit = match &order.reference {
-        ModuleReference::File(_) => None,
+    let _permit = match (&order.reference, freshness) {
+        (ModuleReference::File(_), _) | (_, Freshness::Stored) => None,
         _ => Some(permit(&assembler.fetchers).await?),
     };
     let module = resolver

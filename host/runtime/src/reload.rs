@@ -1,39 +1,53 @@
 //! Tables of what the definitions say now. Each is made beside the one that serves, and nothing is held meanwhile: a
-//! rollback, and every other change, goes live while a plugin compiles or is configured.
+//! rollback, and every other change, goes live while a plugin is fetched, compiled or configured.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use admittance_catalog::ModuleReference;
 use admittance_watch::Watch;
 
-use crate::{Error, Host, Origin, Table, assembly::Modules, host::entry_of};
+use crate::{
+    Error, Host, Origin, Table,
+    assembly::{Modules, Servers},
+    host::entry_of,
+    source::Purpose,
+};
 
 /// A table may be made for so long before a newer change ends that: changes that come quickly one after another do
 /// not keep all of them from going live.
 const MAKING: Duration = Duration::from_secs(1);
 
+/// What became of making a table.
+pub(crate) enum Reload {
+    /// It is live, or says what is live.
+    Live(Arc<Table>),
+    /// As far as it could be made without asking servers, it is live.
+    LacksModules,
+    /// Before it was live, something else went live, or the files changed again: what was being prepared was dropped.
+    Superseded,
+}
+
 impl Host {
     /// Read the definitions and the modules that they name again, and go live with what they say. Requests
-    /// in flight end on the table that they began with. Nothing happens when they say what is live.
+    /// in flight end on the table that they began with. Nothing happens when they say what is live. A file whose
+    /// modules cannot be fetched stays as it was before, and [`status`](Self::status) names it.
     ///
     /// # Errors
     ///
     /// As [`HostBuilder::build`](crate::HostBuilder::build); the table stays as it was.
     pub async fn reload(&self) -> Result<Arc<Table>, Arc<Error>> {
         loop {
-            if let Some(table) = self.reload_asking_again(&HashSet::new(), None).await? {
+            if let Reload::Live(table) = self.reload_with(Servers::all(), None).await? {
                 return Ok(table);
             }
         }
     }
 
-    /// As [`reload`](Self::reload), and ask the servers of these modules again. None: before it was live, something
-    /// else went live, or the files of this watch changed again; what was being prepared is given up.
-    pub(crate) async fn reload_asking_again(
+    /// As [`reload`](Self::reload), and ask these servers. It ends early when the files of this watch change again.
+    pub(crate) async fn reload_with(
         &self,
-        again: &HashSet<ModuleReference>,
+        servers: Servers,
         watch: Option<&mut Watch>,
-    ) -> Result<Option<Arc<Table>>, Arc<Error>> {
+    ) -> Result<Reload, Arc<Error>> {
         let _building = self.building();
         let mut rollbacks = self.0.rollbacks.subscribe();
         let (source, base, read) = {
@@ -43,52 +57,66 @@ impl Host {
             let last = workshop.history.last();
             let is_held = last.is_some_and(|last| last.instead_of.as_deref() == Some(said.as_str()));
             if read.is_ok() && is_held {
-                self.settled(&workshop.history, &[]);
-                return Ok(Some(self.table()));
+                self.settled(&workshop.history, None);
+                return Ok(Reload::Live(self.table()));
             }
             (workshop.source.clone(), self.table().revision(), read)
         };
         let seen = source.seen.clone();
+        let (origin, asks_all) = match &servers {
+            Servers::All(again) if !again.is_empty() => (Origin::Refreshed, true),
+            Servers::All(_) => (Origin::Files, true),
+            Servers::Of(_) => (Origin::Files, false),
+        };
         let make = async {
-            let modules = Modules::Current(Arc::new(again.clone()));
-            let made = source.make(read?, &[], modules).await?;
+            let made = source
+                .make(read?, Modules::Current(servers), Purpose::Follow)
+                .await?;
             Ok::<_, Error>((made, self.place(&source).await?))
         };
-        // Dropped, it ends what compiles and what configures plugins.
+        // Dropped, it ends what is fetched, what compiles and what configures plugins.
         let made = match watch {
             None => make.await,
             Some(watch) => {
                 watch.expect(seen);
                 tokio::select! {
                     made = make => made,
-                    () = self.changed_again(watch) => return Ok(None),
-                    _ = rollbacks.changed() => return Ok(None),
+                    () = self.changed_again(watch) => return Ok(Reload::Superseded),
+                    _ = rollbacks.changed() => return Ok(Reload::Superseded),
                 }
             }
         };
         let mut workshop = self.0.workshop.lock().await;
         if self.table().revision() != base {
-            return Ok(None);
+            return Ok(Reload::Superseded);
         }
         let (made, place) = match made {
             Ok(made) => made,
+            // With the modules that servers have, it may go live.
+            Err(Error::Stages(errors))
+                if !asks_all && errors.iter().any(|error| error.cause.is_not_fetched()) =>
+            {
+                return Ok(Reload::LacksModules);
+            }
             Err(error) => {
                 let error = Arc::new(error);
                 self.failed(error.clone());
                 return Err(error);
             }
         };
-        let origin = if again.is_empty() {
-            Origin::Files
-        } else {
-            Origin::Refreshed
-        };
+        let lacks_modules = made.lacks_modules;
+        let problem = self.problem_of(&made);
         let entry = Arc::new(entry_of(&made, workshop.history.next_number(), origin, None));
-        if workshop.history.says(&entry) {
-            self.settled(&workshop.history, &made.bad);
-            return Ok(Some(self.table()));
-        }
-        Ok(Some(self.go_live(&mut workshop, made, entry, place).await))
+        let table = if workshop.history.says(&entry) {
+            self.settled(&workshop.history, problem);
+            self.table()
+        } else {
+            self.go_live(&mut workshop, made, entry, place, problem).await
+        };
+        Ok(match lacks_modules {
+            true => Reload::LacksModules,
+            false => Reload::Live(table),
+        })
     }
 
     /// Wait until definitions, or the modules that they name, change again.

@@ -1,12 +1,18 @@
 //! What the table of chains is made of, to make it again.
 
-use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    ffi::OsString,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use admittance_admission::{Authorizer, Chain, NamespaceSource};
 use admittance_catalog::{ModuleReference, signature::SIGNATURE_SUFFIXES};
 use admittance_definitions::{
     BadDefinition, ChainDefinition, DefinitionFile, DefinitionSet, HookDefinition, OnBadDefinition,
-    PluginDefinition, Usable,
+    PluginDefinition, Served, StageDefinition, Usable,
 };
 use admittance_module::Digest;
 use admittance_watch::Fingerprint;
@@ -15,9 +21,9 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{
     Error, RevisionFile, RevisionModule, StageError,
-    assembly::{Assembled, AssembledChain, Assembler, Modules},
+    assembly::{Assembled, AssembledChain, Assembler, MayFail, Modules, address},
     history::Entry,
-    plugins::Loaded,
+    plugins::{LiveModules, Loaded},
     stores::{Look, Stores},
 };
 
@@ -42,8 +48,12 @@ pub(crate) struct Source {
     pub(crate) refreshed: Vec<(ModuleReference, Duration)>,
     /// What becomes of a definition in a store that cannot be used.
     pub(crate) on_bad: OnBadDefinition,
+    /// Whether a start serves without the modules that cannot be fetched.
+    pub(crate) starts_without_modules: bool,
     /// What the live table was made of.
     pub(crate) in_force: Arc<[DefinitionFile]>,
+    /// The modules of the live table.
+    pub(crate) live_modules: LiveModules,
 }
 
 /// All that a table consists of.
@@ -53,8 +63,21 @@ pub(crate) struct Made {
     pub(crate) plugins: Vec<Arc<Loaded>>,
     pub(crate) modules: Vec<RevisionModule>,
     pub(crate) files: Vec<RevisionFile>,
-    /// What stores hold that is not in it.
+    /// The definitions that are not served as they are, and those with modules that cannot be fetched.
     pub(crate) bad: Vec<BadDefinition>,
+    /// Whether a server that was not asked may have a module that is missing.
+    pub(crate) lacks_modules: bool,
+}
+
+/// What is made a table of, and what of it must be whole.
+#[derive(Debug)]
+pub(crate) enum Purpose<'a> {
+    /// The first table of this process.
+    Start,
+    /// What the definitions say now.
+    Follow,
+    /// A change of these files of definitions.
+    Change(&'a [PathBuf]),
 }
 
 /// How long a start waits for a store that cannot be reached.
@@ -114,6 +137,9 @@ impl Source {
     /// From now on this revision is live.
     pub(crate) fn is_live(&mut self, entry: &Entry) {
         self.in_force = definition_files(entry).into();
+        let modules = entry.revision().modules.iter();
+        let modules = modules.filter_map(|module| Some((module.source.clone(), module.digest.parse().ok()?)));
+        self.live_modules = Arc::new(modules.collect::<HashMap<_, _>>());
     }
 
     /// What the definitions said when a table was last made of them, or tried to be, as a text.
@@ -139,44 +165,121 @@ impl Source {
         Digest::of_parts(parts.iter().map(Vec::as_slice)).to_string()
     }
 
-    /// A table of these definitions. One of a store whose stages cannot be made is set aside too, unless it is in
-    /// force as it is, or one of `required`.
+    /// A table of these definitions, as far as it can be made now:
+    ///
+    /// - A definition of a store whose stages cannot be made is set aside, unless it is in force as it is.
+    /// - A file whose modules cannot be fetched now is served as it was before. What is in force already, and everything
+    ///   at a start that may do [without modules](crate::HostBuilder::start_without_modules), is served with the modules
+    ///   of before or, where there are none, with stages that fail.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong otherwise, and whatever is wrong in the files of a change.
     pub(crate) async fn make(
         &self,
         mut usable: Usable,
-        required: &[PathBuf],
         modules: Modules,
+        purpose: Purpose<'_>,
     ) -> Result<Made, Error> {
+        let whole = usable.served();
+        let mut failing = HashSet::new();
+        let mut not_fetched = false;
         loop {
-            let errors = match self.make_of(usable.served(), modules.clone()).await {
+            let served = usable.served();
+            let made = self
+                .make_of(served.clone(), modules.clone(), MayFail::Of(&failing))
+                .await;
+            let errors = match made {
                 Err(Error::Stages(errors)) => errors,
-                Ok(made) => {
-                    return Ok(Made {
-                        bad: usable.bad,
-                        ..made
-                    });
-                }
                 Err(error) => return Err(error),
+                Ok(mut made) => {
+                    let tolerated = std::mem::replace(&mut made.bad, usable.bad);
+                    made.bad.extend(tolerated);
+                    made.lacks_modules |= not_fetched;
+                    return Ok(made);
+                }
             };
             let mut by_path: BTreeMap<PathBuf, Vec<&StageError>> = BTreeMap::new();
             for error in &errors {
                 let path = PathBuf::from(&error.location.file);
                 by_path.entry(path).or_default().push(error);
             }
-            let can_go = |path: &PathBuf| !required.contains(path) && usable.is_new(path, &self.in_force);
-            if !by_path.keys().all(can_go) {
+            let (mut aside, mut refused) = (Vec::new(), false);
+            for (path, errors) in by_path {
+                let is_transient = errors.iter().all(|error| error.is_transient());
+                match self.instead(&usable, &path, is_transient, &purpose) {
+                    Some(Served::FailingStages) if failing.insert(path.clone()) => {}
+                    Some(Served::LastVersion) => {
+                        not_fetched |= errors.iter().any(|error| error.cause.is_not_fetched());
+                        let reasons = errors.iter().map(ToString::to_string).collect();
+                        let is_transient = errors.iter().any(|error| error.is_transient());
+                        aside.push((path, reasons, is_transient));
+                    }
+                    _ => refused = true,
+                }
+            }
+            if refused {
                 return Err(Error::Stages(errors));
             }
-            for (path, errors) in by_path {
-                let is_transient = errors.iter().any(|error| error.is_transient());
-                let reasons = errors.iter().map(ToString::to_string).collect();
-                usable.set_aside(&path, reasons, is_transient, (&self.in_force, self.on_bad));
+            let has_files = aside.iter().any(|(path, ..)| usable.is_of_system(path));
+            for (path, reasons, is_transient) in aside {
+                let on_bad = match usable.is_of_system(&path) {
+                    true => OnBadDefinition::KeepLast,
+                    false => self.on_bad,
+                };
+                usable.set_aside(&path, reasons, is_transient, (&self.in_force, on_bad));
+            }
+            if has_files && self.loses_stages(&whole, &usable.served()).await? {
+                return Err(Error::Stages(errors));
             }
         }
     }
 
+    /// What is served of a file of definitions whose stages cannot be made; none when the table cannot be made.
+    fn instead(
+        &self,
+        usable: &Usable,
+        path: &Path,
+        is_transient: bool,
+        purpose: &Purpose<'_>,
+    ) -> Option<Served> {
+        let is_new = usable.is_new(path, &self.in_force);
+        let was_there = self.in_force.iter().any(|file| file.path == path);
+        match purpose {
+            Purpose::Change(files) if files.iter().any(|file| file == path) => None,
+            Purpose::Start if is_transient && !self.starts_without_modules => {
+                (is_new && !usable.is_of_system(path)).then_some(Served::LastVersion)
+            }
+            Purpose::Start if is_transient && !was_there => Some(Served::FailingStages),
+            _ if is_transient && !is_new => Some(Served::FailingStages),
+            _ => (is_new && (is_transient || !usable.is_of_system(path))).then_some(Served::LastVersion),
+        }
+    }
+
+    /// Whether a stage that is in force, and is still among the `whole` of the definitions, is not `served`: it may have
+    /// been moved to a file that cannot be used yet.
+    async fn loses_stages(&self, whole: &DefinitionSet, served: &DefinitionSet) -> Result<bool, Error> {
+        let (whole, served, in_force) = (whole.clone(), served.clone(), self.in_force.clone());
+        let loses = tokio::task::spawn_blocking(move || {
+            let in_force = stages(&DefinitionSet::of_files(in_force.to_vec())).unwrap_or_default();
+            let (whole, served) = (
+                stages(&whole).unwrap_or_default(),
+                stages(&served).unwrap_or_default(),
+            );
+            in_force
+                .iter()
+                .any(|stage| whole.contains(stage) && !served.contains(stage))
+        });
+        loses.await.map_err(Error::Interrupted)
+    }
+
     /// A table of this set of definitions, all of them.
-    pub(crate) async fn make_of(&self, set: DefinitionSet, modules: Modules) -> Result<Made, Error> {
+    pub(crate) async fn make_of(
+        &self,
+        set: DefinitionSet,
+        modules: Modules,
+        may_fail: MayFail<'_>,
+    ) -> Result<Made, Error> {
         let given = self.given.clone();
         let (files, definitions) = tokio::task::spawn_blocking(move || {
             let mut definitions = set.chains()?;
@@ -185,11 +288,15 @@ impl Source {
         })
         .await
         .map_err(Error::Interrupted)??;
+        let assembled = self
+            .assembler
+            .assemble(definitions, modules, &self.live_modules, may_fail);
         let Assembled {
             chains,
             plugins,
             modules,
-        } = self.assembler.assemble(definitions, modules).await?;
+            tolerated,
+        } = assembled.await?;
         let native = self.chains.iter().cloned();
         Ok(Made {
             chains: native
@@ -199,9 +306,51 @@ impl Source {
             plugins,
             modules,
             files,
-            bad: Vec::new(),
+            lacks_modules: tolerated.iter().any(|(error, _)| error.cause.is_not_fetched()),
+            bad: bad_of(&tolerated),
         })
     }
+}
+
+/// The definitions of these stages, each once.
+fn bad_of(tolerated: &[(StageError, Served)]) -> Vec<BadDefinition> {
+    let mut bad: BTreeMap<&str, BadDefinition> = BTreeMap::new();
+    for (error, served) in tolerated {
+        let of_file = bad.entry(&error.location.file).or_insert_with(|| BadDefinition {
+            path: PathBuf::from(&error.location.file),
+            id: None,
+            reasons: Vec::new(),
+            served: *served,
+            is_transient: true,
+        });
+        of_file.reasons.push(error.to_string());
+        if *served == Served::FailingStages {
+            of_file.served = *served;
+        }
+    }
+    bad.into_values().collect()
+}
+
+/// Every stage of every chain; none when there are mistakes.
+pub(crate) fn stages(set: &DefinitionSet) -> Option<HashSet<String>> {
+    let chains = set.chains().ok()?;
+    let stages = chains.iter().flat_map(|chain| {
+        let stages = chain.stages.iter();
+        stages.map(|stage| address(chain.phase, &chain.name, &stage.name))
+    });
+    Some(stages.collect())
+}
+
+/// The modules that these files of definitions name.
+pub(crate) fn modules_of(set: &DefinitionSet, files: &[PathBuf]) -> HashSet<ModuleReference> {
+    let chains = set.chains().unwrap_or_default();
+    let is_in_files = |file: &str| files.iter().any(|path| path == Path::new(file));
+    let stages = chains.iter().flat_map(|chain| &chain.stages);
+    let stages = stages.filter(|stage| is_in_files(&stage.location.file));
+    stages
+        .flat_map(stage_plugins)
+        .map(|plugin| plugin.source.clone())
+        .collect()
 }
 
 /// What a revision was made of.
@@ -241,14 +390,16 @@ fn comparable(text: &str) -> String {
 }
 
 fn plugins(chain: &ChainDefinition) -> impl Iterator<Item = &PluginDefinition> {
-    chain.stages.iter().flat_map(|stage| {
-        let plugin = match &stage.hook {
-            HookDefinition::Plugin(plugin) => Some(plugin),
-            HookDefinition::Webhook(_) => None,
-        };
-        let candidate = stage.candidate.as_ref().map(|candidate| &candidate.plugin);
-        plugin.into_iter().chain(candidate)
-    })
+    chain.stages.iter().flat_map(stage_plugins)
+}
+
+fn stage_plugins(stage: &StageDefinition) -> impl Iterator<Item = &PluginDefinition> {
+    let plugin = match &stage.hook {
+        HookDefinition::Plugin(plugin) => Some(plugin),
+        HookDefinition::Webhook(_) => None,
+    };
+    let candidate = stage.candidate.as_ref().map(|candidate| &candidate.plugin);
+    plugin.into_iter().chain(candidate)
 }
 
 /// The files that decide whether this plugin runs: its module, and the signatures beside it.

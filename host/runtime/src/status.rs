@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use admittance_admission::{FailurePolicy, Mode, Phase};
-use admittance_definitions::BadDefinition;
+use admittance_definitions::{BadDefinition, Served};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -52,25 +52,25 @@ pub struct Problem {
     pub next_attempt: Option<Moment>,
     /// Each mistake in a sentence: where, what, and what to do.
     pub mistakes: Vec<String>,
-    /// The definitions in stores that cannot be used, when everything else is live; empty: the table of before is
-    /// live as a whole.
+    /// The definitions that cannot be used as they are, when everything else is live: those of stores that are wrong,
+    /// and those whose modules cannot be fetched. Empty: the table of before is live as a whole.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bad_definitions: Vec<BadDefinitionStatus>,
 }
 
-/// A definition in a store that cannot be used.
+/// A definition in a store, or a file of definitions, that cannot be used as it is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BadDefinitionStatus {
-    /// Where it is: `zookeeper:/blueking/admissionwebhook/ns/name`.
+    /// Where it is: `zookeeper:/blueking/admissionwebhook/ns/name`, or the path of a file.
     pub location: String,
     /// Kind and name; absent when neither its text nor its place tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// Every reason, a sentence each.
     pub reasons: Vec<String>,
-    /// Whether the version of it that was in force last is in force still; otherwise nothing of it is.
-    pub last_version_in_force: bool,
+    /// What is served of it.
+    pub served: Served,
 }
 
 impl BadDefinitionStatus {
@@ -79,7 +79,7 @@ impl BadDefinitionStatus {
             location: bad.path.display().to_string(),
             id: bad.id.as_ref().map(ToString::to_string),
             reasons: bad.reasons.clone(),
-            last_version_in_force: bad.is_kept,
+            served: bad.served,
         }
     }
 }
@@ -161,6 +161,13 @@ pub enum HookStatus {
     },
     /// Code of the program that embeds the host.
     Native,
+    /// A plugin whose module could not be fetched when the table was made: each call fails as `unreachable`.
+    Unavailable {
+        /// Where its module is.
+        source: String,
+        /// Why it could not be fetched.
+        reason: String,
+    },
 }
 
 /// A plugin that is loaded.

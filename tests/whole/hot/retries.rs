@@ -6,6 +6,8 @@ use std::{
 };
 
 use admittance_tests::{Admittance, Identity, ModuleServer, replace};
+use http::Method;
+use serde_json::json;
 use tokio::{io::copy_bidirectional, net::TcpStream};
 
 use super::scene::{Hot, chain, end, mistakes};
@@ -107,14 +109,149 @@ async fn a_registry_that_comes_up_later_is_asked_again() {
         .unwrap();
 }
 
-/// Nothing was ever live, so there is nothing to serve; but a restart may succeed, and the exit code says so.
-#[tokio::test]
-async fn a_first_start_without_the_registry_is_worth_another() {
-    let hot = Hot::configured("modules: { attempts: 1 }\n").await;
-    let source = format!("oci://{}/plugins/versioned:1", free_port());
+/// A chain of another kind than the usual one, whose module is on a server.
+fn remote_chain(source: &str, policy: &str) -> String {
     let plugin = format!("{{ source: \"{source}\", settings: {{ name: stage }} }}");
-    replace(&hot.chain_file(), chain("versioned", &plugin)).unwrap();
-    let ended = hot.serve().finish().await.unwrap();
-    assert_eq!(ended.code, Some(75), "{}", ended.stderr);
-    assert!(ended.stderr.contains(&source), "{}", ended.stderr);
+    let chain = chain("remote", &plugin).replace("kinds: [application]", "kinds: [deployment]");
+    format!("{chain}      failurePolicy: {policy}\n")
+}
+
+/// What becomes of a deployment, which the chain of a server's module is for.
+async fn deployment(hot: &Hot, program: &Admittance) -> (u16, String) {
+    let object = json!({
+        "apiVersion": "v4",
+        "kind": "deployment",
+        "metadata": {"name": "web", "namespace": "shop"},
+    });
+    let url = program.url("/mesosdriver/v4/namespaces/shop/deployments");
+    let reply = hot.client.bcs(Method::POST, &url, object.to_string()).await;
+    let reply = reply.unwrap();
+    (reply.status.as_u16(), reply.text())
+}
+
+/// The server takes connections and never answers, so whoever waits for it waits for minutes.
+#[tokio::test]
+async fn a_server_that_is_down_holds_back_no_other_change() {
+    let hot = Hot::new().await;
+    let program = hot.start().await;
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let source = format!("https://localhost:{port}/versioned.wasm");
+    fs::write(hot.path("definitions/remote.yaml"), remote_chain(&source, "Fail")).unwrap();
+    hot.put(2);
+    hot.until_version(&program, "a file that was changed beside", 2)
+        .await;
+    // Until its module is there a new chain is not live, as before it was written.
+    let status = program.status().await.unwrap();
+    assert_eq!(status["chains"].as_array().unwrap().len(), 1, "{status:#}");
+    assert_eq!(deployment(&hot, &program).await.0, 200);
+
+    // What an operator asks for does not wait either, nor does a rollback.
+    let applied = chain("versioned", &hot.plugin("{ name: applied }"));
+    let reply = hot.post(&program, "/v1/definitions", &applied).await;
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    let annotations = hot.annotations(&program).await;
+    assert!(
+        annotations.contains_key("version.admittance.dev/applied"),
+        "{annotations:?}"
+    );
+    hot.roll_back(&program, 1).await;
+    assert_eq!(hot.version(&program).await, Some(1));
+}
+
+/// A file that already names a module that cannot be fetched keeps its last version while others change.
+#[tokio::test]
+async fn a_file_whose_module_cannot_be_fetched_keeps_its_last_version() {
+    let hot = Hot::configured("modules: { attempts: 1 }\n").await;
+    let local = chain("remote", &hot.plugin("{ name: stage }")).replace("[application]", "[deployment]");
+    fs::write(hot.path("definitions/remote.yaml"), &local).unwrap();
+    let program = hot.start().await;
+    let source = format!("https://{}/versioned.wasm", free_port());
+    replace(
+        &hot.path("definitions/remote.yaml"),
+        remote_chain(&source, "Fail"),
+    )
+    .unwrap();
+    let status = program
+        .until_status("the server is not there", |status| {
+            mistakes(status).contains(&source)
+        })
+        .await
+        .unwrap();
+    let bad = &status["problem"]["badDefinitions"][0];
+    assert_eq!(bad["served"], "lastVersion", "{status:#}");
+    assert!(
+        bad["location"].as_str().unwrap().ends_with("remote.yaml"),
+        "{status:#}"
+    );
+    hot.put(2);
+    hot.until_version(&program, "the module of both", 2).await;
+    assert_eq!(deployment(&hot, &program).await.0, 200);
+
+    // Its chain is not lost when it moves to the file that cannot be used.
+    fs::remove_file(hot.path("definitions/remote.yaml")).unwrap();
+    let both = format!("{}---\n{}", hot.usual_chain(), remote_chain(&source, "Fail"));
+    replace(&hot.chain_file(), both).unwrap();
+    program
+        .until_status("nothing of the move goes live", |status| {
+            mistakes(status).contains(&source) && status["problem"].get("badDefinitions").is_none()
+        })
+        .await
+        .unwrap();
+    let status = program.status().await.unwrap();
+    assert_eq!(status["chains"].as_array().unwrap().len(), 2, "{status:#}");
+}
+
+/// The first start, with an empty store and no history: the rest is served, and requests to the chain whose module is
+/// missing fail as its policy says.
+#[tokio::test]
+async fn a_first_start_without_the_server_serves_the_rest() {
+    for (policy, expected) in [("Fail", None), ("Ignore", Some(200))] {
+        let hot = Hot::configured("modules: { ca: ca.pem, attempts: 1 }\n").await;
+        let identity = Identity::new().unwrap();
+        fs::write(hot.path("ca.pem"), identity.authority()).unwrap();
+        let address = free_port();
+        let source = format!("https://localhost:{}/versioned.wasm", address.port());
+        fs::write(hot.path("definitions/remote.yaml"), remote_chain(&source, policy)).unwrap();
+        let program = hot.start().await;
+        assert_eq!(hot.version(&program).await, Some(1));
+        let status = program.status().await.unwrap();
+        assert!(mistakes(&status).contains(&source), "{status:#}");
+        assert!(status["problem"].get("nextAttempt").is_some(), "{status:#}");
+        assert_eq!(
+            status["problem"]["badDefinitions"][0]["served"], "failingStages",
+            "{status:#}"
+        );
+        let hook = &status["chains"][0]["stages"][0]["hook"];
+        assert_eq!(
+            (&hook["type"], &hook["source"]),
+            (&"unavailable".into(), &source.clone().into()),
+            "{status:#}"
+        );
+        let (code, text) = deployment(&hot, &program).await;
+        match expected {
+            Some(expected) => assert_eq!(code, expected, "{text}"),
+            None => assert!(
+                text.contains(&source) && text.contains("is not loaded"),
+                "{code}: {text}"
+            ),
+        }
+
+        // Other changes go live meanwhile.
+        hot.put(2);
+        hot.until_version(&program, "a change beside", 2).await;
+
+        let server = ModuleServer::start_at(address, identity).await.unwrap();
+        server.put("versioned.wasm", hot.bytes(3));
+        let status = program
+            .until_status("the module is there", |status| status.get("problem").is_none())
+            .await
+            .unwrap();
+        assert_eq!(
+            status["chains"][0]["stages"][0]["hook"]["type"], "plugin",
+            "{status:#}"
+        );
+        assert_eq!(deployment(&hot, &program).await.0, 200);
+        end(program).await;
+    }
 }

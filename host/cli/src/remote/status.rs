@@ -182,6 +182,7 @@ fn stage_row(chain: &ChainStatus, stage: &StageStatus) -> [Cell; 14] {
         }) => (name.as_str(), version.as_str(), figures::short_digest(digest)),
         HookStatus::Webhook { url } => (url.as_str(), "", ""),
         HookStatus::Native => ("native", "", ""),
+        HookStatus::Unavailable { source, .. } => (source.as_str(), "", "not fetched"),
     };
     let (state, style) = match stage.state {
         StageState::Idle => ("idle", DIM),

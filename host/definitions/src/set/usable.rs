@@ -1,10 +1,12 @@
-//! What stores hold that cannot be used, and what is served in spite of it.
+//! Definitions that cannot be used, and what is served in spite of them.
 
 use std::{
     fmt,
     path::{Path, PathBuf},
 };
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::{DefinitionFile, DefinitionSet, definitions};
@@ -38,7 +40,7 @@ impl OnBadDefinition {
     }
 }
 
-/// A definition in a store that cannot be used.
+/// A definition in a store, or a file of definitions, that cannot be used as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadDefinition {
     /// Where it is.
@@ -47,24 +49,40 @@ pub struct BadDefinition {
     pub id: Option<DefinitionId>,
     /// Every reason, a sentence each.
     pub reasons: Vec<String>,
-    /// Whether the version of it that was in force last is served.
-    pub is_kept: bool,
-    /// Whether it may help itself: its text is right, and a module that it names cannot be had now.
+    /// What is served of it.
+    pub served: Served,
+    /// Whether a retry may succeed without a change: its text is right, and a module that it names cannot be fetched now.
     pub is_transient: bool,
+}
+
+/// What is served of a definition that cannot be used as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Served {
+    /// Nothing: what it would have checked passes unchecked.
+    Nothing,
+    /// The version of it that was in force last.
+    LastVersion,
+    /// All of it, with the modules that were in force last.
+    LastModules,
+    /// All of it; the stages whose modules are missing fail, and their failure policy decides.
+    FailingStages,
 }
 
 /// What it is, where, why it cannot be used and what is served in its place, in one line.
 impl fmt::Display for BadDefinition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let served = match self.is_kept {
-            true => "the version of before stays in force",
-            false => "nothing of it is in force",
-        };
         match &self.id {
             Some(id) => write!(f, "{id} in {}", self.path.display())?,
             None => write!(f, "{}", self.path.display())?,
         }
-        write!(f, " cannot be used, and {served}: {}", self.reasons.join("; "))
+        let served = match self.served {
+            Served::Nothing => "cannot be used, and nothing of it is in force",
+            Served::LastVersion => "cannot be used, and the version of before stays in force",
+            Served::LastModules => "is in force with the modules of before",
+            Served::FailingStages => "is in force, and the stages whose modules are missing fail",
+        };
+        write!(f, " {served}: {}", self.reasons.join("; "))
     }
 }
 
@@ -77,6 +95,8 @@ pub struct Usable {
     pub bad: Vec<BadDefinition>,
     /// The versions that are served in their place.
     kept: Vec<DefinitionFile>,
+    /// Files of the system that are not served as they are.
+    held: Vec<PathBuf>,
 }
 
 impl DefinitionSet {
@@ -104,7 +124,7 @@ impl DefinitionSet {
                         path: file.path.clone(),
                         id: id_of(file),
                         reasons: mistakes.iter().map(ToString::to_string).collect(),
-                        is_kept: false,
+                        served: Served::Nothing,
                         is_transient: false,
                     });
                 }
@@ -118,27 +138,43 @@ impl DefinitionSet {
                 let last = in_force.iter().find(|file| file.path == bad.path);
                 if let Some(last) = last.filter(|last| take(last, &mut chains).is_ok()) {
                     kept.push(last.clone());
-                    bad.is_kept = true;
+                    bad.served = Served::LastVersion;
                 }
             }
         }
         let set = self.with_stored(stored).with_unusable(unusable);
-        Usable { set, bad, kept }
+        Usable {
+            set,
+            bad,
+            kept,
+            held: Vec::new(),
+        }
     }
 }
 
 impl Usable {
     /// What is served.
     pub fn served(&self) -> DefinitionSet {
-        let stored = self.set.stored().iter().chain(&self.kept);
-        self.set.with_stored(stored.cloned().collect())
+        let file = |file: &DefinitionFile| match self.held.contains(&file.path) {
+            true => self.kept.iter().find(|kept| kept.path == file.path).cloned(),
+            false => Some(file.clone()),
+        };
+        let files = self.set.of_system().iter().filter_map(file).collect();
+        let kept = self.kept.iter().filter(|kept| !self.held.contains(&kept.path));
+        let stored = self.set.stored().iter().chain(kept);
+        DefinitionSet::of_files(files).with_stored(stored.cloned().collect())
     }
 
-    /// Whether the definition of this path is in a store, can be used as far as its text goes, and is not in force as
-    /// it is.
+    /// Whether this is a file of the system.
+    pub fn is_of_system(&self, path: &Path) -> bool {
+        self.set.of_system().iter().any(|file| file.path == path)
+    }
+
+    /// Whether the definition of this path can be used as far as its text goes, and is not in force as it is.
     pub fn is_new(&self, path: &Path, in_force: &[DefinitionFile]) -> bool {
-        let mut stored = self.set.stored().iter();
-        stored.any(|file| file.path == path && standing(file, in_force) != 0)
+        let mut files = self.set.files().iter();
+        !self.held.iter().any(|held| held == path)
+            && files.any(|file| file.path == path && standing(file, in_force) != 0)
     }
 
     /// Set a definition that [is new](Self::is_new) aside too, because something else than its text keeps it from being
@@ -151,24 +187,33 @@ impl Usable {
         (in_force, on_bad): (&[DefinitionFile], OnBadDefinition),
     ) {
         let is_it = |file: &DefinitionFile| file.path == path;
-        let (file, stored): (Vec<_>, Vec<_>) = self.set.stored().iter().cloned().partition(is_it);
-        let unusable: Vec<_> = self.set.unusable().iter().chain(&file).cloned().collect();
-        self.set = self.set.with_stored(stored).with_unusable(unusable);
-        let mut chains = Chains::default();
-        for served in self.served().files() {
-            // What is served has no mistakes, but for those in files, which are told elsewhere.
-            let _ = take(served, &mut chains);
+        let mut id = None;
+        if self.is_of_system(path) {
+            self.held.push(path.to_owned());
+        } else {
+            let (file, stored): (Vec<_>, Vec<_>) = self.set.stored().iter().cloned().partition(is_it);
+            let unusable: Vec<_> = self.set.unusable().iter().chain(&file).cloned().collect();
+            id = file.first().and_then(id_of);
+            self.set = self.set.with_stored(stored).with_unusable(unusable);
         }
         let last = in_force
             .iter()
             .find(|file| is_it(file))
-            .filter(|last| on_bad == OnBadDefinition::KeepLast && take(last, &mut chains).is_ok());
+            .filter(|_| on_bad == OnBadDefinition::KeepLast);
         self.kept.extend(last.cloned());
+        let fits = last.is_some() && self.served().chains().is_ok();
+        if !fits {
+            self.kept.retain(|kept| kept.path != path);
+        }
         self.bad.push(BadDefinition {
             path: path.to_owned(),
-            id: file.first().and_then(id_of),
+            id,
             reasons,
-            is_kept: last.is_some(),
+            served: if fits {
+                Served::LastVersion
+            } else {
+                Served::Nothing
+            },
             is_transient,
         });
     }

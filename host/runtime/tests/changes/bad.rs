@@ -1,6 +1,6 @@
 //! Definitions in a store that cannot be used: the others are served, and everything can be repaired.
 
-use admittance::{Application, ChangeError, Expected, Host, HostBuilder, OnBadDefinition};
+use admittance::{Application, ChangeError, Expected, Host, HostBuilder, OnBadDefinition, Served};
 
 use crate::{
     scene::{Scene, by, chain, live},
@@ -30,7 +30,10 @@ fn bad(host: &Host) -> Vec<String> {
     let bad = problem.into_iter().flat_map(|problem| problem.bad_definitions);
     bad.map(|bad| {
         assert!(!bad.reasons.is_empty());
-        let kept = if bad.last_version_in_force { "+" } else { "" };
+        let kept = match bad.served {
+            Served::LastVersion => "+",
+            _ => "",
+        };
         format!("{}{kept}", bad.location)
     })
     .collect()
