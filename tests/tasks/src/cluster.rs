@@ -7,12 +7,12 @@
 
 mod source;
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{fs, path::PathBuf};
 
 use self::source::Source;
 use crate::{
     apt::Apt,
-    command::{Error, cargo_program, root, run, say},
+    command::{Error, cargo_command, root, run, say},
     folders::{at, copy_into, create_directory, lock, remove_directory},
 };
 
@@ -95,10 +95,9 @@ impl Layout {
 pub(crate) fn try_stores() -> Result<(), Error> {
     say("Trying the store of custom resources on a real API server");
     // The whole workspace, for the same features of dependencies as everywhere.
-    run(Command::new(cargo_program())
+    run(cargo_command()
         .args(["test", "--workspace", "--test", "stores", "a_real_api_server"])
-        .env(VARIABLE, Layout::new().programs())
-        .current_dir(root()))
+        .env(VARIABLE, Layout::new().programs()))
 }
 
 /// Make etcd, kubectl and kube-apiserver, unless they are there.

@@ -88,14 +88,22 @@ pub(crate) fn built(profile: &str, name: &str) -> Result<PathBuf, Error> {
     }
 }
 
-/// The Cargo that started this program, so that a toolchain chosen for it is kept.
-pub(crate) fn cargo_program() -> OsString {
-    env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+/// The Cargo that started this program, so that a toolchain chosen for it is kept, at the top of the repository.
+pub(crate) fn cargo_command() -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // What Cargo tells this program of itself is not for the build scripts of others, which would run again for it.
+    for (name, _) in env::vars_os() {
+        if name.to_string_lossy().starts_with("CARGO_PKG_") {
+            command.env_remove(name);
+        }
+    }
+    command.current_dir(root());
+    command
 }
 
 /// Run Cargo at the top of the repository, with its output on the screen.
 pub(crate) fn cargo<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Result<(), Error> {
-    run(Command::new(cargo_program()).args(arguments).current_dir(root()))
+    run(cargo_command().args(arguments))
 }
 
 /// Run a program to its end.

@@ -17,7 +17,7 @@ use clap::Args;
 
 use crate::{
     apt::is_on_path,
-    command::{Error, become_program, cargo_program, root, run, say},
+    command::{Error, become_program, cargo_command, root, run, say},
     folders::{at, create_directory},
 };
 
@@ -134,7 +134,7 @@ fn build(targets: &[String]) -> Result<PathBuf, Error> {
     say("Compiling the fuzz targets (some minutes the first time)");
     let folder = root().join("target/fuzz/build");
     let host = host()?;
-    let mut command = Command::new(cargo_program());
+    let mut command = cargo_command();
     command
         .args([
             "build",
@@ -147,8 +147,7 @@ fn build(targets: &[String]) -> Result<PathBuf, Error> {
         // With a target, what runs at compile time is not instrumented.
         .args(["--profile", "fuzz", "--target", &host, "--target-dir"])
         .arg(&folder)
-        .env("RUSTFLAGS", FLAGS)
-        .current_dir(root());
+        .env("RUSTFLAGS", FLAGS);
     for target in targets {
         command.args(["--bin", target]);
     }

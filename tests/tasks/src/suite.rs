@@ -4,10 +4,10 @@ use std::{
     ffi::OsString,
     io::{BufRead, BufReader, Write},
     path::PathBuf,
-    process::{Command, Stdio},
+    process::Stdio,
 };
 
-use crate::command::{Error, cargo_program, root, say};
+use crate::command::{Error, cargo_command, say};
 
 /// What the runners' closing lines add up to.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -23,16 +23,16 @@ pub(crate) fn run(
     servers: impl IntoIterator<Item = (&'static str, PathBuf)>,
 ) -> Result<(), Error> {
     say("Running the tests");
-    let program = cargo_program();
+    let mut command = cargo_command();
+    let program = command.get_program().to_owned();
     let start = |source| Error::Start {
         program: program.clone(),
         source,
     };
-    let mut child = Command::new(&program)
+    let mut child = command
         .envs(servers)
         .args(["test", "--workspace", "--no-fail-fast"])
         .args(rest)
-        .current_dir(root())
         .stdout(Stdio::piped())
         .spawn()
         .map_err(start)?;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    command::{Error, cargo_program, root, run, say, target_directory},
+    command::{Error, cargo_command, root, run, say, target_directory},
     folders::{at, create_directory},
 };
 
@@ -52,7 +52,7 @@ impl Tool {
             "Compiling {} {} (some minutes, once)",
             self.name, self.version
         ));
-        run(Command::new(cargo_program())
+        run(cargo_command()
             .args([
                 "install",
                 "--locked",
