@@ -1,8 +1,6 @@
 //! The attacks.
 
-use admittance_tests::Error;
-
-use crate::modules;
+use admittance_tests::{Error, modules};
 
 /// Something that a client, a guest, a webhook or a module does.
 pub(crate) struct Attack {

@@ -3,7 +3,6 @@
 
 mod attack;
 mod beside;
-mod modules;
 mod scene;
 
 use std::{process::ExitCode, time::Duration};

@@ -121,16 +121,9 @@ impl Scene {
 
     /// What the program and the processes that it started take of the machine's memory, in bytes.
     pub(crate) fn memory(&self) -> Result<u64, Error> {
-        let id = self.program.id()?;
-        let children =
-            std::fs::read_dir(format!("/proc/{id}/task")).map_err(Error::io("the program's threads"))?;
-        let children: u64 = children
-            .flatten()
-            .filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok())
-            .flat_map(|children| children.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
-            .filter_map(|child| resident(&child))
-            .sum();
-        Ok(self.program.resident_memory()? + children)
+        let children = self.program.children()?;
+        let children = children.iter().filter_map(|child| resident(child));
+        Ok(self.program.resident_memory()? + children.sum::<u64>())
     }
 
     /// Measure while it is attacked: the latency, unless the program had to be killed; the most memory, in bytes;

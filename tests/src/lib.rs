@@ -13,6 +13,7 @@ mod load;
 mod log;
 mod metrics;
 mod module_server;
+pub mod modules;
 mod program;
 mod scheduler;
 mod serve;

@@ -216,6 +216,22 @@ impl Admittance {
         Ok(kilobytes * 1024)
     }
 
+    /// The ids of the processes that it started and that have not ended.
+    ///
+    /// # Errors
+    ///
+    /// When it has ended.
+    pub fn children(&self) -> Result<Vec<String>, Error> {
+        let path = format!("/proc/{}/task", self.id()?);
+        let threads = std::fs::read_dir(&path).map_err(Error::io(path.clone()))?;
+        let of_thread = threads
+            .flatten()
+            .filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
+        Ok(of_thread
+            .flat_map(|ids| ids.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+            .collect())
+    }
+
     /// The log so far.
     pub fn log(&self) -> Vec<LogLine> {
         self.log.borrow().lines.clone()

@@ -1,6 +1,11 @@
-//! Killed while it applies, fetches, compiles and starts. `cargo task soak` does it a hundred times.
+//! Killed while it applies, fetches, compiles and starts; `cargo task soak` does it a hundred times. And stopped in
+//! good order while it compiles.
 
-use admittance_tests::Kills;
+use std::{fs, path::Path};
+
+use admittance_tests::{Kills, modules, replace};
+
+use super::scene::{Hot, chain};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_starts_again_with_a_whole_table_that_somebody_applied() {
@@ -12,4 +17,33 @@ async fn it_starts_again_with_a_whole_table_that_somebody_applied() {
         .unwrap();
     assert!(killed.mistakes.is_empty(), "of the seed {seed}: {killed:#?}");
     assert_eq!(killed.new + killed.known + killed.starting, 6);
+}
+
+/// The module compiles for minutes, or until a limit ends that.
+#[tokio::test]
+async fn a_signal_ends_it_and_its_compiler_while_a_module_compiles() {
+    let hot = Hot::new().await;
+    let mut program = hot.start().await;
+    let slow = hot.path("modules/slow.wasm");
+    fs::write(&slow, modules::slow_within_limits().unwrap()).unwrap();
+    let settings = "{ behaviour: well-behaved }";
+    let plugin = format!("{{ source: \"file:{}\", settings: {settings} }}", slow.display());
+    replace(&hot.chain_file(), chain("versioned", &plugin)).unwrap();
+    let has_compiler = async || !program.children().unwrap().is_empty();
+    hot.until(&program, "a compiler", has_compiler).await;
+    let compilers = program.children().unwrap();
+
+    program.terminate().unwrap();
+    let status = program.ended().await.unwrap();
+    assert!(status.success(), "{status}");
+    let is_gone = async || compilers.iter().all(|id| !is_compiler(id));
+    hot.until(&program, "the end of the compiler", is_gone).await;
+}
+
+/// Whether the process of this id is there and compiles.
+fn is_compiler(id: &str) -> bool {
+    let command = fs::read(Path::new("/proc").join(id).join("cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&command)
+        .split('\0')
+        .any(|word| word == "compile")
 }

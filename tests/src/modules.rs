@@ -1,9 +1,13 @@
 //! Modules that cost a compiler more than their size tells.
 
-use admittance_tests::{Artifacts, Error};
+use crate::{Artifacts, Error};
 
 /// Components in one another, each of which instantiates the one in it ten times: 401 bytes, a billion instances.
-pub(crate) fn exploding() -> Result<Vec<u8>, Error> {
+///
+/// # Errors
+///
+/// When the guests are not built.
+pub fn exploding() -> Result<Vec<u8>, Error> {
     let mut text = "(component $c)".to_owned();
     for _ in 0..9 {
         text = format!(
@@ -15,7 +19,11 @@ pub(crate) fn exploding() -> Result<Vec<u8>, Error> {
 }
 
 /// A good plugin with one more core module, of 28 KiB: blocks with a thousand results each.
-pub(crate) fn slow() -> Result<Vec<u8>, Error> {
+///
+/// # Errors
+///
+/// When the guests are not built.
+pub fn slow() -> Result<Vec<u8>, Error> {
     let values = "i32 ".repeat(1_000);
     beside_a_plugin(&format!(
         "(module (type $t (func (param {values}) (result {values}))) (func {}))",
@@ -24,14 +32,18 @@ pub(crate) fn slow() -> Result<Vec<u8>, Error> {
 }
 
 /// The same, with as much as is not refused at once: it is compiled until a limit of the compiler ends it.
-pub(crate) fn slow_within_limits() -> Result<Vec<u8>, Error> {
-    // Each function has a tenth of the merges that one may have, and there are many.
+///
+/// # Errors
+///
+/// When the guests are not built.
+pub fn slow_within_limits() -> Result<Vec<u8>, Error> {
+    // Each function has most of the merges that one may have, and together they have most of what all may have.
     let function = format!(
         "(func (local {}) {})",
         "i32 ".repeat(2_000),
-        "loop end ".repeat(400)
+        "loop end ".repeat(90)
     );
-    beside_a_plugin(&format!("(module {})", function.repeat(3_000)))
+    beside_a_plugin(&format!("(module {})", function.repeat(27)))
 }
 
 fn compiled(text: &str) -> Result<Vec<u8>, Error> {
