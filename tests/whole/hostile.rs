@@ -1,9 +1,10 @@
 //! Guests that behave badly, under both failure policies, and a well-behaved request beside each.
 
-use std::{fmt::Write as _, sync::Arc};
+use std::{collections::HashSet, fmt::Write as _, fs, net::TcpListener, sync::Arc};
 
 use admittance_tests::{Admittance, Metrics};
 use guest_misbehaves::Behaviour;
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
@@ -374,4 +375,55 @@ fn bad_modules() -> TempDir {
     write(&directory, "not-wasm.wasm", "this is a text");
     write(&directory, "core-module.wasm", b"\0asm\x01\0\0\0");
     directory
+}
+
+/// Out of file descriptors a stage cannot connect to its webhook: that is `overloaded`, and no fault of the webhook.
+#[tokio::test]
+async fn without_file_descriptors_a_webhook_stage_is_overloaded() {
+    let webhook = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}/", webhook.local_addr().unwrap());
+    let scene = Scene::bcs(&format!(
+        "
+apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: {{ name: remote }}
+spec:
+  rules: [{{ operations: [CREATE], kinds: [application] }}]
+  stages:
+    - name: remote
+      webhook: {{ protocol: AdmissionReview, url: \"{url}\" }}
+      failurePolicy: Fail
+"
+    ))
+    .await;
+    // The client and the upstream have their connections from now on.
+    let mut other = application("shop", "other", "nginx:1.29");
+    other["kind"] = "deployment".into();
+    assert_eq!(scene.create(&other).await.status, 200);
+    let id = scene.program.id().unwrap();
+    let process = Pid::from_raw(id.cast_signed()).unwrap();
+    let open: HashSet<u64> = fs::read_dir(format!("/proc/{id}/fd"))
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    let limit = |current| Rlimit {
+        current,
+        maximum: getrlimit(Resource::Nofile).maximum,
+    };
+    let before = prlimit(
+        Some(process),
+        Resource::Nofile,
+        limit((0..).find(|number| !open.contains(number))),
+    )
+    .unwrap();
+    let refused = scene.create(&application("shop", "web", "nginx:1.29")).await;
+    prlimit(Some(process), Resource::Nofile, before).unwrap();
+    assert!(
+        bcs_message(&refused).contains("Too many open files"),
+        "{}",
+        refused.text()
+    );
+    let metrics = scene.program.metrics().await.unwrap();
+    let failures = metrics.sum("admittance_stage_failures_total", &[("failure", "overloaded")]);
+    assert_eq!(failures, Some(1.0), "{}", refused.text());
 }
