@@ -15,7 +15,7 @@ use crate::{
     assembly::{Modules, Servers},
     history::{self, Entry, HistoryError},
     host::{Workshop, as_it_was, entry_of},
-    source::{Purpose, modules_of, revision_files},
+    source::{Purpose, modules_and_warnings, revision_files},
     stores::Stores,
 };
 
@@ -42,6 +42,9 @@ pub struct Applied {
     pub definitions: Vec<AppliedDefinition>,
     /// What is different from the table before.
     pub comparison: Comparison,
+    /// What is valid in the changed definitions and probably not what was meant, a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// What became of a definition.
@@ -233,15 +236,13 @@ impl Host {
         if !own.is_empty() {
             return Err(Error::BadDefinitions(own).into());
         }
-        let made = {
-            let served = usable.served();
-            let files = written.clone();
-            let named = tokio::task::spawn_blocking(move || modules_of(&served, &files));
-            // What others name is there or is not: this change waits for no server that it does not need.
-            let servers = Servers::Of(Arc::new(named.await.map_err(Error::Interrupted)?));
-            let purpose = Purpose::Change(&written);
-            source.make(usable, Modules::Current(servers), purpose).await?
-        };
+        let (served, files) = (usable.served(), written.clone());
+        let (named, warnings) = tokio::task::spawn_blocking(move || modules_and_warnings(&served, &files))
+            .await
+            .map_err(Error::Interrupted)?;
+        // What others name is there or is not: this change waits for no server that it does not need.
+        let modules = Modules::Current(Servers::Of(Arc::new(named)));
+        let made = source.make(usable, modules, Purpose::Change(&written)).await?;
         let place = self.place(&source).await?;
         let mut workshop = self.0.workshop.lock().await;
         if !how.dry_run && self.table().revision() != base {
@@ -259,6 +260,7 @@ impl Host {
             dry_run: how.dry_run,
             definitions: effects(&change),
             comparison: compare(workshop.history.last().map(|last| &**last), &entry),
+            warnings,
         };
         if how.dry_run {
             return Ok(Some(applied));

@@ -341,16 +341,22 @@ pub(crate) fn stages(set: &DefinitionSet) -> Option<HashSet<String>> {
     Some(stages.collect())
 }
 
-/// The modules that these files of definitions name.
-pub(crate) fn modules_of(set: &DefinitionSet, files: &[PathBuf]) -> HashSet<ModuleReference> {
-    let chains = set.chains().unwrap_or_default();
-    let is_in_files = |file: &str| files.iter().any(|path| path == Path::new(file));
-    let stages = chains.iter().flat_map(|chain| &chain.stages);
-    let stages = stages.filter(|stage| is_in_files(&stage.location.file));
-    stages
-        .flat_map(stage_plugins)
-        .map(|plugin| plugin.source.clone())
-        .collect()
+/// The modules that these files of definitions name, and the warnings about them.
+pub(crate) fn modules_and_warnings(
+    set: &DefinitionSet,
+    files: &[PathBuf],
+) -> (HashSet<ModuleReference>, Vec<String>) {
+    let mut chains = set.chains().unwrap_or_default();
+    chains.retain(|chain| files.iter().any(|path| path == Path::new(&chain.source.file)));
+    let modules = chains
+        .iter()
+        .flat_map(plugins)
+        .map(|plugin| plugin.source.clone());
+    let warnings = chains.iter().flat_map(ChainDefinition::warnings);
+    (
+        modules.collect(),
+        warnings.map(|warning| warning.to_string()).collect(),
+    )
 }
 
 /// What a revision was made of.

@@ -22,7 +22,7 @@ use super::{
     status::made_by,
 };
 use crate::{
-    output::{BAD, BOLD, DIM, Form, GOOD},
+    output::{BAD, BOLD, DIM, Form, GOOD, ODD},
     table::{Cell, Table},
 };
 
@@ -215,6 +215,10 @@ fn for_people(applied: &Applied) -> String {
         text.push('\n');
         text.push_str(&differences);
     }
+    for warning in &applied.warnings {
+        // Writing into a String does not fail.
+        let _ = writeln!(text, "\n{ODD}warning:{ODD:#} {warning}");
+    }
     let is_same = differences.is_empty();
     // Writing into a String does not fail.
     let _ = match (applied.dry_run, is_same) {
@@ -302,6 +306,7 @@ mod tests {
                 text: text.to_owned(),
                 modules: Vec::new(),
             },
+            warnings: vec!["a.yaml:1:1: chain pods: pods/ephemeralcontainers".to_owned()],
         };
         assert_eq!(
             plain(&for_people(&applied(false, "-a\n+b\n"))),
@@ -312,6 +317,8 @@ AdmissionChain/nodes  unchanged
 
 -a
 +b
+
+warning: a.yaml:1:1: chain pods: pods/ephemeralcontainers
 
 live as revision 4
 "

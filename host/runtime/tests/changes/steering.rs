@@ -158,3 +158,28 @@ async fn revisions_are_compared() {
     let detail = host.revision(1).unwrap();
     assert_eq!(detail.files[0].text, chain("a", "1"));
 }
+
+#[tokio::test]
+async fn an_apply_warns_of_what_is_probably_not_meant() {
+    let scene = Scene::new();
+    // Others that are not changed are not warned of.
+    let forgets = chain("a", "1").replace(
+        "[CREATE]\n      kinds: [Pod]",
+        "[CREATE, UPDATE]\n      apiGroups: [\"\"]\n      apiVersions: [v1]\n      resources: [pods]",
+    );
+    scene.write("a.yaml", &forgets);
+    let host = scene.start().await.unwrap();
+    for (text, expected) in [
+        (chain("b", "1"), None),
+        (
+            forgets.replace("name: a", "name: c"),
+            Some("pods/ephemeralcontainers"),
+        ),
+    ] {
+        for how in [dry_run(), by("ci")] {
+            let warnings = host.apply(&text, "new", &how).await.unwrap().warnings;
+            assert_eq!(warnings.len(), usize::from(expected.is_some()), "{warnings:?}");
+            assert!(warnings.iter().all(|warning| warning.contains(expected.unwrap())));
+        }
+    }
+}
