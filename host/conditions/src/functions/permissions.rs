@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use super::Library;
+use admittance_admission::UserInfo;
+
 use crate::{
-    UserInfo,
-    condition::{
-        machine::{Fault, Halt, Machine, Outcome},
-        permission::{About, Permission, Resource},
-        types::{AUTHORIZER, DECISION, GROUP_CHECK, PATH_CHECK, RESOURCE_CHECK, Type},
-        value::Value,
-    },
+    machine::{Fault, Halt, Machine, Outcome},
+    permission::{About, Permission, Resource},
+    types::{AUTHORIZER, DECISION, GROUP_CHECK, PATH_CHECK, RESOURCE_CHECK, Type},
+    value::Value,
 };
 
 /// What a question to the authorizer costs, as in Kubernetes: so one expression can ask two.

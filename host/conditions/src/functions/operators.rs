@@ -5,7 +5,7 @@ use std::{cmp::Ordering, sync::Arc};
 use time::OffsetDateTime;
 
 use super::Library;
-use crate::condition::{
+use crate::{
     machine::{Fault, Machine, Outcome},
     types::{Type, list as list_of, map},
     value::{List, Value},
@@ -88,7 +88,7 @@ fn differs<'a>(machine: &mut Machine<'a>, arguments: &[Value<'a>]) -> Outcome<'a
 }
 
 /// How two values are ordered; none for numbers that are not.
-pub(super) fn order<'a>(
+pub(crate) fn order<'a>(
     machine: &mut Machine<'a>,
     one: &Value<'a>,
     other: &Value<'a>,

@@ -2,20 +2,19 @@
 
 use std::sync::Arc;
 
-use super::authorizer::{Access, AccessAttributes, AuthorizerError};
-use crate::{Request, UserInfo};
+use admittance_admission::{Access, AccessAttributes, AuthorizerError, Request, UserInfo};
 
 /// A question to the authorizer that is being put together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Permission {
+pub(crate) struct Permission {
     /// None for the user of the request.
-    pub(super) user: Option<UserInfo>,
-    pub(super) about: About,
+    pub(crate) user: Option<UserInfo>,
+    pub(crate) about: About,
 }
 
 /// What the question is about so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum About {
+pub(crate) enum About {
     Nothing,
     Group(String),
     Path(String),
@@ -24,17 +23,17 @@ pub(super) enum About {
 
 /// The resource that a question is about. What is empty is not named.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Resource {
-    pub(super) group: String,
-    pub(super) resource: String,
-    pub(super) subresource: String,
-    pub(super) namespace: String,
-    pub(super) name: String,
+pub(crate) struct Resource {
+    pub(crate) group: String,
+    pub(crate) resource: String,
+    pub(crate) subresource: String,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
 }
 
 impl Permission {
     /// `authorizer`.
-    pub(super) fn open() -> Self {
+    pub(crate) fn open() -> Self {
         Self {
             user: None,
             about: About::Nothing,
@@ -42,7 +41,7 @@ impl Permission {
     }
 
     /// `authorizer.requestResource`.
-    pub(super) fn of_request(request: &Request) -> Self {
+    pub(crate) fn of_request(request: &Request) -> Self {
         Self {
             user: None,
             about: About::Resource(Resource {
@@ -56,7 +55,7 @@ impl Permission {
     }
 
     /// The same question about something else.
-    pub(super) fn about(&self, about: About) -> Self {
+    pub(crate) fn about(&self, about: About) -> Self {
         Self {
             user: self.user.clone(),
             about,
@@ -64,7 +63,7 @@ impl Permission {
     }
 
     /// How many bytes it has, about.
-    pub(super) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         let user = self.user.as_ref().map_or(0, |user| 4 * user.username.len());
         user + match &self.about {
             About::Nothing => 0,
@@ -80,7 +79,7 @@ impl Permission {
     }
 
     /// The name of its type.
-    pub(super) fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match self.about {
             About::Nothing => "kubernetes.authorization.Authorizer",
             About::Group(_) => "kubernetes.authorization.GroupCheck",
@@ -90,7 +89,7 @@ impl Permission {
     }
 
     /// The whole question; none when it is not about anything that can be asked.
-    pub(super) fn question(&self, verb: &str) -> Option<Question> {
+    pub(crate) fn question(&self, verb: &str) -> Option<Question> {
         let verb = verb.to_owned();
         let attributes = match &self.about {
             About::Nothing | About::Group(_) => return None,
@@ -117,28 +116,28 @@ impl Permission {
 
 /// A question that can be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Question {
+pub(crate) struct Question {
     /// None for the user of the request.
-    pub(super) user: Option<UserInfo>,
-    pub(super) attributes: AccessAttributes,
+    pub(crate) user: Option<UserInfo>,
+    pub(crate) attributes: AccessAttributes,
 }
 
 /// What the authorizer said.
-pub(super) type Answer = Result<Access, AuthorizerError>;
+pub(crate) type Answer = Result<Access, AuthorizerError>;
 
 /// The answers of one evaluation; few, for every question costs much.
 #[derive(Debug, Default)]
-pub(super) struct Answers(Vec<(Question, Arc<Answer>)>);
+pub(crate) struct Answers(Vec<(Question, Arc<Answer>)>);
 
 impl Answers {
-    pub(super) fn get(&self, question: &Question) -> Option<Arc<Answer>> {
+    pub(crate) fn get(&self, question: &Question) -> Option<Arc<Answer>> {
         self.0
             .iter()
             .find(|(asked, _)| asked == question)
             .map(|(_, answer)| Arc::clone(answer))
     }
 
-    pub(super) fn insert(&mut self, question: Question, answer: Answer) {
+    pub(crate) fn insert(&mut self, question: Question, answer: Answer) {
         self.0.push((question, Arc::new(answer)));
     }
 }

@@ -3,18 +3,27 @@
 use std::sync::Arc;
 
 use super::{expression::Variable, permission::Permission, value::Value};
-use crate::{GroupVersionKind, GroupVersionResource, Object, Request, UserInfo};
+use admittance_admission::{GroupVersionKind, GroupVersionResource, Object, Request, UserInfo};
 
 /// Which variables an expression names, of those that have to be made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Uses {
-    pub(super) request: bool,
-    pub(super) authorizer: bool,
+pub(crate) struct Uses {
+    pub(crate) request: bool,
+    pub(crate) authorizer: bool,
+}
+
+impl Uses {
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self {
+            request: self.request || other.request,
+            authorizer: self.authorizer || other.authorizer,
+        }
+    }
 }
 
 /// The variables of one evaluation. Objects are looked into where they are; the others are made once.
 #[derive(Debug)]
-pub(super) struct Variables<'a> {
+pub(crate) struct Variables<'a> {
     source: &'a Request,
     request: Value<'a>,
     authorizer: Value<'a>,
@@ -23,7 +32,7 @@ pub(super) struct Variables<'a> {
 
 impl<'a> Variables<'a> {
     /// Those that are used; the others are null.
-    pub(super) fn new(source: &'a Request, uses: Uses) -> Self {
+    pub(crate) fn new(source: &'a Request, uses: Uses) -> Self {
         let permission = |permission: fn(&Request) -> Permission| {
             if uses.authorizer {
                 Value::Permission(Arc::new(permission(source)))
@@ -43,7 +52,7 @@ impl<'a> Variables<'a> {
         }
     }
 
-    pub(super) fn get(&self, variable: Variable) -> Value<'a> {
+    pub(crate) fn get(&self, variable: Variable) -> Value<'a> {
         match variable {
             Variable::Object => tree(self.source.object.as_ref()),
             Variable::OldObject => tree(self.source.old_object.as_ref()),

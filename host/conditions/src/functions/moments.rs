@@ -3,7 +3,7 @@
 use time::{OffsetDateTime, UtcOffset, format_description::well_known::Rfc3339};
 
 use super::Library;
-use crate::condition::{
+use crate::{
     machine::{Fault, Machine, Outcome},
     types::Type,
     value::Value,
@@ -126,7 +126,7 @@ fn read_duration(text: &str) -> Option<i64> {
 }
 
 /// In seconds, as CEL shows it: `90s`, `1.5s`.
-pub(super) fn duration_text(nanoseconds: i64) -> String {
+pub(crate) fn duration_text(nanoseconds: i64) -> String {
     let sign = if nanoseconds < 0 { "-" } else { "" };
     let size = nanoseconds.unsigned_abs();
     let (seconds, part) = (size / 1_000_000_000, size % 1_000_000_000);
@@ -137,7 +137,7 @@ pub(super) fn duration_text(nanoseconds: i64) -> String {
     )
 }
 
-pub(super) fn timestamp_text(moment: &OffsetDateTime) -> Result<String, Fault> {
+pub(crate) fn timestamp_text(moment: &OffsetDateTime) -> Result<String, Fault> {
     moment
         .format(&Rfc3339)
         .map_err(|error| Fault::error(format!("timestamp cannot be shown: {error}")))

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::Library;
-use crate::condition::{
+use crate::{
     machine::{Fault, Machine, Outcome},
     types::{ADDRESS, NETWORK, Type},
     value::Value,
@@ -14,7 +14,7 @@ use crate::condition::{
 
 /// A range of addresses, as it was written: bits behind the prefix are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::condition) struct Network {
+pub(crate) struct Network {
     address: IpAddr,
     prefix: u32,
 }

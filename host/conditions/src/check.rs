@@ -18,7 +18,7 @@ const DEEPEST: usize = 200;
 
 /// What is wrong.
 #[derive(Debug)]
-pub(super) enum Mistake {
+pub(crate) enum Mistake {
     At { node: u64, message: String },
     NotBool(String),
     TooDeep { limit: usize },
@@ -26,13 +26,13 @@ pub(super) enum Mistake {
 
 /// An expression that passed, and what it needs.
 #[derive(Debug)]
-pub(super) struct Checked {
-    pub(super) expression: Expression,
-    pub(super) uses: Uses,
+pub(crate) struct Checked {
+    pub(crate) expression: Expression,
+    pub(crate) uses: Uses,
 }
 
 #[derive(Default)]
-pub(super) struct Checker {
+pub(crate) struct Checker {
     /// What macros bind at this point, outermost first.
     locals: Vec<(String, Type)>,
     uses: Uses,
@@ -43,7 +43,7 @@ type Typed = Result<(Expression, Type), Mistake>;
 
 impl Checker {
     /// Check a whole condition, which must be a bool.
-    pub(super) fn check_condition(mut self, node: &IdedExpr) -> Result<Checked, Mistake> {
+    pub(crate) fn check_condition(mut self, node: &IdedExpr) -> Result<Checked, Mistake> {
         let (expression, kind) = self.check(node)?;
         if kind != Type::Bool {
             return Err(Mistake::NotBool(kind.to_string()));

@@ -15,7 +15,7 @@ type Members = serde_json::Map<String, Tree>;
 
 /// A value. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(super) enum Value<'a> {
+pub(crate) enum Value<'a> {
     Null,
     Bool(bool),
     Int(i64),
@@ -42,7 +42,7 @@ pub(super) enum Value<'a> {
 
 /// A text.
 #[derive(Clone, Debug)]
-pub(super) enum Text<'a> {
+pub(crate) enum Text<'a> {
     Borrowed(&'a str),
     Shared(Arc<str>),
 }
@@ -60,27 +60,27 @@ impl Deref for Text<'_> {
 
 /// A list: of a tree, or made by the expression.
 #[derive(Clone, Debug)]
-pub(super) enum List<'a> {
+pub(crate) enum List<'a> {
     Tree(&'a [Tree]),
     Shared(Arc<[Value<'a>]>),
 }
 
 impl<'a> List<'a> {
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::Tree(items) => items.len(),
             Self::Shared(items) => items.len(),
         }
     }
 
-    pub(super) fn get(&self, index: usize) -> Option<Value<'a>> {
+    pub(crate) fn get(&self, index: usize) -> Option<Value<'a>> {
         match self {
             Self::Tree(items) => items.get(index).map(Value::of),
             Self::Shared(items) => items.get(index).cloned(),
         }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = Value<'a>> + use<'a> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Value<'a>> + use<'a> {
         let list = self.clone();
         (0..self.len()).map_while(move |index| list.get(index))
     }
@@ -88,13 +88,13 @@ impl<'a> List<'a> {
 
 /// A map: of a tree, or made by the expression, in the order in which it was written.
 #[derive(Clone, Debug)]
-pub(super) enum Map<'a> {
+pub(crate) enum Map<'a> {
     Tree(&'a Members),
     Shared(Arc<[(Value<'a>, Value<'a>)]>),
 }
 
 impl<'a> Map<'a> {
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::Tree(members) => members.len(),
             Self::Shared(entries) => entries.len(),
@@ -102,7 +102,7 @@ impl<'a> Map<'a> {
     }
 
     /// What it costs to look for a key. In a map that the expression made, they are gone through.
-    pub(super) fn look(&self) -> u64 {
+    pub(crate) fn look(&self) -> u64 {
         match self {
             Self::Tree(_) => 0,
             Self::Shared(entries) => (entries.len() / 16) as u64,
@@ -110,7 +110,7 @@ impl<'a> Map<'a> {
     }
 
     /// The value of a field.
-    pub(super) fn field(&self, name: &str) -> Option<Value<'a>> {
+    pub(crate) fn field(&self, name: &str) -> Option<Value<'a>> {
         match self {
             Self::Tree(members) => members.get(name).map(Value::of),
             Self::Shared(entries) => entries.iter().find_map(|(key, value)| match key {
@@ -121,7 +121,7 @@ impl<'a> Map<'a> {
     }
 
     /// The value of a key of any type.
-    pub(super) fn get(&self, wanted: &Value<'a>) -> Option<Value<'a>> {
+    pub(crate) fn get(&self, wanted: &Value<'a>) -> Option<Value<'a>> {
         match (self, wanted) {
             (_, Value::String(name)) => self.field(name),
             (Self::Tree(_), _) => None,
@@ -132,7 +132,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    pub(super) fn entries(&self) -> Box<dyn Iterator<Item = (Value<'a>, Value<'a>)> + 'a> {
+    pub(crate) fn entries(&self) -> Box<dyn Iterator<Item = (Value<'a>, Value<'a>)> + 'a> {
         match self {
             Self::Tree(members) => Box::new(
                 members
@@ -146,14 +146,14 @@ impl<'a> Map<'a> {
         }
     }
 
-    pub(super) fn keys(&self) -> Box<dyn Iterator<Item = Value<'a>> + 'a> {
+    pub(crate) fn keys(&self) -> Box<dyn Iterator<Item = Value<'a>> + 'a> {
         Box::new(self.entries().map(|(key, _)| key))
     }
 }
 
 impl<'a> Value<'a> {
     /// What stands in a tree. Whole numbers are ints, all others doubles.
-    pub(super) fn of(tree: &'a Tree) -> Self {
+    pub(crate) fn of(tree: &'a Tree) -> Self {
         match tree {
             Tree::Null => Self::Null,
             Tree::Bool(value) => Self::Bool(*value),
@@ -167,28 +167,28 @@ impl<'a> Value<'a> {
         }
     }
 
-    pub(super) fn text(text: &'a str) -> Self {
+    pub(crate) fn text(text: &'a str) -> Self {
         Self::String(Text::Borrowed(text))
     }
 
-    pub(super) fn string(text: impl Into<Arc<str>>) -> Self {
+    pub(crate) fn string(text: impl Into<Arc<str>>) -> Self {
         Self::String(Text::Shared(text.into()))
     }
 
-    pub(super) fn list(items: Vec<Self>) -> Self {
+    pub(crate) fn list(items: Vec<Self>) -> Self {
         Self::List(List::Shared(items.into()))
     }
 
-    pub(super) fn map(entries: Vec<(Self, Self)>) -> Self {
+    pub(crate) fn map(entries: Vec<(Self, Self)>) -> Self {
         Self::Map(Map::Shared(entries.into()))
     }
 
-    pub(super) fn some(value: Self) -> Self {
+    pub(crate) fn some(value: Self) -> Self {
         Self::Optional(Some(Arc::new(value)))
     }
 
     /// What it costs to look for a key in it.
-    pub(super) fn look(&self) -> u64 {
+    pub(crate) fn look(&self) -> u64 {
         match self {
             Self::Map(map) => map.look(),
             Self::Optional(Some(inner)) => inner.look(),
@@ -197,7 +197,7 @@ impl<'a> Value<'a> {
     }
 
     /// The name of its type.
-    pub(super) fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null_type",
             Self::Bool(_) => "bool",
@@ -221,7 +221,7 @@ impl<'a> Value<'a> {
     }
 
     /// Numbers of any type, as one that compares with all; none for what is no number.
-    pub(super) fn number(&self) -> Option<Number> {
+    pub(crate) fn number(&self) -> Option<Number> {
         match self {
             Self::Int(value) => Some(Number::Whole(i128::from(*value))),
             Self::Uint(value) => Some(Number::Whole(i128::from(*value))),
@@ -231,7 +231,7 @@ impl<'a> Value<'a> {
     }
 
     /// Whether two values that hold no others are equal; never for those that do.
-    pub(super) fn same_scalar(&self, other: &Self) -> bool {
+    pub(crate) fn same_scalar(&self, other: &Self) -> bool {
         if let (Some(one), Some(other)) = (self.number(), other.number()) {
             return one.partial_cmp(&other).is_some_and(std::cmp::Ordering::is_eq);
         }
@@ -253,7 +253,7 @@ impl<'a> Value<'a> {
     }
 
     /// Whether it is what its type begins with: `optional.ofNonZeroValue` holds nothing then.
-    pub(super) fn is_zero(&self) -> bool {
+    pub(crate) fn is_zero(&self) -> bool {
         match self {
             Self::Null => true,
             Self::Bool(value) => !value,
@@ -273,7 +273,7 @@ impl<'a> Value<'a> {
 
 /// A number, for comparing those of different types.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Number {
+pub(crate) enum Number {
     Whole(i128),
     Real(f64),
 }

@@ -224,8 +224,8 @@ fn the_deepest_expression_runs_on_a_small_stack() {
         let run = move || {
             let request = pod();
             let variables = Variables::new(&request, Uses::default());
-            let mut left = TOTAL;
-            once(&condition, &variables, &Answers::default(), &mut left, minute())
+            let mut budget = TOTAL_COST;
+            condition.evaluate(&variables, &Answers::default(), &mut budget, minute())
         };
         // Half of what a worker of the runtime has.
         let thread = std::thread::Builder::new()

@@ -1,7 +1,7 @@
 //! Quantities of resources, as `500m` and `2Gi`: Kubernetes' `quantity`.
 
 use super::Library;
-use crate::condition::{
+use crate::{
     machine::{Fault, Machine, Outcome},
     types::{QUANTITY, Type},
     value::Value,
@@ -9,7 +9,7 @@ use crate::condition::{
 
 /// An amount, in units of 10^-9: Kubernetes keeps no smaller ones, and rounds up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::condition) struct Quantity(i128);
+pub(crate) struct Quantity(i128);
 
 const ONE: i128 = 1_000_000_000;
 /// The longest text of a number that can be one; longer ones are too large or needlessly fine.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Library, moments};
-use crate::condition::{
+use crate::{
     machine::{Fault, Machine, Outcome},
     types::{Type, list as list_of, map},
     value::Value,
@@ -57,8 +57,8 @@ pub(super) fn list(library: &mut Library) {
             (&[Bytes], String),
             (&[Timestamp], String),
             (&[Duration], String),
-            (&[crate::condition::types::ADDRESS], String),
-            (&[crate::condition::types::NETWORK], String),
+            (&[crate::types::ADDRESS], String),
+            (&[crate::types::NETWORK], String),
         ],
     );
     library.global("bytes", bytes, &[(&[String], Bytes), (&[Bytes], Bytes)]);

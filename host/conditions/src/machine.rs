@@ -9,7 +9,7 @@ use super::{
     value::{List, Map, Value},
     variables::Variables,
 };
-use crate::Deadline;
+use admittance_admission::Deadline;
 
 /// What one expression may cost: kube-apiserver's limit of a call.
 const PER_EXPRESSION: u64 = 1_000_000;
@@ -18,7 +18,7 @@ const PER_LOOK: u64 = 10_000;
 
 /// Why an expression has no value.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     /// A value is not what it would have to be. `&&`, `||` and their like go on when the other side
     /// decides.
     Error(String),
@@ -27,7 +27,7 @@ pub(super) enum Fault {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Halt {
+pub(crate) enum Halt {
     /// The limit of one expression is reached.
     Cost,
     /// The limit of all conditions together is reached.
@@ -39,12 +39,12 @@ pub(super) enum Halt {
 }
 
 impl Fault {
-    pub(super) fn error(text: impl Into<String>) -> Self {
+    pub(crate) fn error(text: impl Into<String>) -> Self {
         Self::Error(text.into())
     }
 
     /// The operands have types for which nothing is defined.
-    pub(super) fn no_overload() -> Self {
+    pub(crate) fn no_overload() -> Self {
         Self::error("no such overload")
     }
 
@@ -53,13 +53,13 @@ impl Fault {
     }
 }
 
-pub(super) type Outcome<'a> = Result<Value<'a>, Fault>;
+pub(crate) type Outcome<'a> = Result<Value<'a>, Fault>;
 
 /// The most that a function takes, with what it is called on.
-pub(super) const MOST_ARGUMENTS: usize = 4;
+pub(crate) const MOST_ARGUMENTS: usize = 4;
 
 /// One evaluation of one expression.
-pub(super) struct Machine<'a> {
+pub(crate) struct Machine<'a> {
     variables: &'a Variables<'a>,
     answers: &'a Answers,
     locals: Vec<Value<'a>>,
@@ -73,7 +73,7 @@ pub(super) struct Machine<'a> {
 
 impl<'a> Machine<'a> {
     /// With `left` to spend of what all conditions together may cost.
-    pub(super) fn new(
+    pub(crate) fn new(
         variables: &'a Variables<'a>,
         answers: &'a Answers,
         left: u64,
@@ -97,17 +97,17 @@ impl<'a> Machine<'a> {
     }
 
     /// What was spent.
-    pub(super) fn cost(&self) -> u64 {
+    pub(crate) fn cost(&self) -> u64 {
         self.cost
     }
 
     /// The answers of the authorizer.
-    pub(super) fn answers(&self) -> &'a Answers {
+    pub(crate) fn answers(&self) -> &'a Answers {
         self.answers
     }
 
     /// Spend this much. Everything that makes or goes through something pays before it does.
-    pub(super) fn pay(&mut self, cost: u64) -> Result<(), Fault> {
+    pub(crate) fn pay(&mut self, cost: u64) -> Result<(), Fault> {
         self.cost = self.cost.saturating_add(cost);
         if self.cost > self.limit {
             self.cost = self.limit;
@@ -123,16 +123,16 @@ impl<'a> Machine<'a> {
     }
 
     /// Spend what it costs to go through this many bytes.
-    pub(super) fn pay_bytes(&mut self, bytes: usize) -> Result<(), Fault> {
+    pub(crate) fn pay_bytes(&mut self, bytes: usize) -> Result<(), Fault> {
         self.pay((bytes as u64).div_ceil(10))
     }
 
     /// Spend what it costs to go through this many items.
-    pub(super) fn pay_items(&mut self, items: usize) -> Result<(), Fault> {
+    pub(crate) fn pay_items(&mut self, items: usize) -> Result<(), Fault> {
         self.pay(items as u64)
     }
 
-    pub(super) fn evaluate(&mut self, expression: &'a Expression) -> Outcome<'a> {
+    pub(crate) fn evaluate(&mut self, expression: &'a Expression) -> Outcome<'a> {
         match expression {
             Expression::Constant(constant) => Ok(value_of(constant)),
             Expression::Variable(variable) => {
@@ -401,7 +401,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Whether two values are equal. Numbers compare across types; values of other types are unequal.
-    pub(super) fn equal(&mut self, one: &Value<'a>, other: &Value<'a>) -> Result<bool, Fault> {
+    pub(crate) fn equal(&mut self, one: &Value<'a>, other: &Value<'a>) -> Result<bool, Fault> {
         match (one, other) {
             (Value::List(one), Value::List(other)) => {
                 self.pay(1)?;
@@ -451,7 +451,7 @@ impl<'a> Machine<'a> {
     }
 
     /// The place of a value in a list.
-    pub(super) fn position(
+    pub(crate) fn position(
         &mut self,
         wanted: &Value<'a>,
         among: impl Iterator<Item = Value<'a>>,
@@ -536,7 +536,7 @@ fn unwrap_optional(value: Value<'_>, optional: bool) -> Result<Option<Value<'_>>
 }
 
 /// A list as one that can be indexed, or the fault that it is none.
-pub(super) fn as_list<'a>(value: &Value<'a>) -> Result<List<'a>, Fault> {
+pub(crate) fn as_list<'a>(value: &Value<'a>) -> Result<List<'a>, Fault> {
     match value {
         Value::List(list) => Ok(list.clone()),
         _ => Err(Fault::no_overload()),

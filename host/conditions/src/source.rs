@@ -10,13 +10,13 @@ use super::{
 };
 
 /// The longest expression, in bytes.
-pub(super) const LONGEST: usize = 16 << 10;
+pub(crate) const LONGEST: usize = 16 << 10;
 /// Memory for the parser's recursion: several times what the longest expression needs. It is reserved, and
 /// used only as far as an expression is deep.
 const STACK: usize = 64 << 20;
 
 /// Parse and check.
-pub(super) fn compile(source: &str) -> Result<Checked, ConditionError> {
+pub(crate) fn compile(source: &str) -> Result<Checked, ConditionError> {
     if source.trim().is_empty() {
         return Err(ConditionError::Empty);
     }

@@ -441,9 +441,9 @@ async fn what_a_request_shows() {
     request.dry_run = true;
     request.namespace = None;
     request.options = Object::from_value(json!({"fieldManager": "kubectl"}));
-    request.requested = Some(Box::new(crate::Requested {
+    request.requested = Some(Box::new(admittance_admission::Requested {
         kind: GroupVersionKind::from_api_version("extensions/v1beta1", "Pod"),
-        resource: crate::GroupVersionResource {
+        resource: admittance_admission::GroupVersionResource {
             group: "extensions".into(),
             version: "v1beta1".into(),
             resource: "pods".into(),

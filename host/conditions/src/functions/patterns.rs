@@ -1,7 +1,7 @@
 //! `matches`, `find` and `findAll`.
 
 use super::{Library, Style};
-use crate::condition::{
+use crate::{
     machine::{Fault, Machine, Outcome},
     pattern::Pattern,
     types::{Type, list as list_of},

@@ -6,7 +6,7 @@ use super::{functions::Function, pattern::Pattern};
 
 /// An expression. Its depth is bounded when it is made.
 #[derive(Debug)]
-pub(super) enum Expression {
+pub(crate) enum Expression {
     Constant(Constant),
     Variable(Variable),
     /// What a macro binds: the place on the stack of such names.
@@ -27,7 +27,7 @@ pub(super) enum Expression {
 }
 
 #[derive(Debug)]
-pub(super) enum Constant {
+pub(crate) enum Constant {
     Null,
     Bool(bool),
     Int(i64),
@@ -41,7 +41,7 @@ pub(super) enum Constant {
 
 /// What every condition may name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Variable {
+pub(crate) enum Variable {
     Object,
     OldObject,
     Request,
@@ -51,49 +51,49 @@ pub(super) enum Variable {
 }
 
 #[derive(Debug)]
-pub(super) struct Select {
-    pub(super) operand: Expression,
-    pub(super) field: Box<str>,
+pub(crate) struct Select {
+    pub(crate) operand: Expression,
+    pub(crate) field: Box<str>,
     /// Whether it was written `.?`.
-    pub(super) optional: bool,
+    pub(crate) optional: bool,
 }
 
 #[derive(Debug)]
-pub(super) struct Index {
-    pub(super) operand: Expression,
-    pub(super) index: Expression,
+pub(crate) struct Index {
+    pub(crate) operand: Expression,
+    pub(crate) index: Expression,
     /// Whether it was written `[?`.
-    pub(super) optional: bool,
+    pub(crate) optional: bool,
 }
 
 #[derive(Debug)]
-pub(super) struct Item {
-    pub(super) value: Expression,
-    pub(super) optional: bool,
+pub(crate) struct Item {
+    pub(crate) value: Expression,
+    pub(crate) optional: bool,
 }
 
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) key: Expression,
-    pub(super) value: Expression,
-    pub(super) optional: bool,
+pub(crate) struct Entry {
+    pub(crate) key: Expression,
+    pub(crate) value: Expression,
+    pub(crate) optional: bool,
 }
 
 /// A macro that goes through a list or the keys of a map.
 #[derive(Debug)]
-pub(super) struct Each {
-    pub(super) kind: EachKind,
-    pub(super) range: Expression,
+pub(crate) struct Each {
+    pub(crate) kind: EachKind,
+    pub(crate) range: Expression,
     /// Where an item is bound, on the stack of such names.
-    pub(super) place: usize,
+    pub(crate) place: usize,
     /// What must hold of an item; for `map` of three arguments too.
-    pub(super) test: Option<Expression>,
+    pub(crate) test: Option<Expression>,
     /// What `map` makes of an item.
-    pub(super) result: Option<Expression>,
+    pub(crate) result: Option<Expression>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum EachKind {
+pub(crate) enum EachKind {
     All,
     Exists,
     ExistsOne,
@@ -102,9 +102,9 @@ pub(super) enum EachKind {
 }
 
 #[derive(Debug)]
-pub(super) struct WithValue {
-    pub(super) operand: Expression,
-    pub(super) body: Expression,
+pub(crate) struct WithValue {
+    pub(crate) operand: Expression,
+    pub(crate) body: Expression,
     /// Whether the body gives an optional value itself.
-    pub(super) flat: bool,
+    pub(crate) flat: bool,
 }

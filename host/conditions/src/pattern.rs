@@ -6,7 +6,7 @@ use regex::{Regex, RegexBuilder};
 
 /// A compiled regular expression. Matching is linear in text and pattern, and its cost is known.
 #[derive(Clone)]
-pub(super) struct Pattern {
+pub(crate) struct Pattern {
     regex: Regex,
     weight: u64,
 }
@@ -20,12 +20,12 @@ const DEEPEST: u32 = 64;
 
 impl Pattern {
     /// A pattern that the condition names, compiled once.
-    pub(super) fn literal(source: &str) -> Result<Self, String> {
+    pub(crate) fn literal(source: &str) -> Result<Self, String> {
         Self::within(source, &SIZES)
     }
 
     /// A pattern that is known only now.
-    pub(super) fn dynamic(source: &str) -> Result<Self, String> {
+    pub(crate) fn dynamic(source: &str) -> Result<Self, String> {
         Self::within(source, &[LARGEST_DYNAMIC])
     }
 
@@ -53,19 +53,19 @@ impl Pattern {
     }
 
     /// What it costs to look through a text of this many bytes.
-    pub(super) fn cost(&self, length: usize) -> u64 {
+    pub(crate) fn cost(&self, length: usize) -> u64 {
         ((length as u64 + 1).div_ceil(10)).saturating_mul(self.weight)
     }
 
-    pub(super) fn is_match(&self, text: &str) -> bool {
+    pub(crate) fn is_match(&self, text: &str) -> bool {
         self.regex.is_match(text)
     }
 
-    pub(super) fn find<'t>(&self, text: &'t str) -> Option<&'t str> {
+    pub(crate) fn find<'t>(&self, text: &'t str) -> Option<&'t str> {
         self.regex.find(text).map(|found| found.as_str())
     }
 
-    pub(super) fn find_all<'t>(&self, text: &'t str, limit: usize) -> Vec<&'t str> {
+    pub(crate) fn find_all<'t>(&self, text: &'t str, limit: usize) -> Vec<&'t str> {
         self.regex
             .find_iter(text)
             .take(limit)

@@ -11,17 +11,17 @@ use super::{
 mod conversions;
 mod lists;
 mod moments;
-pub(super) mod network;
+pub(crate) mod network;
 mod operators;
 mod optionals;
 mod patterns;
 mod permissions;
-pub(super) mod quantity;
+pub(crate) mod quantity;
 mod strings;
 
 /// How a function is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Style {
+pub(crate) enum Style {
     /// `f(x)`; operators too.
     Global,
     /// `x.f()`.
@@ -29,23 +29,23 @@ pub(super) enum Style {
 }
 
 /// A function. What it is called on is its first argument.
-pub(super) struct Function {
+pub(crate) struct Function {
     name: &'static str,
-    pub(super) overloads: Vec<Overload>,
-    pub(super) run: Run,
+    pub(crate) overloads: Vec<Overload>,
+    pub(crate) run: Run,
     /// Which argument is a regular expression, which is compiled with the condition when it is written out.
-    pub(super) pattern: Option<usize>,
+    pub(crate) pattern: Option<usize>,
 }
 
 /// The types of one way to call a function.
 #[derive(Debug)]
-pub(super) struct Overload {
-    pub(super) arguments: Vec<Type>,
-    pub(super) result: Type,
+pub(crate) struct Overload {
+    pub(crate) arguments: Vec<Type>,
+    pub(crate) result: Type,
 }
 
 /// Pays for its work before it does it, and takes values of any types, for dynamic ones get here unchecked.
-pub(super) type Run = for<'m, 'v, 'a> fn(&'m mut Machine<'a>, &'v [Value<'a>]) -> Outcome<'a>;
+pub(crate) type Run = for<'m, 'v, 'a> fn(&'m mut Machine<'a>, &'v [Value<'a>]) -> Outcome<'a>;
 
 impl fmt::Debug for Function {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -115,7 +115,7 @@ static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
 });
 
 /// The function of this name that is called in this way.
-pub(super) fn find(name: &str, style: Style) -> Option<&'static Function> {
+pub(crate) fn find(name: &str, style: Style) -> Option<&'static Function> {
     match style {
         Style::Global => LIBRARY.globals.get(name),
         Style::Member => LIBRARY.members.get(name),
@@ -123,7 +123,7 @@ pub(super) fn find(name: &str, style: Style) -> Option<&'static Function> {
 }
 
 /// Whether there is a global function of this name, as `optional.of`.
-pub(super) fn is_known(name: &str) -> bool {
+pub(crate) fn is_known(name: &str) -> bool {
     find(name, Style::Global).is_some()
 }
 
@@ -136,7 +136,7 @@ mod tests {
         let members = LIBRARY.members.values();
         for function in members.clone().chain(LIBRARY.globals.values()) {
             assert!(!function.overloads.is_empty(), "{function:?}");
-            let most = crate::condition::machine::MOST_ARGUMENTS;
+            let most = crate::machine::MOST_ARGUMENTS;
             let fits = |overload: &Overload| overload.arguments.len() <= most;
             assert!(function.overloads.iter().all(fits), "{function:?}");
         }

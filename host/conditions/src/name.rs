@@ -1,13 +1,13 @@
 //! Names of conditions: Kubernetes' qualified names.
 
 use super::ConditionError;
-use crate::{NAME_PART_LENGTH, is_name_part};
+use admittance_admission::{NAME_PART_LENGTH, is_name_part};
 
 const LONGEST_PREFIX: usize = 253;
 
 /// Check a qualified name: an optional DNS prefix and `/`, and a name part of letters, digits, `-`, `_`
 /// and `.` that begins and ends with a letter or a digit.
-pub(super) fn check(name: &str) -> Result<(), ConditionError> {
+pub(crate) fn check(name: &str) -> Result<(), ConditionError> {
     let wrong = |why: &str| {
         Err(ConditionError::Name {
             name: name.to_owned(),

@@ -1,7 +1,7 @@
 //! Kubernetes' functions of lists, and of lists as sets.
 
 use super::{Library, operators::order};
-use crate::condition::{
+use crate::{
     machine::{Fault, Machine, Outcome, as_list},
     types::{Type, list as list_of},
     value::{List, Value},
@@ -113,7 +113,7 @@ fn sum<'a>(machine: &mut Machine<'a>, arguments: &[Value<'a>]) -> Outcome<'a> {
 }
 
 /// The place of a value, from the front or from the back; -1 when it is not there.
-pub(super) fn index_of<'a>(
+pub(crate) fn index_of<'a>(
     machine: &mut Machine<'a>,
     list: &List<'a>,
     wanted: &Value<'a>,

@@ -1,7 +1,7 @@
 //! Functions of texts: CEL's own and its strings extension. Places are counted in characters.
 
 use super::{Library, lists};
-use crate::condition::{
+use crate::{
     machine::{Fault, Machine, Outcome, as_list},
     types::{Type, list as list_of},
     value::{Text, Value},

@@ -1,7 +1,7 @@
 //! Values that may not be there.
 
 use super::Library;
-use crate::condition::{
+use crate::{
     machine::{Fault, Machine, Outcome},
     types::{Type, optional},
     value::Value,
