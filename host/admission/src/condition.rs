@@ -82,7 +82,9 @@ impl Eq for MatchConditions {}
 
 impl fmt::Debug for MatchConditions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("MatchConditions").field(&self.expressions()).finish()
+        f.debug_tuple("MatchConditions")
+            .field(&self.expressions())
+            .finish()
     }
 }
 

@@ -1,15 +1,13 @@
-//! A checked expression, ready to be evaluated.
+//! Checked expressions.
 
-use std::sync::Arc;
+use crate::{functions::Function, value::Value};
 
-use super::{functions::Function, pattern::Pattern};
-
-/// An expression. Its depth is bounded when it is made.
+/// An expression. The checker bounds its depth.
 #[derive(Debug)]
 pub(crate) enum Expression {
-    Constant(Constant),
+    Constant(Value<'static>),
     Variable(Variable),
-    /// What a macro binds: the place on the stack of such names.
+    /// A variable of a macro: its index among those that are in scope.
     Local(usize),
     Select(Box<Select>),
     /// Whether the operand has the field.
@@ -26,20 +24,7 @@ pub(crate) enum Expression {
     WithValue(Box<WithValue>),
 }
 
-#[derive(Debug)]
-pub(crate) enum Constant {
-    Null,
-    Bool(bool),
-    Int(i64),
-    Uint(u64),
-    Double(f64),
-    String(Box<str>),
-    Bytes(Arc<[u8]>),
-    Type(&'static str),
-    Pattern(Pattern),
-}
-
-/// What every condition may name.
+/// The variables of every condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Variable {
     Object,
@@ -79,16 +64,16 @@ pub(crate) struct Entry {
     pub(crate) optional: bool,
 }
 
-/// A macro that goes through a list or the keys of a map.
+/// A macro over the items of a list or the keys of a map.
 #[derive(Debug)]
 pub(crate) struct Each {
     pub(crate) kind: EachKind,
     pub(crate) range: Expression,
-    /// Where an item is bound, on the stack of such names.
-    pub(crate) place: usize,
-    /// What must hold of an item; for `map` of three arguments too.
+    /// The index of its variable among those in scope.
+    pub(crate) slot: usize,
+    /// The test of an item; `map` with three arguments has one too.
     pub(crate) test: Option<Expression>,
-    /// What `map` makes of an item.
+    /// The result of `map` for an item.
     pub(crate) result: Option<Expression>,
 }
 
@@ -105,6 +90,6 @@ pub(crate) enum EachKind {
 pub(crate) struct WithValue {
     pub(crate) operand: Expression,
     pub(crate) body: Expression,
-    /// Whether the body gives an optional value itself.
+    /// Whether the body has an optional value itself.
     pub(crate) flat: bool,
 }

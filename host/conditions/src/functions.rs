@@ -1,51 +1,88 @@
-//! The functions that conditions may call: their names, the types they take, and what they do.
+//! The functions that conditions may call.
+//!
+//! Each overload is registered as a closure. Its argument and result types are those that the checker resolves,
+//! and they select the overload for values of dynamic type.
 
 use std::{collections::HashMap, fmt, sync::LazyLock};
 
-use super::{
-    machine::{Machine, Outcome},
-    types::Type,
+use crate::{
+    machine::{Fault, Machine, Outcome},
+    types::{Bindings, Type},
     value::Value,
 };
 
+pub(crate) mod authorizer;
+mod collections;
 mod conversions;
-mod lists;
-mod moments;
-pub(crate) mod network;
+mod network;
 mod operators;
-mod optionals;
-mod patterns;
-mod permissions;
 pub(crate) mod quantity;
+pub(crate) mod regex;
 mod strings;
+mod time;
+mod typed;
+
+use typed::{Arguments, CelType};
 
 /// How a function is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     /// `f(x)`; operators too.
     Global,
-    /// `x.f()`.
+    /// `x.f()`: the receiver is the first argument.
     Member,
 }
 
-/// A function. What it is called on is its first argument.
+/// A function with all its overloads.
+#[derive(Default)]
 pub(crate) struct Function {
     name: &'static str,
-    pub(crate) overloads: Vec<Overload>,
-    pub(crate) run: Run,
-    /// Which argument is a regular expression, which is compiled with the condition when it is written out.
+    signatures: Vec<Signature>,
+    implementations: Vec<Implementation>,
+    /// Which argument is a regular expression. A literal there is compiled with the condition.
     pub(crate) pattern: Option<usize>,
 }
 
-/// The types of one way to call a function.
 #[derive(Debug)]
-pub(crate) struct Overload {
-    pub(crate) arguments: Vec<Type>,
-    pub(crate) result: Type,
+struct Signature {
+    arguments: Vec<Type>,
+    result: Type,
 }
 
-/// Pays for its work before it does it, and takes values of any types, for dynamic ones get here unchecked.
-pub(crate) type Run = for<'m, 'v, 'a> fn(&'m mut Machine<'a>, &'v [Value<'a>]) -> Outcome<'a>;
+/// None when it does not take these values.
+type Implementation =
+    Box<dyn for<'m, 'v, 'a> Fn(&'m mut Machine<'a>, &'v [Value<'a>]) -> Option<Outcome<'a>> + Send + Sync>;
+
+impl Function {
+    /// Call the overload for these values.
+    pub(crate) fn call<'a>(&self, machine: &mut Machine<'a>, arguments: &[Value<'a>]) -> Outcome<'a> {
+        self.implementations
+            .iter()
+            .find_map(|implementation| implementation(machine, arguments))
+            .unwrap_or_else(|| Err(Fault::no_overload()))
+    }
+
+    /// The type of its result for arguments of these types; none when no overload takes them.
+    pub(crate) fn resolve(&self, arguments: &[Type]) -> Option<Type> {
+        let mut result: Option<Type> = None;
+        for signature in &self.signatures {
+            if signature.arguments.len() != arguments.len() {
+                continue;
+            }
+            let mut bindings = Bindings::default();
+            let mut pairs = signature.arguments.iter().zip(arguments);
+            if !pairs.all(|(wanted, given)| bindings.fits(wanted, given)) {
+                continue;
+            }
+            let kind = bindings.apply(&signature.result);
+            result = match result {
+                Some(other) if other != kind => Some(Type::Dyn),
+                _ => Some(kind),
+            };
+        }
+        result
+    }
+}
 
 impl fmt::Debug for Function {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -53,7 +90,6 @@ impl fmt::Debug for Function {
     }
 }
 
-/// All functions, by name.
 #[derive(Default)]
 struct Library {
     globals: HashMap<&'static str, Function>,
@@ -61,56 +97,88 @@ struct Library {
 }
 
 impl Library {
-    fn add(&mut self, name: &'static str, style: Style, run: Run, overloads: &[(&[Type], Type)]) {
-        let overloads = overloads.iter().map(|(arguments, result)| Overload {
-            arguments: arguments.to_vec(),
-            result: result.clone(),
-        });
-        let function = Function {
-            name,
-            overloads: overloads.collect(),
-            run,
-            pattern: None,
-        };
-        let before = self.of(style).insert(name, function);
-        debug_assert!(before.is_none(), "{name} is there twice");
-    }
-
-    fn of(&mut self, style: Style) -> &mut HashMap<&'static str, Function> {
-        match style {
+    fn function(&mut self, name: &'static str, style: Style) -> &mut Function {
+        let functions = match style {
             Style::Global => &mut self.globals,
             Style::Member => &mut self.members,
+        };
+        let function = functions.entry(name).or_default();
+        function.name = name;
+        function
+    }
+
+    /// Add an overload.
+    fn add<A: Arguments, R: CelType>(
+        &mut self,
+        name: &'static str,
+        style: Style,
+        run: impl for<'m, 'a> Fn(&'m mut Machine<'a>, A::Rust<'a>) -> Result<R::Rust<'a>, Fault>
+        + Send
+        + Sync
+        + 'static,
+    ) {
+        let function = self.function(name, style);
+        function.signatures.push(Signature {
+            arguments: A::types(),
+            result: R::cel(),
+        });
+        function.pattern = A::pattern();
+        function.implementations.push(Box::new(move |machine, values| {
+            A::read(values).map(|arguments| run(machine, arguments).map(R::write))
+        }));
+    }
+
+    fn global<A: Arguments, R: CelType>(
+        &mut self,
+        name: &'static str,
+        run: impl for<'m, 'a> Fn(&'m mut Machine<'a>, A::Rust<'a>) -> Result<R::Rust<'a>, Fault>
+        + Send
+        + Sync
+        + 'static,
+    ) {
+        self.add::<A, R>(name, Style::Global, run);
+    }
+
+    fn member<A: Arguments, R: CelType>(
+        &mut self,
+        name: &'static str,
+        run: impl for<'m, 'a> Fn(&'m mut Machine<'a>, A::Rust<'a>) -> Result<R::Rust<'a>, Fault>
+        + Send
+        + Sync
+        + 'static,
+    ) {
+        self.add::<A, R>(name, Style::Member, run);
+    }
+
+    /// Add a function with several signatures and one implementation, which looks at the values itself.
+    fn polymorphic(
+        &mut self,
+        name: &'static str,
+        style: Style,
+        signatures: impl IntoIterator<Item = (Vec<Type>, Type)>,
+        run: impl for<'m, 'v, 'a> Fn(&'m mut Machine<'a>, &'v [Value<'a>]) -> Outcome<'a> + Send + Sync + 'static,
+    ) {
+        let function = self.function(name, style);
+        for (arguments, result) in signatures {
+            function.signatures.push(Signature { arguments, result });
         }
-    }
-
-    fn global(&mut self, name: &'static str, run: Run, overloads: &[(&[Type], Type)]) {
-        self.add(name, Style::Global, run, overloads);
-    }
-
-    fn member(&mut self, name: &'static str, run: Run, overloads: &[(&[Type], Type)]) {
-        self.add(name, Style::Member, run, overloads);
-    }
-
-    /// The second argument of the function is a regular expression.
-    fn with_pattern(&mut self, name: &'static str, style: Style) {
-        if let Some(function) = self.of(style).get_mut(name) {
-            function.pattern = Some(1);
-        }
+        function
+            .implementations
+            .push(Box::new(move |machine, values| Some(run(machine, values))));
     }
 }
 
 static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
     let mut library = Library::default();
-    operators::list(&mut library);
-    conversions::list(&mut library);
-    strings::list(&mut library);
-    patterns::list(&mut library);
-    lists::list(&mut library);
-    moments::list(&mut library);
-    optionals::list(&mut library);
-    permissions::list(&mut library);
-    network::list(&mut library);
-    quantity::list(&mut library);
+    operators::register(&mut library);
+    conversions::register(&mut library);
+    strings::register(&mut library);
+    regex::register(&mut library);
+    collections::register(&mut library);
+    time::register(&mut library);
+    authorizer::register(&mut library);
+    network::register(&mut library);
+    quantity::register(&mut library);
     library
 });
 
@@ -122,9 +190,9 @@ pub(crate) fn find(name: &str, style: Style) -> Option<&'static Function> {
     }
 }
 
-/// Whether there is a global function of this name, as `optional.of`.
-pub(crate) fn is_known(name: &str) -> bool {
-    find(name, Style::Global).is_some()
+/// The value, or this error.
+fn some_or<T>(value: Option<T>, message: &'static str) -> Result<T, Fault> {
+    value.ok_or_else(|| Fault::error(message))
 }
 
 #[cfg(test)]
@@ -133,16 +201,16 @@ mod tests {
 
     #[test]
     fn every_function_fits_a_call() {
-        let members = LIBRARY.members.values();
-        for function in members.clone().chain(LIBRARY.globals.values()) {
-            assert!(!function.overloads.is_empty(), "{function:?}");
-            let most = crate::machine::MOST_ARGUMENTS;
-            let fits = |overload: &Overload| overload.arguments.len() <= most;
-            assert!(function.overloads.iter().all(fits), "{function:?}");
-        }
-        for function in members {
-            let has_receiver = |overload: &Overload| !overload.arguments.is_empty();
-            assert!(function.overloads.iter().all(has_receiver), "{function:?}");
+        for (functions, least) in [(&LIBRARY.globals, 0), (&LIBRARY.members, 1)] {
+            for (name, function) in functions {
+                assert!(!function.signatures.is_empty(), "{name}");
+                let counts = function
+                    .signatures
+                    .iter()
+                    .map(|signature| signature.arguments.len());
+                let fits = |count| (least..=crate::machine::MOST_ARGUMENTS).contains(&count);
+                assert!(counts.into_iter().all(fits), "{name}");
+            }
         }
     }
 }

@@ -42,20 +42,17 @@ use admittance_admission::{
     Authorizer, Conditions, Deadline, Failure, FailureKind, MatchConditions, Request, async_trait,
 };
 use check::Checked;
+use functions::authorizer::Answers;
 use machine::{Fault, Halt, Machine};
-use permission::Answers;
 use value::Value;
 use variables::{Uses, Variables};
 
 mod check;
+mod compile;
 mod error;
 mod expression;
 mod functions;
 mod machine;
-mod name;
-mod pattern;
-mod permission;
-mod source;
 mod types;
 mod value;
 mod variables;
@@ -90,11 +87,11 @@ impl MatchCondition {
     /// Whatever is wrong without a request: the name, the syntax, an unknown variable, function or field of
     /// `request`, types that do not fit, an invalid regular expression.
     pub fn compile(name: &str, expression: &str) -> Result<Self, ConditionError> {
-        name::check(name)?;
+        compile::check_name(name)?;
         Ok(Self {
             name: name.into(),
             text: expression.into(),
-            checked: source::compile(expression)?,
+            checked: compile::compile(expression)?,
         })
     }
 

@@ -3,7 +3,10 @@ use std::{sync::Mutex, time::Duration};
 use serde_json::json;
 
 use super::*;
-use admittance_admission::{Access, AccessAttributes, AuthorizerError, GroupVersionKind, NoAuthorizer, Object, Operation, UserInfo, async_trait};
+use admittance_admission::{
+    Access, AccessAttributes, AuthorizerError, GroupVersionKind, NoAuthorizer, Object, Operation, UserInfo,
+    async_trait,
+};
 
 mod hostile;
 mod language;

@@ -30,12 +30,10 @@ pub(crate) enum Type {
 }
 
 pub(crate) const AUTHORIZER: Type = Type::Opaque("kubernetes.authorization.Authorizer");
-pub(crate) const PATH_CHECK: Type = Type::Opaque("kubernetes.authorization.PathCheck");
-pub(crate) const GROUP_CHECK: Type = Type::Opaque("kubernetes.authorization.GroupCheck");
 pub(crate) const RESOURCE_CHECK: Type = Type::Opaque("kubernetes.authorization.ResourceCheck");
 pub(crate) const DECISION: Type = Type::Opaque("kubernetes.authorization.Decision");
-pub(crate) const ADDRESS: Type = Type::Opaque("net.IP");
-pub(crate) const NETWORK: Type = Type::Opaque("net.CIDR");
+pub(crate) const IP: Type = Type::Opaque("net.IP");
+pub(crate) const CIDR: Type = Type::Opaque("net.CIDR");
 pub(crate) const QUANTITY: Type = Type::Opaque("kubernetes.Quantity");
 
 /// The records that kube-apiserver declares.
@@ -115,7 +113,7 @@ pub(crate) fn optional(value: Type) -> Type {
 pub(crate) struct Bindings([Option<Type>; 2]);
 
 impl Bindings {
-    /// Whether a value of type `given` can be where `wanted` is asked for.
+    /// Whether a value of type `given` fits a parameter of type `wanted`.
     pub(crate) fn fits(&mut self, wanted: &Type, given: &Type) -> bool {
         match (wanted, given) {
             (Type::Any(index), _) => match self.0.get(*index).cloned() {

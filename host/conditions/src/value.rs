@@ -2,12 +2,13 @@
 
 use std::{net::IpAddr, ops::Deref, sync::Arc};
 
+use ipnet::IpNet;
 use time::OffsetDateTime;
 
-use super::{
-    functions::{network::Network, quantity::Quantity},
-    pattern::Pattern,
-    permission::{Answer, Permission},
+use crate::functions::{
+    authorizer::{AccessCheck, Answer},
+    quantity::Quantity,
+    regex::Pattern,
 };
 
 type Tree = serde_json::Value;
@@ -31,12 +32,12 @@ pub(crate) enum Value<'a> {
     /// A type, by its name.
     Type(&'static str),
     Optional(Option<Arc<Value<'a>>>),
-    /// A regular expression that the condition names.
-    Pattern(&'a Pattern),
-    Permission(Arc<Permission>),
+    /// A literal regular expression.
+    Pattern(Arc<Pattern>),
+    AccessCheck(Arc<AccessCheck>),
     Decision(Arc<Answer>),
-    Address(IpAddr),
-    Network(Network),
+    Ip(IpAddr),
+    Cidr(IpNet),
     Quantity(Arc<Quantity>),
 }
 
@@ -45,6 +46,12 @@ pub(crate) enum Value<'a> {
 pub(crate) enum Text<'a> {
     Borrowed(&'a str),
     Shared(Arc<str>),
+}
+
+impl From<String> for Text<'_> {
+    fn from(text: String) -> Self {
+        Self::Shared(text.into())
+    }
 }
 
 impl Deref for Text<'_> {
@@ -58,7 +65,7 @@ impl Deref for Text<'_> {
     }
 }
 
-/// A list: of a tree, or made by the expression.
+/// A list: from an object, or built by the expression.
 #[derive(Clone, Debug)]
 pub(crate) enum List<'a> {
     Tree(&'a [Tree]),
@@ -86,7 +93,13 @@ impl<'a> List<'a> {
     }
 }
 
-/// A map: of a tree, or made by the expression, in the order in which it was written.
+impl<'a> FromIterator<Value<'a>> for List<'a> {
+    fn from_iter<T: IntoIterator<Item = Value<'a>>>(items: T) -> Self {
+        Self::Shared(items.into_iter().collect())
+    }
+}
+
+/// A map: from an object, or built by the expression, in the order in which it was written.
 #[derive(Clone, Debug)]
 pub(crate) enum Map<'a> {
     Tree(&'a Members),
@@ -101,8 +114,8 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// What it costs to look for a key. In a map that the expression made, they are gone through.
-    pub(crate) fn look(&self) -> u64 {
+    /// The cost of finding a key. In a map that the expression built, all keys are compared.
+    pub(crate) fn lookup_cost(&self) -> u64 {
         match self {
             Self::Tree(_) => 0,
             Self::Shared(entries) => (entries.len() / 16) as u64,
@@ -152,7 +165,7 @@ impl<'a> Map<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// What stands in a tree. Whole numbers are ints, all others doubles.
+    /// A value of an object. Whole numbers are ints, all others doubles.
     pub(crate) fn of(tree: &'a Tree) -> Self {
         match tree {
             Tree::Null => Self::Null,
@@ -187,11 +200,11 @@ impl<'a> Value<'a> {
         Self::Optional(Some(Arc::new(value)))
     }
 
-    /// What it costs to look for a key in it.
-    pub(crate) fn look(&self) -> u64 {
+    /// The cost of finding a key in it.
+    pub(crate) fn lookup_cost(&self) -> u64 {
         match self {
-            Self::Map(map) => map.look(),
-            Self::Optional(Some(inner)) => inner.look(),
+            Self::Map(map) => map.lookup_cost(),
+            Self::Optional(Some(inner)) => inner.lookup_cost(),
             _ => 0,
         }
     }
@@ -212,10 +225,10 @@ impl<'a> Value<'a> {
             Self::Timestamp(_) => "google.protobuf.Timestamp",
             Self::Type(_) => "type",
             Self::Optional(_) => "optional_type",
-            Self::Permission(permission) => permission.kind(),
+            Self::AccessCheck(check) => check.kind(),
             Self::Decision(_) => "kubernetes.authorization.Decision",
-            Self::Address(_) => "net.IP",
-            Self::Network(_) => "net.CIDR",
+            Self::Ip(_) => "net.IP",
+            Self::Cidr(_) => "net.CIDR",
             Self::Quantity(_) => "kubernetes.Quantity",
         }
     }
@@ -243,11 +256,11 @@ impl<'a> Value<'a> {
             (Self::Duration(one), Self::Duration(other)) => one == other,
             (Self::Timestamp(one), Self::Timestamp(other)) => one == other,
             (Self::Type(one), Self::Type(other)) => one == other,
-            (Self::Address(one), Self::Address(other)) => one == other,
-            (Self::Network(one), Self::Network(other)) => one == other,
+            (Self::Ip(one), Self::Ip(other)) => one == other,
+            (Self::Cidr(one), Self::Cidr(other)) => one == other,
             (Self::Quantity(one), Self::Quantity(other)) => one == other,
             (Self::Decision(one), Self::Decision(other)) => one == other,
-            (Self::Permission(one), Self::Permission(other)) => one == other,
+            (Self::AccessCheck(one), Self::AccessCheck(other)) => one == other,
             _ => false,
         }
     }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{expression::Variable, permission::Permission, value::Value};
+use crate::{expression::Variable, functions::authorizer::AccessCheck, value::Value};
 use admittance_admission::{GroupVersionKind, GroupVersionResource, Object, Request, UserInfo};
 
-/// Which variables an expression names, of those that have to be made.
+/// Which variables an expression uses, of those that are built for a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Uses {
     pub(crate) request: bool,
@@ -21,7 +21,7 @@ impl Uses {
     }
 }
 
-/// The variables of one evaluation. Objects are looked into where they are; the others are made once.
+/// The variables of one evaluation. Objects are borrowed; the others are built once.
 #[derive(Debug)]
 pub(crate) struct Variables<'a> {
     source: &'a Request,
@@ -31,14 +31,11 @@ pub(crate) struct Variables<'a> {
 }
 
 impl<'a> Variables<'a> {
-    /// Those that are used; the others are null.
+    /// Those that are used are built; the others are null.
     pub(crate) fn new(source: &'a Request, uses: Uses) -> Self {
-        let permission = |permission: fn(&Request) -> Permission| {
-            if uses.authorizer {
-                Value::Permission(Arc::new(permission(source)))
-            } else {
-                Value::Null
-            }
+        let check = |check: fn(&Request) -> AccessCheck| {
+            uses.authorizer
+                .then(|| Value::AccessCheck(Arc::new(check(source))))
         };
         Self {
             source,
@@ -47,8 +44,8 @@ impl<'a> Variables<'a> {
             } else {
                 Value::Null
             },
-            authorizer: permission(|_| Permission::open()),
-            request_resource: permission(Permission::of_request),
+            authorizer: check(|_| AccessCheck::new()).unwrap_or(Value::Null),
+            request_resource: check(AccessCheck::of_request).unwrap_or(Value::Null),
         }
     }
 
@@ -68,8 +65,8 @@ fn tree(object: Option<&Object>) -> Value<'_> {
     object.map_or(Value::Null, |object| Value::of(object.value()))
 }
 
-/// The fields of a record as they are put together: what is empty is not there, as in the JSON of an
-/// AdmissionReview, so `has` tells and a select of it is an error.
+/// The fields of a record. Empty ones are absent, as in the JSON of an AdmissionReview: `has` is false, and a
+/// select is an error.
 struct Fields<'a>(Vec<(Value<'a>, Value<'a>)>);
 
 impl<'a> Fields<'a> {

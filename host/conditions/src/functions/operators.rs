@@ -1,94 +1,156 @@
-//! Operators. `&&`, `||`, `?:`, `[]` and selects are not among them: they decide what is evaluated.
+//! Operators. `&&`, `||`, `?:`, `[]` and selects are expressions of their own: they decide what is evaluated.
 
-use std::{cmp::Ordering, sync::Arc};
+use std::{cmp::Ordering, ops};
 
-use time::OffsetDateTime;
+use ::time::{Duration as TimeSpan, OffsetDateTime};
 
-use super::Library;
+use super::{
+    Library, Style, some_or,
+    typed::{A, B, Bytes, Duration, ListOf, MapOf, Str},
+};
 use crate::{
-    machine::{Fault, Machine, Outcome},
-    types::{Type, list as list_of, map},
-    value::{List, Value},
+    machine::{Fault, Machine},
+    types::Type,
+    value::{List, Text, Value},
 };
 
-const A: Type = Type::Any(0);
-const B: Type = Type::Any(1);
+const INT_OVERFLOW: &str = "integer overflow";
+const UINT_OVERFLOW: &str = "unsigned integer overflow";
+const DURATION_OVERFLOW: &str = "duration overflow";
+const TIMESTAMP_OVERFLOW: &str = "timestamp overflow";
 
-pub(super) fn list(library: &mut Library) {
-    use Type::{Bool, Bytes, Double, Duration, Int, String, Timestamp, Uint};
-    library.global("_==_", equals, &[(&[A, A], Bool)]);
-    library.global("_!=_", differs, &[(&[A, A], Bool)]);
+pub(super) fn register(library: &mut Library) {
+    library.global::<(A, A), bool>("_==_", |machine, (one, other)| machine.equal(&one, &other));
+    library.global::<(A, A), bool>("_!=_", |machine, (one, other)| Ok(!machine.equal(&one, &other)?));
+    comparisons(library);
+    library.global::<(bool,), bool>("!_", |_, (value,)| Ok(!value));
+    arithmetic(library);
+    library.global::<(Str, Str), Str>("_+_", |machine, (one, other)| {
+        machine.charge_bytes(one.len() + other.len())?;
+        Ok(Text::from([&*one, &*other].concat()))
+    });
+    library.global::<(Bytes, Bytes), Bytes>("_+_", |machine, (one, other)| {
+        machine.charge_bytes(one.len() + other.len())?;
+        Ok([&*one, &*other].concat().into())
+    });
+    library.global::<(ListOf<A>, ListOf<A>), ListOf<A>>("_+_", |machine, (one, other)| {
+        machine.charge_items(one.len() + other.len())?;
+        Ok(List::Shared(one.iter().chain(other.iter()).collect()))
+    });
+    library.global::<(A, ListOf<A>), bool>("@in", |machine, (wanted, list)| {
+        Ok(machine.position(&wanted, list.iter())?.is_some())
+    });
+    library.global::<(A, MapOf<A, B>), bool>("@in", |machine, (wanted, map)| {
+        machine.charge(map.lookup_cost())?;
+        Ok(map.get(&wanted).is_some())
+    });
+}
+
+fn comparisons(library: &mut Library) {
+    use Type::{Bool, Double, Int, String, Timestamp, Uint};
     let numbers = [Int, Uint, Double];
-    let mut ordered: Vec<Vec<Type>> = numbers
+    let mixed = numbers
         .iter()
-        .flat_map(|one| numbers.iter().map(|other| vec![one.clone(), other.clone()]))
-        .collect();
-    ordered.extend([Bool, String, Bytes, Duration, Timestamp].map(|kind| vec![kind.clone(), kind]));
-    let ordered: Vec<(&[Type], Type)> = ordered.iter().map(|pair| (pair.as_slice(), Bool)).collect();
-    library.global("_<_", less, &ordered);
-    library.global("_<=_", less_or_equal, &ordered);
-    library.global("_>_", greater, &ordered);
-    library.global("_>=_", greater_or_equal, &ordered);
-    library.global("!_", not, &[(&[Bool], Bool)]);
-    library.global(
-        "-_",
-        negate,
-        &[(&[Int], Int), (&[Double], Double), (&[Duration], Duration)],
-    );
-    library.global(
-        "_+_",
-        add,
-        &[
-            (&[Int, Int], Int),
-            (&[Uint, Uint], Uint),
-            (&[Double, Double], Double),
-            (&[String, String], String),
-            (&[Bytes, Bytes], Bytes),
-            (&[list_of(A), list_of(A)], list_of(A)),
-            (&[Duration, Duration], Duration),
-            (&[Timestamp, Duration], Timestamp),
-            (&[Duration, Timestamp], Timestamp),
-        ],
-    );
-    library.global(
-        "_-_",
-        subtract,
-        &[
-            (&[Int, Int], Int),
-            (&[Uint, Uint], Uint),
-            (&[Double, Double], Double),
-            (&[Duration, Duration], Duration),
-            (&[Timestamp, Duration], Timestamp),
-            (&[Timestamp, Timestamp], Duration),
-        ],
-    );
-    let products: [(&[Type], Type); 3] = [
-        (&[Int, Int], Int),
-        (&[Uint, Uint], Uint),
-        (&[Double, Double], Double),
+        .flat_map(|one| numbers.iter().map(|other| vec![one.clone(), other.clone()]));
+    let same = [Bool, String, Type::Bytes, Type::Duration, Timestamp].map(|kind| vec![kind.clone(), kind]);
+    let signatures: Vec<_> = mixed.chain(same).map(|pair| (pair, Bool)).collect();
+    let operators: [(&str, fn(Ordering) -> bool); 4] = [
+        ("_<_", Ordering::is_lt),
+        ("_<=_", Ordering::is_le),
+        ("_>_", Ordering::is_gt),
+        ("_>=_", Ordering::is_ge),
     ];
-    library.global("_*_", multiply, &products);
-    library.global("_/_", divide, &products);
-    library.global("_%_", remainder, &products[..2]);
-    library.global("@in", is_in, &[(&[A, list_of(A)], Bool), (&[A, map(A, B)], Bool)]);
-}
-
-fn equals<'a>(machine: &mut Machine<'a>, arguments: &[Value<'a>]) -> Outcome<'a> {
-    match arguments {
-        [one, other] => machine.equal(one, other).map(Value::Bool),
-        _ => Err(Fault::no_overload()),
+    for (name, holds) in operators {
+        library.polymorphic(
+            name,
+            Style::Global,
+            signatures.clone(),
+            move |machine, arguments| match arguments {
+                [one, other] => Ok(Value::Bool(order(machine, one, other)?.is_some_and(holds))),
+                _ => Err(Fault::no_overload()),
+            },
+        );
     }
 }
 
-fn differs<'a>(machine: &mut Machine<'a>, arguments: &[Value<'a>]) -> Outcome<'a> {
-    match arguments {
-        [one, other] => machine.equal(one, other).map(|equal| Value::Bool(!equal)),
-        _ => Err(Fault::no_overload()),
+fn arithmetic(library: &mut Library) {
+    library.global::<(i64,), i64>("-_", |_, (value,)| some_or(value.checked_neg(), INT_OVERFLOW));
+    library.global::<(f64,), f64>("-_", |_, (value,)| Ok(-value));
+    library.global::<(Duration,), Duration>("-_", |_, (value,)| {
+        some_or(value.checked_neg(), DURATION_OVERFLOW)
+    });
+    let ints: [(&str, fn(i64, i64) -> Option<i64>); 3] = [
+        ("_+_", i64::checked_add),
+        ("_-_", i64::checked_sub),
+        ("_*_", i64::checked_mul),
+    ];
+    for (name, run) in ints {
+        library.global::<(i64, i64), i64>(name, move |_, (one, other)| {
+            some_or(run(one, other), INT_OVERFLOW)
+        });
     }
+    let uints: [(&str, fn(u64, u64) -> Option<u64>); 3] = [
+        ("_+_", u64::checked_add),
+        ("_-_", u64::checked_sub),
+        ("_*_", u64::checked_mul),
+    ];
+    for (name, run) in uints {
+        library.global::<(u64, u64), u64>(name, move |_, (one, other)| {
+            some_or(run(one, other), UINT_OVERFLOW)
+        });
+    }
+    let doubles: [(&str, fn(f64, f64) -> f64); 4] = [
+        ("_+_", ops::Add::add),
+        ("_-_", ops::Sub::sub),
+        ("_*_", ops::Mul::mul),
+        ("_/_", ops::Div::div),
+    ];
+    for (name, run) in doubles {
+        library.global::<(f64, f64), f64>(name, move |_, (one, other)| Ok(run(one, other)));
+    }
+    for (name, by_zero, int, uint) in [
+        (
+            "_/_",
+            "division by zero",
+            i64::checked_div as fn(i64, i64) -> Option<i64>,
+            u64::checked_div as fn(u64, u64) -> Option<u64>,
+        ),
+        ("_%_", "modulus by zero", i64::checked_rem, u64::checked_rem),
+    ] {
+        library.global::<(i64, i64), i64>(name, move |_, (one, other)| {
+            some_or(int(one, other), if other == 0 { by_zero } else { INT_OVERFLOW })
+        });
+        library.global::<(u64, u64), u64>(name, move |_, (one, other)| some_or(uint(one, other), by_zero));
+    }
+    times(library);
 }
 
-/// How two values are ordered; none for numbers that are not.
-pub(crate) fn order<'a>(
+fn times(library: &mut Library) {
+    library.global::<(Duration, Duration), Duration>("_+_", |_, (one, other)| {
+        some_or(one.checked_add(other), DURATION_OVERFLOW)
+    });
+    library.global::<(Duration, Duration), Duration>("_-_", |_, (one, other)| {
+        some_or(one.checked_sub(other), DURATION_OVERFLOW)
+    });
+    library.global::<(OffsetDateTime, Duration), OffsetDateTime>("_+_", |_, (time, span)| {
+        some_or(time.checked_add(TimeSpan::nanoseconds(span)), TIMESTAMP_OVERFLOW)
+    });
+    library.global::<(Duration, OffsetDateTime), OffsetDateTime>("_+_", |_, (span, time)| {
+        some_or(time.checked_add(TimeSpan::nanoseconds(span)), TIMESTAMP_OVERFLOW)
+    });
+    library.global::<(OffsetDateTime, Duration), OffsetDateTime>("_-_", |_, (time, span)| {
+        some_or(time.checked_sub(TimeSpan::nanoseconds(span)), TIMESTAMP_OVERFLOW)
+    });
+    library.global::<(OffsetDateTime, OffsetDateTime), Duration>("_-_", |_, (one, other)| {
+        some_or(
+            (one - other).whole_nanoseconds().try_into().ok(),
+            DURATION_OVERFLOW,
+        )
+    });
+}
+
+/// The order of two values; none for NaN.
+pub(super) fn order<'a>(
     machine: &mut Machine<'a>,
     one: &Value<'a>,
     other: &Value<'a>,
@@ -99,177 +161,15 @@ pub(crate) fn order<'a>(
     Ok(Some(match (one, other) {
         (Value::Bool(one), Value::Bool(other)) => one.cmp(other),
         (Value::String(one), Value::String(other)) => {
-            machine.pay_bytes(one.len().min(other.len()))?;
+            machine.charge_bytes(one.len().min(other.len()))?;
             (**one).cmp(&**other)
         }
         (Value::Bytes(one), Value::Bytes(other)) => {
-            machine.pay_bytes(one.len().min(other.len()))?;
+            machine.charge_bytes(one.len().min(other.len()))?;
             one.cmp(other)
         }
         (Value::Duration(one), Value::Duration(other)) => one.cmp(other),
         (Value::Timestamp(one), Value::Timestamp(other)) => one.cmp(other),
         _ => return Err(Fault::no_overload()),
     }))
-}
-
-fn compare<'a>(
-    machine: &mut Machine<'a>,
-    arguments: &[Value<'a>],
-    holds: fn(Ordering) -> bool,
-) -> Outcome<'a> {
-    match arguments {
-        [one, other] => {
-            let order = order(machine, one, other)?;
-            Ok(Value::Bool(order.is_some_and(holds)))
-        }
-        _ => Err(Fault::no_overload()),
-    }
-}
-
-fn less<'a>(machine: &mut Machine<'a>, arguments: &[Value<'a>]) -> Outcome<'a> {
-    compare(machine, arguments, Ordering::is_lt)
-}
-
-fn less_or_equal<'a>(machine: &mut Machine<'a>, arguments: &[Value<'a>]) -> Outcome<'a> {
-    compare(machine, arguments, Ordering::is_le)
-}
-
-fn greater<'a>(machine: &mut Machine<'a>, arguments: &[Value<'a>]) -> Outcome<'a> {
-    compare(machine, arguments, Ordering::is_gt)
-}
-
-fn greater_or_equal<'a>(machine: &mut Machine<'a>, arguments: &[Value<'a>]) -> Outcome<'a> {
-    compare(machine, arguments, Ordering::is_ge)
-}
-
-fn not<'a>(_: &mut Machine<'a>, arguments: &[Value<'a>]) -> Outcome<'a> {
-    match arguments {
-        [Value::Bool(value)] => Ok(Value::Bool(!value)),
-        _ => Err(Fault::no_overload()),
-    }
-}
-
-fn whole<'a>(value: Option<i64>) -> Outcome<'a> {
-    value
-        .map(Value::Int)
-        .ok_or_else(|| Fault::error("integer overflow"))
-}
-
-fn natural<'a>(value: Option<u64>) -> Outcome<'a> {
-    value
-        .map(Value::Uint)
-        .ok_or_else(|| Fault::error("unsigned integer overflow"))
-}
-
-fn span<'a>(value: Option<i64>) -> Outcome<'a> {
-    value
-        .map(Value::Duration)
-        .ok_or_else(|| Fault::error("duration overflow"))
-}
-
-fn moment<'a>(value: Option<OffsetDateTime>) -> Outcome<'a> {
-    value
-        .map(Value::Timestamp)
-        .ok_or_else(|| Fault::error("timestamp overflow"))
-}
-
-fn negate<'a>(_: &mut Machine<'a>, arguments: &[Value<'a>]) -> Outcome<'a> {
-    match arguments {
-        [Value::Int(value)] => whole(value.checked_neg()),
-        [Value::Double(value)] => Ok(Value::Double(-value)),
-        [Value::Duration(value)] => span(value.checked_neg()),
-        _ => Err(Fault::no_overload()),
-    }
-}
-
-fn add<'a>(machine: &mut Machine<'a>, arguments: &[Value<'a>]) -> Outcome<'a> {
-    let nanoseconds = time::Duration::nanoseconds;
-    match arguments {
-        [Value::Int(one), Value::Int(other)] => whole(one.checked_add(*other)),
-        [Value::Uint(one), Value::Uint(other)] => natural(one.checked_add(*other)),
-        [Value::Double(one), Value::Double(other)] => Ok(Value::Double(one + other)),
-        [Value::String(one), Value::String(other)] => {
-            machine.pay_bytes(one.len() + other.len())?;
-            let mut text = String::with_capacity(one.len() + other.len());
-            text.push_str(one);
-            text.push_str(other);
-            Ok(Value::string(text))
-        }
-        [Value::Bytes(one), Value::Bytes(other)] => {
-            machine.pay_bytes(one.len() + other.len())?;
-            let bytes: Arc<[u8]> = one.iter().chain(other.iter()).copied().collect();
-            Ok(Value::Bytes(bytes))
-        }
-        [Value::List(one), Value::List(other)] => {
-            machine.pay_items(one.len() + other.len())?;
-            let items: Arc<[Value<'a>]> = one.iter().chain(other.iter()).collect();
-            Ok(Value::List(List::Shared(items)))
-        }
-        [Value::Duration(one), Value::Duration(other)] => span(one.checked_add(*other)),
-        [Value::Timestamp(one), Value::Duration(other)] | [Value::Duration(other), Value::Timestamp(one)] => {
-            moment(one.checked_add(nanoseconds(*other)))
-        }
-        _ => Err(Fault::no_overload()),
-    }
-}
-
-fn subtract<'a>(_: &mut Machine<'a>, arguments: &[Value<'a>]) -> Outcome<'a> {
-    match arguments {
-        [Value::Int(one), Value::Int(other)] => whole(one.checked_sub(*other)),
-        [Value::Uint(one), Value::Uint(other)] => natural(one.checked_sub(*other)),
-        [Value::Double(one), Value::Double(other)] => Ok(Value::Double(one - other)),
-        [Value::Duration(one), Value::Duration(other)] => span(one.checked_sub(*other)),
-        [Value::Timestamp(one), Value::Duration(other)] => {
-            moment(one.checked_sub(time::Duration::nanoseconds(*other)))
-        }
-        [Value::Timestamp(one), Value::Timestamp(other)] => {
-            span(i64::try_from((*one - *other).whole_nanoseconds()).ok())
-        }
-        _ => Err(Fault::no_overload()),
-    }
-}
-
-fn multiply<'a>(_: &mut Machine<'a>, arguments: &[Value<'a>]) -> Outcome<'a> {
-    match arguments {
-        [Value::Int(one), Value::Int(other)] => whole(one.checked_mul(*other)),
-        [Value::Uint(one), Value::Uint(other)] => natural(one.checked_mul(*other)),
-        [Value::Double(one), Value::Double(other)] => Ok(Value::Double(one * other)),
-        _ => Err(Fault::no_overload()),
-    }
-}
-
-fn divide<'a>(_: &mut Machine<'a>, arguments: &[Value<'a>]) -> Outcome<'a> {
-    match arguments {
-        [Value::Int(_), Value::Int(0)] | [Value::Uint(_), Value::Uint(0)] => {
-            Err(Fault::error("division by zero"))
-        }
-        [Value::Int(one), Value::Int(other)] => whole(one.checked_div(*other)),
-        [Value::Uint(one), Value::Uint(other)] => natural(one.checked_div(*other)),
-        [Value::Double(one), Value::Double(other)] => Ok(Value::Double(one / other)),
-        _ => Err(Fault::no_overload()),
-    }
-}
-
-fn remainder<'a>(_: &mut Machine<'a>, arguments: &[Value<'a>]) -> Outcome<'a> {
-    match arguments {
-        [Value::Int(_), Value::Int(0)] | [Value::Uint(_), Value::Uint(0)] => {
-            Err(Fault::error("modulus by zero"))
-        }
-        [Value::Int(one), Value::Int(other)] => whole(one.checked_rem(*other)),
-        [Value::Uint(one), Value::Uint(other)] => natural(one.checked_rem(*other)),
-        _ => Err(Fault::no_overload()),
-    }
-}
-
-fn is_in<'a>(machine: &mut Machine<'a>, arguments: &[Value<'a>]) -> Outcome<'a> {
-    match arguments {
-        [wanted, Value::List(list)] => machine
-            .position(wanted, list.iter())
-            .map(|place| Value::Bool(place.is_some())),
-        [wanted, Value::Map(map)] => {
-            machine.pay(map.look())?;
-            Ok(Value::Bool(map.get(wanted).is_some()))
-        }
-        _ => Err(Fault::no_overload()),
-    }
 }

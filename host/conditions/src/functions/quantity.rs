@@ -1,18 +1,17 @@
 //! Quantities of resources, as `500m` and `2Gi`: Kubernetes' `quantity`.
 
-use super::Library;
-use crate::{
-    machine::{Fault, Machine, Outcome},
-    types::{QUANTITY, Type},
-    value::Value,
-};
+use std::sync::Arc;
+
+use super::{Library, some_or, typed::Str};
 
 /// An amount, in units of 10^-9: Kubernetes keeps no smaller ones, and rounds up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Quantity(i128);
 
 const ONE: i128 = 1_000_000_000;
-/// The longest text of a number that can be one; longer ones are too large or needlessly fine.
+const INVALID: &str =
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+/// The longest text of a number that can be one; longer ones are too large or needlessly precise.
 const LONGEST: usize = 64;
 
 impl Quantity {
@@ -62,7 +61,7 @@ impl Quantity {
     }
 }
 
-/// What a suffix stands for: a power of two and one of ten.
+/// The powers of two and of ten that a suffix stands for.
 fn scale(suffix: &str) -> Option<(u32, i32)> {
     Some(match suffix {
         "n" => (0, -9),
@@ -92,121 +91,40 @@ fn scale(suffix: &str) -> Option<(u32, i32)> {
     })
 }
 
-pub(super) fn list(library: &mut Library) {
-    use Type::{Bool, Double, Int, String};
-    library.global("isQuantity", is_quantity, &[(&[String], Bool)]);
-    library.global("quantity", quantity, &[(&[String], QUANTITY)]);
-    library.member("sign", sign, &[(&[QUANTITY], Int)]);
-    library.member("isInteger", is_integer, &[(&[QUANTITY], Bool)]);
-    library.member("asInteger", as_integer, &[(&[QUANTITY], Int)]);
-    library.member("asApproximateFloat", as_float, &[(&[QUANTITY], Double)]);
-    let pairs = |result: Type| -> [(&'static [Type], Type); 1] { [(&[QUANTITY, QUANTITY], result)] };
-    library.member("compareTo", compare_to, &pairs(Int));
-    library.member("isLessThan", is_less_than, &pairs(Bool));
-    library.member("isGreaterThan", is_greater_than, &pairs(Bool));
-    let sums: [(&[Type], Type); 2] = [(&[QUANTITY, QUANTITY], QUANTITY), (&[QUANTITY, Int], QUANTITY)];
-    library.member("add", add, &sums);
-    library.member("sub", sub, &sums);
-}
-
-fn is_quantity<'a>(machine: &mut Machine<'a>, arguments: &[Value<'a>]) -> Outcome<'a> {
-    match arguments {
-        [Value::String(text)] => {
-            machine.pay_bytes(text.len())?;
-            Ok(Value::Bool(Quantity::read(text).is_some()))
-        }
-        _ => Err(Fault::no_overload()),
+pub(super) fn register(library: &mut Library) {
+    library.global::<(Str,), bool>("isQuantity", |machine, (text,)| {
+        machine.charge_bytes(text.len())?;
+        Ok(Quantity::read(&text).is_some())
+    });
+    library.global::<(Str,), Quantity>("quantity", |machine, (text,)| {
+        machine.charge_bytes(text.len())?;
+        some_or(Quantity::read(&text).map(Arc::new), INVALID)
+    });
+    library.member::<(Quantity,), i64>("sign", |_, (amount,)| Ok(amount.0.signum() as i64));
+    library.member::<(Quantity,), bool>("isInteger", |_, (amount,)| Ok(amount.whole().is_some()));
+    library.member::<(Quantity,), i64>("asInteger", |_, (amount,)| {
+        some_or(amount.whole(), "cannot convert value to integer")
+    });
+    library.member::<(Quantity,), f64>("asApproximateFloat", |_, (amount,)| {
+        Ok(amount.0 as f64 / ONE as f64)
+    });
+    library.member::<(Quantity, Quantity), i64>("compareTo", |_, (one, other)| Ok(one.cmp(&other) as i64));
+    library.member::<(Quantity, Quantity), bool>("isLessThan", |_, (one, other)| Ok(one < other));
+    library.member::<(Quantity, Quantity), bool>("isGreaterThan", |_, (one, other)| Ok(one > other));
+    let sums: [(&str, fn(i128, i128) -> Option<i128>); 2] =
+        [("add", i128::checked_add), ("sub", i128::checked_sub)];
+    for (name, sum) in sums {
+        let sum = move |one: i128, other| {
+            some_or(
+                sum(one, other).map(|sum| Arc::new(Quantity(sum))),
+                "quantity overflow",
+            )
+        };
+        library.member::<(Quantity, Quantity), Quantity>(name, move |_, (one, other)| sum(one.0, other.0));
+        library.member::<(Quantity, i64), Quantity>(name, move |_, (one, other)| {
+            sum(one.0, i128::from(other) * ONE)
+        });
     }
-}
-
-fn quantity<'a>(machine: &mut Machine<'a>, arguments: &[Value<'a>]) -> Outcome<'a> {
-    match arguments {
-        [Value::String(text)] => {
-            machine.pay_bytes(text.len())?;
-            Quantity::read(text)
-                .map(made)
-                .ok_or_else(|| Fault::error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"))
-        }
-        _ => Err(Fault::no_overload()),
-    }
-}
-
-fn made<'a>(quantity: Quantity) -> Value<'a> {
-    Value::Quantity(std::sync::Arc::new(quantity))
-}
-
-fn sign<'a>(_: &mut Machine<'a>, arguments: &[Value<'a>]) -> Outcome<'a> {
-    match arguments {
-        [Value::Quantity(quantity)] => Ok(Value::Int(quantity.0.signum() as i64)),
-        _ => Err(Fault::no_overload()),
-    }
-}
-
-fn is_integer<'a>(_: &mut Machine<'a>, arguments: &[Value<'a>]) -> Outcome<'a> {
-    match arguments {
-        [Value::Quantity(quantity)] => Ok(Value::Bool(quantity.whole().is_some())),
-        _ => Err(Fault::no_overload()),
-    }
-}
-
-fn as_integer<'a>(_: &mut Machine<'a>, arguments: &[Value<'a>]) -> Outcome<'a> {
-    match arguments {
-        [Value::Quantity(quantity)] => quantity
-            .whole()
-            .map(Value::Int)
-            .ok_or_else(|| Fault::error("cannot convert value to integer")),
-        _ => Err(Fault::no_overload()),
-    }
-}
-
-fn as_float<'a>(_: &mut Machine<'a>, arguments: &[Value<'a>]) -> Outcome<'a> {
-    match arguments {
-        [Value::Quantity(quantity)] => Ok(Value::Double(quantity.0 as f64 / ONE as f64)),
-        _ => Err(Fault::no_overload()),
-    }
-}
-
-fn compare_to<'a>(_: &mut Machine<'a>, arguments: &[Value<'a>]) -> Outcome<'a> {
-    match arguments {
-        [Value::Quantity(one), Value::Quantity(other)] => Ok(Value::Int(one.cmp(other) as i64)),
-        _ => Err(Fault::no_overload()),
-    }
-}
-
-fn is_less_than<'a>(_: &mut Machine<'a>, arguments: &[Value<'a>]) -> Outcome<'a> {
-    match arguments {
-        [Value::Quantity(one), Value::Quantity(other)] => Ok(Value::Bool(one < other)),
-        _ => Err(Fault::no_overload()),
-    }
-}
-
-fn is_greater_than<'a>(_: &mut Machine<'a>, arguments: &[Value<'a>]) -> Outcome<'a> {
-    match arguments {
-        [Value::Quantity(one), Value::Quantity(other)] => Ok(Value::Bool(one > other)),
-        _ => Err(Fault::no_overload()),
-    }
-}
-
-fn amounts(arguments: &[Value<'_>]) -> Result<(i128, i128), Fault> {
-    match arguments {
-        [Value::Quantity(one), Value::Quantity(other)] => Ok((one.0, other.0)),
-        [Value::Quantity(one), Value::Int(other)] => Ok((one.0, i128::from(*other) * ONE)),
-        _ => Err(Fault::no_overload()),
-    }
-}
-
-fn add<'a>(_: &mut Machine<'a>, arguments: &[Value<'a>]) -> Outcome<'a> {
-    let (one, other) = amounts(arguments)?;
-    one.checked_add(other)
-        .map(|sum| made(Quantity(sum)))
-        .ok_or_else(|| Fault::error("quantity overflow"))
-}
-
-fn sub<'a>(_: &mut Machine<'a>, arguments: &[Value<'a>]) -> Outcome<'a> {
-    let (one, other) = amounts(arguments)?;
-    one.checked_sub(other)
-        .map(|difference| made(Quantity(difference)))
-        .ok_or_else(|| Fault::error("quantity overflow"))
 }
 
 #[cfg(test)]

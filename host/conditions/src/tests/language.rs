@@ -336,6 +336,10 @@ async fn what_expressions_mean() {
             Err("not a timestamp".into()),
         ),
         (
+            "timestamp('9999-12-31T23:59:59-12:00') == timestamp(0)",
+            Err("not a timestamp".into()),
+        ),
+        (
             "string(timestamp(0)) == '1970-01-01T00:00:00Z' && int(timestamp('1970-01-01T00:01:00Z')) == 60",
             Ok(true),
         ),
