@@ -53,7 +53,7 @@ pub use offload::offload;
 pub use outcome::{AuditAnnotation, Decision, Outcome, Refusal, SkipReason, StageResult, TraceRow};
 pub use patch::{Patch, PatchError};
 pub use pointer::{Pattern, Pointer, PointerError};
-pub use qualified::{NAME_PART_LENGTH, is_name_part};
+pub use qualified::{NAME_PART_LENGTH, is_dns_label, is_dns_subdomain, is_name_part};
 pub use request::{
     GroupVersionKind, GroupVersionResource, Operation, Request, Requested, Uid, UnknownOperation, UserInfo,
 };

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use admittance_admission::{NAME_PART_LENGTH, is_name_part};
+use admittance_admission::{NAME_PART_LENGTH, is_dns_subdomain, is_name_part};
 use cel::{Env, parser::ParseErrors};
 
 use crate::{
@@ -117,8 +117,6 @@ fn position(source: &str, offset: usize) -> (usize, usize) {
     })
 }
 
-const LONGEST_PREFIX: usize = 253;
-
 /// Check a qualified name: an optional DNS prefix and `/`, and a name part of letters, digits, `-`, `_`
 /// and `.` that begins and ends with a letter or a digit.
 pub(crate) fn check_name(name: &str) -> Result<(), ConditionError> {
@@ -154,18 +152,6 @@ pub(crate) fn check_name(name: &str) -> Result<(), ConditionError> {
         );
     }
     Ok(())
-}
-
-fn is_dns_subdomain(text: &str) -> bool {
-    text.len() <= LONGEST_PREFIX
-        && text.split('.').all(|label| {
-            let ends = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
-            label
-                .bytes()
-                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-                && ends(label.as_bytes().first())
-                && ends(label.as_bytes().last())
-        })
 }
 
 #[cfg(test)]

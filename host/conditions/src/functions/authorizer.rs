@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use admittance_admission::{Access, AccessAttributes, AuthorizerError, Request, UserInfo};
+use admittance_admission::{
+    Access, AccessAttributes, AuthorizerError, Request, UserInfo, is_dns_label, is_dns_subdomain,
+};
 
 use super::{
     Library, some_or,
@@ -270,12 +272,12 @@ pub(super) fn register(library: &mut Library) {
 }
 
 fn service_account(namespace: &str, name: &str) -> Result<Arc<AccessCheck>, Fault> {
-    if !(namespace.len() <= 63 && is_dns_label(namespace)) {
+    if !is_dns_label(namespace) {
         return Err(Fault::error(format!(
             "invalid service account namespace {namespace:?}"
         )));
     }
-    if !(name.len() <= 253 && name.split('.').all(is_dns_label)) {
+    if !is_dns_subdomain(name) {
         return Err(Fault::error(format!("invalid service account name {name:?}")));
     }
     Ok(Arc::new(AccessCheck {
@@ -291,12 +293,6 @@ fn service_account(namespace: &str, name: &str) -> Result<Arc<AccessCheck>, Faul
         }),
         target: Target::Unset,
     }))
-}
-
-/// Whether it is lower-case letters, digits and `-`, without a `-` at an end.
-pub(crate) fn is_dns_label(label: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    !label.is_empty() && label.bytes().all(inner) && !label.starts_with('-') && !label.ends_with('-')
 }
 
 fn decide(machine: &mut Machine<'_>, check: &AccessCheck, verb: &str) -> Result<Arc<Answer>, Fault> {
