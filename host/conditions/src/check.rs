@@ -123,7 +123,7 @@ impl Checker {
         Ok((Expression::Variable(variable), kind))
     }
 
-    /// Whether the node is this global name, not hidden by a macro's variable.
+    /// Whether the node is this global variable, not shadowed by a macro's.
     fn is_global(&self, node: &IdedExpr, wanted: &str) -> bool {
         matches!(&node.expr, Expr::Ident(name) if name == wanted) && self.local(wanted).is_none()
     }
@@ -188,7 +188,7 @@ impl Checker {
         self.function(node, name, call.target.as_deref(), &call.args)
     }
 
-    /// A side of `&&` or `||`.
+    /// An operand of `&&`, `||` and the like.
     fn logical(&mut self, operator: &str, node: &IdedExpr) -> Result<Expression, Mistake> {
         let (side, kind) = self.check(node)?;
         if matches!(kind, Type::Bool | Type::Dyn) {
@@ -383,21 +383,9 @@ fn literal_value(literal: &LiteralValue) -> (Expression, Type) {
 
 /// The types that an expression may name.
 fn type_named(name: &str) -> Option<&'static str> {
-    [
-        "bool",
-        "int",
-        "uint",
-        "double",
-        "string",
-        "bytes",
-        "list",
-        "map",
-        "null_type",
-        "type",
-        "optional_type",
-    ]
-    .into_iter()
-    .find(|known| *known == name)
+    "bool int uint double string bytes list map null_type type optional_type"
+        .split(' ')
+        .find(|known| *known == name)
 }
 
 /// The type of a field of a value of this type.
@@ -420,7 +408,7 @@ fn field_type(node: u64, of: &Type, field: &str) -> Result<Type, Mistake> {
     }
 }
 
-/// The one type of the values of a list or a map.
+/// The common type of the items of a list or a map.
 fn one_type(node: u64, so_far: Option<Type>, kind: Type) -> Result<Type, Mistake> {
     match so_far {
         None => Ok(kind),
@@ -431,7 +419,7 @@ fn one_type(node: u64, so_far: Option<Type>, kind: Type) -> Result<Type, Mistake
     }
 }
 
-/// The type that an entry adds.
+/// The type of an entry's value.
 fn without_optional(node: u64, kind: Type, is_optional: bool) -> Result<Type, Mistake> {
     match (is_optional, kind) {
         (false, kind) => Ok(kind),
@@ -441,7 +429,7 @@ fn without_optional(node: u64, kind: Type, is_optional: bool) -> Result<Type, Mi
     }
 }
 
-/// A call's types as messages show them.
+/// The argument types of a call, for messages.
 fn applied(style: Style, kinds: &[Type]) -> String {
     let texts: Vec<String> = kinds.iter().map(Type::to_string).collect();
     match (style, texts.split_first()) {

@@ -10,10 +10,10 @@ use crate::{
     check::{Checked, Checker, Mistake},
 };
 
-/// The longest expression, in bytes.
-pub(crate) const LONGEST: usize = 16 << 10;
-/// Memory for the parser's recursion: several times what the longest expression needs. It is reserved, and
-/// used only as far as an expression is deep.
+/// In bytes.
+pub(crate) const MAX_LENGTH: usize = 16 << 10;
+/// The stack for the parser's recursion: several times what the longest expression needs. Pages are used only as far
+/// as an expression nests.
 const STACK: usize = 64 << 20;
 
 /// Parse and check.
@@ -21,13 +21,13 @@ pub(crate) fn compile(source: &str) -> Result<Checked, ConditionError> {
     if source.trim().is_empty() {
         return Err(ConditionError::Empty);
     }
-    if source.len() > LONGEST {
+    if source.len() > MAX_LENGTH {
         return Err(ConditionError::TooLong {
             length: source.len(),
-            limit: LONGEST,
+            limit: MAX_LENGTH,
         });
     }
-    // The parser and the tree that it makes recurse as deep as the text nests, whatever thread this is.
+    // The parser, and dropping its tree, recurse as deep as the text nests: more than a worker's stack.
     let outcome = thread::scope(|scope| {
         thread::Builder::new()
             .name("condition-parser".to_owned())
@@ -43,7 +43,7 @@ pub(crate) fn compile(source: &str) -> Result<Checked, ConditionError> {
 }
 
 fn parse_and_check(source: &str) -> Result<Checked, ConditionError> {
-    // Without macros: the check reads `has`, `all` and the like itself, as they were written.
+    // Macros are not expanded: the checker reads `has`, `all` and the like as they were written.
     let (tree, positions) = Env::default()
         .parser()
         .parse_with_source_info(source)
@@ -68,8 +68,7 @@ fn parse_and_check(source: &str) -> Result<Checked, ConditionError> {
 /// The first mistake in the text.
 fn first(source: &str, errors: ParseErrors) -> ConditionError {
     let mut errors = errors.errors;
-    // The parser notes what it could not put together too, at the start of it; what it could not read
-    // tells more.
+    // Syntax errors first: the others are often consequences, at the start of the same expression.
     errors.sort_by_key(|error| (!error.msg.starts_with("Syntax error"), error.pos));
     if errors.iter().any(|error| error.msg.contains("Recursion limit")) {
         return ConditionError::TooDeep { limit: PARSER_DEPTH };
@@ -94,7 +93,7 @@ fn first(source: &str, errors: ParseErrors) -> ConditionError {
 /// How deep the parser follows parentheses, brackets and arguments.
 const PARSER_DEPTH: usize = 96;
 
-/// A message without the list of all that could have stood there.
+/// A message without its list of expected tokens.
 fn short(message: &str) -> String {
     message
         .split(" expecting ")

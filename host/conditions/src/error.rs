@@ -1,4 +1,4 @@
-//! Why a condition does not compile, and why compiled conditions have no answer for a request.
+//! Errors of compilation and of evaluation.
 
 use std::{fmt, sync::Arc};
 
@@ -10,32 +10,32 @@ use crate::{
 /// Why a condition cannot be compiled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConditionError {
-    /// The name is no qualified name.
+    /// The name is not a valid qualified name.
     #[error("the name of a match condition cannot be `{name}`: {why}")]
     Name {
         /// The name.
         name: String,
-        /// Which rule it breaks, and how to keep it.
+        /// Which rule it breaks.
         why: String,
     },
-    /// There is no expression.
+    /// The expression is empty.
     #[error("the expression is empty; write one that is true for the requests that the hook is for")]
     Empty,
-    /// The expression is longer than a condition may be.
+    /// The expression is too long.
     #[error("the expression has {length} bytes; make it shorter than {limit}, or several conditions of it")]
     TooLong {
-        /// Its bytes.
+        /// Its length in bytes.
         length: usize,
-        /// How many it may have.
+        /// The limit.
         limit: usize,
     },
     /// The expression nests too deeply.
     #[error("the expression is nested more than {limit} deep; make several conditions of it")]
     TooDeep {
-        /// How deep it may be.
+        /// The limit.
         limit: usize,
     },
-    /// Something in the expression cannot be read, or does not fit.
+    /// A syntax or type error.
     #[error("compilation failed at line {line}, column {column}: {message}")]
     Compile {
         /// The line, from 1.
@@ -45,10 +45,10 @@ pub enum ConditionError {
         /// What is wrong.
         message: String,
     },
-    /// The expression is not a bool.
+    /// The type of the expression is not bool.
     #[error("must evaluate to bool but got {kind}; compare it with what you expect")]
     NotBool {
-        /// What it is.
+        /// Its type.
         kind: String,
     },
     /// The parser failed.
@@ -56,7 +56,7 @@ pub enum ConditionError {
     Parser(String),
 }
 
-/// Why it cannot be told whether a request matches.
+/// The conditions of a stage could not be evaluated for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConditionFailure {
     failed: Vec<FailedCondition>,
@@ -101,7 +101,7 @@ impl ConditionFailure {
         &self.failed
     }
 
-    /// What kube-apiserver would say: the messages without names, several in brackets.
+    /// The messages as kube-apiserver words them: without names, several in brackets.
     pub fn message(&self) -> String {
         let messages: Vec<&str> = self.failed.iter().map(|failed| failed.message.as_str()).collect();
         match messages.as_slice() {

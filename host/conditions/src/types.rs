@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The type of an expression, as far as the expression itself tells.
+/// The static type of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Type {
     Null,
@@ -16,7 +16,7 @@ pub(crate) enum Type {
     Timestamp,
     /// The type of a type: what `type(x)` gives.
     Kind,
-    /// Known only when it is evaluated, as everything in `object`.
+    /// Known only at evaluation, as everything in `object`.
     Dyn,
     List(Box<Type>),
     Map(Box<Type>, Box<Type>),
@@ -25,7 +25,7 @@ pub(crate) enum Type {
     Record(Record),
     /// A type with functions and no fields.
     Opaque(&'static str),
-    /// Stands for any one type in the signature of a function; at most two in one signature.
+    /// A type parameter of a signature; there are at most two.
     Any(usize),
 }
 
@@ -93,22 +93,19 @@ impl Record {
     }
 }
 
-/// A list of this.
 pub(crate) fn list(item: Type) -> Type {
     Type::List(Box::new(item))
 }
 
-/// A map from this to that.
 pub(crate) fn map(key: Type, value: Type) -> Type {
     Type::Map(Box::new(key), Box::new(value))
 }
 
-/// This, or nothing.
 pub(crate) fn optional(value: Type) -> Type {
     Type::Optional(Box::new(value))
 }
 
-/// What the stand-ins of one signature stand for so far.
+/// The types that are bound to the type parameters of a signature so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bindings([Option<Type>; 2]);
 
@@ -146,7 +143,7 @@ impl Bindings {
         }
     }
 
-    /// The type with what its stand-ins stand for; what is not known is dynamic.
+    /// The type with its parameters replaced; an unbound one is dynamic.
     pub(crate) fn apply(&self, to: &Type) -> Type {
         match to {
             Type::Any(index) => self.0.get(*index).cloned().flatten().unwrap_or(Type::Dyn),
@@ -158,7 +155,7 @@ impl Bindings {
     }
 }
 
-/// The one type that both can stand for; none when they exclude each other.
+/// The one type for values of both; none when they exclude each other.
 pub(crate) fn join(one: &Type, other: &Type) -> Option<Type> {
     let nullable = |kind: &Type| {
         matches!(

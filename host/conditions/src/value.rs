@@ -1,4 +1,4 @@
-//! Values of expressions. Those of a request are borrowed from its trees and never copied.
+//! Values of expressions. Those of a request are borrowed from its objects and never copied.
 
 use std::{net::IpAddr, ops::Deref, sync::Arc};
 
@@ -41,7 +41,6 @@ pub(crate) enum Value<'a> {
     Quantity(Arc<Quantity>),
 }
 
-/// A text.
 #[derive(Clone, Debug)]
 pub(crate) enum Text<'a> {
     Borrowed(&'a str),
@@ -233,7 +232,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Numbers of any type, as one that compares with all; none for what is no number.
+    /// A number of any type, for comparisons; none for other values.
     pub(crate) fn number(&self) -> Option<Number> {
         match self {
             Self::Int(value) => Some(Number::Whole(i128::from(*value))),
@@ -243,7 +242,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether two values that hold no others are equal; never for those that do.
+    /// Whether two scalars are equal; false for lists, maps and optional values.
     pub(crate) fn same_scalar(&self, other: &Self) -> bool {
         if let (Some(one), Some(other)) = (self.number(), other.number()) {
             return one.partial_cmp(&other).is_some_and(std::cmp::Ordering::is_eq);
@@ -265,7 +264,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether it is what its type begins with: `optional.ofNonZeroValue` holds nothing then.
+    /// Whether it is the zero value of its type, which `optional.ofNonZeroValue` drops.
     pub(crate) fn is_zero(&self) -> bool {
         match self {
             Self::Null => true,
@@ -284,7 +283,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// A number, for comparing those of different types.
+/// A number that compares with those of other types.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Number {
     Whole(i128),

@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl Checker {
-    /// A macro; none when the call is of something else.
+    /// A macro; none for other calls.
     pub(super) fn macro_call(
         &mut self,
         node: u64,

@@ -123,7 +123,7 @@ async fn a_deadline_ends_an_evaluation() {
 
 #[test]
 fn expressions_that_are_large_or_deep() {
-    let longest = compile::LONGEST;
+    let longest = compile::MAX_LENGTH;
     for (case, expression, expected) in [
         ("parentheses", "(".repeat(100_000), "has 100000 bytes"),
         (

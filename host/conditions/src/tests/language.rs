@@ -414,6 +414,11 @@ async fn what_expressions_mean() {
             "isCIDR('10.0.0.0/8') && !isCIDR('10.0.0.0/33') && !isCIDR('10.0.0.0/08')",
             Ok(true),
         ),
+        (
+            "ip(cidr('10.1.2.3/8').ip() == ip('10.1.2.3') ? '::1' : '') == ip('::1')",
+            Ok(true),
+        ),
+        ("dyn('::1').ip() == ip('::1')", no_overload()),
         // The authorizer's values.
         (
             "authorizer.serviceAccount('Not A Name', 'a').path('/').check('get').allowed()",
