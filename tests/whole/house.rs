@@ -155,7 +155,7 @@ fn licences_are_evaluated_as_expressions() {
 }
 
 /// The layers of the host, from the top: a crate may use those of the layers below its own.
-const LAYERS: [&[&str]; 5] = [
+const LAYERS: [&[&str]; 6] = [
     &["admittance-cli"],
     &["admittance-driver"],
     &["admittance", "admittance-stores"],
@@ -167,6 +167,7 @@ const LAYERS: [&[&str]; 5] = [
         "admittance-sandbox",
         "admittance-webhook",
     ],
+    &["admittance-conditions"],
     &[
         "admittance-admission",
         "admittance-module",

@@ -4,7 +4,7 @@
 //! calls a [`Hook`] (a plugin, a webhook, or the embedder's own code), which answers with a
 //! [`Verdict`] or fails with a [`Failure`]. What the chains say together is the [`Outcome`].
 //!
-//! Nothing here opens a socket, runs WebAssembly or reads a file: this crate is the meaning of a
+//! Nothing here opens a socket, runs WebAssembly, reads a file or knows CEL: this crate is the meaning of a
 //! chain, and every other crate depends on it.
 
 mod chain;
@@ -37,8 +37,7 @@ mod verdict;
 pub use chain::{Chain, Phase, Selection};
 pub use cluster::{ClusterError, ClusterKind, ClusterReader, InvalidClusterKind};
 pub use condition::{
-    Access, AccessAttributes, Authorizer, AuthorizerError, ConditionError, ConditionFailure, FailedCondition,
-    MatchCondition, MatchConditions, NoAuthorizer,
+    Access, AccessAttributes, Authorizer, AuthorizerError, Conditions, MatchConditions, NoAuthorizer,
 };
 pub use deadline::Deadline;
 pub use effect::Effect;
@@ -54,7 +53,7 @@ pub use offload::offload;
 pub use outcome::{AuditAnnotation, Decision, Outcome, Refusal, SkipReason, StageResult, TraceRow};
 pub use patch::{Patch, PatchError};
 pub use pointer::{Pattern, Pointer, PointerError};
-pub use qualified::{NAME_PART_LENGTH, is_name_part};
+pub use qualified::{NAME_PART_LENGTH, is_dns_label, is_dns_subdomain, is_name_part};
 pub use request::{
     GroupVersionKind, GroupVersionResource, Operation, Request, Requested, Uid, UnknownOperation, UserInfo,
 };
@@ -63,5 +62,5 @@ pub use spelling::{Spelling, SpellingError, same_key};
 pub use stage::{FailurePolicy, Mode, Reinvocation, SideEffects, Stage};
 pub use verdict::{Denial, Response, Verdict, bounded_warnings};
 
-/// Implements the trait [`Hook`]: put it on the `impl`.
+/// Implements the async traits of this crate, such as [`Hook`]: put it on the `impl`.
 pub use async_trait::async_trait;

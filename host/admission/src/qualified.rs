@@ -1,4 +1,5 @@
-//! Kubernetes' qualified names: `name`, or `prefix.example.com/name`.
+//! Kubernetes' rules for names: DNS labels and subdomains, and qualified names such as `name` or
+//! `prefix.example.com/name`.
 
 /// The most characters of the name in a qualified name.
 pub const NAME_PART_LENGTH: usize = 63;
@@ -15,9 +16,51 @@ pub fn is_name_part(text: &str) -> bool {
         && at_end(bytes.last())
 }
 
+/// Whether this is a DNS-1123 label: at most 63 lower-case letters, digits and `-`, with a letter or digit at both
+/// ends.
+pub fn is_dns_label(text: &str) -> bool {
+    text.len() <= 63 && is_part_of_subdomain(text)
+}
+
+/// Whether this is a DNS-1123 subdomain: at most 253 characters, in parts like DNS labels, but of any length, joined
+/// by dots.
+pub fn is_dns_subdomain(text: &str) -> bool {
+    text.len() <= 253 && text.split('.').all(is_part_of_subdomain)
+}
+
+fn is_part_of_subdomain(text: &str) -> bool {
+    let inside = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    !text.is_empty() && text.bytes().all(inside) && !text.starts_with('-') && !text.ends_with('-')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dns_names() {
+        let (longest, longer) = ("a".repeat(63), "a".repeat(64));
+        // (text, whether it is a label, whether it is a subdomain)
+        for (text, label, subdomain) in [
+            ("a", true, true),
+            ("0-9", true, true),
+            (longest.as_str(), true, true),
+            (longer.as_str(), false, true),
+            ("a.b", false, true),
+            ("", false, false),
+            ("a..b", false, false),
+            ("-a", false, false),
+            ("a-", false, false),
+            ("a.-b", false, false),
+            ("A", false, false),
+            ("a_b", false, false),
+        ] {
+            assert_eq!(is_dns_label(text), label, "{text}");
+            assert_eq!(is_dns_subdomain(text), subdomain, "{text}");
+        }
+        assert!(is_dns_subdomain(&"a.".repeat(127)[..253]));
+        assert!(!is_dns_subdomain(&"a".repeat(254)));
+    }
 
     #[test]
     fn name_parts() {

@@ -83,14 +83,11 @@ impl Turn<'_> {
             return Ok(Some(SkipReason::ObjectSelector));
         }
         let conditions = &stage.match_conditions;
-        if !conditions.is_empty() {
-            let unmet = conditions
-                .evaluate(request, self.surroundings.authorizer, deadline)
-                .await;
-            let unmet = unmet.map_err(|error| Failure::new(FailureKind::Condition, error.to_string()))?;
-            if unmet.is_some() {
-                return Ok(Some(SkipReason::MatchCondition));
-            }
+        if !conditions
+            .matches(request, self.surroundings.authorizer, deadline)
+            .await?
+        {
+            return Ok(Some(SkipReason::MatchCondition));
         }
         Ok(None)
     }

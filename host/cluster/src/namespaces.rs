@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use admittance_admission::{Labels, NamespaceLookupError};
+use admittance_admission::{Labels, NamespaceLookupError, is_dns_label};
 use kube::{
     Api, Client, Resource,
     core::{ApiResource, PartialObjectMeta},
@@ -19,15 +19,12 @@ use crate::{
     health::WatchStatus,
     item::Item,
     measure::Verb,
-    selector::is_subdomain,
     trouble::{Trouble, permission},
     watch::{View, follow},
 };
 
 /// How long a look-up waits for the API server at most; a request's own deadline may be earlier.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(2);
-/// The longest name of a namespace.
-const NAME_LENGTH: usize = 63;
 
 /// Of a namespace no more than the metadata is asked for.
 type Namespace = PartialObjectMeta<Item>;
@@ -98,7 +95,7 @@ impl Namespaces {
     /// cache yet. That is the order of kube-apiserver's own look-up.
     pub(crate) async fn labels(&self, name: &str) -> Result<Labels, NamespaceLookupError> {
         // The name comes from a request and becomes part of a path.
-        if name.len() > NAME_LENGTH || name.contains('.') || !is_subdomain(name) {
+        if !is_dns_label(name) {
             return Err(not_found(name));
         }
         if self.view.is_usable()

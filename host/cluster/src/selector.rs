@@ -1,6 +1,8 @@
 //! Label selectors as text: `app=web,tier in (db, cache),!canary`.
 
-use admittance_admission::{LabelOperator, LabelSelector, Labels, Requirement};
+use admittance_admission::{
+    LabelOperator, LabelSelector, Labels, NAME_PART_LENGTH, Requirement, is_dns_subdomain, is_name_part,
+};
 
 /// Which objects a list is of. The grammar and the meaning are those of Kubernetes' `labels.Parse`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -229,18 +231,13 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The longest name of a key, and the longest value.
-const NAME_LENGTH: usize = 63;
-/// The longest prefix of a key.
-const PREFIX_LENGTH: usize = 253;
-
 fn check_key(key: &str) -> Result<(), String> {
     let (prefix, name) = match key.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
         None => (None, key),
     };
-    let prefix_holds = prefix.is_none_or(|prefix| prefix.len() <= PREFIX_LENGTH && is_subdomain(prefix));
-    if prefix_holds && is_label_text(name) {
+    let prefix_holds = prefix.is_none_or(is_dns_subdomain);
+    if prefix_holds && is_name_part(name) {
         Ok(())
     } else {
         Err(format!(
@@ -250,34 +247,14 @@ fn check_key(key: &str) -> Result<(), String> {
 }
 
 fn check_value(value: &str) -> Result<(), String> {
-    if value.is_empty() || is_label_text(value) {
+    if value.is_empty() || is_name_part(value) {
         Ok(())
     } else {
         Err(format!(
-            "`{value}` is no value of a label: at most {NAME_LENGTH} letters, digits, `-`, `_` and `.`, with a \
+            "`{value}` is no value of a label: at most {NAME_PART_LENGTH} letters, digits, `-`, `_` and `.`, with a \
              letter or digit at both ends"
         ))
     }
-}
-
-fn is_label_text(text: &str) -> bool {
-    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    let ends = [text.bytes().next(), text.bytes().next_back()];
-    text.len() <= NAME_LENGTH
-        && ends
-            .into_iter()
-            .all(|end| end.is_some_and(|byte| byte.is_ascii_alphanumeric()))
-        && text.bytes().all(is_inner)
-}
-
-/// Whether a text is a DNS subdomain (RFC 1123): small letters, digits, `-` and `.`.
-pub(crate) fn is_subdomain(text: &str) -> bool {
-    let is_edge = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    text.split('.').all(|part| {
-        let ends = [part.bytes().next(), part.bytes().next_back()];
-        ends.into_iter().all(|end| end.is_some_and(is_edge))
-            && part.bytes().all(|byte| is_edge(byte) || byte == b'-')
-    })
 }
 
 #[cfg(test)]
@@ -403,7 +380,7 @@ mod tests {
             assert!(error.contains(named), "{text:?}: {error}");
             assert!(error.starts_with(&format!("the label selector `{text}` is wrong: ")));
         }
-        let long = "a".repeat(NAME_LENGTH + 1);
+        let long = "a".repeat(NAME_PART_LENGTH + 1);
         assert!(TextSelector::parse(&long).is_err());
         assert!(TextSelector::parse(&format!("x={long}")).is_err());
     }

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use admittance_admission::{ConditionError, MatchCondition, MatchConditions};
+use admittance_admission::MatchConditions;
+use admittance_conditions::{CelConditions, ConditionError, MatchCondition};
 
 use crate::document::{Fields, Mistakes, Node, quoted};
 
@@ -24,11 +25,11 @@ pub(crate) fn read(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> MatchCon
         node.wrong(message, fix, mistakes);
     }
     let mut seen = HashMap::new();
-    let conditions = entries
+    let conditions: CelConditions = entries
         .iter()
         .filter_map(|entry| read_one(entry, &mut seen, mistakes))
         .collect();
-    MatchConditions::new(conditions)
+    conditions.into()
 }
 
 fn read_one<'a>(

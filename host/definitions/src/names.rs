@@ -1,6 +1,6 @@
 //! The rules for names, as Kubernetes has them.
 
-use admittance_admission::is_name_part;
+use admittance_admission::{is_dns_label, is_dns_subdomain, is_name_part};
 
 use crate::document::quoted;
 
@@ -16,7 +16,7 @@ pub(crate) fn subdomain(text: &str) -> Result<String, String> {
     if text.len() > 253 {
         return Err("a name has at most 253 characters".to_owned());
     }
-    if text.split('.').all(is_label) {
+    if is_dns_subdomain(text) {
         Ok(text.to_owned())
     } else {
         Err(format!("{text} is no name: {SUBDOMAIN}", text = quoted(text)))
@@ -37,7 +37,7 @@ pub(crate) fn webhook(text: &str) -> Result<String, String> {
 
 /// A DNS-1035 label, the name of an API version: at most 63 characters.
 pub(crate) fn version(text: &str) -> Result<(), String> {
-    if is_label(text) && text.len() <= 63 && text.starts_with(|c: char| c.is_ascii_lowercase()) {
+    if is_dns_label(text) && text.starts_with(|c: char| c.is_ascii_lowercase()) {
         return Ok(());
     }
     Err(format!(
@@ -82,10 +82,4 @@ pub(crate) fn label_value(text: &str) -> Result<(), String> {
             text = quoted(text)
         ))
     }
-}
-
-/// Whether it is a DNS-1123 label, of any length: a part of a subdomain.
-fn is_label(text: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    !text.is_empty() && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')
 }

@@ -78,6 +78,7 @@ pub use table::Table;
 
 pub use admittance_admission as admission;
 pub use admittance_catalog as catalog;
+pub use admittance_conditions as conditions;
 pub use admittance_definitions as definitions;
 pub use admittance_definitions::{Expected, OnBadDefinition, Served};
 pub use admittance_dialect as dialect;

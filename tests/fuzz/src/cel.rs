@@ -1,7 +1,8 @@
 use std::{sync::Once, time::Duration};
 
 use admittance::{
-    admission::{ConditionError, Deadline, MatchCondition, MatchConditions, NoAuthorizer},
+    admission::{Deadline, NoAuthorizer},
+    conditions::{CelConditions, ConditionError, MatchCondition},
     dialect::read_review,
 };
 
@@ -33,7 +34,7 @@ pub fn cel(input: &[u8]) {
     let Ok(review) = read_review(review) else {
         return;
     };
-    let conditions = MatchConditions::new(vec![condition]);
+    let conditions = CelConditions::from_iter([condition]);
     // The cost ends an evaluation, not the deadline.
     let deadline = Deadline::after(Duration::from_secs(3600));
     let evaluate = || block_on(conditions.evaluate(&review.request, &NoAuthorizer, deadline));

@@ -1,7 +1,7 @@
 //! What kube-apiserver holds of webhooks, held of Admittance where it takes the API server's place as
 //! their caller. `list` has every row; the other modules hold those that are `Met` or `Differs`.
 //!
-//! The language of `matchConditions` is held in `host/admission/src/condition/tests.rs`, and group C15, the
+//! The language of `matchConditions` is held in `host/conditions/src/tests.rs`, and group C15, the
 //! validation of configurations, in `host/definitions/src/kubernetes/tests.rs`.
 //!
 //! `cargo test -p admittance-tests --test whole the_list -- --nocapture` prints how all of them stand.

@@ -1,4 +1,4 @@
-use admittance_admission::MatchCondition;
+use admittance_conditions::MatchCondition;
 
 use crate::load_text;
 
@@ -19,9 +19,10 @@ fn read(conditions: &str) -> Result<Vec<(String, String)>, String> {
         [(native, "spec.stages[0]."), (kubernetes, "webhooks[0].")].map(|(text, path)| {
             let mistakes = match load_text("f", &text) {
                 Ok(chains) => {
-                    let conditions = chains[0].stages[0].match_conditions.iter();
+                    let conditions = chains[0].stages[0].match_conditions.expressions();
                     return Ok(conditions
-                        .map(|one| (one.name().to_owned(), one.expression().to_owned()))
+                        .into_iter()
+                        .map(|(name, expression)| (name.to_owned(), expression.to_owned()))
                         .collect());
                 }
                 Err(mistakes) => mistakes.to_string(),

@@ -25,7 +25,7 @@ pub(super) type Row = (&'static str, &'static str, Standing);
 
 const MATCHING: &str = "host/admission/tests/matching.rs";
 
-const BUDGETS: &str = "host/admission/src/condition/tests/hostile.rs";
+const BUDGETS: &str = "host/conditions/src/tests/hostile.rs";
 
 const METRICS: &str = "the API server's metrics; stages have their own, by chain and stage";
 const NO_IN_TREE: &str = "there are no in-tree plugins here: the API server runs them around us";

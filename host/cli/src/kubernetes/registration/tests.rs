@@ -263,12 +263,12 @@ fn what_the_cluster_cannot_be_without_is_not_asked() {
 /// The conditions are read by the API server; here by our own reader of the same language.
 #[test]
 fn the_conditions_say_what_they_are_called() {
-    use admittance::admission::{
-        Deadline, GroupVersionKind, MatchCondition, MatchConditions, NoAuthorizer, Request,
+    use admittance::{
+        admission::{Deadline, GroupVersionKind, NoAuthorizer, Request},
+        conditions::{CelConditions, MatchCondition},
     };
     let compile = |exclusion: &Exclusion| MatchCondition::compile(exclusion.name, exclusion.expression);
-    let compiled = EXCLUSIONS.iter().map(compile).collect::<Result<_, _>>().unwrap();
-    let conditions = MatchConditions::new(compiled);
+    let conditions: CelConditions = EXCLUSIONS.iter().map(compile).collect::<Result<_, _>>().unwrap();
     for (group, resource, excluded) in [
         ("", "pods", None),
         ("coordination.k8s.io", "leases", Some("exclude-leases")),

@@ -336,6 +336,10 @@ async fn what_expressions_mean() {
             Err("not a timestamp".into()),
         ),
         (
+            "timestamp('9999-12-31T23:59:59-12:00') == timestamp(0)",
+            Err("not a timestamp".into()),
+        ),
+        (
             "string(timestamp(0)) == '1970-01-01T00:00:00Z' && int(timestamp('1970-01-01T00:01:00Z')) == 60",
             Ok(true),
         ),
@@ -410,6 +414,11 @@ async fn what_expressions_mean() {
             "isCIDR('10.0.0.0/8') && !isCIDR('10.0.0.0/33') && !isCIDR('10.0.0.0/08')",
             Ok(true),
         ),
+        (
+            "ip(cidr('10.1.2.3/8').ip() == ip('10.1.2.3') ? '::1' : '') == ip('::1')",
+            Ok(true),
+        ),
+        ("dyn('::1').ip() == ip('::1')", no_overload()),
         // The authorizer's values.
         (
             "authorizer.serviceAccount('Not A Name', 'a').path('/').check('get').allowed()",
@@ -441,9 +450,9 @@ async fn what_a_request_shows() {
     request.dry_run = true;
     request.namespace = None;
     request.options = Object::from_value(json!({"fieldManager": "kubectl"}));
-    request.requested = Some(Box::new(crate::Requested {
+    request.requested = Some(Box::new(admittance_admission::Requested {
         kind: GroupVersionKind::from_api_version("extensions/v1beta1", "Pod"),
-        resource: crate::GroupVersionResource {
+        resource: admittance_admission::GroupVersionResource {
             group: "extensions".into(),
             version: "v1beta1".into(),
             resource: "pods".into(),

@@ -1,39 +1,40 @@
-//! Checks a parsed expression as kube-apiserver's compiler would, and makes what can be evaluated.
+//! Checks the types of a parsed expression as kube-apiserver's compiler does.
 
 use std::sync::Arc;
 
 use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, operators};
 
-use super::{
-    expression::{Constant, Each, EachKind, Entry, Expression, Index, Item, Select, Variable, WithValue},
-    functions::{Function, Style, find, is_known},
+use crate::{
+    expression::{Entry, Expression, Index, Item, Select, Variable},
+    functions::{Style, find, regex::Pattern},
     machine::MOST_ARGUMENTS,
-    pattern::Pattern,
-    types::{AUTHORIZER, Bindings, RESOURCE_CHECK, Record, Type, join, list, map, optional},
+    types::{AUTHORIZER, RESOURCE_CHECK, Record, Type, join, list, map, optional},
+    value::{Text, Value},
     variables::Uses,
 };
 
-/// How deep an expression may be, in operators, calls and selects that hold each other.
-const DEEPEST: usize = 200;
+mod macros;
 
-/// What is wrong.
+/// How deep operators, calls and selects may nest.
+const MAX_DEPTH: usize = 200;
+
 #[derive(Debug)]
-pub(super) enum Mistake {
+pub(crate) enum Mistake {
     At { node: u64, message: String },
     NotBool(String),
     TooDeep { limit: usize },
 }
 
-/// An expression that passed, and what it needs.
+/// A checked expression, and the variables that it uses.
 #[derive(Debug)]
-pub(super) struct Checked {
-    pub(super) expression: Expression,
-    pub(super) uses: Uses,
+pub(crate) struct Checked {
+    pub(crate) expression: Expression,
+    pub(crate) uses: Uses,
 }
 
 #[derive(Default)]
-pub(super) struct Checker {
-    /// What macros bind at this point, outermost first.
+pub(crate) struct Checker {
+    /// The variables of macros in scope, outermost first.
     locals: Vec<(String, Type)>,
     uses: Uses,
     depth: usize,
@@ -43,7 +44,7 @@ type Typed = Result<(Expression, Type), Mistake>;
 
 impl Checker {
     /// Check a whole condition, which must be a bool.
-    pub(super) fn check_condition(mut self, node: &IdedExpr) -> Result<Checked, Mistake> {
+    pub(crate) fn check_condition(mut self, node: &IdedExpr) -> Result<Checked, Mistake> {
         let (expression, kind) = self.check(node)?;
         if kind != Type::Bool {
             return Err(Mistake::NotBool(kind.to_string()));
@@ -55,8 +56,8 @@ impl Checker {
     }
 
     fn check(&mut self, node: &IdedExpr) -> Typed {
-        if self.depth >= DEEPEST {
-            return Err(Mistake::TooDeep { limit: DEEPEST });
+        if self.depth >= MAX_DEPTH {
+            return Err(Mistake::TooDeep { limit: MAX_DEPTH });
         }
         self.depth += 1;
         let typed = self.check_one(node);
@@ -72,11 +73,11 @@ impl Checker {
             Expr::Call(call) => self.call(node.id, call),
             Expr::List(items) => self.list(items),
             Expr::Map(entries) => self.map(node.id, entries),
-            Expr::Struct(made) => fail(
+            Expr::Struct(object) => fail(
                 node.id,
                 format!(
                     "undeclared reference to '{}': objects cannot be made here",
-                    made.type_name
+                    object.type_name
                 ),
             ),
             Expr::Comprehension(_) | Expr::Unspecified => fail(node.id, "this cannot be read"),
@@ -84,14 +85,14 @@ impl Checker {
     }
 
     fn local(&self, name: &str) -> Option<(usize, &Type)> {
-        let place = self.locals.iter().rposition(|(local, _)| local == name)?;
-        self.locals.get(place).map(|(_, kind)| (place, kind))
+        let index = self.locals.iter().rposition(|(local, _)| local == name)?;
+        self.locals.get(index).map(|(_, kind)| (index, kind))
     }
 
     fn name(&mut self, node: u64, name: &str) -> Typed {
         let global = name.strip_prefix('.');
-        if let (None, Some((place, kind))) = (global, self.local(name)) {
-            return Ok((Expression::Local(place), kind.clone()));
+        if let (None, Some((index, kind))) = (global, self.local(name)) {
+            return Ok((Expression::Local(index), kind.clone()));
         }
         let name = global.unwrap_or(name);
         let (variable, kind) = match name {
@@ -108,7 +109,7 @@ impl Checker {
             }
             _ => {
                 return match type_named(name) {
-                    Some(name) => Ok((Expression::Constant(Constant::Type(name)), Type::Kind)),
+                    Some(name) => Ok((Expression::Constant(Value::Type(name)), Type::Kind)),
                     None => fail(
                         node,
                         format!(
@@ -122,7 +123,7 @@ impl Checker {
         Ok((Expression::Variable(variable), kind))
     }
 
-    /// Whether the node is this global name, not hidden by a macro's variable.
+    /// Whether the node is this global variable, not shadowed by a macro's.
     fn is_global(&self, node: &IdedExpr, wanted: &str) -> bool {
         matches!(&node.expr, Expr::Ident(name) if name == wanted) && self.local(wanted).is_none()
     }
@@ -151,12 +152,12 @@ impl Checker {
             (None, [one, other]) => match name {
                 operators::LOGICAL_AND | operators::LOGICAL_OR => {
                     let sides = Box::new([self.logical(name, one)?, self.logical(name, other)?]);
-                    let made = if name == operators::LOGICAL_AND {
+                    let checked = if name == operators::LOGICAL_AND {
                         Expression::And(sides)
                     } else {
                         Expression::Or(sides)
                     };
-                    return Ok((made, Type::Bool));
+                    return Ok((checked, Type::Bool));
                 }
                 operators::INDEX => return self.index(node, one, other, false),
                 operators::OPT_INDEX => return self.index(node, one, other, true),
@@ -177,7 +178,7 @@ impl Checker {
                 }
                 if let Expr::Ident(space) = &target.expr {
                     let qualified = format!("{space}.{name}");
-                    if self.local(space).is_none() && is_known(&qualified) {
+                    if self.local(space).is_none() && find(&qualified, Style::Global).is_some() {
                         return self.function(node, &qualified, None, arguments);
                     }
                 }
@@ -187,7 +188,7 @@ impl Checker {
         self.function(node, name, call.target.as_deref(), &call.args)
     }
 
-    /// A side of `&&` or `||`.
+    /// An operand of `&&`, `||` and the like.
     fn logical(&mut self, operator: &str, node: &IdedExpr) -> Result<Expression, Mistake> {
         let (side, kind) = self.check(node)?;
         if matches!(kind, Type::Bool | Type::Dyn) {
@@ -268,23 +269,23 @@ impl Checker {
 
     fn list(&mut self, items: &ListExpr) -> Typed {
         let mut kind: Option<Type> = None;
-        let mut made = Vec::with_capacity(items.elements.len());
-        for (place, item) in items.elements.iter().enumerate() {
-            let is_optional = items.optional_indices.contains(&place);
+        let mut checked = Vec::with_capacity(items.elements.len());
+        for (index, item) in items.elements.iter().enumerate() {
+            let is_optional = items.optional_indices.contains(&index);
             let (value, item_kind) = self.check(item)?;
             let item_kind = without_optional(item.id, item_kind, is_optional)?;
             kind = Some(one_type(item.id, kind, item_kind)?);
-            made.push(Item {
+            checked.push(Item {
                 value,
                 optional: is_optional,
             });
         }
-        Ok((Expression::List(made.into()), list(kind.unwrap_or(Type::Dyn))))
+        Ok((Expression::List(checked.into()), list(kind.unwrap_or(Type::Dyn))))
     }
 
     fn map(&mut self, node: u64, entries: &MapExpr) -> Typed {
         let (mut key_kind, mut value_kind) = (None, None);
-        let mut made = Vec::with_capacity(entries.entries.len());
+        let mut checked = Vec::with_capacity(entries.entries.len());
         for entry in &entries.entries {
             let EntryExpr::MapEntry(entry) = &entry.expr else {
                 return fail(node, "this cannot be read");
@@ -300,115 +301,14 @@ impl Checker {
             let (value, kind) = self.check(&entry.value)?;
             let kind = without_optional(entry.value.id, kind, entry.optional)?;
             value_kind = Some(one_type(entry.value.id, value_kind, kind)?);
-            made.push(Entry {
+            checked.push(Entry {
                 key,
                 value,
                 optional: entry.optional,
             });
         }
         let kind = map(key_kind.unwrap_or(Type::Dyn), value_kind.unwrap_or(Type::Dyn));
-        Ok((Expression::Map(made.into()), kind))
-    }
-
-    /// A macro; none when the call is of something else.
-    fn macro_call(
-        &mut self,
-        node: u64,
-        name: &str,
-        target: &IdedExpr,
-        arguments: &[IdedExpr],
-    ) -> Result<Option<(Expression, Type)>, Mistake> {
-        let (variable, test, result) = match (name, arguments) {
-            ("map", [variable, result]) => (variable, None, Some(result)),
-            ("map", [variable, test, result]) => (variable, Some(test), Some(result)),
-            ("all" | "exists" | "exists_one" | "existsOne" | "filter", [variable, test]) => {
-                (variable, Some(test), None)
-            }
-            ("optMap" | "optFlatMap", [variable, body]) => {
-                return self
-                    .with_value(node, name == "optFlatMap", target, variable, body)
-                    .map(Some);
-            }
-            _ => return Ok(None),
-        };
-        let kind = match name {
-            "all" => EachKind::All,
-            "exists" => EachKind::Exists,
-            "map" => EachKind::Map,
-            "filter" => EachKind::Filter,
-            _ => EachKind::ExistsOne,
-        };
-        let variable = variable_name(variable)?;
-        let (range, range_kind) = self.check(target)?;
-        let item = match range_kind {
-            Type::Dyn => Type::Dyn,
-            Type::List(item) => *item,
-            Type::Map(key, _) => *key,
-            other => {
-                return fail(
-                    target.id,
-                    format!(
-                        "expression of type '{other}' cannot be range of a comprehension (must be list, map, or dynamic)"
-                    ),
-                );
-            }
-        };
-        let place = self.locals.len();
-        self.locals.push((variable.to_owned(), item.clone()));
-        let test = test.map(|test| self.logical(name, test)).transpose()?;
-        let result = result.map(|result| self.check(result)).transpose()?;
-        self.locals.truncate(place);
-        let (result, made) = match result {
-            Some((result, kind)) => (Some(result), list(kind)),
-            None if kind == EachKind::Filter => (None, list(item)),
-            None => (None, Type::Bool),
-        };
-        let each = Each {
-            kind,
-            range,
-            place,
-            test,
-            result,
-        };
-        Ok(Some((Expression::Each(Box::new(each)), made)))
-    }
-
-    fn with_value(
-        &mut self,
-        node: u64,
-        flat: bool,
-        target: &IdedExpr,
-        variable: &IdedExpr,
-        body: &IdedExpr,
-    ) -> Typed {
-        let variable = variable_name(variable)?;
-        let (operand, kind) = self.check(target)?;
-        let inner = match kind {
-            Type::Optional(inner) => *inner,
-            Type::Dyn => Type::Dyn,
-            other => {
-                return fail(
-                    node,
-                    format!("found no matching overload for 'optMap' applied to '{other}'"),
-                );
-            }
-        };
-        self.locals.push((variable.to_owned(), inner));
-        let typed = self.check(body);
-        self.locals.pop();
-        let (body, kind) = typed?;
-        let kind = match (flat, kind) {
-            (false, kind) => optional(kind),
-            (true, kind @ (Type::Optional(_) | Type::Dyn)) => kind,
-            (true, other) => {
-                return fail(
-                    node,
-                    format!("optFlatMap must give an optional value but gives '{other}'"),
-                );
-            }
-        };
-        let with = WithValue { operand, body, flat };
-        Ok((Expression::WithValue(Box::new(with)), kind))
+        Ok((Expression::Map(checked.into()), kind))
     }
 
     fn function(
@@ -429,14 +329,17 @@ impl Checker {
                 format!("undeclared reference to '{name}': there is no such function here"),
             );
         };
-        let mut made = Vec::with_capacity(arguments.len() + 1);
+        let mut checked = Vec::with_capacity(arguments.len() + 1);
         let mut kinds = Vec::with_capacity(arguments.len() + 1);
         for argument in target.into_iter().chain(arguments) {
             let (argument, kind) = self.check(argument)?;
-            made.push(argument);
+            checked.push(argument);
             kinds.push(kind);
         }
-        let Some(kind) = resolve(function, &kinds).filter(|_| made.len() <= MOST_ARGUMENTS) else {
+        let Some(kind) = function
+            .resolve(&kinds)
+            .filter(|_| checked.len() <= MOST_ARGUMENTS)
+        else {
             return fail(
                 node,
                 format!(
@@ -445,16 +348,16 @@ impl Checker {
                 ),
             );
         };
-        if let Some(place) = function.pattern
-            && let Some(argument) = made.get_mut(place)
-            && let Expression::Constant(Constant::String(source)) = argument
+        if let Some(index) = function.pattern
+            && let Some(argument) = checked.get_mut(index)
+            && let Expression::Constant(Value::String(source)) = argument
         {
             match Pattern::literal(source) {
-                Ok(pattern) => *argument = Expression::Constant(Constant::Pattern(pattern)),
+                Ok(pattern) => *argument = Expression::Constant(Value::Pattern(Arc::new(pattern))),
                 Err(error) => return fail(node, error),
             }
         }
-        Ok((Expression::Call(function, made.into()), kind))
+        Ok((Expression::Call(function, checked.into()), kind))
     }
 }
 
@@ -467,34 +370,22 @@ fn fail<T>(node: u64, message: impl Into<String>) -> Result<T, Mistake> {
 
 fn literal_value(literal: &LiteralValue) -> (Expression, Type) {
     let (constant, kind) = match literal {
-        LiteralValue::Boolean(value) => (Constant::Bool(*value.inner()), Type::Bool),
-        LiteralValue::Bytes(value) => (Constant::Bytes(Arc::from(value.inner())), Type::Bytes),
-        LiteralValue::Double(value) => (Constant::Double(*value.inner()), Type::Double),
-        LiteralValue::Int(value) => (Constant::Int(*value.inner()), Type::Int),
-        LiteralValue::Null => (Constant::Null, Type::Null),
-        LiteralValue::String(value) => (Constant::String(value.inner().into()), Type::String),
-        LiteralValue::UInt(value) => (Constant::Uint(*value.inner()), Type::Uint),
+        LiteralValue::Boolean(value) => (Value::Bool(*value.inner()), Type::Bool),
+        LiteralValue::Bytes(value) => (Value::Bytes(Arc::from(value.inner())), Type::Bytes),
+        LiteralValue::Double(value) => (Value::Double(*value.inner()), Type::Double),
+        LiteralValue::Int(value) => (Value::Int(*value.inner()), Type::Int),
+        LiteralValue::Null => (Value::Null, Type::Null),
+        LiteralValue::String(value) => (Value::String(Text::Shared(value.inner().into())), Type::String),
+        LiteralValue::UInt(value) => (Value::Uint(*value.inner()), Type::Uint),
     };
     (Expression::Constant(constant), kind)
 }
 
 /// The types that an expression may name.
 fn type_named(name: &str) -> Option<&'static str> {
-    [
-        "bool",
-        "int",
-        "uint",
-        "double",
-        "string",
-        "bytes",
-        "list",
-        "map",
-        "null_type",
-        "type",
-        "optional_type",
-    ]
-    .into_iter()
-    .find(|known| *known == name)
+    "bool int uint double string bytes list map null_type type optional_type"
+        .split(' ')
+        .find(|known| *known == name)
 }
 
 /// The type of a field of a value of this type.
@@ -517,14 +408,7 @@ fn field_type(node: u64, of: &Type, field: &str) -> Result<Type, Mistake> {
     }
 }
 
-fn variable_name(node: &IdedExpr) -> Result<&str, Mistake> {
-    match &node.expr {
-        Expr::Ident(name) if !name.starts_with('.') => Ok(name),
-        _ => fail(node.id, "the first argument of a macro must be a simple name"),
-    }
-}
-
-/// The one type of the values of a list or a map.
+/// The common type of the items of a list or a map.
 fn one_type(node: u64, so_far: Option<Type>, kind: Type) -> Result<Type, Mistake> {
     match so_far {
         None => Ok(kind),
@@ -535,7 +419,7 @@ fn one_type(node: u64, so_far: Option<Type>, kind: Type) -> Result<Type, Mistake
     }
 }
 
-/// The type that an entry adds.
+/// The type of an entry's value.
 fn without_optional(node: u64, kind: Type, is_optional: bool) -> Result<Type, Mistake> {
     match (is_optional, kind) {
         (false, kind) => Ok(kind),
@@ -545,32 +429,7 @@ fn without_optional(node: u64, kind: Type, is_optional: bool) -> Result<Type, Mi
     }
 }
 
-/// The type that the function gives for these arguments; none when it takes none such.
-fn resolve(function: &Function, kinds: &[Type]) -> Option<Type> {
-    let mut result: Option<Type> = None;
-    for overload in &function.overloads {
-        if overload.arguments.len() != kinds.len() {
-            continue;
-        }
-        let mut bindings = Bindings::default();
-        let pairs = overload.arguments.iter().zip(kinds);
-        if !pairs
-            .into_iter()
-            .all(|(wanted, given)| bindings.fits(wanted, given))
-        {
-            continue;
-        }
-        let kind = bindings.apply(&overload.result);
-        result = match result {
-            None => Some(kind),
-            Some(other) if other == kind => Some(kind),
-            Some(_) => Some(Type::Dyn),
-        };
-    }
-    result
-}
-
-/// A call's types as messages show them.
+/// The argument types of a call, for messages.
 fn applied(style: Style, kinds: &[Type]) -> String {
     let texts: Vec<String> = kinds.iter().map(Type::to_string).collect();
     match (style, texts.split_first()) {

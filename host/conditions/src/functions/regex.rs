@@ -1,31 +1,117 @@
-//! Regular expressions as Go reads them, on Rust's engine.
+//! `matches`, `find` and `findAll`: regular expressions as Go reads them, on the engine of the crate `regex`.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
-use regex::{Regex, RegexBuilder};
+use ::regex::{Regex, RegexBuilder};
+
+use super::{
+    Library, Style,
+    strings::limit,
+    typed::{CelType, ListOf, Str},
+};
+use crate::{
+    machine::{Fault, Machine},
+    types::Type,
+    value::{List, Value},
+};
+
+/// The cost of compiling a pattern that is not a literal of the condition.
+const COMPILE_COST: u64 = 10_000;
+
+/// A pattern as an argument: compiled with the condition, or a string.
+struct Re;
+
+impl CelType for Re {
+    type Rust<'a> = Value<'a>;
+    const IS_PATTERN: bool = true;
+
+    fn cel() -> Type {
+        Type::String
+    }
+
+    fn read<'a>(value: &Value<'a>) -> Option<Value<'a>> {
+        matches!(value, Value::Pattern(_) | Value::String(_)).then(|| value.clone())
+    }
+
+    fn write<'a>(value: Value<'a>) -> Value<'a>
+    where
+        'a: 'a,
+    {
+        value
+    }
+}
+
+pub(super) fn register(library: &mut Library) {
+    for style in [Style::Global, Style::Member] {
+        library.add::<(Str, Re), bool>("matches", style, |machine, (text, pattern)| {
+            Ok(compiled(machine, &text, &pattern)?.regex.is_match(&text))
+        });
+    }
+    library.member::<(Str, Re), Str>("find", |machine, (text, pattern)| {
+        let pattern = compiled(machine, &text, &pattern)?;
+        let found = pattern.regex.find(&text);
+        Ok(found
+            .map(|found| found.as_str().to_owned())
+            .unwrap_or_default()
+            .into())
+    });
+    library.member::<(Str, Re), ListOf<Str>>("findAll", |machine, (text, pattern)| {
+        find_all(machine, &text, &pattern, usize::MAX)
+    });
+    library.member::<(Str, Re, i64), ListOf<Str>>("findAll", |machine, (text, pattern, times)| {
+        find_all(machine, &text, &pattern, limit(times))
+    });
+}
+
+/// The pattern, after the cost of compiling it and of searching the text is charged.
+fn compiled(machine: &mut Machine<'_>, text: &str, pattern: &Value<'_>) -> Result<Arc<Pattern>, Fault> {
+    let pattern = match pattern {
+        Value::Pattern(pattern) => Arc::clone(pattern),
+        Value::String(source) => {
+            machine.charge(COMPILE_COST)?;
+            machine.charge_bytes(source.len())?;
+            Arc::new(Pattern::dynamic(source).map_err(Fault::Error)?)
+        }
+        _ => return Err(Fault::no_overload()),
+    };
+    machine.charge(pattern.cost(text.len()))?;
+    Ok(pattern)
+}
+
+fn find_all<'a>(
+    machine: &mut Machine<'_>,
+    text: &str,
+    pattern: &Value<'_>,
+    times: usize,
+) -> Result<List<'a>, Fault> {
+    // At worst, every character is found by itself.
+    let most = text.len().saturating_add(1).min(times);
+    machine.charge_items(most.saturating_mul(3))?;
+    let pattern = compiled(machine, text, pattern)?;
+    let found = pattern.regex.find_iter(text).take(times);
+    Ok(found.map(|found| Value::string(found.as_str())).collect())
+}
 
 /// A compiled regular expression. Matching is linear in text and pattern, and its cost is known.
-#[derive(Clone)]
-pub(super) struct Pattern {
+pub(crate) struct Pattern {
     regex: Regex,
     weight: u64,
 }
 
-/// Sizes in bytes that a compiled pattern may have, from the smallest: the first that is enough says how
-/// much work one character of text may be.
+/// Size limits of a compiled pattern in bytes, tried in this order: the first that is enough says how much work
+/// a character of text may be.
 const SIZES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
-/// The largest pattern that is made while a request waits.
+/// The size limit of a pattern that is compiled while a request waits.
 const LARGEST_DYNAMIC: usize = 64 << 10;
 const DEEPEST: u32 = 64;
 
 impl Pattern {
-    /// A pattern that the condition names, compiled once.
-    pub(super) fn literal(source: &str) -> Result<Self, String> {
+    /// A literal of a condition.
+    pub(crate) fn literal(source: &str) -> Result<Self, String> {
         Self::within(source, &SIZES)
     }
 
-    /// A pattern that is known only now.
-    pub(super) fn dynamic(source: &str) -> Result<Self, String> {
+    fn dynamic(source: &str) -> Result<Self, String> {
         Self::within(source, &[LARGEST_DYNAMIC])
     }
 
@@ -52,25 +138,9 @@ impl Pattern {
         outcome.map_err(|error| format!("error parsing regexp `{source}`: {error}"))
     }
 
-    /// What it costs to look through a text of this many bytes.
-    pub(super) fn cost(&self, length: usize) -> u64 {
+    /// The cost of searching a text of this many bytes.
+    pub(crate) fn cost(&self, length: usize) -> u64 {
         ((length as u64 + 1).div_ceil(10)).saturating_mul(self.weight)
-    }
-
-    pub(super) fn is_match(&self, text: &str) -> bool {
-        self.regex.is_match(text)
-    }
-
-    pub(super) fn find<'t>(&self, text: &'t str) -> Option<&'t str> {
-        self.regex.find(text).map(|found| found.as_str())
-    }
-
-    pub(super) fn find_all<'t>(&self, text: &'t str, limit: usize) -> Vec<&'t str> {
-        self.regex
-            .find_iter(text)
-            .take(limit)
-            .map(|found| found.as_str())
-            .collect()
     }
 }
 
@@ -80,7 +150,7 @@ impl fmt::Debug for Pattern {
     }
 }
 
-/// The same expression in Rust's words. In Go, `\d`, `\w`, `\s` and `\b` are ASCII, `\Q..\E` quotes, a
+/// The same expression in the syntax of the crate `regex`. In Go, `\d`, `\w`, `\s` and `\b` are ASCII, `\Q..\E` quotes, a
 /// brace that begins no count is itself, and `[`, `&` and `~` inside a class are themselves.
 fn from_go(source: &str) -> String {
     let mut out = String::with_capacity(source.len() + 16);
@@ -146,7 +216,7 @@ fn strip(text: &str, character: char) -> (bool, &str) {
     }
 }
 
-/// What follows a backslash; gives what is left of the source.
+/// Translate what follows a backslash. Returns the rest of the source.
 fn escape<'s>(after: &'s str, out: &mut String) -> &'s str {
     let Some(character) = after.chars().next() else {
         out.push('\\');
@@ -163,7 +233,7 @@ fn escape<'s>(after: &'s str, out: &mut String) -> &'s str {
         'b' => out.push_str(r"(?-u:\b)"),
         'Q' => {
             let (quoted, rest) = rest.split_once(r"\E").unwrap_or((rest, ""));
-            out.push_str(&regex::escape(quoted));
+            out.push_str(&::regex::escape(quoted));
             return rest;
         }
         other => {
@@ -224,7 +294,7 @@ mod tests {
             ("", "anything", true),
         ] {
             let compiled = Pattern::literal(pattern).unwrap();
-            assert_eq!(compiled.is_match(text), expected, "{pattern} on {text}");
+            assert_eq!(compiled.regex.is_match(text), expected, "{pattern} on {text}");
         }
         for pattern in [r"(", r"(?=a)", r"\1", r"[z-a]", r"\", r"(?P<a", r"[", r"\xZZ"] {
             assert!(Pattern::literal(pattern).is_err(), "{pattern}");

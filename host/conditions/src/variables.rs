@@ -2,19 +2,28 @@
 
 use std::sync::Arc;
 
-use super::{expression::Variable, permission::Permission, value::Value};
-use crate::{GroupVersionKind, GroupVersionResource, Object, Request, UserInfo};
+use crate::{expression::Variable, functions::authorizer::AccessCheck, value::Value};
+use admittance_admission::{GroupVersionKind, GroupVersionResource, Object, Request, UserInfo};
 
-/// Which variables an expression names, of those that have to be made.
+/// Which variables an expression uses, of those that are built for a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Uses {
-    pub(super) request: bool,
-    pub(super) authorizer: bool,
+pub(crate) struct Uses {
+    pub(crate) request: bool,
+    pub(crate) authorizer: bool,
 }
 
-/// The variables of one evaluation. Objects are looked into where they are; the others are made once.
+impl Uses {
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self {
+            request: self.request || other.request,
+            authorizer: self.authorizer || other.authorizer,
+        }
+    }
+}
+
+/// The variables of one evaluation. Objects are borrowed; the others are built once.
 #[derive(Debug)]
-pub(super) struct Variables<'a> {
+pub(crate) struct Variables<'a> {
     source: &'a Request,
     request: Value<'a>,
     authorizer: Value<'a>,
@@ -22,14 +31,11 @@ pub(super) struct Variables<'a> {
 }
 
 impl<'a> Variables<'a> {
-    /// Those that are used; the others are null.
-    pub(super) fn new(source: &'a Request, uses: Uses) -> Self {
-        let permission = |permission: fn(&Request) -> Permission| {
-            if uses.authorizer {
-                Value::Permission(Arc::new(permission(source)))
-            } else {
-                Value::Null
-            }
+    /// Those that are used are built; the others are null.
+    pub(crate) fn new(source: &'a Request, uses: Uses) -> Self {
+        let check = |check: fn(&Request) -> AccessCheck| {
+            uses.authorizer
+                .then(|| Value::AccessCheck(Arc::new(check(source))))
         };
         Self {
             source,
@@ -38,12 +44,12 @@ impl<'a> Variables<'a> {
             } else {
                 Value::Null
             },
-            authorizer: permission(|_| Permission::open()),
-            request_resource: permission(Permission::of_request),
+            authorizer: check(|_| AccessCheck::new()).unwrap_or(Value::Null),
+            request_resource: check(AccessCheck::of_request).unwrap_or(Value::Null),
         }
     }
 
-    pub(super) fn get(&self, variable: Variable) -> Value<'a> {
+    pub(crate) fn get(&self, variable: Variable) -> Value<'a> {
         match variable {
             Variable::Object => tree(self.source.object.as_ref()),
             Variable::OldObject => tree(self.source.old_object.as_ref()),
@@ -59,8 +65,8 @@ fn tree(object: Option<&Object>) -> Value<'_> {
     object.map_or(Value::Null, |object| Value::of(object.value()))
 }
 
-/// The fields of a record as they are put together: what is empty is not there, as in the JSON of an
-/// AdmissionReview, so `has` tells and a select of it is an error.
+/// The fields of a record. Empty ones are absent, as in the JSON of an AdmissionReview: `has` is false, and a
+/// select is an error.
 struct Fields<'a>(Vec<(Value<'a>, Value<'a>)>);
 
 impl<'a> Fields<'a> {

@@ -123,7 +123,7 @@ async fn a_deadline_ends_an_evaluation() {
 
 #[test]
 fn expressions_that_are_large_or_deep() {
-    let longest = source::LONGEST;
+    let longest = compile::MAX_LENGTH;
     for (case, expression, expected) in [
         ("parentheses", "(".repeat(100_000), "has 100000 bytes"),
         (
@@ -224,8 +224,8 @@ fn the_deepest_expression_runs_on_a_small_stack() {
         let run = move || {
             let request = pod();
             let variables = Variables::new(&request, Uses::default());
-            let mut left = TOTAL;
-            once(&condition, &variables, &Answers::default(), &mut left, minute())
+            let mut budget = TOTAL_COST;
+            condition.evaluate(&variables, &Answers::default(), &mut budget, minute())
         };
         // Half of what a worker of the runtime has.
         let thread = std::thread::Builder::new()

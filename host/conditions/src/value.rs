@@ -1,13 +1,14 @@
-//! Values of expressions. Those of a request are borrowed from its trees and never copied.
+//! Values of expressions. Those of a request are borrowed from its objects and never copied.
 
 use std::{net::IpAddr, ops::Deref, sync::Arc};
 
+use ipnet::IpNet;
 use time::OffsetDateTime;
 
-use super::{
-    functions::{network::Network, quantity::Quantity},
-    pattern::Pattern,
-    permission::{Answer, Permission},
+use crate::functions::{
+    authorizer::{AccessCheck, Answer},
+    quantity::Quantity,
+    regex::Pattern,
 };
 
 type Tree = serde_json::Value;
@@ -15,7 +16,7 @@ type Members = serde_json::Map<String, Tree>;
 
 /// A value. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(super) enum Value<'a> {
+pub(crate) enum Value<'a> {
     Null,
     Bool(bool),
     Int(i64),
@@ -31,20 +32,25 @@ pub(super) enum Value<'a> {
     /// A type, by its name.
     Type(&'static str),
     Optional(Option<Arc<Value<'a>>>),
-    /// A regular expression that the condition names.
-    Pattern(&'a Pattern),
-    Permission(Arc<Permission>),
+    /// A literal regular expression.
+    Pattern(Arc<Pattern>),
+    AccessCheck(Arc<AccessCheck>),
     Decision(Arc<Answer>),
-    Address(IpAddr),
-    Network(Network),
+    Ip(IpAddr),
+    Cidr(IpNet),
     Quantity(Arc<Quantity>),
 }
 
-/// A text.
 #[derive(Clone, Debug)]
-pub(super) enum Text<'a> {
+pub(crate) enum Text<'a> {
     Borrowed(&'a str),
     Shared(Arc<str>),
+}
+
+impl From<String> for Text<'_> {
+    fn from(text: String) -> Self {
+        Self::Shared(text.into())
+    }
 }
 
 impl Deref for Text<'_> {
@@ -58,51 +64,57 @@ impl Deref for Text<'_> {
     }
 }
 
-/// A list: of a tree, or made by the expression.
+/// A list: from an object, or built by the expression.
 #[derive(Clone, Debug)]
-pub(super) enum List<'a> {
+pub(crate) enum List<'a> {
     Tree(&'a [Tree]),
     Shared(Arc<[Value<'a>]>),
 }
 
 impl<'a> List<'a> {
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::Tree(items) => items.len(),
             Self::Shared(items) => items.len(),
         }
     }
 
-    pub(super) fn get(&self, index: usize) -> Option<Value<'a>> {
+    pub(crate) fn get(&self, index: usize) -> Option<Value<'a>> {
         match self {
             Self::Tree(items) => items.get(index).map(Value::of),
             Self::Shared(items) => items.get(index).cloned(),
         }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = Value<'a>> + use<'a> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Value<'a>> + use<'a> {
         let list = self.clone();
         (0..self.len()).map_while(move |index| list.get(index))
     }
 }
 
-/// A map: of a tree, or made by the expression, in the order in which it was written.
+impl<'a> FromIterator<Value<'a>> for List<'a> {
+    fn from_iter<T: IntoIterator<Item = Value<'a>>>(items: T) -> Self {
+        Self::Shared(items.into_iter().collect())
+    }
+}
+
+/// A map: from an object, or built by the expression, in the order in which it was written.
 #[derive(Clone, Debug)]
-pub(super) enum Map<'a> {
+pub(crate) enum Map<'a> {
     Tree(&'a Members),
     Shared(Arc<[(Value<'a>, Value<'a>)]>),
 }
 
 impl<'a> Map<'a> {
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::Tree(members) => members.len(),
             Self::Shared(entries) => entries.len(),
         }
     }
 
-    /// What it costs to look for a key. In a map that the expression made, they are gone through.
-    pub(super) fn look(&self) -> u64 {
+    /// The cost of finding a key. In a map that the expression built, all keys are compared.
+    pub(crate) fn lookup_cost(&self) -> u64 {
         match self {
             Self::Tree(_) => 0,
             Self::Shared(entries) => (entries.len() / 16) as u64,
@@ -110,7 +122,7 @@ impl<'a> Map<'a> {
     }
 
     /// The value of a field.
-    pub(super) fn field(&self, name: &str) -> Option<Value<'a>> {
+    pub(crate) fn field(&self, name: &str) -> Option<Value<'a>> {
         match self {
             Self::Tree(members) => members.get(name).map(Value::of),
             Self::Shared(entries) => entries.iter().find_map(|(key, value)| match key {
@@ -121,7 +133,7 @@ impl<'a> Map<'a> {
     }
 
     /// The value of a key of any type.
-    pub(super) fn get(&self, wanted: &Value<'a>) -> Option<Value<'a>> {
+    pub(crate) fn get(&self, wanted: &Value<'a>) -> Option<Value<'a>> {
         match (self, wanted) {
             (_, Value::String(name)) => self.field(name),
             (Self::Tree(_), _) => None,
@@ -132,7 +144,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    pub(super) fn entries(&self) -> Box<dyn Iterator<Item = (Value<'a>, Value<'a>)> + 'a> {
+    pub(crate) fn entries(&self) -> Box<dyn Iterator<Item = (Value<'a>, Value<'a>)> + 'a> {
         match self {
             Self::Tree(members) => Box::new(
                 members
@@ -146,14 +158,14 @@ impl<'a> Map<'a> {
         }
     }
 
-    pub(super) fn keys(&self) -> Box<dyn Iterator<Item = Value<'a>> + 'a> {
+    pub(crate) fn keys(&self) -> Box<dyn Iterator<Item = Value<'a>> + 'a> {
         Box::new(self.entries().map(|(key, _)| key))
     }
 }
 
 impl<'a> Value<'a> {
-    /// What stands in a tree. Whole numbers are ints, all others doubles.
-    pub(super) fn of(tree: &'a Tree) -> Self {
+    /// A value of an object. Whole numbers are ints, all others doubles.
+    pub(crate) fn of(tree: &'a Tree) -> Self {
         match tree {
             Tree::Null => Self::Null,
             Tree::Bool(value) => Self::Bool(*value),
@@ -167,37 +179,37 @@ impl<'a> Value<'a> {
         }
     }
 
-    pub(super) fn text(text: &'a str) -> Self {
+    pub(crate) fn text(text: &'a str) -> Self {
         Self::String(Text::Borrowed(text))
     }
 
-    pub(super) fn string(text: impl Into<Arc<str>>) -> Self {
+    pub(crate) fn string(text: impl Into<Arc<str>>) -> Self {
         Self::String(Text::Shared(text.into()))
     }
 
-    pub(super) fn list(items: Vec<Self>) -> Self {
+    pub(crate) fn list(items: Vec<Self>) -> Self {
         Self::List(List::Shared(items.into()))
     }
 
-    pub(super) fn map(entries: Vec<(Self, Self)>) -> Self {
+    pub(crate) fn map(entries: Vec<(Self, Self)>) -> Self {
         Self::Map(Map::Shared(entries.into()))
     }
 
-    pub(super) fn some(value: Self) -> Self {
+    pub(crate) fn some(value: Self) -> Self {
         Self::Optional(Some(Arc::new(value)))
     }
 
-    /// What it costs to look for a key in it.
-    pub(super) fn look(&self) -> u64 {
+    /// The cost of finding a key in it.
+    pub(crate) fn lookup_cost(&self) -> u64 {
         match self {
-            Self::Map(map) => map.look(),
-            Self::Optional(Some(inner)) => inner.look(),
+            Self::Map(map) => map.lookup_cost(),
+            Self::Optional(Some(inner)) => inner.lookup_cost(),
             _ => 0,
         }
     }
 
     /// The name of its type.
-    pub(super) fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null_type",
             Self::Bool(_) => "bool",
@@ -212,16 +224,16 @@ impl<'a> Value<'a> {
             Self::Timestamp(_) => "google.protobuf.Timestamp",
             Self::Type(_) => "type",
             Self::Optional(_) => "optional_type",
-            Self::Permission(permission) => permission.kind(),
+            Self::AccessCheck(check) => check.kind(),
             Self::Decision(_) => "kubernetes.authorization.Decision",
-            Self::Address(_) => "net.IP",
-            Self::Network(_) => "net.CIDR",
+            Self::Ip(_) => "net.IP",
+            Self::Cidr(_) => "net.CIDR",
             Self::Quantity(_) => "kubernetes.Quantity",
         }
     }
 
-    /// Numbers of any type, as one that compares with all; none for what is no number.
-    pub(super) fn number(&self) -> Option<Number> {
+    /// A number of any type, for comparisons; none for other values.
+    pub(crate) fn number(&self) -> Option<Number> {
         match self {
             Self::Int(value) => Some(Number::Whole(i128::from(*value))),
             Self::Uint(value) => Some(Number::Whole(i128::from(*value))),
@@ -230,8 +242,8 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether two values that hold no others are equal; never for those that do.
-    pub(super) fn same_scalar(&self, other: &Self) -> bool {
+    /// Whether two scalars are equal; false for lists, maps and optional values.
+    pub(crate) fn same_scalar(&self, other: &Self) -> bool {
         if let (Some(one), Some(other)) = (self.number(), other.number()) {
             return one.partial_cmp(&other).is_some_and(std::cmp::Ordering::is_eq);
         }
@@ -243,17 +255,17 @@ impl<'a> Value<'a> {
             (Self::Duration(one), Self::Duration(other)) => one == other,
             (Self::Timestamp(one), Self::Timestamp(other)) => one == other,
             (Self::Type(one), Self::Type(other)) => one == other,
-            (Self::Address(one), Self::Address(other)) => one == other,
-            (Self::Network(one), Self::Network(other)) => one == other,
+            (Self::Ip(one), Self::Ip(other)) => one == other,
+            (Self::Cidr(one), Self::Cidr(other)) => one == other,
             (Self::Quantity(one), Self::Quantity(other)) => one == other,
             (Self::Decision(one), Self::Decision(other)) => one == other,
-            (Self::Permission(one), Self::Permission(other)) => one == other,
+            (Self::AccessCheck(one), Self::AccessCheck(other)) => one == other,
             _ => false,
         }
     }
 
-    /// Whether it is what its type begins with: `optional.ofNonZeroValue` holds nothing then.
-    pub(super) fn is_zero(&self) -> bool {
+    /// Whether it is the zero value of its type, which `optional.ofNonZeroValue` drops.
+    pub(crate) fn is_zero(&self) -> bool {
         match self {
             Self::Null => true,
             Self::Bool(value) => !value,
@@ -271,9 +283,9 @@ impl<'a> Value<'a> {
     }
 }
 
-/// A number, for comparing those of different types.
+/// A number that compares with those of other types.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Number {
+pub(crate) enum Number {
     Whole(i128),
     Real(f64),
 }

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-/// The type of an expression, as far as the expression itself tells.
+/// The static type of an expression.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Type {
+pub(crate) enum Type {
     Null,
     Bool,
     Int,
@@ -16,7 +16,7 @@ pub(super) enum Type {
     Timestamp,
     /// The type of a type: what `type(x)` gives.
     Kind,
-    /// Known only when it is evaluated, as everything in `object`.
+    /// Known only at evaluation, as everything in `object`.
     Dyn,
     List(Box<Type>),
     Map(Box<Type>, Box<Type>),
@@ -25,22 +25,20 @@ pub(super) enum Type {
     Record(Record),
     /// A type with functions and no fields.
     Opaque(&'static str),
-    /// Stands for any one type in the signature of a function; at most two in one signature.
+    /// A type parameter of a signature; there are at most two.
     Any(usize),
 }
 
-pub(super) const AUTHORIZER: Type = Type::Opaque("kubernetes.authorization.Authorizer");
-pub(super) const PATH_CHECK: Type = Type::Opaque("kubernetes.authorization.PathCheck");
-pub(super) const GROUP_CHECK: Type = Type::Opaque("kubernetes.authorization.GroupCheck");
-pub(super) const RESOURCE_CHECK: Type = Type::Opaque("kubernetes.authorization.ResourceCheck");
-pub(super) const DECISION: Type = Type::Opaque("kubernetes.authorization.Decision");
-pub(super) const ADDRESS: Type = Type::Opaque("net.IP");
-pub(super) const NETWORK: Type = Type::Opaque("net.CIDR");
-pub(super) const QUANTITY: Type = Type::Opaque("kubernetes.Quantity");
+pub(crate) const AUTHORIZER: Type = Type::Opaque("kubernetes.authorization.Authorizer");
+pub(crate) const RESOURCE_CHECK: Type = Type::Opaque("kubernetes.authorization.ResourceCheck");
+pub(crate) const DECISION: Type = Type::Opaque("kubernetes.authorization.Decision");
+pub(crate) const IP: Type = Type::Opaque("net.IP");
+pub(crate) const CIDR: Type = Type::Opaque("net.CIDR");
+pub(crate) const QUANTITY: Type = Type::Opaque("kubernetes.Quantity");
 
 /// The records that kube-apiserver declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Record {
+pub(crate) enum Record {
     Request,
     Kind,
     Resource,
@@ -53,7 +51,7 @@ pub(super) enum Record {
 
 impl Record {
     /// The type of a field; none when the record has no such field.
-    pub(super) fn field(self, name: &str) -> Option<Type> {
+    pub(crate) fn field(self, name: &str) -> Option<Type> {
         let strings = || list(Type::String);
         Some(match (self, name) {
             (Self::Request, "kind" | "requestKind") => Type::Record(Self::Kind),
@@ -95,28 +93,25 @@ impl Record {
     }
 }
 
-/// A list of this.
-pub(super) fn list(item: Type) -> Type {
+pub(crate) fn list(item: Type) -> Type {
     Type::List(Box::new(item))
 }
 
-/// A map from this to that.
-pub(super) fn map(key: Type, value: Type) -> Type {
+pub(crate) fn map(key: Type, value: Type) -> Type {
     Type::Map(Box::new(key), Box::new(value))
 }
 
-/// This, or nothing.
-pub(super) fn optional(value: Type) -> Type {
+pub(crate) fn optional(value: Type) -> Type {
     Type::Optional(Box::new(value))
 }
 
-/// What the stand-ins of one signature stand for so far.
+/// The types that are bound to the type parameters of a signature so far.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Bindings([Option<Type>; 2]);
+pub(crate) struct Bindings([Option<Type>; 2]);
 
 impl Bindings {
-    /// Whether a value of type `given` can be where `wanted` is asked for.
-    pub(super) fn fits(&mut self, wanted: &Type, given: &Type) -> bool {
+    /// Whether a value of type `given` fits a parameter of type `wanted`.
+    pub(crate) fn fits(&mut self, wanted: &Type, given: &Type) -> bool {
         match (wanted, given) {
             (Type::Any(index), _) => match self.0.get(*index).cloned() {
                 Some(Some(bound)) => match join(&bound, given) {
@@ -148,8 +143,8 @@ impl Bindings {
         }
     }
 
-    /// The type with what its stand-ins stand for; what is not known is dynamic.
-    pub(super) fn apply(&self, to: &Type) -> Type {
+    /// The type with its parameters replaced; an unbound one is dynamic.
+    pub(crate) fn apply(&self, to: &Type) -> Type {
         match to {
             Type::Any(index) => self.0.get(*index).cloned().flatten().unwrap_or(Type::Dyn),
             Type::List(item) => list(self.apply(item)),
@@ -160,8 +155,8 @@ impl Bindings {
     }
 }
 
-/// The one type that both can stand for; none when they exclude each other.
-pub(super) fn join(one: &Type, other: &Type) -> Option<Type> {
+/// The one type for values of both; none when they exclude each other.
+pub(crate) fn join(one: &Type, other: &Type) -> Option<Type> {
     let nullable = |kind: &Type| {
         matches!(
             kind,

@@ -1,0 +1,195 @@
+//! From the name and text of a condition to a checked expression.
+
+use std::thread;
+
+use admittance_admission::{NAME_PART_LENGTH, is_dns_subdomain, is_name_part};
+use cel::{Env, parser::ParseErrors};
+
+use crate::{
+    ConditionError,
+    check::{Checked, Checker, Mistake},
+};
+
+/// In bytes.
+pub(crate) const MAX_LENGTH: usize = 16 << 10;
+/// The stack for the parser's recursion: several times what the longest expression needs. Pages are used only as far
+/// as an expression nests.
+const STACK: usize = 64 << 20;
+
+/// Parse and check.
+pub(crate) fn compile(source: &str) -> Result<Checked, ConditionError> {
+    if source.trim().is_empty() {
+        return Err(ConditionError::Empty);
+    }
+    if source.len() > MAX_LENGTH {
+        return Err(ConditionError::TooLong {
+            length: source.len(),
+            limit: MAX_LENGTH,
+        });
+    }
+    // The parser, and dropping its tree, recurse as deep as the text nests: more than a worker's stack.
+    let outcome = thread::scope(|scope| {
+        thread::Builder::new()
+            .name("condition-parser".to_owned())
+            .stack_size(STACK)
+            .spawn_scoped(scope, || parse_and_check(source))
+            .map(|thread| thread.join())
+    });
+    match outcome {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(_)) => Err(ConditionError::Parser("it gave up on this expression".to_owned())),
+        Err(error) => Err(ConditionError::Parser(format!("it could not start: {error}"))),
+    }
+}
+
+fn parse_and_check(source: &str) -> Result<Checked, ConditionError> {
+    // Macros are not expanded: the checker reads `has`, `all` and the like as they were written.
+    let (tree, positions) = Env::default()
+        .parser()
+        .parse_with_source_info(source)
+        .map_err(|errors| first(source, errors))?;
+    Checker::default()
+        .check_condition(&tree)
+        .map_err(|mistake| match mistake {
+            Mistake::At { node, message } => {
+                let start = positions.offset_for(node).map_or(0, |(start, _)| start);
+                let (line, column) = position(source, start as usize);
+                ConditionError::Compile {
+                    line,
+                    column,
+                    message,
+                }
+            }
+            Mistake::NotBool(kind) => ConditionError::NotBool { kind },
+            Mistake::TooDeep { limit } => ConditionError::TooDeep { limit },
+        })
+}
+
+/// The first mistake in the text.
+fn first(source: &str, errors: ParseErrors) -> ConditionError {
+    let mut errors = errors.errors;
+    // Syntax errors first: the others are often consequences, at the start of the same expression.
+    errors.sort_by_key(|error| (!error.msg.starts_with("Syntax error"), error.pos));
+    if errors.iter().any(|error| error.msg.contains("Recursion limit")) {
+        return ConditionError::TooDeep { limit: PARSER_DEPTH };
+    }
+    let Some(error) = errors.into_iter().next() else {
+        return ConditionError::Parser("it gave no reason".to_owned());
+    };
+    let whole = |number: isize| usize::try_from(number).unwrap_or(1).max(1);
+    let (line, column) = (whole(error.pos.0), whole(error.pos.1));
+    let at_end = source.lines().count() <= line && error.msg.contains("'<EOF>' expecting");
+    ConditionError::Compile {
+        line,
+        column,
+        message: if at_end {
+            format!("{}: the expression ends too early", short(&error.msg))
+        } else {
+            short(&error.msg)
+        },
+    }
+}
+
+/// How deep the parser follows parentheses, brackets and arguments.
+const PARSER_DEPTH: usize = 96;
+
+/// A message without its list of expected tokens.
+fn short(message: &str) -> String {
+    message
+        .split(" expecting ")
+        .next()
+        .unwrap_or(message)
+        .chars()
+        .take(200)
+        .collect()
+}
+
+/// Line and column of a character, from 1.
+fn position(source: &str, offset: usize) -> (usize, usize) {
+    let before = source.chars().take(offset);
+    before.fold((1, 1), |(line, column), character| {
+        if character == '\n' {
+            (line + 1, 1)
+        } else {
+            (line, column + 1)
+        }
+    })
+}
+
+/// Check a qualified name: an optional DNS prefix and `/`, and a name part of letters, digits, `-`, `_`
+/// and `.` that begins and ends with a letter or a digit.
+pub(crate) fn check_name(name: &str) -> Result<(), ConditionError> {
+    let wrong = |why: &str| {
+        Err(ConditionError::Name {
+            name: name.to_owned(),
+            why: why.to_owned(),
+        })
+    };
+    if name.is_empty() {
+        return wrong("it is empty");
+    }
+    let part = match name.split_once('/') {
+        Some((prefix, part)) => {
+            if !is_dns_subdomain(prefix) {
+                return wrong(
+                    "what is before the `/` must be a DNS name in lower case, of at most 253 characters",
+                );
+            }
+            part
+        }
+        None => name,
+    };
+    if part.is_empty() {
+        return wrong("nothing follows the `/`");
+    }
+    if part.len() > NAME_PART_LENGTH {
+        return wrong("the name part is longer than 63 characters");
+    }
+    if !is_name_part(part) {
+        return wrong(
+            "the name part may have letters, digits, `-`, `_` and `.`, and begins and ends with a letter or a digit",
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn qualified_names() {
+        // Source: kube-apiserver's validation of qualified names.
+        let longest = "a".repeat(63);
+        for (name, good) in [
+            ("exclude-leases", true),
+            ("a", true),
+            ("Upper_and.dots-1", true),
+            ("example.com/my-condition", true),
+            (longest.as_str(), true),
+            ("", false),
+            ("/a", false),
+            ("a/", false),
+            ("a/b/c", false),
+            ("Example.com/a", false),
+            ("example..com/a", false),
+            ("-a", false),
+            ("a-", false),
+            (".a", false),
+            ("a b", false),
+            ("ä", false),
+            (
+                "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+                false,
+            ),
+        ] {
+            assert_eq!(check_name(name).is_ok(), good, "{name}");
+        }
+        let error = check_name("a b").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "the name of a match condition cannot be `a b`: the name part may have letters, digits, `-`, `_` \
+             and `.`, and begins and ends with a letter or a digit"
+        );
+    }
+}

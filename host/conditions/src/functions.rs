@@ -1,0 +1,216 @@
+//! The functions that conditions may call.
+//!
+//! Each overload is registered as a closure. Its argument and result types are those that the checker resolves,
+//! and they select the overload for values of dynamic type.
+
+use std::{collections::HashMap, fmt, sync::LazyLock};
+
+use crate::{
+    machine::{Fault, Machine, Outcome},
+    types::{Bindings, Type},
+    value::Value,
+};
+
+pub(crate) mod authorizer;
+mod collections;
+mod conversions;
+mod network;
+mod operators;
+pub(crate) mod quantity;
+pub(crate) mod regex;
+mod strings;
+mod time;
+mod typed;
+
+use typed::{Arguments, CelType};
+
+/// How a function is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// `f(x)`; operators too.
+    Global,
+    /// `x.f()`: the receiver is the first argument.
+    Member,
+}
+
+/// A function with all its overloads.
+#[derive(Default)]
+pub(crate) struct Function {
+    name: &'static str,
+    signatures: Vec<Signature>,
+    implementations: Vec<Implementation>,
+    /// Which argument is a regular expression. A literal there is compiled with the condition.
+    pub(crate) pattern: Option<usize>,
+}
+
+#[derive(Debug)]
+struct Signature {
+    arguments: Vec<Type>,
+    result: Type,
+}
+
+/// None when it does not take these values.
+type Implementation =
+    Box<dyn for<'m, 'v, 'a> Fn(&'m mut Machine<'a>, &'v [Value<'a>]) -> Option<Outcome<'a>> + Send + Sync>;
+
+impl Function {
+    /// Call the overload for these values.
+    pub(crate) fn call<'a>(&self, machine: &mut Machine<'a>, arguments: &[Value<'a>]) -> Outcome<'a> {
+        self.implementations
+            .iter()
+            .find_map(|implementation| implementation(machine, arguments))
+            .unwrap_or_else(|| Err(Fault::no_overload()))
+    }
+
+    /// The type of its result for arguments of these types; none when no overload takes them.
+    pub(crate) fn resolve(&self, arguments: &[Type]) -> Option<Type> {
+        let mut result: Option<Type> = None;
+        for signature in &self.signatures {
+            if signature.arguments.len() != arguments.len() {
+                continue;
+            }
+            let mut bindings = Bindings::default();
+            let mut pairs = signature.arguments.iter().zip(arguments);
+            if !pairs.all(|(wanted, given)| bindings.fits(wanted, given)) {
+                continue;
+            }
+            let kind = bindings.apply(&signature.result);
+            result = match result {
+                Some(other) if other != kind => Some(Type::Dyn),
+                _ => Some(kind),
+            };
+        }
+        result
+    }
+}
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Function").field(&self.name).finish()
+    }
+}
+
+#[derive(Default)]
+struct Library {
+    globals: HashMap<&'static str, Function>,
+    members: HashMap<&'static str, Function>,
+}
+
+impl Library {
+    fn function(&mut self, name: &'static str, style: Style) -> &mut Function {
+        let functions = match style {
+            Style::Global => &mut self.globals,
+            Style::Member => &mut self.members,
+        };
+        let function = functions.entry(name).or_default();
+        function.name = name;
+        function
+    }
+
+    /// Add an overload.
+    fn add<A: Arguments, R: CelType>(
+        &mut self,
+        name: &'static str,
+        style: Style,
+        run: impl for<'m, 'a> Fn(&'m mut Machine<'a>, A::Rust<'a>) -> Result<R::Rust<'a>, Fault>
+        + Send
+        + Sync
+        + 'static,
+    ) {
+        let function = self.function(name, style);
+        function.signatures.push(Signature {
+            arguments: A::types(),
+            result: R::cel(),
+        });
+        function.pattern = A::pattern();
+        function.implementations.push(Box::new(move |machine, values| {
+            A::read(values).map(|arguments| run(machine, arguments).map(R::write))
+        }));
+    }
+
+    fn global<A: Arguments, R: CelType>(
+        &mut self,
+        name: &'static str,
+        run: impl for<'m, 'a> Fn(&'m mut Machine<'a>, A::Rust<'a>) -> Result<R::Rust<'a>, Fault>
+        + Send
+        + Sync
+        + 'static,
+    ) {
+        self.add::<A, R>(name, Style::Global, run);
+    }
+
+    fn member<A: Arguments, R: CelType>(
+        &mut self,
+        name: &'static str,
+        run: impl for<'m, 'a> Fn(&'m mut Machine<'a>, A::Rust<'a>) -> Result<R::Rust<'a>, Fault>
+        + Send
+        + Sync
+        + 'static,
+    ) {
+        self.add::<A, R>(name, Style::Member, run);
+    }
+
+    /// Add a function with several signatures and one implementation, which looks at the values itself.
+    fn polymorphic(
+        &mut self,
+        name: &'static str,
+        style: Style,
+        signatures: impl IntoIterator<Item = (Vec<Type>, Type)>,
+        run: impl for<'m, 'v, 'a> Fn(&'m mut Machine<'a>, &'v [Value<'a>]) -> Outcome<'a> + Send + Sync + 'static,
+    ) {
+        let function = self.function(name, style);
+        for (arguments, result) in signatures {
+            function.signatures.push(Signature { arguments, result });
+        }
+        function
+            .implementations
+            .push(Box::new(move |machine, values| Some(run(machine, values))));
+    }
+}
+
+static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
+    let mut library = Library::default();
+    operators::register(&mut library);
+    conversions::register(&mut library);
+    strings::register(&mut library);
+    regex::register(&mut library);
+    collections::register(&mut library);
+    time::register(&mut library);
+    authorizer::register(&mut library);
+    network::register(&mut library);
+    quantity::register(&mut library);
+    library
+});
+
+/// The function of this name that is called in this way.
+pub(crate) fn find(name: &str, style: Style) -> Option<&'static Function> {
+    match style {
+        Style::Global => LIBRARY.globals.get(name),
+        Style::Member => LIBRARY.members.get(name),
+    }
+}
+
+/// The value, or this error.
+fn some_or<T>(value: Option<T>, message: &'static str) -> Result<T, Fault> {
+    value.ok_or_else(|| Fault::error(message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_function_fits_a_call() {
+        for (functions, least) in [(&LIBRARY.globals, 0), (&LIBRARY.members, 1)] {
+            for (name, function) in functions {
+                assert!(!function.signatures.is_empty(), "{name}");
+                let counts = function
+                    .signatures
+                    .iter()
+                    .map(|signature| signature.arguments.len());
+                let fits = |count| (least..=crate::machine::MOST_ARGUMENTS).contains(&count);
+                assert!(counts.into_iter().all(fits), "{name}");
+            }
+        }
+    }
+}

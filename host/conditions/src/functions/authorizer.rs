@@ -1,0 +1,305 @@
+//! What `authorizer` leads to: Kubernetes' authorization library.
+
+use std::sync::Arc;
+
+use admittance_admission::{
+    Access, AccessAttributes, AuthorizerError, Request, UserInfo, is_dns_label, is_dns_subdomain,
+};
+
+use super::{
+    Library, some_or,
+    typed::{CelType, Decision, Str},
+};
+use crate::{
+    machine::{Fault, Halt, Machine},
+    types::Type,
+    value::Value,
+};
+
+/// The cost of a question to the authorizer, as in Kubernetes: one expression can ask two.
+const QUESTION_COST: u64 = 350_000;
+
+/// A question to the authorizer that is being put together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AccessCheck {
+    /// None for the user of the request.
+    user: Option<UserInfo>,
+    target: Target,
+}
+
+/// What the question is about so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Target {
+    Unset,
+    Group(String),
+    /// Without its verb.
+    Attributes(AccessAttributes),
+}
+
+impl AccessCheck {
+    /// `authorizer`.
+    pub(crate) fn new() -> Self {
+        Self {
+            user: None,
+            target: Target::Unset,
+        }
+    }
+
+    /// `authorizer.requestResource`.
+    pub(crate) fn of_request(request: &Request) -> Self {
+        Self {
+            user: None,
+            target: Target::Attributes(AccessAttributes::Resource {
+                verb: String::new(),
+                group: request.resource.group.clone(),
+                version: "*".to_owned(),
+                resource: request.resource.resource.clone(),
+                subresource: request.subresource.clone().unwrap_or_default(),
+                namespace: request.namespace.clone().unwrap_or_default(),
+                name: request.name.clone(),
+            }),
+        }
+    }
+
+    /// The name of its CEL type.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self.target {
+            Target::Unset => Authorizer::NAME,
+            Target::Group(_) => GroupCheck::NAME,
+            Target::Attributes(AccessAttributes::Path { .. }) => PathCheck::NAME,
+            Target::Attributes(AccessAttributes::Resource { .. }) => ResourceCheck::NAME,
+        }
+    }
+
+    /// The same question about something else that has this text.
+    fn about(
+        &self,
+        machine: &mut Machine<'_>,
+        text: &str,
+        target: impl FnOnce() -> Target,
+    ) -> Result<Arc<Self>, Fault> {
+        let user = self.user.as_ref().map_or(0, |user| 4 * user.username.len());
+        machine.charge_bytes(user + self.target_size() + text.len())?;
+        Ok(Arc::new(Self {
+            user: self.user.clone(),
+            target: target(),
+        }))
+    }
+
+    fn target_size(&self) -> usize {
+        match &self.target {
+            Target::Unset => 0,
+            Target::Group(group) => group.len(),
+            Target::Attributes(AccessAttributes::Path { path, .. }) => path.len(),
+            Target::Attributes(AccessAttributes::Resource {
+                group,
+                resource,
+                subresource,
+                namespace,
+                name,
+                ..
+            }) => [group, resource, subresource, namespace, name]
+                .map(String::len)
+                .iter()
+                .sum(),
+        }
+    }
+
+    /// The whole question; none when its target is not set.
+    pub(crate) fn question(&self, verb: &str) -> Option<Question> {
+        let Target::Attributes(attributes) = &self.target else {
+            return None;
+        };
+        let mut attributes = attributes.clone();
+        let (AccessAttributes::Path { verb: unset, .. } | AccessAttributes::Resource { verb: unset, .. }) =
+            &mut attributes;
+        verb.clone_into(unset);
+        Some(Question {
+            user: self.user.clone(),
+            attributes,
+        })
+    }
+}
+
+/// A question for the authorizer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Question {
+    /// None for the user of the request.
+    pub(crate) user: Option<UserInfo>,
+    pub(crate) attributes: AccessAttributes,
+}
+
+pub(crate) type Answer = Result<Access, AuthorizerError>;
+
+/// The answers of one evaluation; few, for every question costs much.
+#[derive(Debug, Default)]
+pub(crate) struct Answers(Vec<(Question, Arc<Answer>)>);
+
+impl Answers {
+    fn get(&self, question: &Question) -> Option<Arc<Answer>> {
+        let mut answers = self.0.iter();
+        let (_, answer) = answers.find(|(answered, _)| answered == question)?;
+        Some(Arc::clone(answer))
+    }
+
+    pub(crate) fn insert(&mut self, question: Question, answer: Answer) {
+        self.0.push((question, Arc::new(answer)));
+    }
+}
+
+macro_rules! access_checks {
+    ($($name:ident;)*) => {$(
+        pub(crate) struct $name;
+
+        impl $name {
+            pub(crate) const NAME: &'static str = concat!("kubernetes.authorization.", stringify!($name));
+        }
+
+        impl CelType for $name {
+            type Rust<'a> = Arc<AccessCheck>;
+
+            fn cel() -> Type {
+                Type::Opaque(Self::NAME)
+            }
+
+            fn read<'a>(value: &Value<'a>) -> Option<Arc<AccessCheck>> {
+                match value {
+                    Value::AccessCheck(check) if check.kind() == Self::NAME => Some(Arc::clone(check)),
+                    _ => None,
+                }
+            }
+
+            fn write<'a>(check: Arc<AccessCheck>) -> Value<'a>
+            where
+                'a: 'a,
+            {
+                Value::AccessCheck(check)
+            }
+        }
+    )*};
+}
+
+access_checks! {
+    Authorizer;
+    PathCheck;
+    GroupCheck;
+    ResourceCheck;
+}
+
+pub(super) fn register(library: &mut Library) {
+    library.member::<(Authorizer, Str), PathCheck>("path", |machine, (authorizer, path)| {
+        let check = authorizer.about(machine, &path, || {
+            Target::Attributes(AccessAttributes::Path {
+                verb: String::new(),
+                path: path.to_string(),
+            })
+        })?;
+        some_or((!path.is_empty()).then_some(check), "path must not be empty")
+    });
+    library.member::<(Authorizer, Str), GroupCheck>("group", |machine, (authorizer, group)| {
+        authorizer.about(machine, &group, || Target::Group(group.to_string()))
+    });
+    library.member::<(Authorizer, Str, Str), Authorizer>(
+        "serviceAccount",
+        |machine, (_, namespace, name)| {
+            machine.charge_bytes(namespace.len() + name.len())?;
+            service_account(&namespace, &name)
+        },
+    );
+    library.member::<(GroupCheck, Str), ResourceCheck>("resource", |machine, (check, resource)| {
+        let Target::Group(group) = &check.target else {
+            return Err(Fault::no_overload());
+        };
+        check.about(machine, &resource, || {
+            Target::Attributes(AccessAttributes::Resource {
+                verb: String::new(),
+                group: group.clone(),
+                version: "*".to_owned(),
+                resource: resource.to_string(),
+                subresource: String::new(),
+                namespace: String::new(),
+                name: String::new(),
+            })
+        })
+    });
+    for field in ["subresource", "namespace", "name"] {
+        library.member::<(ResourceCheck, Str), ResourceCheck>(field, move |machine, (check, text)| {
+            check.about(machine, &text, || {
+                let mut target = check.target.clone();
+                if let Target::Attributes(AccessAttributes::Resource {
+                    subresource,
+                    namespace,
+                    name,
+                    ..
+                }) = &mut target
+                {
+                    let value = match field {
+                        "subresource" => subresource,
+                        "namespace" => namespace,
+                        _ => name,
+                    };
+                    *value = text.to_string();
+                }
+                target
+            })
+        });
+    }
+    library.member::<(PathCheck, Str), Decision>("check", |machine, (check, verb)| {
+        decide(machine, &check, &verb)
+    });
+    library.member::<(ResourceCheck, Str), Decision>("check", |machine, (check, verb)| {
+        decide(machine, &check, &verb)
+    });
+    library.member::<(Decision,), bool>("allowed", |_, (answer,)| {
+        Ok((*answer).as_ref().is_ok_and(|access| access.allowed))
+    });
+    library.member::<(Decision,), Str>("reason", |_, (answer,)| {
+        Ok((*answer)
+            .as_ref()
+            .map(|access| access.reason.clone())
+            .unwrap_or_default()
+            .into())
+    });
+    library.member::<(Decision,), bool>("errored", |_, (answer,)| Ok(answer.is_err()));
+    library.member::<(Decision,), Str>("error", |_, (answer,)| {
+        Ok((*answer)
+            .as_ref()
+            .err()
+            .map(|error| error.0.clone())
+            .unwrap_or_default()
+            .into())
+    });
+}
+
+fn service_account(namespace: &str, name: &str) -> Result<Arc<AccessCheck>, Fault> {
+    if !is_dns_label(namespace) {
+        return Err(Fault::error(format!(
+            "invalid service account namespace {namespace:?}"
+        )));
+    }
+    if !is_dns_subdomain(name) {
+        return Err(Fault::error(format!("invalid service account name {name:?}")));
+    }
+    Ok(Arc::new(AccessCheck {
+        user: Some(UserInfo {
+            username: format!("system:serviceaccount:{namespace}:{name}"),
+            uid: String::new(),
+            groups: vec![
+                "system:serviceaccounts".to_owned(),
+                format!("system:serviceaccounts:{namespace}"),
+                "system:authenticated".to_owned(),
+            ],
+            extra: Vec::new(),
+        }),
+        target: Target::Unset,
+    }))
+}
+
+fn decide(machine: &mut Machine<'_>, check: &AccessCheck, verb: &str) -> Result<Arc<Answer>, Fault> {
+    machine.charge(QUESTION_COST)?;
+    let question = check.question(verb).ok_or_else(Fault::no_overload)?;
+    match machine.answers().get(&question) {
+        Some(answer) => Ok(answer),
+        None => Err(Fault::Halt(Halt::Question(Box::new(question)))),
+    }
+}

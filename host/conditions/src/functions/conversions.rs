@@ -1,0 +1,86 @@
+//! `int`, `uint`, `double`, `string`, `bytes`, `bool`, `type`, `dyn` and `size`.
+
+use std::{str::FromStr, sync::Arc};
+
+use ::time::OffsetDateTime;
+
+use super::{
+    Library, Style, some_or,
+    typed::{A, B, Bytes, Dyn, Kind, ListOf, MapOf, Str},
+};
+use crate::{
+    machine::{Fault, Machine},
+    value::Text,
+};
+
+const OVERFLOW: &str = "integer overflow";
+
+pub(super) fn register(library: &mut Library) {
+    library.global::<(i64,), i64>("int", |_, (value,)| Ok(value));
+    library.global::<(u64,), i64>("int", |_, (value,)| some_or(value.try_into().ok(), OVERFLOW));
+    library.global::<(f64,), i64>("int", |_, (value,)| {
+        // The bounds themselves are not exact in a double.
+        some_or((value.abs() < i64::MAX as f64).then_some(value as i64), OVERFLOW)
+    });
+    library.global::<(Str,), i64>("int", |machine, (text,)| parse(machine, &text, "ParseInt"));
+    library.global::<(OffsetDateTime,), i64>("int", |_, (time,)| Ok(time.unix_timestamp()));
+
+    library.global::<(u64,), u64>("uint", |_, (value,)| Ok(value));
+    library.global::<(i64,), u64>("uint", |_, (value,)| some_or(value.try_into().ok(), OVERFLOW));
+    library.global::<(f64,), u64>("uint", |_, (value,)| {
+        let fits = value >= 0.0 && value < u64::MAX as f64;
+        some_or(fits.then_some(value as u64), OVERFLOW)
+    });
+    library.global::<(Str,), u64>("uint", |machine, (text,)| parse(machine, &text, "ParseUint"));
+
+    library.global::<(f64,), f64>("double", |_, (value,)| Ok(value));
+    library.global::<(i64,), f64>("double", |_, (value,)| Ok(value as f64));
+    library.global::<(u64,), f64>("double", |_, (value,)| Ok(value as f64));
+    library.global::<(Str,), f64>("double", |machine, (text,)| parse(machine, &text, "ParseFloat"));
+
+    library.global::<(Str,), Str>("string", |_, (text,)| Ok(text));
+    library.global::<(bool,), Str>("string", |_, (value,)| Ok(value.to_string().into()));
+    library.global::<(i64,), Str>("string", |_, (value,)| Ok(value.to_string().into()));
+    library.global::<(u64,), Str>("string", |_, (value,)| Ok(value.to_string().into()));
+    library.global::<(f64,), Str>("string", |_, (value,)| Ok(value.to_string().into()));
+    library.global::<(Bytes,), Str>("string", |machine, (bytes,)| {
+        machine.charge_bytes(bytes.len())?;
+        let text = std::str::from_utf8(&bytes)
+            .ok()
+            .map(|text| Text::from(text.to_owned()));
+        some_or(text, "invalid UTF-8 in bytes, cannot convert to string")
+    });
+
+    library.global::<(Bytes,), Bytes>("bytes", |_, (bytes,)| Ok(bytes));
+    library.global::<(Str,), Bytes>("bytes", |machine, (text,)| {
+        machine.charge_bytes(text.len())?;
+        Ok(Arc::from(text.as_bytes()))
+    });
+
+    library.global::<(bool,), bool>("bool", |_, (value,)| Ok(value));
+    library.global::<(Str,), bool>("bool", |_, (text,)| match &*text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err(Fault::error("type conversion error from 'string' to 'bool'")),
+    });
+
+    library.global::<(A,), Kind>("type", |_, (value,)| Ok(value.kind()));
+    library.global::<(A,), Dyn>("dyn", |_, (value,)| Ok(value));
+
+    for style in [Style::Global, Style::Member] {
+        library.add::<(Str,), i64>("size", style, |machine, (text,)| {
+            machine.charge_bytes(text.len())?;
+            Ok(text.chars().count() as i64)
+        });
+        library.add::<(Bytes,), i64>("size", style, |_, (bytes,)| Ok(bytes.len() as i64));
+        library.add::<(ListOf<A>,), i64>("size", style, |_, (list,)| Ok(list.len() as i64));
+        library.add::<(MapOf<A, B>,), i64>("size", style, |_, (map,)| Ok(map.len() as i64));
+    }
+}
+
+/// A number, with the error of Go's function of this name.
+fn parse<T: FromStr>(machine: &mut Machine<'_>, text: &str, function: &str) -> Result<T, Fault> {
+    machine.charge_bytes(text.len())?;
+    text.parse()
+        .map_err(|_| Fault::error(format!("strconv.{function}: parsing {text:?}: invalid syntax")))
+}

@@ -1,0 +1,169 @@
+//! Quantities of resources, as `500m` and `2Gi`: Kubernetes' `quantity`.
+
+use std::sync::Arc;
+
+use super::{Library, some_or, typed::Str};
+
+/// An amount, in units of 10^-9: Kubernetes keeps no smaller ones, and rounds up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Quantity(i128);
+
+const ONE: i128 = 1_000_000_000;
+const INVALID: &str =
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+/// The longest text of a number that can be one; longer ones are too large or needlessly precise.
+const LONGEST: usize = 64;
+
+impl Quantity {
+    fn read(text: &str) -> Option<Self> {
+        if text.len() > LONGEST {
+            return None;
+        }
+        let (sign, rest) = match text.strip_prefix('-') {
+            Some(rest) => (-1, rest),
+            None => (1, text.strip_prefix('+').unwrap_or(text)),
+        };
+        let end = rest
+            .find(|character: char| !character.is_ascii_digit() && character != '.')
+            .unwrap_or(rest.len());
+        let (number, suffix) = rest.split_at_checked(end)?;
+        let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+        if whole.is_empty() && part.is_empty() || part.contains('.') {
+            return None;
+        }
+        // The number is its digits, so many places behind the point, times two to a power.
+        let (twos, tens) = scale(suffix)?;
+        let digits = format!("{whole}{part}");
+        let digits = digits.trim_start_matches('0');
+        if digits.is_empty() {
+            return Some(Self(0));
+        }
+        let digits: i128 = digits.parse().ok()?;
+        let digits = digits.checked_mul(1_i128.checked_shl(twos)?)?;
+        let places = tens + 9 - i32::try_from(part.len()).ok()?;
+        let amount = match u32::try_from(places) {
+            Ok(places) => digits.checked_mul(10_i128.checked_pow(places)?)?,
+            Err(_) => match 10_i128.checked_pow(places.unsigned_abs()) {
+                // Away from zero, as Kubernetes rounds.
+                Some(power) => digits / power + i128::from(digits % power != 0),
+                None => 1,
+            },
+        };
+        Some(Self(amount * sign))
+    }
+
+    fn whole(self) -> Option<i64> {
+        if self.0 % ONE == 0 {
+            i64::try_from(self.0 / ONE).ok()
+        } else {
+            None
+        }
+    }
+}
+
+/// The powers of two and of ten that a suffix stands for.
+fn scale(suffix: &str) -> Option<(u32, i32)> {
+    Some(match suffix {
+        "n" => (0, -9),
+        "u" => (0, -6),
+        "m" => (0, -3),
+        "" => (0, 0),
+        "k" => (0, 3),
+        "M" => (0, 6),
+        "G" => (0, 9),
+        "T" => (0, 12),
+        "P" => (0, 15),
+        "E" => (0, 18),
+        "Ki" => (10, 0),
+        "Mi" => (20, 0),
+        "Gi" => (30, 0),
+        "Ti" => (40, 0),
+        "Pi" => (50, 0),
+        "Ei" => (60, 0),
+        other => {
+            let power = other.strip_prefix(['e', 'E'])?;
+            let power: i32 = power.parse().ok()?;
+            if !(-100..=100).contains(&power) {
+                return None;
+            }
+            (0, power)
+        }
+    })
+}
+
+pub(super) fn register(library: &mut Library) {
+    library.global::<(Str,), bool>("isQuantity", |machine, (text,)| {
+        machine.charge_bytes(text.len())?;
+        Ok(Quantity::read(&text).is_some())
+    });
+    library.global::<(Str,), Quantity>("quantity", |machine, (text,)| {
+        machine.charge_bytes(text.len())?;
+        some_or(Quantity::read(&text).map(Arc::new), INVALID)
+    });
+    library.member::<(Quantity,), i64>("sign", |_, (amount,)| Ok(amount.0.signum() as i64));
+    library.member::<(Quantity,), bool>("isInteger", |_, (amount,)| Ok(amount.whole().is_some()));
+    library.member::<(Quantity,), i64>("asInteger", |_, (amount,)| {
+        some_or(amount.whole(), "cannot convert value to integer")
+    });
+    library.member::<(Quantity,), f64>("asApproximateFloat", |_, (amount,)| {
+        Ok(amount.0 as f64 / ONE as f64)
+    });
+    library.member::<(Quantity, Quantity), i64>("compareTo", |_, (one, other)| Ok(one.cmp(&other) as i64));
+    library.member::<(Quantity, Quantity), bool>("isLessThan", |_, (one, other)| Ok(one < other));
+    library.member::<(Quantity, Quantity), bool>("isGreaterThan", |_, (one, other)| Ok(one > other));
+    let sums: [(&str, fn(i128, i128) -> Option<i128>); 2] =
+        [("add", i128::checked_add), ("sub", i128::checked_sub)];
+    for (name, sum) in sums {
+        let sum = move |one: i128, other| {
+            some_or(
+                sum(one, other).map(|sum| Arc::new(Quantity(sum))),
+                "quantity overflow",
+            )
+        };
+        library.member::<(Quantity, Quantity), Quantity>(name, move |_, (one, other)| sum(one.0, other.0));
+        library.member::<(Quantity, i64), Quantity>(name, move |_, (one, other)| {
+            sum(one.0, i128::from(other) * ONE)
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_as_kubernetes_reads_them() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("1", Some(ONE)),
+            ("500m", Some(ONE / 2)),
+            ("-1.5", Some(-ONE * 3 / 2)),
+            ("1Ki", Some(1024 * ONE)),
+            ("0.5Ki", Some(512 * ONE)),
+            ("1e3", Some(1000 * ONE)),
+            ("1E3", Some(1000 * ONE)),
+            ("1E", Some(1_000_000_000_000_000_000 * ONE)),
+            (".5", Some(ONE / 2)),
+            ("5.", Some(5 * ONE)),
+            ("0.1n", Some(1)),
+            ("-0.1n", Some(-1)),
+            ("1e-50", Some(1)),
+            ("", None),
+            ("m", None),
+            (".", None),
+            ("1 Gi", None),
+            ("1gi", None),
+            ("1.2.3", None),
+            ("1e", None),
+            ("1e999999", None),
+            ("200m m", None),
+            ("99999999999999999999999999999999999999999999Ei", None),
+        ] {
+            assert_eq!(
+                Quantity::read(text).map(|quantity| quantity.0),
+                expected,
+                "{text}"
+            );
+        }
+    }
+}

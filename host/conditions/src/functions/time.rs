@@ -1,0 +1,191 @@
+//! Timestamps and durations.
+
+use ::time::{OffsetDateTime, UtcOffset, format_description::well_known::Rfc3339};
+
+use super::{
+    Library, some_or,
+    typed::{Duration, Str},
+};
+use crate::machine::Fault;
+
+const SECOND: i64 = 1_000_000_000;
+
+const NOT_A_TIMESTAMP: &str = "not a timestamp: write it as RFC 3339 has it, as 2006-01-02T15:04:05Z";
+
+pub(super) fn register(library: &mut Library) {
+    library.global::<(OffsetDateTime,), OffsetDateTime>("timestamp", |_, (time,)| Ok(time));
+    library.global::<(i64,), OffsetDateTime>("timestamp", |_, (seconds,)| {
+        some_or(OffsetDateTime::from_unix_timestamp(seconds).ok(), NOT_A_TIMESTAMP)
+    });
+    library.global::<(Str,), OffsetDateTime>("timestamp", |machine, (text,)| {
+        machine.charge_bytes(text.len())?;
+        let time = OffsetDateTime::parse(&text, &Rfc3339).ok();
+        some_or(
+            time.and_then(|time| time.checked_to_offset(UtcOffset::UTC)),
+            NOT_A_TIMESTAMP,
+        )
+    });
+    library.global::<(Duration,), Duration>("duration", |_, (duration,)| Ok(duration));
+    library.global::<(Str,), Duration>("duration", |machine, (text,)| {
+        machine.charge_bytes(text.len())?;
+        read_duration(&text).ok_or_else(|| Fault::error(format!("time: invalid duration {:?}", &*text)))
+    });
+    library.global::<(OffsetDateTime,), Str>("string", |_, (time,)| match time.format(&Rfc3339) {
+        Ok(text) => Ok(text.into()),
+        Err(error) => Err(Fault::error(format!("timestamp cannot be shown: {error}"))),
+    });
+    library.global::<(Duration,), Str>("string", |_, (duration,)| Ok(duration_text(duration).into()));
+    let parts: [(&str, fn(OffsetDateTime) -> i64); 10] = [
+        ("getFullYear", |time| time.year().into()),
+        ("getMonth", |time| i64::from(u8::from(time.month())) - 1),
+        ("getDate", |time| time.day().into()),
+        ("getDayOfMonth", |time| i64::from(time.day()) - 1),
+        ("getDayOfWeek", |time| {
+            time.weekday().number_days_from_sunday().into()
+        }),
+        ("getDayOfYear", |time| i64::from(time.ordinal()) - 1),
+        ("getHours", |time| time.hour().into()),
+        ("getMinutes", |time| time.minute().into()),
+        ("getSeconds", |time| time.second().into()),
+        ("getMilliseconds", |time| time.millisecond().into()),
+    ];
+    for (name, part) in parts {
+        library.member::<(OffsetDateTime,), i64>(name, move |_, (time,)| Ok(part(time)));
+        library.member::<(OffsetDateTime, Str), i64>(name, move |_, (time, zone)| {
+            let offset = read_zone(&zone).ok_or_else(|| {
+                let zone = &*zone;
+                Fault::error(format!(
+                    "unknown time zone {zone:?}: use UTC or an offset such as +01:00"
+                ))
+            })?;
+            Ok(part(some_or(
+                time.checked_to_offset(offset),
+                "timestamp overflow",
+            )?))
+        });
+    }
+    for (name, unit) in [
+        ("getHours", 3600 * SECOND),
+        ("getMinutes", 60 * SECOND),
+        ("getSeconds", SECOND),
+        ("getMilliseconds", SECOND / 1000),
+    ] {
+        library.member::<(Duration,), i64>(name, move |_, (duration,)| Ok(duration / unit));
+    }
+}
+
+/// A duration as Go writes it: `1h30m`, `1.5s`, `-2ms`.
+fn read_duration(text: &str) -> Option<i64> {
+    let (sign, mut rest) = match text.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
+    };
+    if rest == "0" {
+        return Some(0);
+    }
+    if rest.is_empty() {
+        return None;
+    }
+    let mut total: i128 = 0;
+    while !rest.is_empty() {
+        let digits = rest.find(|character: char| !character.is_ascii_digit() && character != '.')?;
+        let (number, after) = rest.split_at_checked(digits)?;
+        let end = after
+            .find(|character: char| character.is_ascii_digit() || character == '.')
+            .unwrap_or(after.len());
+        let (unit, after) = after.split_at_checked(end)?;
+        rest = after;
+        let unit: i128 = match unit {
+            "ns" => 1,
+            "us" | "µs" | "μs" => 1_000,
+            "ms" => 1_000_000,
+            "s" => 1_000_000_000,
+            "m" => 60_000_000_000,
+            "h" => 3_600_000_000_000,
+            _ => return None,
+        };
+        let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+        if whole.is_empty() && part.is_empty() || part.contains('.') {
+            return None;
+        }
+        let whole: i128 = if whole.is_empty() {
+            0
+        } else {
+            whole.parse::<u64>().ok()?.into()
+        };
+        total = total.checked_add(whole.checked_mul(unit)?)?;
+        // Digits below a nanosecond are dropped.
+        let mut digit_unit = unit;
+        for digit in part.chars() {
+            digit_unit /= 10;
+            total += digit_unit * i128::from(digit.to_digit(10)?);
+        }
+    }
+    i64::try_from(total * sign).ok()
+}
+
+/// In seconds, as CEL writes it: `90s`, `1.5s`.
+fn duration_text(nanoseconds: i64) -> String {
+    let sign = if nanoseconds < 0 { "-" } else { "" };
+    let size = nanoseconds.unsigned_abs();
+    let (seconds, part) = (size / 1_000_000_000, size % 1_000_000_000);
+    let part = format!(".{part:09}");
+    format!(
+        "{sign}{seconds}{}s",
+        part.trim_end_matches('0').trim_end_matches('.')
+    )
+}
+
+fn read_zone(zone: &str) -> Option<UtcOffset> {
+    if matches!(zone, "" | "UTC" | "Z") {
+        return Some(UtcOffset::UTC);
+    }
+    let (sign, rest) = match zone.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, zone.strip_prefix('+').unwrap_or(zone)),
+    };
+    let (hours, minutes) = rest.split_once(':')?;
+    let (hours, minutes): (i8, i8) = (hours.parse().ok()?, minutes.parse().ok()?);
+    if !(0..24).contains(&hours) || !(0..60).contains(&minutes) {
+        return None;
+    }
+    UtcOffset::from_hms(sign * hours, sign * minutes, 0).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_as_go_writes_them() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("1s", Some(SECOND)),
+            ("1h30m", Some(5400 * SECOND)),
+            ("-1.5s", Some(-1_500_000_000)),
+            ("+2ms", Some(2_000_000)),
+            (".5s", Some(500_000_000)),
+            ("1.s", Some(SECOND)),
+            ("3µs", Some(3_000)),
+            ("1d", None),
+            ("", None),
+            ("-", None),
+            ("1", None),
+            ("s", None),
+            (".s", None),
+            ("1.2.3s", None),
+            ("9999999999999h", None),
+            ("99999999999999999999999s", None),
+        ] {
+            assert_eq!(read_duration(text), expected, "{text}");
+        }
+        for (nanoseconds, text) in [
+            (0, "0s"),
+            (90 * SECOND, "90s"),
+            (-1_500_000_000, "-1.5s"),
+            (1, "0.000000001s"),
+        ] {
+            assert_eq!(duration_text(nanoseconds), text);
+        }
+    }
+}
