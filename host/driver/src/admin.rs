@@ -4,7 +4,6 @@
 
 mod access;
 mod bcs_health;
-pub(crate) mod certificate;
 mod error;
 mod openapi;
 mod operations;
@@ -21,6 +20,7 @@ use std::{
 
 use admittance::Host;
 use admittance_cluster::Cluster;
+use admittance_net::tls::ServerTls;
 use axum::{Router, body::Body};
 use http::{HeaderValue, Request, Response, header::CACHE_CONTROL};
 use tokio::sync::Semaphore;
@@ -38,7 +38,6 @@ use crate::{
     gateway::Gateway,
     listener::{Answer, Transfer},
     registration::RegistrationStatus,
-    tls::ServerTls,
     upstream::{Client, Upstream},
 };
 

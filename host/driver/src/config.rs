@@ -26,14 +26,10 @@ pub use self::{
 };
 use admittance::{AdmissionLayer, OnBadDefinition, SandboxConfig, catalog::CatalogConfig, dialect::Dialect};
 use admittance_cluster::ClusterConfig;
+use admittance_net::tls::{ClientTls, ServerTls};
 use http::uri::PathAndQuery;
 
-use crate::{
-    gateway::GatewayConfig,
-    namespaces::NamespacesConfig,
-    tls::{ClientTls, ServerTls},
-    upstream::Server,
-};
+use crate::{gateway::GatewayConfig, namespaces::NamespacesConfig, upstream::Server};
 
 /// Everything the driver is told. Lives until it is bound; each part may be changed before that.
 #[derive(Clone, Debug)]

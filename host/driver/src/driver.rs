@@ -11,6 +11,7 @@ use std::{
 
 use admittance::Host;
 use admittance_cluster::Cluster;
+use admittance_net::tls::ServerTls;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -27,7 +28,6 @@ use crate::{
     namespaces::{FileNamespaces, NamespacesConfig},
     onward::Onward,
     registration::{self, Ports, Registrar, RegistrationError, Registrations},
-    tls::ServerTls,
     upstream::Upstream,
 };
 

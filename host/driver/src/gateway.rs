@@ -18,6 +18,7 @@ mod yaml;
 use std::{net::SocketAddr, sync::Arc};
 
 use admittance::{BodyLimits, Passage, REQUEST_ID, dialect::End, request_uid};
+use admittance_net::tls::{CertificateStatus, ClientTls};
 use admittance_zookeeper::ZooKeeper;
 use axum::body::Body;
 use bytes::Bytes;
@@ -42,10 +43,8 @@ pub use self::{
     tokens::TokenTable,
 };
 use crate::{
-    api::CertificateStatus,
     config::is_loopback,
     front::{EndedUpstream, status_class},
-    tls::ClientTls,
 };
 
 const CLUSTER_HEADER: &str = "BCS-ClusterID";

@@ -23,9 +23,7 @@ mod measure;
 mod namespaces;
 mod onward;
 mod registration;
-mod secret_file;
 mod server_info;
-pub mod tls;
 mod upstream;
 
 pub use admin::{

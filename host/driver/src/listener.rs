@@ -8,6 +8,7 @@ mod transfer;
 
 use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
 
+use admittance_net::tls::{ServerTls, TlsConnection};
 use axum::body::Body;
 use futures_util::FutureExt;
 use http::{Request, Response, Version};
@@ -37,11 +38,7 @@ pub(crate) use self::{
     places::{Place, Places},
     transfer::{Pace, Stall, Transfer},
 };
-use crate::{
-    measure,
-    tls::{Admission, ServerTls},
-    upstream::Client,
-};
+use crate::{measure, upstream::Client};
 
 /// How long a connection may stay open between requests. Longer than clients usually keep one, so that
 /// it is they who close it.
@@ -169,9 +166,9 @@ impl Listener {
 }
 
 /// When a client that was let in would not be any more.
-async fn revoked(admission: &mut Option<Admission>) {
-    match admission {
-        Some(admission) => admission.revoked().await,
+async fn revoked(tls: &mut Option<TlsConnection>) {
+    match tls {
+        Some(tls) => tls.revoked().await,
         None => std::future::pending().await,
     }
 }
@@ -248,12 +245,12 @@ impl<A: Answer> Connection<A> {
         let Some(tls) = &self.tls else {
             return self.serve(stream, None).await;
         };
-        let mut admission = tls.admission();
-        let accepting = TlsAcceptor::from(admission.config()).accept(stream);
+        let mut tls = tls.connection();
+        let accepting = TlsAcceptor::from(tls.config()).accept(stream);
         match tokio::time::timeout(self.limits.header_timeout, accepting).await {
             Ok(Ok(stream)) => {
-                admission.admitted(stream.get_ref().1.peer_certificates().unwrap_or_default());
-                self.serve(stream, Some(admission)).await;
+                tls.established(stream.get_ref().1.peer_certificates().unwrap_or_default());
+                self.serve(stream, Some(tls)).await;
             }
             Ok(Err(error)) => tracing::debug!(%error, "the TLS handshake failed"),
             Err(_) => {
@@ -262,17 +259,16 @@ impl<A: Answer> Connection<A> {
         }
     }
 
-    /// Answer the requests of a connection, which is encrypted when there is an admission to TLS.
-    async fn serve<S>(&self, stream: S, mut admission: Option<Admission>)
+    async fn serve<S>(&self, stream: S, mut tls: Option<TlsConnection>)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let client = Client {
             address: self.address,
-            is_tls: admission.is_some(),
+            is_tls: tls.is_some(),
         };
-        let certificate = admission.as_ref().and_then(Admission::leaf);
-        let certificate = certificate.map(|leaf| ClientCertificate(Arc::new(leaf.clone())));
+        let certificate = tls.as_ref().and_then(TlsConnection::client_certificate);
+        let certificate = certificate.map(|certificate| ClientCertificate(Arc::new(certificate.clone())));
         let activity = Activity::new(Patience {
             head: self.limits.header_timeout,
             idle: KEEP_ALIVE,
@@ -320,7 +316,7 @@ impl<A: Answer> Connection<A> {
                     is_stopping = true;
                     connection.as_mut().graceful_shutdown();
                 }
-                () = revoked(&mut admission), if grace.is_none() => {
+                () = revoked(&mut tls), if grace.is_none() => {
                     grace = Some(Instant::now() + REVOKED_GRACE);
                     tracing::info!(client = %self.address, "{REVOKED}: its connection is closed");
                     connection.as_mut().graceful_shutdown();
@@ -337,7 +333,7 @@ impl<A: Answer> Connection<A> {
             (None, Err(TryRecvError::Empty)) => {
                 tokio::select! {
                     _ = &mut remains => return,
-                    () = revoked(&mut admission) => {
+                    () = revoked(&mut tls) => {
                         tracing::info!(client = %self.address, "{REVOKED}: its tunnel is closed");
                     }
                     () = activity.silent_for(self.limits.pace.stream) => {

@@ -20,13 +20,11 @@ pub(crate) const DEFINITIONS: &str = "admittance_definition_requests_total";
 pub(crate) const REGISTERED: &str = "admittance_registered";
 pub(crate) const ZOOKEEPER_CONNECTED: &str = "admittance_zookeeper_connected";
 pub(crate) const ZOOKEEPER_SESSIONS: &str = "admittance_zookeeper_sessions_total";
-pub(crate) const CERTIFICATE_EXPIRY: &str = "admittance_certificate_expiry_timestamp_seconds";
-pub(crate) const CERTIFICATE_RELOADED: &str = "admittance_certificate_last_reload_successful";
-pub(crate) const CERTIFICATE_RELOAD_FAILURES: &str = "admittance_certificate_reload_failures_total";
 
 /// Tell the exporter what the driver's metrics mean, and begin its counters of failures at 0. Call it once, after
 /// the exporter is installed.
 pub fn describe_metrics() {
+    admittance_net::describe_metrics();
     crate::gateway::measure::describe();
     describe_counter!(
         REQUESTS,
@@ -94,19 +92,6 @@ pub fn describe_metrics() {
     describe_counter!(
         ZOOKEEPER_SESSIONS,
         "Sessions with ZooKeeper that were made, the first included, by the ensemble"
-    );
-    describe_gauge!(
-        CERTIFICATE_EXPIRY,
-        Unit::Seconds,
-        "When the certificate in use ends, in seconds since 1970"
-    );
-    describe_gauge!(
-        CERTIFICATE_RELOADED,
-        "Whether what the TLS files hold is in use: 0 when they changed to something that is no good"
-    );
-    describe_counter!(
-        CERTIFICATE_RELOAD_FAILURES,
-        "Changes of TLS files that were not taken, because they are no good"
     );
     describe_gauge!(BUILD_INFO, "Always 1; the label is the version of the program");
     gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1);

@@ -16,6 +16,10 @@ use std::{
 };
 
 use admittance::dialect::End;
+use admittance_net::{
+    causes,
+    tls::{CertificateStatus, ClientTls},
+};
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -45,12 +49,10 @@ pub use self::{
     server::{InvalidServer, Server},
 };
 use crate::{
-    api::CertificateStatus,
     config::{HealthCheck, UpstreamConfig},
     front::Held,
     listener::Guarded,
     measure,
-    tls::ClientTls,
 };
 
 /// Writes the reply for a request that the upstream did not reply to.
@@ -334,7 +336,7 @@ impl Inner {
                 Err(error) if error.is_connect() => {
                     health.refused();
                     counter!(measure::UPSTREAM_CONNECT_FAILURES).increment(1);
-                    tracing::warn!(%server, error = chain(&error), "no connection to a server of the upstream");
+                    tracing::warn!(%server, error = causes::chain(&error), "no connection to a server of the upstream");
                     broken = Broken::NoConnection;
                     (lent, loan) = match loan.take_back() {
                         Some(body) => body,
@@ -342,7 +344,7 @@ impl Inner {
                     };
                 }
                 Err(error) => {
-                    tracing::warn!(%server, error = chain(&error), "the connection to the upstream broke");
+                    tracing::warn!(%server, error = causes::chain(&error), "the connection to the upstream broke");
                     return Err(Broken::Connection);
                 }
             }
@@ -381,18 +383,6 @@ fn request_to(server: &Server, keeps_host: bool, head: &Parts, body: Lent) -> Re
         request.headers_mut().insert(HOST, host);
     }
     request
-}
-
-/// An error with its causes, for the log.
-pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        source = error.source();
-    }
-    text
 }
 
 fn status(status: StatusCode) -> Response<Body> {

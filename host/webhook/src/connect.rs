@@ -1,5 +1,4 @@
 use std::{
-    error::Error as StdError,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -7,6 +6,7 @@ use std::{
 };
 
 use admittance_admission::{Failure, FailureKind};
+use admittance_net::causes::{chain, find};
 use http::Uri;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
@@ -46,11 +46,11 @@ impl Service<Uri> for TcpConnector {
         let connect = self.http.call(dialled.unwrap_or(uri));
         Box::pin(async move {
             connect.await.map_err(|error| {
-                let exhausted = tls::find(&error).and_then(Failure::of_exhaustion);
+                let exhausted = find(&error).and_then(Failure::of_exhaustion);
                 exhausted.unwrap_or_else(|| {
                     Failure::new(
                         FailureKind::Unreachable,
-                        format!("cannot connect to {place}: {}", causes(&error)),
+                        format!("cannot connect to {place}: {}", chain(&error)),
                     )
                 })
             })
@@ -117,25 +117,4 @@ impl Service<Uri> for Connector {
 
 fn authority(uri: &Uri) -> &str {
     uri.authority().map_or("", |authority| authority.as_str())
-}
-
-/// An error and what caused it, in one line, each text once.
-pub(crate) fn causes(error: &dyn StdError) -> String {
-    let mut text = without_link(&error.to_string());
-    let mut next = error.source();
-    while let Some(error) = next {
-        let cause = without_link(&error.to_string());
-        if !text.contains(&cause) {
-            text.push_str(": ");
-            text.push_str(&cause);
-        }
-        next = error.source();
-    }
-    text
-}
-
-/// rustls refers its users to a page of its manual; those who read this use another program.
-fn without_link(text: &str) -> String {
-    let end = text.find(": https://docs.rs/rustls").unwrap_or(text.len());
-    text.get(..end).unwrap_or(text).to_owned()
 }

@@ -2,6 +2,7 @@
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
+use admittance_net::tls::subject_names;
 use http::{
     HeaderName,
     header::{AUTHORIZATION, HOST, ORIGIN},
@@ -9,7 +10,7 @@ use http::{
     uri::Authority,
 };
 
-use super::{certificate, token, token::Token};
+use super::{token, token::Token};
 use crate::{
     config::{AdminConfig, CertificateHolder, Role, is_loopback},
     listener::ClientCertificate,
@@ -149,7 +150,7 @@ fn known(head: &Parts, tokens: &[Token], clients: &[CertificateHolder]) -> Resul
     };
     // Browsers show certificates on behalf of every page.
     no_browser(head)?;
-    let names = certificate::names(certificate);
+    let names = subject_names(certificate);
     let client = clients
         .iter()
         .find(|client| names.contains(&client.name))

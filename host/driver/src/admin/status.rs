@@ -7,15 +7,18 @@ use std::{
 
 use admittance::Moment;
 use admittance_cluster::{Cluster, WatchStatus};
+use admittance_net::tls::ServerTls;
 use admittance_zookeeper::{RegistrationState, SessionState, ZooKeeper};
 
 use super::Api;
 use crate::{
-    api::{ClusterStatus, ClusterWatch, DiscoveryStatus, DriverStatus, EnsembleStatus, RegisteredNode},
+    api::{
+        CertificateStatus, ClusterStatus, ClusterWatch, DiscoveryStatus, DriverStatus, EnsembleStatus,
+        RegisteredNode,
+    },
     discovery::Discovery,
     gateway::Gateway,
     registration::RegistrationStatus,
-    tls::ServerTls,
     upstream::Upstream,
 };
 
@@ -36,6 +39,7 @@ impl Api {
                 .filter_map(ServerTls::status)
                 .chain(self.upstream.iter().filter_map(Upstream::tls_status))
                 .chain(self.gateway.iter().filter_map(Gateway::tls_status))
+                .map(certificate)
                 .collect(),
         }
     }
@@ -95,6 +99,14 @@ fn cluster(cluster: &Cluster) -> ClusterStatus {
         kinds: kinds
             .map(|(kind, status)| watch(&kind.to_string(), status))
             .collect(),
+    }
+}
+
+fn certificate(status: admittance_net::tls::CertificateStatus) -> CertificateStatus {
+    CertificateStatus {
+        certificate: status.certificate.to_owned(),
+        not_after: status.not_after.map(Moment),
+        problem: status.problem,
     }
 }
 

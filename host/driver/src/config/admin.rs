@@ -1,6 +1,8 @@
 use std::net::SocketAddr;
 
-use crate::{admin::token::Token, tls::ServerTls};
+use admittance_net::tls::ServerTls;
+
+use crate::admin::token::Token;
 
 /// The operator's port, and who may do what there. Lives until the driver is bound.
 #[derive(Clone, Debug)]

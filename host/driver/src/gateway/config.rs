@@ -1,11 +1,11 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
+use admittance_net::tls::ClientTls;
 use http::Uri;
 
 use super::{ClusterId, PlainGroups, Statuses, TokenTable};
 use crate::{
     config::{NodePath, UpstreamConfig},
-    tls::ClientTls,
     upstream::Server,
 };
 

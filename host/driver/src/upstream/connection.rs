@@ -1,5 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
+use admittance_net::tls::ClientTls;
 use http::{Request, Response, Uri};
 use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream, ResolveServerName};
@@ -11,7 +12,6 @@ use tokio::net::TcpStream;
 use tower::{BoxError, ServiceExt, service_fn, timeout::Timeout, util::BoxCloneSyncService};
 
 use super::body::Lent;
-use crate::tls::ClientTls;
 
 /// An upstream closes idle connections after a minute or more; to close first avoids sending a request
 /// into a connection that is being closed.

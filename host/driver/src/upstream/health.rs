@@ -3,6 +3,7 @@ use std::{
     time::Duration,
 };
 
+use admittance_net::causes;
 use axum::body::Body;
 use futures_util::future::join_all;
 use http::{Request, Version};
@@ -78,7 +79,7 @@ async fn ask(server: &Server, pool: &Pool, check: &HealthCheck) -> Result<(), St
     match tokio::time::timeout(check.timeout, pool.request(request)).await {
         Ok(Ok(response)) if response.status().is_success() => Ok(()),
         Ok(Ok(response)) => Err(format!("{} replied {}", check.path, response.status())),
-        Ok(Err(error)) => Err(super::chain(&error)),
+        Ok(Err(error)) => Err(causes::chain(&error)),
         Err(_) => Err(format!("{} did not reply within {:?}", check.path, check.timeout)),
     }
 }

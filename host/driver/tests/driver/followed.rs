@@ -10,9 +10,7 @@ use std::{
 };
 
 use admittance::dialect::End;
-use admittance_driver::{
-    Choice, FollowedServer, FollowedServers, Servers, Upstream, UpstreamConfig, tls::no_client,
-};
+use admittance_driver::{Choice, FollowedServer, FollowedServers, Servers, Upstream, UpstreamConfig};
 use axum::{Router, body::Body};
 use bytes::Bytes;
 use http::{Request, Response};
@@ -24,7 +22,7 @@ use tokio::{
 };
 use tower::Service;
 
-use crate::harness::{holding, loopback, refusing, serve, soon};
+use crate::harness::{holding, loopback, refusing, serve, soon, without_tls};
 
 type Known = watch::Sender<Arc<FollowedServers>>;
 
@@ -46,7 +44,7 @@ fn known(servers: &[(&str, SocketAddr)]) -> Arc<FollowedServers> {
 
 fn upstream(servers: Servers, choice: Choice, connect_timeout: Duration) -> Upstream {
     let config = UpstreamConfig {
-        tls: no_client().unwrap().into(),
+        tls: without_tls(),
         connect_timeout,
         response_timeout: LONG,
         health: None,

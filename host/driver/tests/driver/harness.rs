@@ -13,8 +13,8 @@ use admittance::{
 use admittance_driver::{
     AdminConfig, BcsConfig, Config, DefinitionPlace, Driver, Ensembles, FrontConfig, Limits, ListenConfig,
     LogConfig, SchedulersConfig, Server, Shutdown, Stopped, UpstreamConfig,
-    tls::{self, ServerTls},
 };
+use admittance_net::tls::{self, ClientTls, ServerTls, Trust};
 use axum::{Router, body::Body};
 use bytes::Bytes;
 use futures_util::stream;
@@ -102,7 +102,7 @@ impl Setup {
                     behind: Behind::Driver,
                     servers: SchedulersConfig::Listed(servers),
                     upstream: UpstreamConfig {
-                        tls: tls::no_client().unwrap().into(),
+                        tls: without_tls(),
                         connect_timeout: UpstreamConfig::DEFAULT_CONNECT_TIMEOUT,
                         response_timeout: UpstreamConfig::DEFAULT_RESPONSE_TIMEOUT,
                         health: None,
@@ -248,6 +248,11 @@ impl Running {
 
 pub(crate) fn loopback() -> SocketAddr {
     ([127, 0, 0, 1], 0).into()
+}
+
+/// For servers that are reached without TLS.
+pub(crate) fn without_tls() -> ClientTls {
+    tls::client(Trust::SystemAnd(None), None).unwrap().into()
 }
 
 /// An application that is to be created.

@@ -2,6 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
+use admittance_net::causes;
 use admittance_watch::file;
 use bytes::Bytes;
 use http::{
@@ -150,7 +151,7 @@ impl Endpoint {
 
     async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<bool, Unanswered> {
         let response = self.client.request(request).await;
-        let response = response.map_err(|error| Unanswered::Unreachable(crate::upstream::chain(&error)))?;
+        let response = response.map_err(|error| Unanswered::Unreachable(causes::chain(&error)))?;
         if !response.status().is_success() {
             return Err(Unanswered::Status(response.status()));
         }

@@ -1,0 +1,15 @@
+//! Connections, as everybody needs them who opens or accepts some: TLS of servers and clients, and what an error
+//! of a connection means.
+//!
+//! Nothing in here knows what the connections are for.
+
+#![allow(
+    missing_docs,
+    reason = "internal to the program: names say what a docstring would repeat"
+)]
+
+pub mod causes;
+mod telemetry;
+pub mod tls;
+
+pub use telemetry::describe_metrics;
