@@ -20,7 +20,10 @@ use std::{
 
 use admittance::Host;
 use admittance_cluster::Cluster;
-use admittance_net::tls::ServerTls;
+use admittance_net::{
+    listener::{Client, Handler, Transfer},
+    tls::ServerTls,
+};
 use axum::{Router, body::Body};
 use http::{HeaderValue, Request, Response, header::CACHE_CONTROL};
 use tokio::sync::Semaphore;
@@ -33,12 +36,8 @@ pub(crate) use self::{
 };
 use self::{error::ApiError, route::Route};
 use crate::{
-    discovery::Discovery,
-    ensembles::Ensembles,
-    gateway::Gateway,
-    listener::{Answer, Transfer},
-    registration::RegistrationStatus,
-    upstream::{Client, Upstream},
+    discovery::Discovery, ensembles::Ensembles, gateway::Gateway, registration::RegistrationStatus,
+    upstream::Upstream,
 };
 
 /// Writes all metrics in Prometheus' text format.
@@ -134,12 +133,11 @@ impl AdminService {
     }
 }
 
-impl Answer for AdminService {
+impl Handler for AdminService {
     const IS_COUNTED: bool = false;
 
-    async fn answer(self, mut request: Request<Body>, client: Client, _: &Transfer) -> Response<Body> {
+    async fn handle(self, request: Request<Body>, client: Client, _: &Transfer) -> Response<Body> {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        request.extensions_mut().insert(client);
         let answered: Result<_, Infallible> = self.0.oneshot(request).await;
         let mut response = match answered {
             Ok(response) => response,

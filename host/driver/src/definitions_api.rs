@@ -18,7 +18,10 @@ use admittance::{
     dialect::{Class, Dialect, End},
     request_uid,
 };
-use admittance_net::tls::subject_names;
+use admittance_net::{
+    listener::{Client, ClientCertificate},
+    tls::subject_names,
+};
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, request::Parts};
@@ -31,7 +34,7 @@ use self::{
     change::{Change, Changer},
     refusal::Refusal,
 };
-use crate::{front::EndedUpstream, listener::ClientCertificate, measure, upstream::Client};
+use crate::{front::EndedUpstream, measure};
 
 /// How the access log names what was done with these requests.
 const PASSAGE: &str = "definitions";

@@ -11,7 +11,11 @@ use std::{
 
 use admittance::Host;
 use admittance_cluster::Cluster;
-use admittance_net::tls::ServerTls;
+use admittance_net::{
+    limits::default_connections,
+    listener::{ConnectionLimits, Listener, Stop, TransferLimits},
+    tls::ServerTls,
+};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -19,12 +23,10 @@ use self::serving::Serving;
 use crate::{
     admin::{self, Access, AdminService, RECORDINGS, RenderMetrics},
     config::{AdminConfig, Config, Limits},
-    descriptors,
     discovery::Discovery,
     ensembles::Ensembles,
     front::Front,
     gateway::Gateway,
-    listener::{ConnectionLimits, Listener, Pace, Stop},
     namespaces::{FileNamespaces, NamespacesConfig},
     onward::Onward,
     registration::{self, Ports, Registrar, RegistrationError, Registrations},
@@ -374,9 +376,9 @@ impl Driver {
 /// What connections may take. `upstream_timeout` is for the servers behind; none when there are none.
 fn connection_limits(limits: &Limits, upstream_timeout: Option<Duration>) -> ConnectionLimits {
     ConnectionLimits {
-        connections: limits.connections.unwrap_or_else(descriptors::connections),
+        connections: limits.connections.unwrap_or_else(default_connections),
         header_timeout: limits.header_timeout,
-        pace: Pace {
+        transfer: TransferLimits {
             client: limits.idle_timeout,
             minimum_rate: limits.minimum_rate,
             // What is answered here may take as long as it wants.

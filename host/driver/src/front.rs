@@ -12,6 +12,11 @@ use admittance::{
     AdmissionService, Passage, REQUEST_ID, ReviewService,
     dialect::{Dialect, End},
 };
+use admittance_net::{
+    body::GuardedBody,
+    limits::{FairLimit, Permit},
+    listener::{Client, Handler, Stall, Transfer},
+};
 use axum::body::Body;
 use bytes::Bytes;
 use http::{
@@ -26,10 +31,9 @@ use tower::Service;
 use crate::{
     definitions_api::{Asked, DefinitionsApi},
     gateway::{For, Gateway},
-    listener::{Answer, Guarded, Place, Places, Stall, Transfer},
     measure,
     onward::Onward,
-    upstream::{self, Client},
+    upstream,
 };
 
 /// When a client that was turned away may try again.
@@ -45,8 +49,8 @@ pub(crate) struct EndedUpstream(pub(crate) &'static str);
 #[derive(Clone, Debug)]
 pub(crate) struct Front {
     service: FrontService,
-    requests: Places,
-    streams: Places,
+    requests: FairLimit,
+    streams: FairLimit,
     is_stopping: Arc<AtomicBool>,
 }
 
@@ -155,13 +159,13 @@ impl Front {
     ) -> Self {
         Self {
             service,
-            requests: Places::new(requests),
-            streams: Places::new(streams),
+            requests: FairLimit::new(requests),
+            streams: FairLimit::new(streams),
             is_stopping,
         }
     }
 
-    /// The reply to a request that there is a place for.
+    /// The reply to a request within the limits.
     async fn pass(
         &mut self,
         mut request: Request<Body>,
@@ -181,7 +185,7 @@ impl Front {
             biased;
             stall = transfer.stalled() => stall,
             response = service.call(request) => match transfer.stall() {
-                None => return response.map(|body| Body::new(Guarded::new(body, in_flight))),
+                None => return response.map(|body| Body::new(GuardedBody::new(body, in_flight))),
                 // That the body broke off is only what the service has seen of it.
                 Some(stall) => stall,
             }
@@ -201,27 +205,21 @@ impl Front {
     }
 }
 
-impl Answer for Front {
+impl Handler for Front {
     const IS_COUNTED: bool = true;
 
-    async fn answer(
-        mut self,
-        mut request: Request<Body>,
-        client: Client,
-        transfer: &Transfer,
-    ) -> Response<Body> {
+    async fn handle(mut self, request: Request<Body>, client: Client, transfer: &Transfer) -> Response<Body> {
         let started = Instant::now();
         let method = request.method().clone();
         let path = request.uri().path().to_owned();
-        request.extensions_mut().insert(client);
         let is_http_1 = request.version() < Version::HTTP_2;
         let kind = Kind::of(&request);
-        let places = match kind {
+        let limit = match kind {
             Kind::Request => &self.requests,
             Kind::Stream => &self.streams,
         };
-        let mut response = match places.take(client.address.ip()) {
-            Some(place) => self.pass(request, InFlight::new(kind, place), transfer).await,
+        let mut response = match limit.try_acquire(client.address.ip()) {
+            Some(permit) => self.pass(request, InFlight::new(kind, permit), transfer).await,
             None => {
                 counter!(measure::SHED).increment(1);
                 self.end(&End::Overloaded {
@@ -288,13 +286,16 @@ pub(crate) fn status_class(status: u16) -> &'static str {
 #[derive(Debug)]
 struct InFlight {
     kind: Kind,
-    _place: Place,
+    _permit: Permit,
 }
 
 impl InFlight {
-    fn new(kind: Kind, place: Place) -> Self {
+    fn new(kind: Kind, permit: Permit) -> Self {
         gauge!(kind.gauge()).increment(1);
-        Self { kind, _place: place }
+        Self {
+            kind,
+            _permit: permit,
+        }
     }
 }
 
@@ -319,7 +320,7 @@ mod tests {
             ("GET", "/pods?watches=true", &[], false),
             ("GET", "/log?follow=true", &[], true),
             ("GET", "/events", &[("accept", "text/event-stream")], true),
-            // A body that waits is not what these places are for.
+            // A request whose body waits is not a stream.
             ("POST", "/pods?watch=true", &[], false),
             (
                 "GET",

@@ -11,14 +11,12 @@ mod admin;
 pub mod api;
 mod config;
 mod definitions_api;
-mod descriptors;
 mod discovery;
 mod driver;
 mod elsewhere;
 mod ensembles;
 mod front;
 mod gateway;
-mod listener;
 mod measure;
 mod namespaces;
 mod onward;
@@ -36,7 +34,6 @@ pub use config::{
     InvalidNodePath, Limits, ListenConfig, LogConfig, LogFormat, LogLevel, NodePath, RegistrationConfig,
     Role, SchedulersConfig, StoreConfig, TokensInTheClear, UpstreamConfig, ZooKeeperConfig,
 };
-pub use descriptors::raise_descriptor_limit;
 pub use driver::{Driver, Error, Shutdown, Stopped};
 pub use ensembles::Ensembles;
 pub use gateway::{
@@ -48,6 +45,5 @@ pub use namespaces::{FileNamespaces, NamespacesConfig};
 pub use registration::RegistrationError;
 pub use server_info::ServerInfo;
 pub use upstream::{
-    Choice, Client, FollowedServer, FollowedServers, InvalidServer, Replies, Server, ServerHealth, Servers,
-    Upstream,
+    Choice, FollowedServer, FollowedServers, InvalidServer, Replies, Server, ServerHealth, Servers, Upstream,
 };

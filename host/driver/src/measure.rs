@@ -8,9 +8,6 @@ pub(crate) const REQUEST_DURATION: &str = "admittance_http_request_duration_seco
 pub(crate) const IN_FLIGHT: &str = "admittance_http_requests_in_flight";
 pub(crate) const SHED: &str = "admittance_http_requests_shed_total";
 pub(crate) const STREAMS: &str = "admittance_http_streams_open";
-pub(crate) const STALLED: &str = "admittance_http_stalled_total";
-pub(crate) const CONNECTIONS: &str = "admittance_http_connections";
-pub(crate) const CONNECTIONS_REFUSED: &str = "admittance_http_connections_refused_total";
 pub(crate) const UPSTREAM_DURATION: &str = "admittance_http_upstream_duration_seconds";
 pub(crate) const UPSTREAM_ERRORS: &str = "admittance_http_upstream_errors_total";
 pub(crate) const UPSTREAM_CONNECT_FAILURES: &str = "admittance_http_upstream_connect_failures_total";
@@ -43,16 +40,6 @@ pub fn describe_metrics() {
     describe_counter!(
         SHED,
         "Requests that were turned away because as many as allowed were in flight, or their client had its share"
-    );
-    describe_counter!(
-        STALLED,
-        "Requests, watches and tunnels that were given up because nothing moved any more, by who was waited for \
-         (who: client, upstream, tunnel) and by whether it was idle or too slow (how)"
-    );
-    describe_gauge!(CONNECTIONS, "Connections of clients that are open");
-    describe_counter!(
-        CONNECTIONS_REFUSED,
-        "Connections that were closed at once because as many as allowed were open, or their client had its share"
     );
     describe_histogram!(
         UPSTREAM_DURATION,

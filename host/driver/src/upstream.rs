@@ -17,6 +17,7 @@ use std::{
 
 use admittance::dialect::End;
 use admittance_net::{
+    body::GuardedBody,
     causes,
     tls::{CertificateStatus, ClientTls},
 };
@@ -51,7 +52,6 @@ pub use self::{
 use crate::{
     config::{HealthCheck, UpstreamConfig},
     front::Held,
-    listener::Guarded,
     measure,
 };
 
@@ -97,15 +97,6 @@ impl fmt::Debug for Inner {
             .field("response_timeout", &self.response_timeout)
             .finish_non_exhaustive()
     }
-}
-
-/// Who sent a request, and how: an extension that the listener puts on it.
-#[derive(Clone, Copy, Debug)]
-pub struct Client {
-    /// The other end of the connection.
-    pub address: std::net::SocketAddr,
-    /// Whether the connection is encrypted.
-    pub is_tls: bool,
 }
 
 impl Upstream {
@@ -211,7 +202,7 @@ impl Upstream {
                         );
                     }
                     (false, _) => {
-                        response = response.map(|body| Body::new(Guarded::new(body, in_flight)));
+                        response = response.map(|body| Body::new(GuardedBody::new(body, in_flight)));
                     }
                 }
                 prepare_response(&mut response, switches);

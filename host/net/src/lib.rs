@@ -1,5 +1,5 @@
-//! Connections, as everybody needs them who opens or accepts some: TLS of servers and clients, and what an error
-//! of a connection means.
+//! Connections, as everybody needs them who opens or accepts some: listeners and the limits on what clients may take,
+//! TLS of servers and clients, and what an error of a connection means.
 //!
 //! Nothing in here knows what the connections are for.
 
@@ -8,7 +8,10 @@
     reason = "internal to the program: names say what a docstring would repeat"
 )]
 
+pub mod body;
 pub mod causes;
+pub mod limits;
+pub mod listener;
 mod telemetry;
 pub mod tls;
 

@@ -2,7 +2,7 @@
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
-use admittance_net::tls::subject_names;
+use admittance_net::{listener::ClientCertificate, tls::subject_names};
 use http::{
     HeaderName,
     header::{AUTHORIZATION, HOST, ORIGIN},
@@ -11,10 +11,7 @@ use http::{
 };
 
 use super::{token, token::Token};
-use crate::{
-    config::{AdminConfig, CertificateHolder, Role, is_loopback},
-    listener::ClientCertificate,
-};
+use crate::config::{AdminConfig, CertificateHolder, Role, is_loopback};
 
 /// Whether the request was made by a page of another site, as browsers say it.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");

@@ -1,12 +1,11 @@
 //! What a proxy takes from messages and adds to them (RFC 9110, section 7.6).
 
+use admittance_net::listener::Client;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response, Version,
     header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, TE, TRANSFER_ENCODING, UPGRADE},
     request::Parts,
 };
-
-use super::Client;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");

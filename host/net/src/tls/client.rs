@@ -32,10 +32,6 @@ impl<'a> Trust<'a> {
     }
 
     /// The authorities themselves. Those of the operating system are read once and kept to the program's end.
-    ///
-    /// # Errors
-    ///
-    /// When a file cannot be read, a certificate cannot be used, or there is none.
     pub fn roots(self) -> Result<Arc<RootCertStore>, TlsError> {
         match self {
             Self::System => system_roots(),
@@ -99,10 +95,6 @@ fn add(roots: &mut RootCertStore, certificates: &[CertificateDer<'static>]) -> R
 
 /// A client that trusts these authorities, and shows this certificate if it is asked for one. Without it, material
 /// that never changes.
-///
-/// # Errors
-///
-/// When a file cannot be read, a certificate cannot be used, or key and certificate do not belong together.
 pub fn client(trust: Trust<'_>, identity: Option<&Identity>) -> Result<ClientConfig, TlsError> {
     load(trust, identity).map(|material| Arc::unwrap_or_clone(material.config))
 }
@@ -136,10 +128,6 @@ pub struct InvalidServerName(pub String);
 
 impl ClientTls {
     /// A client that trusts `ca`, or else the system's authorities, and shows this certificate.
-    ///
-    /// # Errors
-    ///
-    /// As [`client`].
     pub fn of_files(ca: Option<PathBuf>, identity: Option<Identity>) -> Result<Self, TlsError> {
         let files = identity
             .iter()
@@ -156,10 +144,6 @@ impl ClientTls {
 
     /// Every server must prove this name, instead of the host of its URL: for servers that are reached at addresses
     /// which their certificates do not hold.
-    ///
-    /// # Errors
-    ///
-    /// When it is not a DNS name.
     pub fn with_server_name(self, name: &str) -> Result<Self, InvalidServerName> {
         let name = DnsName::try_from(name).map_err(|_| InvalidServerName(name.to_owned()))?;
         Ok(Self {
@@ -174,10 +158,6 @@ impl ClientTls {
     }
 
     /// The name that the server at this URL must prove.
-    ///
-    /// # Errors
-    ///
-    /// When its host cannot be in a certificate.
     pub fn server_name(&self, server: &Uri) -> Result<ServerName<'static>, InvalidServerName> {
         if let Some(name) = &self.server_name {
             return Ok(name.clone());

@@ -32,19 +32,11 @@ impl PemError {
 }
 
 /// The certificates in a PEM file: at least one.
-///
-/// # Errors
-///
-/// When the file cannot be read, is not PEM, or holds none.
 pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     read(path, certificates_in)
 }
 
 /// The certificates in a PEM text: at least one.
-///
-/// # Errors
-///
-/// When it is not PEM, or holds none.
 pub fn certificates_in(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemError> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
     match found {
@@ -55,19 +47,11 @@ pub fn certificates_in(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemE
 }
 
 /// The first private key in a PEM file.
-///
-/// # Errors
-///
-/// When the file cannot be read, is not PEM, or holds none.
 pub fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     read(path, private_key_in)
 }
 
 /// The first private key in a PEM text.
-///
-/// # Errors
-///
-/// When it is not PEM, or holds none.
 pub fn private_key_in(text: &[u8]) -> Result<PrivateKeyDer<'static>, PemError> {
     PrivateKeyDer::from_pem_slice(text).map_err(|error| PemError::of(error, "PRIVATE KEY"))
 }

@@ -19,20 +19,12 @@ pub type ServerTls = Reloading<ServerConfig>;
 impl ServerTls {
     /// A port that shows this certificate. With `client_ca` only clients with a certificate of one of these
     /// authorities are accepted.
-    ///
-    /// # Errors
-    ///
-    /// When a file cannot be read, or key and certificate do not belong together.
     pub fn of_files(identity: Identity, client_ca: Option<PathBuf>) -> Result<Self, TlsError> {
         Self::of_port(Usage::Listen, identity, client_ca)
     }
 
     /// The operator's port. With `client_ca` clients may also show no certificate; one of another authority is
     /// refused.
-    ///
-    /// # Errors
-    ///
-    /// As [`of_files`](Self::of_files).
     pub fn of_admin_files(identity: Identity, client_ca: Option<PathBuf>) -> Result<Self, TlsError> {
         Self::of_port(Usage::Admin, identity, client_ca)
     }

@@ -1,14 +1,11 @@
 //! A port: accepting connections, and everything that may go wrong with one.
 
 mod activity;
-mod guarded;
-mod places;
-mod tracked;
+mod stream;
 mod transfer;
 
 use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
 
-use admittance_net::tls::{ServerTls, TlsConnection};
 use axum::body::Body;
 use futures_util::FutureExt;
 use http::{Request, Response, Version};
@@ -22,44 +19,55 @@ use rustls_pki_types::CertificateDer;
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    sync::oneshot::error::TryRecvError,
+    sync::oneshot,
     time::Instant,
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument;
 
+pub use self::transfer::{Stall, Transfer, TransferLimits};
 use self::{
-    activity::{Activity, Expiry, Patience},
-    tracked::Tracked,
+    activity::{Activity, Expiry},
+    stream::TrackedStream,
 };
-pub(crate) use self::{
-    guarded::Guarded,
-    places::{Place, Places},
-    transfer::{Pace, Stall, Transfer},
+use crate::{
+    limits::{FairLimit, Permit},
+    telemetry,
+    tls::{ServerTls, TlsConnection},
 };
-use crate::{measure, upstream::Client};
 
-/// How long a connection may stay open between requests. Longer than clients usually keep one, so that
-/// it is they who close it.
-const KEEP_ALIVE: Duration = Duration::from_secs(75);
 /// After a failed accept: out of file descriptors is over when a connection ends.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// A client that is told that it was too slow may be too slow to read it.
-const LAST_WORDS: Duration = Duration::from_secs(1);
-/// How long requests in flight may go on after the authority of their client's certificate was removed.
+const TIMEOUT_REPLY_LIMIT: Duration = Duration::from_secs(1);
+/// How long requests in flight may go on after their client's certificate was revoked.
 const REVOKED_GRACE: Duration = Duration::from_secs(10);
 const REVOKED: &str = "the client's certificate is no longer accepted";
-/// Between two lines of the log that tell of refused connections.
+/// Between two lines of the log that report refused connections.
 const REFUSED_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What answers the requests of a port. Cheap to clone; a clone answers one request.
-pub(crate) trait Answer: Clone + Send + Sync + 'static {
+/// Who sent a request: an extension that the listener puts on each.
+#[derive(Clone, Copy, Debug)]
+pub struct Client {
+    /// The other end of the connection.
+    pub address: SocketAddr,
+    /// Whether the connection is encrypted.
+    pub is_tls: bool,
+}
+
+/// The certificate that the client of a connection has shown, and that was accepted: an extension that the listener
+/// puts on each of its requests.
+#[derive(Clone, Debug)]
+pub struct ClientCertificate(pub Arc<CertificateDer<'static>>);
+
+/// Replies to the requests of a port. Cheap to clone; a clone replies to one request.
+pub trait Handler: Clone + Send + Sync + 'static {
     /// Whether its connections are what the metric of connections counts.
     const IS_COUNTED: bool;
 
     /// The reply to a request. `transfer` tells when one of its bodies stalls before there is a reply.
-    fn answer(
+    fn handle(
         self,
         request: Request<Body>,
         client: Client,
@@ -67,41 +75,36 @@ pub(crate) trait Answer: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Response<Body>> + Send;
 }
 
-/// The certificate that the client of a connection has shown, and that was found good: an extension that the
-/// listener puts on each of its requests.
-#[derive(Clone, Debug)]
-pub(crate) struct ClientCertificate(pub(crate) Arc<CertificateDer<'static>>);
-
-/// What the connections of a port may take.
+/// Limits on the connections of a port.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ConnectionLimits {
+pub struct ConnectionLimits {
     /// How many there may be.
-    pub(crate) connections: usize,
+    pub connections: usize,
     /// For the TLS handshake, and for the head of each request.
-    pub(crate) header_timeout: Duration,
+    pub header_timeout: Duration,
     /// For bodies.
-    pub(crate) pace: Pace,
+    pub transfer: TransferLimits,
 }
 
-/// A bound port. Lives until the driver stops.
+/// A bound port.
 #[derive(Debug)]
-pub(crate) struct Listener {
+pub struct Listener {
     tcp: TcpListener,
     tls: Option<ServerTls>,
     limits: ConnectionLimits,
 }
 
-/// How a listener ends.
+/// How a listener is stopped.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Stop {
+pub struct Stop {
     /// Accept no more, finish what is in flight.
-    pub(crate) graceful: CancellationToken,
+    pub graceful: CancellationToken,
     /// Drop everything.
-    pub(crate) now: CancellationToken,
+    pub now: CancellationToken,
 }
 
 impl Listener {
-    pub(crate) async fn bind(
+    pub async fn bind(
         address: SocketAddr,
         tls: Option<ServerTls>,
         limits: ConnectionLimits,
@@ -113,27 +116,27 @@ impl Listener {
         })
     }
 
-    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
+    pub fn address(&self) -> io::Result<SocketAddr> {
         self.tcp.local_addr()
     }
 
-    /// Accept connections until told to stop, and end when the last of them has. Nothing that a
-    /// connection does ends or delays this loop.
-    pub(crate) async fn serve<A: Answer>(self, service: A, stop: Stop) {
+    /// Accept connections until told to stop, and end when the last of them has. Nothing that a connection does ends
+    /// or delays this loop.
+    pub async fn serve<H: Handler>(self, handler: H, stop: Stop) {
         let connections = TaskTracker::new();
-        let places = Places::new(self.limits.connections);
-        let mut refused = Refused::default();
+        let limit = FairLimit::new(self.limits.connections);
+        let mut refused = RefusedConnections::default();
         let mut open = |stream: TcpStream, address: SocketAddr| {
-            let Some(place) = places.take(address.ip()) else {
-                return refused.tell(address, self.limits.connections);
+            let Some(permit) = limit.try_acquire(address.ip()) else {
+                return refused.report(address, self.limits.connections);
             };
             let connection = Connection {
-                service: service.clone(),
+                handler: handler.clone(),
                 tls: self.tls.clone(),
                 limits: self.limits,
                 address,
                 stop: stop.clone(),
-                _place: place,
+                _permit: permit,
             };
             let span = tracing::debug_span!("connection", client = %address);
             connections.spawn(connection.run(stream).instrument(span));
@@ -146,7 +149,7 @@ impl Listener {
             };
             match accepted {
                 Ok((stream, address)) => open(stream, address),
-                Err(error) if ended_before_accept(&error) => {
+                Err(error) if is_of_client(&error) => {
                     tracing::debug!(%error, "a client left before it was accepted");
                 }
                 Err(error) => {
@@ -155,7 +158,7 @@ impl Listener {
                 }
             }
         }
-        // Those that the system has taken already would be cut off with what they have sent.
+        // Those that the system has accepted already would be cut off with what they have sent.
         while let Some(Ok((stream, address))) = self.tcp.accept().now_or_never() {
             open(stream, address);
         }
@@ -165,76 +168,59 @@ impl Listener {
     }
 }
 
-/// When a client that was let in would not be any more.
-async fn revoked(tls: &mut Option<TlsConnection>) {
-    match tls {
-        Some(tls) => tls.revoked().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// When this time has come, if it ever does.
-async fn passed(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Whether the error is one client's and says nothing of the port.
-fn ended_before_accept(error: &io::Error) -> bool {
+/// Whether an error of accepting is one client's and says nothing of the port.
+fn is_of_client(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionRefused
     )
 }
 
-/// Connections for which there was no place.
 #[derive(Debug, Default)]
-struct Refused {
-    since_told: u64,
-    told: Option<Instant>,
+struct RefusedConnections {
+    since_report: u64,
+    reported: Option<Instant>,
 }
 
-impl Refused {
+impl RefusedConnections {
     /// Count one, and write to the log now and then.
-    fn tell(&mut self, client: SocketAddr, limit: usize) {
-        counter!(measure::CONNECTIONS_REFUSED).increment(1);
-        self.since_told += 1;
-        if self.told.is_some_and(|told| told.elapsed() < REFUSED_INTERVAL) {
+    fn report(&mut self, client: SocketAddr, limit: usize) {
+        counter!(telemetry::CONNECTIONS_REFUSED).increment(1);
+        self.since_report += 1;
+        if self.reported.is_some_and(|at| at.elapsed() < REFUSED_INTERVAL) {
             return;
         }
         tracing::warn!(
-            %client, limit, refused = self.since_told,
-            "connections are refused: all places for connections are taken, or the client has its share"
+            %client, limit, refused = self.since_report,
+            "connections are refused: as many as allowed are open, or the client has its share"
         );
         *self = Self {
-            since_told: 0,
-            told: Some(Instant::now()),
+            since_report: 0,
+            reported: Some(Instant::now()),
         };
     }
 }
 
 /// One client's connection, in a task of its own.
-struct Connection<A> {
-    service: A,
+struct Connection<H> {
+    handler: H,
     tls: Option<ServerTls>,
     limits: ConnectionLimits,
     address: SocketAddr,
     stop: Stop,
-    _place: Place,
+    _permit: Permit,
 }
 
-impl<A: Answer> Connection<A> {
+impl<H: Handler> Connection<H> {
     async fn run(self, stream: TcpStream) {
-        if A::IS_COUNTED {
-            gauge!(measure::CONNECTIONS).increment(1);
+        if H::IS_COUNTED {
+            gauge!(telemetry::CONNECTIONS).increment(1);
         }
         let now = self.stop.now.clone();
         // Dropped at the first await after the signal; nothing in here is worth more than that.
         now.run_until_cancelled(self.open(stream)).await;
-        if A::IS_COUNTED {
-            gauge!(measure::CONNECTIONS).decrement(1);
+        if H::IS_COUNTED {
+            gauge!(telemetry::CONNECTIONS).decrement(1);
         }
     }
 
@@ -259,7 +245,35 @@ impl<A: Answer> Connection<A> {
         }
     }
 
+    /// Reply to the requests of a connection, until it ends, or the tunnel that it has become.
     async fn serve<S>(&self, stream: S, mut tls: Option<TlsConnection>)
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let activity = Activity::new(self.limits);
+        let ended = CancellationToken::new();
+        let (stream, mut released) = TrackedStream::new(stream, activity.clone());
+        let expiry = self.exchange(stream, &mut tls, &activity, &ended).await;
+        match (expiry, released.try_recv()) {
+            (Some(Expiry::Head), Ok(stream)) => self.reply_timeout(stream).await,
+            (Some(expiry), _) => tracing::debug!(?expiry, "the connection is closed"),
+            // A tunnel has taken the stream over.
+            (None, Err(oneshot::error::TryRecvError::Empty)) => {
+                self.watch_tunnel(&mut released, &mut tls, &activity, &ended)
+                    .await;
+            }
+            (None, _) => {}
+        }
+    }
+
+    /// Requests and replies, to the end of the connection. Returns why it was given up, if it was.
+    async fn exchange<S>(
+        &self,
+        stream: TrackedStream<S>,
+        tls: &mut Option<TlsConnection>,
+        activity: &Activity,
+        ended: &CancellationToken,
+    ) -> Option<Expiry>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
@@ -269,33 +283,20 @@ impl<A: Answer> Connection<A> {
         };
         let certificate = tls.as_ref().and_then(TlsConnection::client_certificate);
         let certificate = certificate.map(|certificate| ClientCertificate(Arc::new(certificate.clone())));
-        let activity = Activity::new(Patience {
-            head: self.limits.header_timeout,
-            idle: KEEP_ALIVE,
-            pace: self.limits.pace,
+        let service = service_fn(|mut request: Request<Incoming>| {
+            let is_http2 = request.version() == Version::HTTP_2;
+            let transfer = activity.request(client.address, is_http2, ended.clone());
+            let handler = self.handler.clone();
+            request.extensions_mut().insert(client);
+            if let Some(certificate) = &certificate {
+                request.extensions_mut().insert(certificate.clone());
+            }
+            async move {
+                let request = request.map(|body| transfer.receive(Body::new(body)));
+                let response = handler.handle(request, client, &transfer).await;
+                Ok::<_, Infallible>(response.map(|body| transfer.send(body)))
+            }
         });
-        let ended = CancellationToken::new();
-        let (stream, mut remains) = Tracked::new(stream, activity.clone());
-        let service = {
-            let (activity, ended) = (activity.clone(), ended.clone());
-            let service = self.service.clone();
-            service_fn(move |mut request: Request<Incoming>| {
-                let transfer = activity.request(
-                    client.address,
-                    request.version() == Version::HTTP_2,
-                    ended.clone(),
-                );
-                let service = service.clone();
-                if let Some(certificate) = &certificate {
-                    request.extensions_mut().insert(certificate.clone());
-                }
-                async move {
-                    let request = request.map(|body| transfer.receive(Body::new(body)));
-                    let response = service.answer(request, client, &transfer).await;
-                    Ok::<_, Infallible>(response.map(|body| transfer.send(body)))
-                }
-            })
-        };
         let mut builder = auto::Builder::new(TokioExecutor::new());
         builder.http1().timer(TokioTimer::new()).header_read_timeout(None);
         builder.http2().timer(TokioTimer::new());
@@ -303,55 +304,57 @@ impl<A: Answer> Connection<A> {
         let mut is_stopping = false;
         // Until when requests may go on after the client's certificate was revoked.
         let mut grace = None;
-        let expiry = loop {
+        loop {
             tokio::select! {
                 biased;
                 result = connection.as_mut() => {
                     if let Err(error) = result {
                         tracing::debug!(error, "the connection broke");
                     }
-                    break None;
+                    return None;
                 }
                 () = self.stop.graceful.cancelled(), if !is_stopping => {
                     is_stopping = true;
                     connection.as_mut().graceful_shutdown();
                 }
-                () = revoked(&mut tls), if grace.is_none() => {
+                () = revoked(tls), if grace.is_none() => {
                     grace = Some(Instant::now() + REVOKED_GRACE);
                     tracing::info!(client = %self.address, "{REVOKED}: its connection is closed");
                     connection.as_mut().graceful_shutdown();
                 }
-                () = passed(grace) => break Some(Expiry::Revoked),
-                expiry = activity.expired() => break Some(expiry),
+                () = sleep_until(grace) => return Some(Expiry::Revoked),
+                expiry = activity.expired() => return Some(expiry),
             }
-        };
-        drop(connection);
-        match (expiry, remains.try_recv()) {
-            (Some(Expiry::Head), Ok(stream)) => self.too_slow(stream).await,
-            (Some(expiry), _) => tracing::debug!(?expiry, "the connection is closed"),
-            // A tunnel has taken the stream over.
-            (None, Err(TryRecvError::Empty)) => {
-                tokio::select! {
-                    _ = &mut remains => return,
-                    () = revoked(&mut tls) => {
-                        tracing::info!(client = %self.address, "{REVOKED}: its tunnel is closed");
-                    }
-                    () = activity.silent_for(self.limits.pace.stream) => {
-                        counter!(measure::STALLED, "who" => "tunnel", "how" => "idle").increment(1);
-                        let limit = self.limits.pace.stream;
-                        tracing::info!(client = %self.address, ?limit, "a tunnel was idle for too long and is closed");
-                    }
-                }
-                ended.cancel();
-                // An error: it is gone without its stream.
-                let _ = remains.await;
-            }
-            (None, _) => {}
         }
     }
 
+    /// Wait for a tunnel to give its stream back, and make it do so when it is idle or its client is no longer
+    /// accepted.
+    async fn watch_tunnel<S>(
+        &self,
+        released: &mut oneshot::Receiver<S>,
+        tls: &mut Option<TlsConnection>,
+        activity: &Activity,
+        ended: &CancellationToken,
+    ) {
+        let limit = self.limits.transfer.stream;
+        tokio::select! {
+            _ = &mut *released => return,
+            () = revoked(tls) => {
+                tracing::info!(client = %self.address, "{REVOKED}: its tunnel is closed");
+            }
+            () = activity.silent_for(limit) => {
+                counter!(telemetry::STALLED, "who" => "tunnel", "how" => "idle").increment(1);
+                tracing::info!(client = %self.address, ?limit, "a tunnel was idle for too long and is closed");
+            }
+        }
+        ended.cancel();
+        // An error: it is gone without its stream.
+        let _ = released.await;
+    }
+
     /// Tell a client that began a request and did not end its head. hyper would only hang up.
-    async fn too_slow<S: AsyncWrite + Unpin>(&self, mut stream: S) {
+    async fn reply_timeout<S: AsyncWrite + Unpin>(&self, mut stream: S) {
         tracing::info!(client = %self.address, "the head of a request took too long");
         let text = format!(
             "the head of the request did not arrive within {:?}\n",
@@ -362,12 +365,27 @@ impl<A: Answer> Connection<A> {
              content-length: {}\r\n\r\n{text}",
             text.len()
         );
-        let last_words = async {
+        let sending = async {
             stream.write_all(reply.as_bytes()).await?;
             stream.shutdown().await
         };
-        if let Ok(Err(error)) = tokio::time::timeout(LAST_WORDS, last_words).await {
-            tracing::debug!(%error, "the client did not wait to hear of it");
+        if let Ok(Err(error)) = tokio::time::timeout(TIMEOUT_REPLY_LIMIT, sending).await {
+            tracing::debug!(%error, "the client did not wait for the reply");
         }
+    }
+}
+
+/// Completes when the client's certificate is no longer accepted.
+async fn revoked(tls: &mut Option<TlsConnection>) {
+    match tls {
+        Some(tls) => tls.revoked().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }

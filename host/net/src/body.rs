@@ -1,3 +1,5 @@
+//! Bodies of messages that keep or give back something.
+
 use std::{
     pin::Pin,
     task::{Context, Poll},
@@ -8,13 +10,14 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
 /// A body that keeps something until it has been sent to its end, or given up.
-pub(crate) struct Guarded<G> {
+#[derive(Debug)]
+pub struct GuardedBody<G> {
     body: Body,
     guard: Option<G>,
 }
 
-impl<G> Guarded<G> {
-    pub(crate) fn new(body: Body, guard: G) -> Self {
+impl<G> GuardedBody<G> {
+    pub fn new(body: Body, guard: G) -> Self {
         Self {
             body,
             guard: Some(guard),
@@ -23,9 +26,9 @@ impl<G> Guarded<G> {
 }
 
 // Nothing in it is pinned.
-impl<G> Unpin for Guarded<G> {}
+impl<G> Unpin for GuardedBody<G> {}
 
-impl<G: Send + 'static> http_body::Body for Guarded<G> {
+impl<G: Send + 'static> http_body::Body for GuardedBody<G> {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -14,30 +14,30 @@ use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::activity::Busy;
-use crate::measure;
+use crate::telemetry;
 
 /// No part of a reply that is given to a client at once is larger, in bytes: how fast a client takes a
 /// reply is seen by the parts that it took.
 const PART: usize = 16 * 1024;
 
-/// How long the ends of a body may do nothing while it is streamed, and how slow a client may be.
+/// How long both sides of a body may do nothing while it is streamed, and how slow a client may be.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
+pub struct TransferLimits {
     /// Until a client sends more of a request's body, or takes more of a reply.
-    pub(crate) client: Duration,
+    pub client: Duration,
     /// What a client sends or takes while it is waited for, in bytes per second, averaged over the time
     /// above; 0 for any.
-    pub(crate) minimum_rate: u64,
+    pub minimum_rate: u64,
     /// Until the server behind takes more of a request's body, or sends more of a reply.
-    pub(crate) upstream: Duration,
+    pub upstream: Duration,
     /// Until the server behind sends more of a reply that may wait for events, and until anything is sent
     /// through a tunnel.
-    pub(crate) stream: Duration,
+    pub stream: Duration,
 }
 
-/// Who did not keep the pace of a body.
+/// Which side of a body exceeded a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stall {
+pub enum Stall {
     /// The client sent nothing, or took nothing.
     ClientIdle(Duration),
     /// The client sent or took fewer bytes per second.
@@ -69,10 +69,10 @@ impl std::fmt::Display for Stall {
 
 impl std::error::Error for Stall {}
 
-/// A request that is being answered: its body and that of the reply, held to a [`Pace`]. Lives until the reply has
+/// A request that is being answered: its body and that of the reply, within [`TransferLimits`]. Lives until the reply has
 /// been sent to its end.
 #[derive(Debug)]
-pub(crate) struct Transfer {
+pub struct Transfer {
     shared: Arc<Shared>,
     /// Until this is dropped, the connection is not idle.
     _busy: Busy,
@@ -83,7 +83,7 @@ pub(crate) struct Transfer {
 #[derive(Debug)]
 pub(super) struct Shared {
     client: SocketAddr,
-    pace: Pace,
+    limits: TransferLimits,
     state: Mutex<State>,
     stalled: Notify,
 }
@@ -133,12 +133,12 @@ impl Flow {
         }
     }
 
-    /// The client's rate since this was last asked, once it was waited for as long as `pace` allows.
-    fn is_slow(&mut self, pace: &Pace) -> bool {
-        if self.waited < pace.client {
+    /// The client's rate since this was last asked, once it was waited for as long as `limits` allow.
+    fn is_slow(&mut self, limits: &TransferLimits) -> bool {
+        if self.waited < limits.client {
             return false;
         }
-        let needed = self.waited.as_secs_f64() * as_float(pace.minimum_rate);
+        let needed = self.waited.as_secs_f64() * as_float(limits.minimum_rate);
         let is_slow = as_float(self.bytes) < needed;
         (self.bytes, self.waited) = (0, Duration::ZERO);
         is_slow
@@ -157,7 +157,12 @@ fn as_float(bytes: u64) -> f64 {
 
 impl Transfer {
     /// `busy` is of the connection that it came by, and `ended` says when that has to end.
-    pub(super) fn new(client: SocketAddr, pace: Pace, busy: Busy, ended: CancellationToken) -> Self {
+    pub(super) fn new(
+        client: SocketAddr,
+        limits: TransferLimits,
+        busy: Busy,
+        ended: CancellationToken,
+    ) -> Self {
         let state = State {
             request: Flow::default(),
             reply: Flow::default(),
@@ -165,7 +170,7 @@ impl Transfer {
         };
         let shared = Shared {
             client,
-            pace,
+            limits,
             state: Mutex::new(state),
             stalled: Notify::new(),
         };
@@ -181,13 +186,13 @@ impl Transfer {
         Arc::downgrade(&self.shared)
     }
 
-    /// The request's body, held to the pace.
+    /// The request's body, within the limits.
     pub(super) fn receive(&self, body: Body) -> Body {
         if http_body::Body::is_end_stream(&body) {
             return body;
         }
         self.shared.state().request.body = Some(body);
-        Body::new(Paced {
+        Body::new(LimitedBody {
             shared: self.shared.clone(),
             direction: Direction::Request,
             rest: Bytes::new(),
@@ -195,7 +200,7 @@ impl Transfer {
         })
     }
 
-    /// The reply's body, held to the pace. The request is being answered until this is dropped, or has stalled.
+    /// The reply's body, within the limits. The request is being answered until this is dropped, or has stalled.
     pub(super) fn send(self, body: Body) -> Body {
         let shared = self.shared.clone();
         {
@@ -203,7 +208,7 @@ impl Transfer {
             state.reply.body = Some(body);
             state.reply.waits = Some(Wait::Client(Instant::now()));
         }
-        Body::new(Paced {
+        Body::new(LimitedBody {
             shared,
             direction: Direction::Reply,
             rest: Bytes::new(),
@@ -212,22 +217,22 @@ impl Transfer {
     }
 
     /// Its reply may wait for events as long as a stream may.
-    pub(crate) fn may_wait(&self) {
+    pub fn may_wait(&self) {
         self.shared.state().may_wait = true;
     }
 
     /// When its connection has to end, with everything that was made of it.
-    pub(crate) fn connection_ended(&self) -> CancellationToken {
+    pub fn connection_ended(&self) -> CancellationToken {
         self.ended.clone()
     }
 
     /// Why the request's body was given up, if it was.
-    pub(crate) fn stall(&self) -> Option<Stall> {
+    pub fn stall(&self) -> Option<Stall> {
         self.shared.state().request.stall
     }
 
     /// When the request's body was given up.
-    pub(crate) async fn stalled(&self) -> Stall {
+    pub async fn stalled(&self) -> Stall {
         loop {
             let notified = self.shared.stalled.notified();
             if let Some(stall) = self.stall() {
@@ -248,19 +253,19 @@ impl Shared {
     pub(super) fn check(&self, now: Instant) -> bool {
         let state = self.state();
         let overdue = |wait: Option<Wait>, upstream: Duration| match wait? {
-            Wait::Client(since) if now >= since + self.pace.client => {
-                Some(Stall::ClientIdle(self.pace.client))
+            Wait::Client(since) if now >= since + self.limits.client => {
+                Some(Stall::ClientIdle(self.limits.client))
             }
             Wait::Upstream(since) if now >= since + upstream => Some(Stall::UpstreamIdle(upstream)),
             Wait::Client(_) | Wait::Upstream(_) => None,
         };
         let of_reply = if state.may_wait {
-            self.pace.stream
+            self.limits.stream
         } else {
-            self.pace.upstream
+            self.limits.upstream
         };
         let reply = overdue(state.reply.waits, of_reply);
-        let stall = reply.or_else(|| overdue(state.request.waits, self.pace.upstream));
+        let stall = reply.or_else(|| overdue(state.request.waits, self.limits.upstream));
         let Some(stall) = stall else {
             return false;
         };
@@ -271,7 +276,7 @@ impl Shared {
     /// Give up both bodies, and what they hold.
     fn end(&self, mut state: MutexGuard<'_, State>, stall: Stall) {
         state.request.stall = Some(stall);
-        // A reply that is made for it is held to the pace anew.
+        // A reply that is made for it is limited anew.
         state.reply.stall = state.reply.body.is_some().then_some(stall);
         let bodies = (state.request.end(), state.reply.end());
         let wakers = [state.request.waker.take(), state.reply.waker.take()];
@@ -281,7 +286,7 @@ impl Shared {
         self.stalled.notify_one();
         wakers.into_iter().flatten().for_each(Waker::wake);
         let (who, how) = stall.labels();
-        counter!(measure::STALLED, "who" => who, "how" => how).increment(1);
+        counter!(telemetry::STALLED, "who" => who, "how" => how).increment(1);
         tracing::info!(client = %self.client, "a request is given up: {stall}");
     }
 }
@@ -294,8 +299,8 @@ enum Direction {
 
 type Polled = Poll<Option<Result<Frame<Bytes>, axum::Error>>>;
 
-/// A body that is held to a pace.
-struct Paced {
+/// A body that is within limits.
+struct LimitedBody {
     shared: Arc<Shared>,
     direction: Direction,
     /// Of a part that was too large to be given at once.
@@ -305,17 +310,17 @@ struct Paced {
 }
 
 // Nothing in it is pinned.
-impl Unpin for Paced {}
+impl Unpin for LimitedBody {}
 
-impl Paced {
-    /// More of the inner body. `Err` says that the pace was not kept.
+impl LimitedBody {
+    /// More of the inner body. `Err` says that a limit was exceeded.
     fn poll_inner(&mut self, cx: &mut Context<'_>) -> Result<Polled, Stall> {
         let now = Instant::now();
         let shared = &*self.shared;
-        let pace = shared.pace;
+        let limits = shared.limits;
         let is_reply = self.direction == Direction::Reply;
         let too_slow = |state| {
-            let stall = Stall::ClientSlow(pace.minimum_rate);
+            let stall = Stall::ClientSlow(limits.minimum_rate);
             shared.end(state, stall);
             Err(stall)
         };
@@ -327,7 +332,7 @@ impl Paced {
         // Whoever asks has taken what it was given; one who was asked before is still waited for.
         if is_reply == matches!(flow.waits, Some(Wait::Client(_))) {
             flow.moved(now);
-            if flow.is_slow(&pace) {
+            if flow.is_slow(&limits) {
                 return too_slow(state);
             }
         }
@@ -371,7 +376,7 @@ impl Paced {
             flow.waits = (!is_all).then_some(Wait::Upstream(now));
         }
         flow.bytes += frame.data_ref().map_or(0, length);
-        if !is_reply && flow.is_slow(&pace) {
+        if !is_reply && flow.is_slow(&limits) {
             return too_slow(state);
         }
         Ok(Poll::Ready(Some(Ok(frame))))
@@ -382,7 +387,7 @@ fn length(bytes: &Bytes) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
-impl http_body::Body for Paced {
+impl http_body::Body for LimitedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -419,7 +424,7 @@ impl http_body::Body for Paced {
     }
 }
 
-impl Drop for Paced {
+impl Drop for LimitedBody {
     fn drop(&mut self) {
         let ended = self.shared.state().flow(self.direction).end();
         drop(ended);
