@@ -23,6 +23,7 @@ use admittance_cluster::Cluster;
 use admittance_net::{
     listener::{Client, Handler, Transfer},
     tls::ServerTls,
+    upstream::Upstream,
 };
 use axum::{Router, body::Body};
 use http::{HeaderValue, Request, Response, header::CACHE_CONTROL};
@@ -35,10 +36,7 @@ pub(crate) use self::{
     v1::recording::RECORDINGS,
 };
 use self::{error::ApiError, route::Route};
-use crate::{
-    discovery::Discovery, ensembles::Ensembles, gateway::Gateway, registration::RegistrationStatus,
-    upstream::Upstream,
-};
+use crate::{discovery::Discovery, ensembles::Ensembles, gateway::Gateway, registration::RegistrationStatus};
 
 /// Writes all metrics in Prometheus' text format.
 pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;

@@ -15,6 +15,7 @@ use admittance_net::{
     limits::default_connections,
     listener::{ConnectionLimits, Listener, Stop, TransferLimits},
     tls::ServerTls,
+    upstream::Upstream,
 };
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -30,7 +31,6 @@ use crate::{
     namespaces::{FileNamespaces, NamespacesConfig},
     onward::Onward,
     registration::{self, Ports, Registrar, RegistrationError, Registrations},
-    upstream::Upstream,
 };
 
 /// How many connections the operator's port takes.
@@ -113,10 +113,6 @@ impl Driver {
     ///
     /// The limits that are the host's own (`limits.request_timeout`, `sandbox`, `definitions` and so on)
     /// must have been given to the host when it was built.
-    ///
-    /// # Errors
-    ///
-    /// When a port cannot be had, or an ensemble is missing.
     pub async fn bind(
         config: Config,
         ensembles: Ensembles,

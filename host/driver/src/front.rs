@@ -16,6 +16,7 @@ use admittance_net::{
     body::GuardedBody,
     limits::{FairLimit, Permit},
     listener::{Client, Handler, Stall, Transfer},
+    upstream::{TunnelGuard, UpstreamError, is_upgrade},
 };
 use axum::body::Body;
 use bytes::Bytes;
@@ -25,7 +26,6 @@ use http::{
 };
 use metrics::{counter, gauge, histogram};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use tower::Service;
 
 use crate::{
@@ -33,7 +33,6 @@ use crate::{
     gateway::{For, Gateway},
     measure,
     onward::Onward,
-    upstream,
 };
 
 /// When a client that was turned away may try again.
@@ -44,6 +43,20 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EndedUpstream(pub(crate) &'static str);
 
+/// How a request ends that an upstream did not reply to.
+pub(crate) fn upstream_end(error: UpstreamError) -> End<'static> {
+    let reason = match error {
+        UpstreamError::Timeout(limit) => return End::UpstreamTimeout { limit },
+        UpstreamError::NoServers => "the upstream has no servers",
+        // As clients of bcs-mesos-driver know it.
+        UpstreamError::NoMaster => "scheduler not exist",
+        UpstreamError::Connect => "no server of the upstream accepted a connection",
+        UpstreamError::Broken => "the connection to the upstream broke before it replied",
+        UpstreamError::Protocol => "the upstream switched protocols without being asked to",
+    };
+    End::UpstreamUnreachable { reason }
+}
+
 /// The chains, and the upstream if there is one, behind limits. Cheap to clone; lives as long as the
 /// driver.
 #[derive(Clone, Debug)]
@@ -52,15 +65,6 @@ pub(crate) struct Front {
     requests: FairLimit,
     streams: FairLimit,
     is_stopping: Arc<AtomicBool>,
-}
-
-/// What a request takes until its reply has been sent to its end, or the tunnel that it became has ended: an
-/// extension of the request.
-#[derive(Clone, Debug)]
-pub(crate) struct Held {
-    _in_flight: Arc<InFlight>,
-    /// When the client's connection has to end.
-    pub(crate) connection_ended: CancellationToken,
 }
 
 /// Requests that are counted, and limited, together.
@@ -87,7 +91,7 @@ impl Kind {
             accepted.any(|value| value.as_bytes().starts_with(b"text/event-stream"))
         };
         let may_wait = request.method() == Method::GET && (is_watch() || is_event_stream());
-        if may_wait || upstream::is_upgrade(request) {
+        if may_wait || is_upgrade(request) {
             Self::Stream
         } else {
             Self::Request
@@ -176,8 +180,8 @@ impl Front {
             transfer.may_wait();
         }
         let in_flight = Arc::new(in_flight);
-        request.extensions_mut().insert(Held {
-            _in_flight: in_flight.clone(),
+        request.extensions_mut().insert(TunnelGuard {
+            permit: in_flight.clone(),
             connection_ended: transfer.connection_ended(),
         });
         let mut service = self.service.clone();

@@ -22,7 +22,6 @@ mod namespaces;
 mod onward;
 mod registration;
 mod server_info;
-mod upstream;
 
 pub use admin::{
     RenderMetrics,
@@ -30,9 +29,9 @@ pub use admin::{
 };
 pub use config::{
     AdminConfig, AdminTls, BcsConfig, CertificateHolder, Config, ConsoleConfig, ConsoleScheme,
-    DefinitionPlace, DiscoveryConfig, ExternalAddress, FrontConfig, HealthCheck, HistoryConfig,
-    InvalidNodePath, Limits, ListenConfig, LogConfig, LogFormat, LogLevel, NodePath, RegistrationConfig,
-    Role, SchedulersConfig, StoreConfig, TokensInTheClear, UpstreamConfig, ZooKeeperConfig,
+    DefinitionPlace, DiscoveryConfig, ExternalAddress, FrontConfig, HistoryConfig, InvalidNodePath, Limits,
+    ListenConfig, LogConfig, LogFormat, LogLevel, NodePath, RegistrationConfig, Role, SchedulersConfig,
+    StoreConfig, TokensInTheClear, ZooKeeperConfig,
 };
 pub use driver::{Driver, Error, Shutdown, Stopped};
 pub use ensembles::Ensembles;
@@ -44,6 +43,3 @@ pub use measure::describe_metrics;
 pub use namespaces::{FileNamespaces, NamespacesConfig};
 pub use registration::RegistrationError;
 pub use server_info::ServerInfo;
-pub use upstream::{
-    Choice, FollowedServer, FollowedServers, InvalidServer, Replies, Server, ServerHealth, Servers, Upstream,
-};

@@ -8,9 +8,6 @@ pub(crate) const REQUEST_DURATION: &str = "admittance_http_request_duration_seco
 pub(crate) const IN_FLIGHT: &str = "admittance_http_requests_in_flight";
 pub(crate) const SHED: &str = "admittance_http_requests_shed_total";
 pub(crate) const STREAMS: &str = "admittance_http_streams_open";
-pub(crate) const UPSTREAM_DURATION: &str = "admittance_http_upstream_duration_seconds";
-pub(crate) const UPSTREAM_ERRORS: &str = "admittance_http_upstream_errors_total";
-pub(crate) const UPSTREAM_CONNECT_FAILURES: &str = "admittance_http_upstream_connect_failures_total";
 pub(crate) const DISCOVERED: &str = "admittance_discovered_servers";
 pub(crate) const MASTER_CHANGES: &str = "admittance_master_changes_total";
 pub(crate) const DEFINITIONS: &str = "admittance_definition_requests_total";
@@ -41,20 +38,6 @@ pub fn describe_metrics() {
         SHED,
         "Requests that were turned away because as many as allowed were in flight, or their client had its share"
     );
-    describe_histogram!(
-        UPSTREAM_DURATION,
-        Unit::Seconds,
-        "Time from handing a request to the upstream to the head of its reply, connecting included"
-    );
-    describe_counter!(
-        UPSTREAM_ERRORS,
-        "Requests that the upstream gave no reply to, by reason: nobody, connect, broken, timeout, protocol, \
-         invalid"
-    );
-    describe_counter!(
-        UPSTREAM_CONNECT_FAILURES,
-        "Attempts to connect to a server of the upstream that failed; the next server may have answered"
-    );
     describe_gauge!(
         DISCOVERED,
         "Servers that are registered in ZooKeeper as far as is known, by the node that they are below (path)"
@@ -83,8 +66,4 @@ pub fn describe_metrics() {
     describe_gauge!(BUILD_INFO, "Always 1; the label is the version of the program");
     gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1);
     counter!(SHED).absolute(0);
-    counter!(UPSTREAM_CONNECT_FAILURES).absolute(0);
-    for reason in ["nobody", "connect", "broken", "timeout", "protocol", "invalid"] {
-        counter!(UPSTREAM_ERRORS, "reason" => reason).absolute(0);
-    }
 }

@@ -1,5 +1,5 @@
 //! Connections, as everybody needs them who opens or accepts some: listeners and the limits on what clients may take,
-//! TLS of servers and clients, and what an error of a connection means.
+//! TLS of servers and clients, the servers behind this program, and what an error of a connection means.
 //!
 //! Nothing in here knows what the connections are for.
 
@@ -14,5 +14,6 @@ pub mod limits;
 pub mod listener;
 mod telemetry;
 pub mod tls;
+pub mod upstream;
 
-pub use telemetry::describe_metrics;
+pub use telemetry::{count_upstream_error, describe_metrics};

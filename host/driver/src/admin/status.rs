@@ -7,19 +7,18 @@ use std::{
 
 use admittance::Moment;
 use admittance_cluster::{Cluster, WatchStatus};
-use admittance_net::tls::ServerTls;
+use admittance_net::{tls::ServerTls, upstream::Upstream};
 use admittance_zookeeper::{RegistrationState, SessionState, ZooKeeper};
 
 use super::Api;
 use crate::{
     api::{
         CertificateStatus, ClusterStatus, ClusterWatch, DiscoveryStatus, DriverStatus, EnsembleStatus,
-        RegisteredNode,
+        RegisteredNode, ServerHealth,
     },
     discovery::Discovery,
     gateway::Gateway,
     registration::RegistrationStatus,
-    upstream::Upstream,
 };
 
 impl Api {
@@ -29,7 +28,12 @@ impl Api {
         DriverStatus {
             table: self.host.status(),
             stopping: self.is_stopping.load(Ordering::Relaxed),
-            upstream: self.upstream.iter().flat_map(Upstream::health).collect(),
+            upstream: self
+                .upstream
+                .iter()
+                .flat_map(Upstream::health)
+                .map(ServerHealth::from)
+                .collect(),
             discovery: self.discovery.as_ref().map(discovery),
             zookeeper: self.ensembles.each().map(ensemble).collect(),
             registrations: self.registrations.iter().map(registration).collect(),

@@ -118,10 +118,6 @@ pub struct TokenFile {
 
 impl TokenFile {
     /// Read the file. Space around the token does not count.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be read, everybody may read it, or it holds no token.
     pub fn read(path: &Path) -> Result<Self, TokenFileError> {
         Ok(Self {
             path: path.to_owned(),

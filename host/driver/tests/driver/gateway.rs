@@ -11,7 +11,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use admittance_driver::{FrontConfig, GatewayConfig, PlainGroups, Statuses, UpstreamConfig};
+use admittance_driver::{FrontConfig, GatewayConfig, PlainGroups, Statuses};
+use admittance_net::upstream::UpstreamConfig;
 use axum::{Router, body::Body};
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};

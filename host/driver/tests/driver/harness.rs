@@ -12,9 +12,12 @@ use admittance::{
 };
 use admittance_driver::{
     AdminConfig, BcsConfig, Config, DefinitionPlace, Driver, Ensembles, FrontConfig, Limits, ListenConfig,
-    LogConfig, SchedulersConfig, Server, Shutdown, Stopped, UpstreamConfig,
+    LogConfig, SchedulersConfig, Shutdown, Stopped,
 };
-use admittance_net::tls::{self, ClientTls, ServerTls, Trust};
+use admittance_net::{
+    tls::{self, ClientTls, ServerTls, Trust},
+    upstream::{Server, UpstreamConfig},
+};
 use axum::{Router, body::Body};
 use bytes::Bytes;
 use futures_util::stream;

@@ -16,8 +16,8 @@ use super::{
 /// who close it.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
-/// What a connection is doing, as far as its time limits care. Cheap to clone; lives as long as the
-/// connection. (hyper's own timer for heads also runs between requests, and hangs up without a word.)
+/// The state of a connection that its timeouts depend on. Cheap to clone. (hyper's own timer for heads also runs
+/// between requests, and closes the connection without a reply.)
 #[derive(Clone, Debug)]
 pub(super) struct Activity(Arc<Inner>);
 
@@ -32,34 +32,34 @@ struct Inner {
 struct State {
     /// Requests that are being answered.
     busy: usize,
-    /// Those of which a body may still be on its way.
+    /// Those of which a body may still be in transfer.
     transfers: Vec<Weak<Shared>>,
     /// When they are checked.
     next_check: Instant,
-    /// When bytes last came or went.
+    /// When bytes were last received or sent.
     last_bytes: Instant,
     has_received: bool,
     has_served: bool,
     is_http2: bool,
-    /// When the head that is now arriving began to.
+    /// When the first byte of the head arrived that is not complete yet.
     head_since: Option<Instant>,
     idle_since: Instant,
 }
 
-/// Why a connection is given up.
+/// Why a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expiry {
-    /// A head began and did not end.
+    /// A head began and was not completed.
     Head,
-    /// Nothing came.
+    /// No request came.
     Idle,
-    /// The client does not take a reply.
+    /// The client does not read a reply.
     Stalled,
     /// The certificate of its client is no longer accepted.
     Revoked,
 }
 
-/// What is to be done next, and when: to check the bodies, or to give the connection up.
+/// What to do next, and when: check the bodies, or close the connection.
 struct Next {
     at: Instant,
     expiry: Option<Expiry>,
@@ -97,7 +97,7 @@ impl Activity {
         }))
     }
 
-    /// These bytes came in.
+    /// These bytes were received.
     pub(super) fn received(&self, bytes: &[u8]) {
         let mut state = self.state();
         state.last_bytes = Instant::now();
@@ -113,12 +113,12 @@ impl Activity {
         }
     }
 
-    /// Bytes went out.
+    /// Bytes were sent.
     pub(super) fn sent(&self) {
         self.state().last_bytes = Instant::now();
     }
 
-    /// A head is whole, and its request is being answered. `ended` says when the connection has to end.
+    /// A head is complete, and its request is being answered. `ended` is cancelled when the connection has to end.
     pub(super) fn request(&self, client: SocketAddr, is_http2: bool, ended: CancellationToken) -> Transfer {
         let mut state = self.state();
         if state.busy == 0 {
@@ -136,7 +136,7 @@ impl Activity {
         transfer
     }
 
-    /// When nothing has come or gone for so long.
+    /// Completes when nothing was received or sent for this long.
     pub(super) async fn silent_for(&self, limit: Duration) {
         loop {
             let until = self.state().last_bytes + limit;
@@ -147,7 +147,7 @@ impl Activity {
         }
     }
 
-    /// When the connection has used up its time. Bodies that stall meanwhile are given up.
+    /// Completes when the connection is to be closed. Bodies that stall meanwhile are aborted.
     pub(super) async fn expired(&self) -> Expiry {
         loop {
             let changed = self.0.changed.notified();
@@ -185,20 +185,20 @@ impl Activity {
         }
     }
 
-    /// Give up the requests of which a body has stalled. Returns whether the connection is of no more use.
+    /// Abort the requests of which a body has stalled. Returns whether the connection is to be closed.
     fn check(&self) -> bool {
         let now = Instant::now();
         let mut state = self.state();
         state.next_check = now + self.0.check_interval();
         let transfers: Vec<_> = state.transfers.iter().filter_map(Weak::upgrade).collect();
         let is_http2 = state.is_http2;
-        // Giving up one ends its `Busy`, which changes the state.
+        // Aborting one drops its `Busy`, which changes the state.
         drop(state);
         let mut is_untaken = false;
         for transfer in transfers {
             is_untaken |= transfer.check(now);
         }
-        // Other requests of HTTP/2 are not stopped by it.
+        // Over HTTP/2 other requests go on.
         is_untaken && !is_http2
     }
 

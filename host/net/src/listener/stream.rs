@@ -11,10 +11,10 @@ use tokio::{
 
 use super::activity::Activity;
 
-/// A stream that notes when bytes come and go, and that can be had again after hyper, or whoever took it over as a
-/// tunnel, has dropped it.
+/// A stream that records when bytes are received and sent, and that is handed back when hyper, or a tunnel that took
+/// it over, drops it.
 pub(super) struct TrackedStream<S> {
-    /// There until it is dropped.
+    /// Some until it is dropped.
     stream: Option<S>,
     activity: Activity,
     /// Where the stream goes when it is dropped.
@@ -43,7 +43,7 @@ impl<S> TrackedStream<S> {
 impl<S> Drop for TrackedStream<S> {
     fn drop(&mut self) {
         if let (Some(stream), Some(released)) = (self.stream.take(), self.released.take()) {
-            // An error: the connection was given up, and the stream with it.
+            // An error: nobody waits for it.
             let _ = released.send(stream);
         }
     }

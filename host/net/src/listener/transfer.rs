@@ -16,11 +16,10 @@ use tokio_util::sync::CancellationToken;
 use super::activity::Busy;
 use crate::telemetry;
 
-/// No part of a reply that is given to a client at once is larger, in bytes: how fast a client takes a
-/// reply is seen by the parts that it took.
+/// Replies are handed to the client in chunks of at most this many bytes, so that its rate can be measured.
 const PART: usize = 16 * 1024;
 
-/// How long both sides of a body may do nothing while it is streamed, and how slow a client may be.
+/// Idle timeouts of bodies, and the minimum rate of clients.
 #[derive(Clone, Copy, Debug)]
 pub struct TransferLimits {
     /// Until a client sends more of a request's body, or takes more of a reply.
@@ -35,7 +34,7 @@ pub struct TransferLimits {
     pub stream: Duration,
 }
 
-/// Which side of a body exceeded a limit.
+/// Who exceeded a limit, and which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stall {
     /// The client sent nothing, or took nothing.
@@ -69,8 +68,7 @@ impl std::fmt::Display for Stall {
 
 impl std::error::Error for Stall {}
 
-/// A request that is being answered: its body and that of the reply, within [`TransferLimits`]. Lives until the reply has
-/// been sent to its end.
+/// The bodies of a request and its reply, held to [`TransferLimits`], until the reply has been sent to its end.
 #[derive(Debug)]
 pub struct Transfer {
     shared: Arc<Shared>,
@@ -79,7 +77,7 @@ pub struct Transfer {
     ended: CancellationToken,
 }
 
-/// What the bodies of one request and its reply share with the connection that watches over them.
+/// State that the bodies share with the connection that checks them.
 #[derive(Debug)]
 pub(super) struct Shared {
     client: SocketAddr,
@@ -95,21 +93,21 @@ struct State {
     may_wait: bool,
 }
 
-/// One body on its way.
+/// One body that is being sent.
 #[derive(Debug, Default)]
 struct Flow {
     body: Option<Body>,
-    /// Of who was last to ask for more of it.
+    /// Of the last task that polled it.
     waker: Option<Waker>,
     waits: Option<Wait>,
-    /// What the client sent or took, and how long it was waited for, since its rate was last looked at.
+    /// What the client sent or took, and how long it was waited for, since its rate was last computed.
     bytes: u64,
     waited: Duration,
-    /// Why it was given up.
+    /// Why it was aborted.
     stall: Option<Stall>,
 }
 
-/// For whom a body waits, and since when.
+/// Which side a body waits for, and since when.
 #[derive(Clone, Copy, Debug)]
 enum Wait {
     Client(Instant),
@@ -126,14 +124,14 @@ impl State {
 }
 
 impl Flow {
-    /// Whoever was waited for is not any more.
+    /// The wait is over: bytes moved.
     fn moved(&mut self, now: Instant) {
         if let Some(Wait::Client(since)) = self.waits.take() {
             self.waited += now.saturating_duration_since(since);
         }
     }
 
-    /// The client's rate since this was last asked, once it was waited for as long as `limits` allow.
+    /// Whether the client was too slow since the last call, once it was waited for as long as `limits` allow.
     fn is_slow(&mut self, limits: &TransferLimits) -> bool {
         if self.waited < limits.client {
             return false;
@@ -156,7 +154,7 @@ fn as_float(bytes: u64) -> f64 {
 }
 
 impl Transfer {
-    /// `busy` is of the connection that it came by, and `ended` says when that has to end.
+    /// `busy` keeps its connection from being idle; `ended` is cancelled when the connection has to end.
     pub(super) fn new(
         client: SocketAddr,
         limits: TransferLimits,
@@ -181,12 +179,12 @@ impl Transfer {
         }
     }
 
-    /// What the connection watches.
+    /// For the connection to check.
     pub(super) fn watched(&self) -> Weak<Shared> {
         Arc::downgrade(&self.shared)
     }
 
-    /// The request's body, within the limits.
+    /// The request's body, held to the limits.
     pub(super) fn receive(&self, body: Body) -> Body {
         if http_body::Body::is_end_stream(&body) {
             return body;
@@ -200,7 +198,7 @@ impl Transfer {
         })
     }
 
-    /// The reply's body, within the limits. The request is being answered until this is dropped, or has stalled.
+    /// The reply's body, held to the limits. The connection is busy until this is dropped, or has stalled.
     pub(super) fn send(self, body: Body) -> Body {
         let shared = self.shared.clone();
         {
@@ -216,22 +214,22 @@ impl Transfer {
         })
     }
 
-    /// Its reply may wait for events as long as a stream may.
+    /// The reply is a stream of events: it may be silent for as long as a stream may.
     pub fn may_wait(&self) {
         self.shared.state().may_wait = true;
     }
 
-    /// When its connection has to end, with everything that was made of it.
+    /// Cancelled when the connection has to end, also as a tunnel.
     pub fn connection_ended(&self) -> CancellationToken {
         self.ended.clone()
     }
 
-    /// Why the request's body was given up, if it was.
+    /// Why the request's body was aborted, if it was.
     pub fn stall(&self) -> Option<Stall> {
         self.shared.state().request.stall
     }
 
-    /// When the request's body was given up.
+    /// Completes when the request's body was aborted.
     pub async fn stalled(&self) -> Stall {
         loop {
             let notified = self.shared.stalled.notified();
@@ -248,8 +246,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// End both bodies when someone has been waited for too long. Returns whether that was the client, with its
-    /// reply.
+    /// Abort both bodies when one side has been waited for too long. Returns whether the client did not read its reply.
     pub(super) fn check(&self, now: Instant) -> bool {
         let state = self.state();
         let overdue = |wait: Option<Wait>, upstream: Duration| match wait? {
@@ -273,21 +270,21 @@ impl Shared {
         matches!(reply, Some(Stall::ClientIdle(_)))
     }
 
-    /// Give up both bodies, and what they hold.
+    /// Abort both bodies, and drop what they hold.
     fn end(&self, mut state: MutexGuard<'_, State>, stall: Stall) {
         state.request.stall = Some(stall);
-        // A reply that is made for it is limited anew.
+        // A reply that is written because of this stall starts afresh.
         state.reply.stall = state.reply.body.is_some().then_some(stall);
         let bodies = (state.request.end(), state.reply.end());
         let wakers = [state.request.waker.take(), state.reply.waker.take()];
         drop(state);
-        // What they hold may have locks of its own.
+        // Dropped without the lock: what they hold may have locks of its own.
         drop(bodies);
         self.stalled.notify_one();
         wakers.into_iter().flatten().for_each(Waker::wake);
         let (who, how) = stall.labels();
         counter!(telemetry::STALLED, "who" => who, "how" => how).increment(1);
-        tracing::info!(client = %self.client, "a request is given up: {stall}");
+        tracing::info!(client = %self.client, "a request is aborted: {stall}");
     }
 }
 
@@ -299,13 +296,13 @@ enum Direction {
 
 type Polled = Poll<Option<Result<Frame<Bytes>, axum::Error>>>;
 
-/// A body that is within limits.
+/// A body that is held to the limits.
 struct LimitedBody {
     shared: Arc<Shared>,
     direction: Direction,
-    /// Of a part that was too large to be given at once.
+    /// The rest of a frame that was too large to be handed on at once.
     rest: Bytes,
-    /// Of a reply, until it ends.
+    /// Of a reply, until its end.
     transfer: Option<Transfer>,
 }
 
@@ -329,7 +326,7 @@ impl LimitedBody {
         if let Some(stall) = flow.stall {
             return Err(stall);
         }
-        // Whoever asks has taken what it was given; one who was asked before is still waited for.
+        // A poll shows that the last chunk was taken; a side that was polled before is still waited for.
         if is_reply == matches!(flow.waits, Some(Wait::Client(_))) {
             flow.moved(now);
             if flow.is_slow(&limits) {
@@ -364,7 +361,7 @@ impl LimitedBody {
             }
         };
         flow.moved(now);
-        // Who has been given all of it may let it lie.
+        // A whole body may be left unread.
         let is_all = flow.body.as_ref().is_none_or(http_body::Body::is_end_stream);
         if is_reply {
             flow.waits = Some(Wait::Client(now));

@@ -22,15 +22,6 @@ pub enum PemError {
     Missing(&'static str),
 }
 
-impl PemError {
-    fn of(error: pem::Error, wanted: &'static str) -> Self {
-        match error {
-            pem::Error::NoItemsFound => Self::Missing(wanted),
-            error => Self::Malformed(error.to_string()),
-        }
-    }
-}
-
 /// The certificates in a PEM file: at least one.
 pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     read(path, certificates_in)
@@ -38,11 +29,12 @@ pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsErro
 
 /// The certificates in a PEM text: at least one.
 pub fn certificates_in(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemError> {
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
-    match found {
-        Ok(found) if found.is_empty() => Err(PemError::Missing("CERTIFICATE")),
-        Ok(found) => Ok(found),
-        Err(error) => Err(PemError::of(error, "CERTIFICATE")),
+    let found: Vec<_> = CertificateDer::pem_slice_iter(text)
+        .collect::<Result<_, _>>()
+        .map_err(|error| PemError::Malformed(error.to_string()))?;
+    match found.is_empty() {
+        true => Err(PemError::Missing("CERTIFICATE")),
+        false => Ok(found),
     }
 }
 
@@ -53,7 +45,10 @@ pub fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
 
 /// The first private key in a PEM text.
 pub fn private_key_in(text: &[u8]) -> Result<PrivateKeyDer<'static>, PemError> {
-    PrivateKeyDer::from_pem_slice(text).map_err(|error| PemError::of(error, "PRIVATE KEY"))
+    PrivateKeyDer::from_pem_slice(text).map_err(|error| match error {
+        pem::Error::NoItemsFound => PemError::Missing("PRIVATE KEY"),
+        error => PemError::Malformed(error.to_string()),
+    })
 }
 
 fn read<T>(path: &Path, parse: fn(&[u8]) -> Result<T, PemError>) -> Result<T, TlsError> {

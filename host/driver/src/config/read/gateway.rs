@@ -8,6 +8,7 @@ use admittance_definitions::{
     Mistakes,
     document::{Fields, Node},
 };
+use admittance_net::upstream::Server;
 use admittance_watch::file::{self, SecretError};
 use http::{HeaderValue, Uri};
 
@@ -17,7 +18,6 @@ use crate::{
     gateway::{
         ApiGroup, ClusterId, EndpointConfig, GatewayConfig, PlainGroups, Statuses, TokenTable, TokensConfig,
     },
-    upstream::Server,
 };
 
 /// What stands in `dialect.gateway`.

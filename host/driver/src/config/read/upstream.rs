@@ -2,14 +2,14 @@ use admittance_definitions::{
     Mistakes,
     document::{Fields, Node},
 };
-use admittance_net::tls::{self, ClientTls, Identity, TlsError, Trust};
+use admittance_net::{
+    tls::{self, ClientTls, Identity, TlsError, Trust},
+    upstream::{HealthCheck, Server, UpstreamConfig},
+};
 use http::uri::PathAndQuery;
 
 use super::{bcs, duration, good, if_there, parsed_list, ports::pem_file, zookeeper::Ensembles};
-use crate::{
-    config::{HealthCheck, SchedulersConfig, UpstreamConfig},
-    upstream::Server,
-};
+use crate::config::SchedulersConfig;
 
 /// `upstream`. Only schedulers can be discovered.
 pub(super) fn upstream(

@@ -2,7 +2,10 @@
 
 use std::{path::Path, time::Duration};
 
-use admittance_net::causes;
+use admittance_net::{
+    causes,
+    upstream::{Connector, connector},
+};
 use admittance_watch::file;
 use bytes::Bytes;
 use http::{
@@ -19,10 +22,7 @@ use super::{
     Asked,
     answers::{Answers, Question},
 };
-use crate::{
-    gateway::{Permission, config::EndpointConfig, measure, reply::Ended},
-    upstream::{Connector, connector},
-};
+use crate::gateway::{Permission, config::EndpointConfig, measure, reply::Ended};
 
 /// The most bytes of an answer. They are two hundred.
 const LONGEST_ANSWER: usize = 64 * 1024;
