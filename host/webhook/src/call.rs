@@ -27,10 +27,6 @@ pub(crate) struct Caller {
 
 impl Caller {
     /// Post a body; the body of the answer, if its status is one that `accept` takes.
-    ///
-    /// # Errors
-    ///
-    /// The failure, and the time after which the server asks to be asked again, if it does.
     pub(crate) async fn post(
         &self,
         uri: Uri,
