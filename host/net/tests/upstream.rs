@@ -1,5 +1,11 @@
 //! Servers that are followed: which one a request goes to, and what becomes of it when that one is gone.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "clippy takes only the functions marked #[test] for tests, not what helps them"
+)]
+
 use std::{
     net::SocketAddr,
     sync::{
