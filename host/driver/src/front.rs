@@ -47,12 +47,9 @@ pub(crate) struct EndedUpstream(pub(crate) &'static str);
 pub(crate) fn upstream_end(error: UpstreamError) -> End<'static> {
     let reason = match error {
         UpstreamError::Timeout(limit) => return End::UpstreamTimeout { limit },
-        UpstreamError::NoServers => "the upstream has no servers",
         // As clients of bcs-mesos-driver know it.
         UpstreamError::NoMaster => "scheduler not exist",
-        UpstreamError::Connect => "no server of the upstream accepted a connection",
-        UpstreamError::Broken => "the connection to the upstream broke before it replied",
-        UpstreamError::Protocol => "the upstream switched protocols without being asked to",
+        error => error.reason(),
     };
     End::UpstreamUnreachable { reason }
 }

@@ -77,22 +77,28 @@ impl HealthCheck {
 
 /// Why there is no reply of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.reason())]
 pub enum UpstreamError {
-    #[error("the upstream has no servers")]
     NoServers,
-    #[error("the upstream has no master")]
     NoMaster,
-    #[error("no server of the upstream accepted a connection")]
     Connect,
-    #[error("the connection to the upstream broke before it replied")]
     Broken,
-    #[error("the upstream switched protocols without being asked to")]
     Protocol,
-    #[error("the upstream did not reply within {0:?}")]
     Timeout(Duration),
 }
 
 impl UpstreamError {
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::NoServers => "the upstream has no servers",
+            Self::NoMaster => "the upstream has no master",
+            Self::Connect => "no server of the upstream accepted a connection",
+            Self::Broken => "the connection to the upstream broke before it replied",
+            Self::Protocol => "the upstream switched protocols without being asked to",
+            Self::Timeout(_) => "the upstream did not reply in time",
+        }
+    }
+
     /// As the metric has it.
     fn label(self) -> &'static str {
         match self {
