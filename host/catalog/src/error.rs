@@ -1,5 +1,7 @@
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
+use admittance_net::tls::TlsError;
+
 use crate::{Digest, ModuleReference, OciReference, signature::SignatureError};
 
 /// Why a module or its compiled form is not to be had.
@@ -151,13 +153,8 @@ pub enum Error {
         problem: String,
     },
     /// The file of CAs cannot be used.
-    #[error("CA file {path}: {problem}", path = path.display())]
-    Ca {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
+    #[error("CA file {0}")]
+    Ca(TlsError),
     /// The client for the network cannot be made.
     #[error("no modules can be fetched: {problem}")]
     Client {

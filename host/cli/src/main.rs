@@ -70,7 +70,7 @@ const PASSING: u8 = 75;
 
 fn main() -> ExitCode {
     Arguments::parse().command.run().unwrap_or_else(|error| {
-        anstream::eprintln!("{BAD}error:{BAD:#} {}", causes(&*error));
+        anstream::eprintln!("{BAD}error:{BAD:#} {}", admittance_net::causes::chain(&*error));
         let is_passing = error
             .downcast_ref::<admittance::Error>()
             .is_some_and(admittance::Error::is_transient);
@@ -107,21 +107,6 @@ impl Command {
 }
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
-
-/// An error with the causes that its own text does not tell.
-fn causes(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let next = error.to_string();
-        if !text.contains(&next) {
-            text.push_str(": ");
-            text.push_str(&next);
-        }
-        cause = error.source();
-    }
-    text
-}
 
 /// How long threads may take to end that do what is not needed any more.
 const LINGER: Duration = Duration::from_secs(1);

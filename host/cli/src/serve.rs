@@ -12,8 +12,9 @@ use admittance::{DURATION_BUCKETS, Host, HostBuilder, admission::NamespaceSelect
 use admittance_cluster::Cluster;
 use admittance_driver::{
     AdminConfig, Config, DefinitionPlace, Driver, Ensembles, FrontConfig, LogFormat, NamespacesConfig,
-    SchedulersConfig, Server, Shutdown, Stopped, raise_descriptor_limit,
+    SchedulersConfig, Shutdown, Stopped,
 };
+use admittance_net::{limits::raise_descriptor_limit, upstream::Server};
 use admittance_stores::{CustomResourceStore, ZooKeeperStore};
 use clap::Args;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};

@@ -142,7 +142,8 @@ impl ClusterConfig {
         // With two providers in the program and none chosen rustls would panic.
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             // It fails when another thread was faster, which is as good.
-            let _ = rustls::crypto::ring::default_provider().install_default();
+            let _ =
+                rustls::crypto::CryptoProvider::install_default((*admittance_net::tls::provider()).clone());
         }
         let (place, config) = match &self.source {
             ClusterSource::InCluster => in_cluster()?,

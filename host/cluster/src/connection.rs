@@ -2,9 +2,10 @@
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
+use admittance_net::upstream::tcp_connector;
 use http::{Request, Uri};
 use hyper_util::{
-    client::legacy::{Client as HttpClient, connect::HttpConnector},
+    client::legacy::Client as HttpClient,
     rt::{TokioExecutor, TokioTimer},
 };
 use kube::{
@@ -57,13 +58,11 @@ impl Connection {
     ///
     /// When the credentials or the CAs cannot be used.
     pub(crate) fn new(config: &Config) -> kube::Result<Self> {
-        let mut http = HttpConnector::new();
-        http.enforce_http(false);
+        let mut http = tcp_connector();
         http.set_connect_timeout(Some(CONNECT_TIMEOUT));
         http.set_keepalive(Some(TCP_KEEPALIVE));
         http.set_keepalive_interval(Some(TCP_KEEPALIVE));
         http.set_keepalive_retries(Some(3));
-        http.set_nodelay(true);
         let https = config.rustls_https_connector_with_connector(http)?;
         let http_client: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())

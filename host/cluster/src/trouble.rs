@@ -3,6 +3,7 @@
 use std::error::Error as StdError;
 
 use admittance_admission::ClusterError;
+use admittance_net::causes::chain;
 use kube::{Error, error::DiscoveryError};
 
 /// A request to the API server that was not answered as it should.
@@ -96,25 +97,8 @@ pub(crate) fn permission(verbs: &str, plural: &str, group: &str) -> String {
     format!("give this program's account {verbs} on `{plural}` of {group}")
 }
 
-/// An error and its causes, each said once.
+/// An error and its causes in one line, without what kube says above them.
 pub(crate) fn causes(error: &(dyn StdError + 'static)) -> String {
-    let mut text = match error {
-        error if error.is::<Error>() => error
-            .source()
-            .map_or_else(|| error.to_string(), ToString::to_string),
-        error => error.to_string(),
-    };
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let words = cause.to_string();
-        if !text.contains(&words) {
-            text = format!("{text}: {words}");
-        }
-        next = cause.source();
-    }
-    // rustls refers its users to a page of its manual; those who read this use another program.
-    match text.find(": https://docs.rs/rustls") {
-        Some(end) => text.split_at(end).0.to_owned(),
-        None => text,
-    }
+    let below = error.source().filter(|_| error.is::<Error>());
+    chain(below.unwrap_or(error))
 }

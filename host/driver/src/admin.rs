@@ -4,7 +4,6 @@
 
 mod access;
 mod bcs_health;
-pub(crate) mod certificate;
 mod error;
 mod openapi;
 mod operations;
@@ -21,6 +20,11 @@ use std::{
 
 use admittance::Host;
 use admittance_cluster::Cluster;
+use admittance_net::{
+    listener::{Client, Handler, Transfer},
+    tls::ServerTls,
+    upstream::Upstream,
+};
 use axum::{Router, body::Body};
 use http::{HeaderValue, Request, Response, header::CACHE_CONTROL};
 use tokio::sync::Semaphore;
@@ -32,15 +36,7 @@ pub(crate) use self::{
     v1::recording::RECORDINGS,
 };
 use self::{error::ApiError, route::Route};
-use crate::{
-    discovery::Discovery,
-    ensembles::Ensembles,
-    gateway::Gateway,
-    listener::{Answer, Transfer},
-    registration::RegistrationStatus,
-    tls::ServerTls,
-    upstream::{Client, Upstream},
-};
+use crate::{discovery::Discovery, ensembles::Ensembles, gateway::Gateway, registration::RegistrationStatus};
 
 /// Writes all metrics in Prometheus' text format.
 pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
@@ -135,12 +131,11 @@ impl AdminService {
     }
 }
 
-impl Answer for AdminService {
+impl Handler for AdminService {
     const IS_COUNTED: bool = false;
 
-    async fn answer(self, mut request: Request<Body>, client: Client, _: &Transfer) -> Response<Body> {
+    async fn handle(self, request: Request<Body>, client: Client, _: &Transfer) -> Response<Body> {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        request.extensions_mut().insert(client);
         let answered: Result<_, Infallible> = self.0.oneshot(request).await;
         let mut response = match answered {
             Ok(response) => response,

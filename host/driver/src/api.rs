@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::status::{
     CertificateStatus, ClusterStatus, ClusterWatch, DiscoveryStatus, DriverStatus, EnsembleStatus,
-    GatewayCluster, GatewayStatus, RegisteredNode, TokensStatus,
+    GatewayCluster, GatewayStatus, RegisteredNode, ServerHealth, TokensStatus,
 };
 
 /// `GET /v1/history`.

@@ -26,14 +26,12 @@ pub use self::{
 };
 use admittance::{AdmissionLayer, OnBadDefinition, SandboxConfig, catalog::CatalogConfig, dialect::Dialect};
 use admittance_cluster::ClusterConfig;
-use http::uri::PathAndQuery;
-
-use crate::{
-    gateway::GatewayConfig,
-    namespaces::NamespacesConfig,
+use admittance_net::{
     tls::{ClientTls, ServerTls},
-    upstream::Server,
+    upstream::{Server, UpstreamConfig},
 };
+
+use crate::{gateway::GatewayConfig, namespaces::NamespacesConfig};
 
 /// Everything the driver is told. Lives until it is bound; each part may be changed before that.
 #[derive(Clone, Debug)]
@@ -156,45 +154,6 @@ impl Default for ListenConfig {
             tls: None,
         }
     }
-}
-
-/// How the servers of the control plane are reached.
-#[derive(Clone, Debug)]
-pub struct UpstreamConfig {
-    /// Whom to trust, and what to show.
-    pub tls: ClientTls,
-    /// For name, connection and TLS handshake together. Default: 2 s.
-    pub connect_timeout: Duration,
-    /// From the end of the request to the head of the reply; then until it sends more of the reply, or takes more of
-    /// a body. Default: 60 s.
-    pub response_timeout: Duration,
-    /// None: only requests show how a server is.
-    pub health: Option<HealthCheck>,
-}
-
-impl UpstreamConfig {
-    /// See [`connect_timeout`](Self::connect_timeout).
-    pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-    /// See [`response_timeout`](Self::response_timeout).
-    pub const DEFAULT_RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
-}
-
-/// A question that shows how a server is: GET, and a status of 200 to 299 is good.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HealthCheck {
-    /// Path and query.
-    pub path: PathAndQuery,
-    /// From one question to the next. Default: 5 s.
-    pub interval: Duration,
-    /// For the head of the answer. Default: 2 s.
-    pub timeout: Duration,
-}
-
-impl HealthCheck {
-    /// See [`interval`](Self::interval).
-    pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(5);
-    /// See [`timeout`](Self::timeout).
-    pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
 }
 
 /// What the driver takes.

@@ -18,6 +18,10 @@ use admittance::{
     dialect::{Class, Dialect, End},
     request_uid,
 };
+use admittance_net::{
+    listener::{Client, ClientCertificate},
+    tls::subject_names,
+};
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, request::Parts};
@@ -30,9 +34,7 @@ use self::{
     change::{Change, Changer},
     refusal::Refusal,
 };
-use crate::{
-    admin::certificate, front::EndedUpstream, listener::ClientCertificate, measure, upstream::Client,
-};
+use crate::{front::EndedUpstream, measure};
 
 /// How the access log names what was done with these requests.
 const PASSAGE: &str = "definitions";
@@ -140,7 +142,7 @@ impl Inner {
 /// Who asks, for the history.
 fn by(head: &Parts) -> Option<String> {
     let certificate = head.extensions.get::<ClientCertificate>();
-    let names = certificate.map(|ClientCertificate(certificate)| certificate::names(certificate));
+    let names = certificate.map(|ClientCertificate(certificate)| subject_names(certificate));
     match names.and_then(|names| names.into_iter().next()) {
         Some(name) => Some(format!("certificate {name}")),
         None => {

@@ -2,17 +2,13 @@
 
 use std::sync::Arc;
 
+use admittance_net::upstream::{FollowedServer, FollowedServers, InvalidServer, Server};
 use admittance_zookeeper::{Member, MemberList, Members, ZooKeeper};
 use metrics::{counter, gauge};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::{
-    config::NodePath,
-    measure,
-    server_info::ServerInfo,
-    upstream::{FollowedServer, FollowedServers, InvalidServer, Server},
-};
+use crate::{config::NodePath, measure, server_info::ServerInfo};
 
 /// The servers that are registered below a node. They are followed until this is dropped, and every clone.
 #[derive(Clone, Debug)]

@@ -11,6 +11,12 @@ use std::{
 
 use admittance::Host;
 use admittance_cluster::Cluster;
+use admittance_net::{
+    limits::default_connections,
+    listener::{ConnectionLimits, Listener, Stop, TransferLimits},
+    tls::ServerTls,
+    upstream::Upstream,
+};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -18,17 +24,13 @@ use self::serving::Serving;
 use crate::{
     admin::{self, Access, AdminService, RECORDINGS, RenderMetrics},
     config::{AdminConfig, Config, Limits},
-    descriptors,
     discovery::Discovery,
     ensembles::Ensembles,
     front::Front,
     gateway::Gateway,
-    listener::{ConnectionLimits, Listener, Pace, Stop},
     namespaces::{FileNamespaces, NamespacesConfig},
     onward::Onward,
     registration::{self, Ports, Registrar, RegistrationError, Registrations},
-    tls::ServerTls,
-    upstream::Upstream,
 };
 
 /// How many connections the operator's port takes.
@@ -111,10 +113,6 @@ impl Driver {
     ///
     /// The limits that are the host's own (`limits.request_timeout`, `sandbox`, `definitions` and so on)
     /// must have been given to the host when it was built.
-    ///
-    /// # Errors
-    ///
-    /// When a port cannot be had, or an ensemble is missing.
     pub async fn bind(
         config: Config,
         ensembles: Ensembles,
@@ -374,9 +372,9 @@ impl Driver {
 /// What connections may take. `upstream_timeout` is for the servers behind; none when there are none.
 fn connection_limits(limits: &Limits, upstream_timeout: Option<Duration>) -> ConnectionLimits {
     ConnectionLimits {
-        connections: limits.connections.unwrap_or_else(descriptors::connections),
+        connections: limits.connections.unwrap_or_else(default_connections),
         header_timeout: limits.header_timeout,
-        pace: Pace {
+        transfer: TransferLimits {
             client: limits.idle_timeout,
             minimum_rate: limits.minimum_rate,
             // What is answered here may take as long as it wants.

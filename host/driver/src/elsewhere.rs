@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 
 use admittance::{BodyError, BodyLimits, dialect::Elsewhere as To};
 use admittance_cluster::Cluster;
+use admittance_net::upstream::Upstream;
 use axum::body::Body;
 use http::{HeaderValue, Request, Response, StatusCode, header::CONTENT_TYPE, request::Parts};
 
@@ -15,7 +16,7 @@ use self::{
     console::Consoles,
     kubernetes::{custom_resources, definitions},
 };
-use crate::{config::ConsoleConfig, front::EndedUpstream, upstream::Upstream};
+use crate::{config::ConsoleConfig, front::EndedUpstream};
 
 const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
@@ -67,10 +68,6 @@ impl Elsewhere {
     }
 
     /// The reply of the other server, or of this program in its place.
-    ///
-    /// # Errors
-    ///
-    /// Why there is none; the dialect has words for it.
     pub(crate) async fn send(&self, to: To, head: Parts, body: Body) -> Result<Response<Body>, Unanswered> {
         match to {
             To::Console { host, path_and_query } => {

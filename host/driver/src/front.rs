@@ -12,6 +12,12 @@ use admittance::{
     AdmissionService, Passage, REQUEST_ID, ReviewService,
     dialect::{Dialect, End},
 };
+use admittance_net::{
+    body::GuardedBody,
+    limits::{FairLimit, Permit},
+    listener::{Client, Handler, Stall, Transfer},
+    upstream::{TunnelGuard, UpstreamError, is_upgrade},
+};
 use axum::body::Body;
 use bytes::Bytes;
 use http::{
@@ -20,16 +26,13 @@ use http::{
 };
 use metrics::{counter, gauge, histogram};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use tower::Service;
 
 use crate::{
     definitions_api::{Asked, DefinitionsApi},
     gateway::{For, Gateway},
-    listener::{Answer, Guarded, Place, Places, Stall, Transfer},
     measure,
     onward::Onward,
-    upstream::{self, Client},
 };
 
 /// When a client that was turned away may try again.
@@ -40,23 +43,25 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EndedUpstream(pub(crate) &'static str);
 
+/// How a request ends that an upstream did not reply to.
+pub(crate) fn upstream_end(error: UpstreamError) -> End<'static> {
+    let reason = match error {
+        UpstreamError::Timeout(limit) => return End::UpstreamTimeout { limit },
+        // As clients of bcs-mesos-driver know it.
+        UpstreamError::NoMaster => "scheduler not exist",
+        error => error.reason(),
+    };
+    End::UpstreamUnreachable { reason }
+}
+
 /// The chains, and the upstream if there is one, behind limits. Cheap to clone; lives as long as the
 /// driver.
 #[derive(Clone, Debug)]
 pub(crate) struct Front {
     service: FrontService,
-    requests: Places,
-    streams: Places,
+    requests: FairLimit,
+    streams: FairLimit,
     is_stopping: Arc<AtomicBool>,
-}
-
-/// What a request takes until its reply has been sent to its end, or the tunnel that it became has ended: an
-/// extension of the request.
-#[derive(Clone, Debug)]
-pub(crate) struct Held {
-    _in_flight: Arc<InFlight>,
-    /// When the client's connection has to end.
-    pub(crate) connection_ended: CancellationToken,
 }
 
 /// Requests that are counted, and limited, together.
@@ -83,7 +88,7 @@ impl Kind {
             accepted.any(|value| value.as_bytes().starts_with(b"text/event-stream"))
         };
         let may_wait = request.method() == Method::GET && (is_watch() || is_event_stream());
-        if may_wait || upstream::is_upgrade(request) {
+        if may_wait || is_upgrade(request) {
             Self::Stream
         } else {
             Self::Request
@@ -155,13 +160,13 @@ impl Front {
     ) -> Self {
         Self {
             service,
-            requests: Places::new(requests),
-            streams: Places::new(streams),
+            requests: FairLimit::new(requests),
+            streams: FairLimit::new(streams),
             is_stopping,
         }
     }
 
-    /// The reply to a request that there is a place for.
+    /// The reply to a request within the limits.
     async fn pass(
         &mut self,
         mut request: Request<Body>,
@@ -172,8 +177,8 @@ impl Front {
             transfer.may_wait();
         }
         let in_flight = Arc::new(in_flight);
-        request.extensions_mut().insert(Held {
-            _in_flight: in_flight.clone(),
+        request.extensions_mut().insert(TunnelGuard {
+            permit: in_flight.clone(),
             connection_ended: transfer.connection_ended(),
         });
         let mut service = self.service.clone();
@@ -181,7 +186,7 @@ impl Front {
             biased;
             stall = transfer.stalled() => stall,
             response = service.call(request) => match transfer.stall() {
-                None => return response.map(|body| Body::new(Guarded::new(body, in_flight))),
+                None => return response.map(|body| Body::new(GuardedBody::new(body, in_flight))),
                 // That the body broke off is only what the service has seen of it.
                 Some(stall) => stall,
             }
@@ -201,27 +206,21 @@ impl Front {
     }
 }
 
-impl Answer for Front {
+impl Handler for Front {
     const IS_COUNTED: bool = true;
 
-    async fn answer(
-        mut self,
-        mut request: Request<Body>,
-        client: Client,
-        transfer: &Transfer,
-    ) -> Response<Body> {
+    async fn handle(mut self, request: Request<Body>, client: Client, transfer: &Transfer) -> Response<Body> {
         let started = Instant::now();
         let method = request.method().clone();
         let path = request.uri().path().to_owned();
-        request.extensions_mut().insert(client);
         let is_http_1 = request.version() < Version::HTTP_2;
         let kind = Kind::of(&request);
-        let places = match kind {
+        let limit = match kind {
             Kind::Request => &self.requests,
             Kind::Stream => &self.streams,
         };
-        let mut response = match places.take(client.address.ip()) {
-            Some(place) => self.pass(request, InFlight::new(kind, place), transfer).await,
+        let mut response = match limit.try_acquire(client.address.ip()) {
+            Some(permit) => self.pass(request, InFlight::new(kind, permit), transfer).await,
             None => {
                 counter!(measure::SHED).increment(1);
                 self.end(&End::Overloaded {
@@ -288,13 +287,16 @@ pub(crate) fn status_class(status: u16) -> &'static str {
 #[derive(Debug)]
 struct InFlight {
     kind: Kind,
-    _place: Place,
+    _permit: Permit,
 }
 
 impl InFlight {
-    fn new(kind: Kind, place: Place) -> Self {
+    fn new(kind: Kind, permit: Permit) -> Self {
         gauge!(kind.gauge()).increment(1);
-        Self { kind, _place: place }
+        Self {
+            kind,
+            _permit: permit,
+        }
     }
 }
 
@@ -319,7 +321,7 @@ mod tests {
             ("GET", "/pods?watches=true", &[], false),
             ("GET", "/log?follow=true", &[], true),
             ("GET", "/events", &[("accept", "text/event-stream")], true),
-            // A body that waits is not what these places are for.
+            // A request whose body waits is not a stream.
             ("POST", "/pods?watch=true", &[], false),
             (
                 "GET",

@@ -18,6 +18,7 @@ mod yaml;
 use std::{net::SocketAddr, sync::Arc};
 
 use admittance::{BodyLimits, Passage, REQUEST_ID, dialect::End, request_uid};
+use admittance_net::tls::{CertificateStatus, ClientTls};
 use admittance_zookeeper::ZooKeeper;
 use axum::body::Body;
 use bytes::Bytes;
@@ -25,7 +26,6 @@ use futures_util::future::join_all;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, request::Parts};
 use metrics::{counter, histogram};
 use tokio::time::Instant;
-use tower::Service;
 use tracing::Instrument;
 
 use self::{
@@ -42,10 +42,8 @@ pub use self::{
     tokens::TokenTable,
 };
 use crate::{
-    api::CertificateStatus,
     config::is_loopback,
-    front::{EndedUpstream, status_class},
-    tls::ClientTls,
+    front::{status_class, upstream_end},
 };
 
 const CLUSTER_HEADER: &str = "BCS-ClusterID";
@@ -79,9 +77,8 @@ impl Gateway {
     /// As the configuration says. `service` is the ensemble of the services around; `limits` are for bodies.
     pub(crate) fn new(config: GatewayConfig, service: Option<&ZooKeeper>, limits: BodyLimits) -> Self {
         let statuses = config.statuses;
-        let replies = Arc::new(move |end: &End<'_>| Ended::from(end).reply(statuses));
         Self(Arc::new(Inner {
-            clusters: Clusters::start(&config, service, replies),
+            clusters: Clusters::start(&config, service),
             tls: config.drivers.tls,
             tokens: config.tokens.map(Tokens::new),
             plain_groups: config.plain_groups,
@@ -171,12 +168,7 @@ impl Inner {
         let passed = self.pass(&mut head, body).await;
         let (mut response, own_status, cluster) = match passed {
             Ok((mut response, cluster)) => {
-                let is_unanswered = response.extensions().get::<EndedUpstream>().is_some();
-                // Clients may see another, but it is what happened.
-                let own = match is_unanswered {
-                    true => StatusCode::BAD_GATEWAY,
-                    false => response.status(),
-                };
+                let own = response.status();
                 *response.status_mut() = self.statuses.of_reply(response.status());
                 (response, own, cluster)
             }
@@ -258,19 +250,16 @@ impl Inner {
         *request.version_mut() = head.version;
         *request.headers_mut() = std::mem::take(&mut head.headers);
         *request.extensions_mut() = std::mem::take(&mut head.extensions);
-        let mut upstream = drivers.upstream.clone();
-        let mut response = match upstream.call(request).await {
-            Ok(response) => response,
-            Err(never) => match never {},
-        };
-        let is_unanswered = response.extensions().get::<EndedUpstream>().is_some();
-        if is_unanswered && cut_off.has_happened() {
-            return Err(Ended::TooLarge {
+        match drivers.upstream.send(request).await {
+            Ok(mut response) => {
+                response.extensions_mut().insert(passage);
+                Ok(response)
+            }
+            Err(_) if cut_off.has_happened() => Err(Ended::TooLarge {
                 limit: self.limits.size,
-            });
+            }),
+            Err(error) => Err(Ended::from(&upstream_end(error))),
         }
-        response.extensions_mut().insert(passage);
-        Ok(response)
     }
 }
 

@@ -11,22 +11,17 @@ mod admin;
 pub mod api;
 mod config;
 mod definitions_api;
-mod descriptors;
 mod discovery;
 mod driver;
 mod elsewhere;
 mod ensembles;
 mod front;
 mod gateway;
-mod listener;
 mod measure;
 mod namespaces;
 mod onward;
 mod registration;
-mod secret_file;
 mod server_info;
-pub mod tls;
-mod upstream;
 
 pub use admin::{
     RenderMetrics,
@@ -34,11 +29,10 @@ pub use admin::{
 };
 pub use config::{
     AdminConfig, AdminTls, BcsConfig, CertificateHolder, Config, ConsoleConfig, ConsoleScheme,
-    DefinitionPlace, DiscoveryConfig, ExternalAddress, FrontConfig, HealthCheck, HistoryConfig,
-    InvalidNodePath, Limits, ListenConfig, LogConfig, LogFormat, LogLevel, NodePath, RegistrationConfig,
-    Role, SchedulersConfig, StoreConfig, TokensInTheClear, UpstreamConfig, ZooKeeperConfig,
+    DefinitionPlace, DiscoveryConfig, ExternalAddress, FrontConfig, HistoryConfig, InvalidNodePath, Limits,
+    ListenConfig, LogConfig, LogFormat, LogLevel, NodePath, RegistrationConfig, Role, SchedulersConfig,
+    StoreConfig, TokensInTheClear, ZooKeeperConfig,
 };
-pub use descriptors::raise_descriptor_limit;
 pub use driver::{Driver, Error, Shutdown, Stopped};
 pub use ensembles::Ensembles;
 pub use gateway::{
@@ -49,7 +43,3 @@ pub use measure::describe_metrics;
 pub use namespaces::{FileNamespaces, NamespacesConfig};
 pub use registration::RegistrationError;
 pub use server_info::ServerInfo;
-pub use upstream::{
-    Choice, Client, FollowedServer, FollowedServers, InvalidServer, Replies, Server, ServerHealth, Servers,
-    Upstream,
-};

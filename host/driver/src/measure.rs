@@ -8,25 +8,17 @@ pub(crate) const REQUEST_DURATION: &str = "admittance_http_request_duration_seco
 pub(crate) const IN_FLIGHT: &str = "admittance_http_requests_in_flight";
 pub(crate) const SHED: &str = "admittance_http_requests_shed_total";
 pub(crate) const STREAMS: &str = "admittance_http_streams_open";
-pub(crate) const STALLED: &str = "admittance_http_stalled_total";
-pub(crate) const CONNECTIONS: &str = "admittance_http_connections";
-pub(crate) const CONNECTIONS_REFUSED: &str = "admittance_http_connections_refused_total";
-pub(crate) const UPSTREAM_DURATION: &str = "admittance_http_upstream_duration_seconds";
-pub(crate) const UPSTREAM_ERRORS: &str = "admittance_http_upstream_errors_total";
-pub(crate) const UPSTREAM_CONNECT_FAILURES: &str = "admittance_http_upstream_connect_failures_total";
 pub(crate) const DISCOVERED: &str = "admittance_discovered_servers";
 pub(crate) const MASTER_CHANGES: &str = "admittance_master_changes_total";
 pub(crate) const DEFINITIONS: &str = "admittance_definition_requests_total";
 pub(crate) const REGISTERED: &str = "admittance_registered";
 pub(crate) const ZOOKEEPER_CONNECTED: &str = "admittance_zookeeper_connected";
 pub(crate) const ZOOKEEPER_SESSIONS: &str = "admittance_zookeeper_sessions_total";
-pub(crate) const CERTIFICATE_EXPIRY: &str = "admittance_certificate_expiry_timestamp_seconds";
-pub(crate) const CERTIFICATE_RELOADED: &str = "admittance_certificate_last_reload_successful";
-pub(crate) const CERTIFICATE_RELOAD_FAILURES: &str = "admittance_certificate_reload_failures_total";
 
 /// Tell the exporter what the driver's metrics mean, and begin its counters of failures at 0. Call it once, after
 /// the exporter is installed.
 pub fn describe_metrics() {
+    admittance_net::describe_metrics();
     crate::gateway::measure::describe();
     describe_counter!(
         REQUESTS,
@@ -45,30 +37,6 @@ pub fn describe_metrics() {
     describe_counter!(
         SHED,
         "Requests that were turned away because as many as allowed were in flight, or their client had its share"
-    );
-    describe_counter!(
-        STALLED,
-        "Requests, watches and tunnels that were given up because nothing moved any more, by who was waited for \
-         (who: client, upstream, tunnel) and by whether it was idle or too slow (how)"
-    );
-    describe_gauge!(CONNECTIONS, "Connections of clients that are open");
-    describe_counter!(
-        CONNECTIONS_REFUSED,
-        "Connections that were closed at once because as many as allowed were open, or their client had its share"
-    );
-    describe_histogram!(
-        UPSTREAM_DURATION,
-        Unit::Seconds,
-        "Time from handing a request to the upstream to the head of its reply, connecting included"
-    );
-    describe_counter!(
-        UPSTREAM_ERRORS,
-        "Requests that the upstream gave no reply to, by reason: nobody, connect, broken, timeout, protocol, \
-         invalid"
-    );
-    describe_counter!(
-        UPSTREAM_CONNECT_FAILURES,
-        "Attempts to connect to a server of the upstream that failed; the next server may have answered"
     );
     describe_gauge!(
         DISCOVERED,
@@ -95,24 +63,7 @@ pub fn describe_metrics() {
         ZOOKEEPER_SESSIONS,
         "Sessions with ZooKeeper that were made, the first included, by the ensemble"
     );
-    describe_gauge!(
-        CERTIFICATE_EXPIRY,
-        Unit::Seconds,
-        "When the certificate in use ends, in seconds since 1970"
-    );
-    describe_gauge!(
-        CERTIFICATE_RELOADED,
-        "Whether what the TLS files hold is in use: 0 when they changed to something that is no good"
-    );
-    describe_counter!(
-        CERTIFICATE_RELOAD_FAILURES,
-        "Changes of TLS files that were not taken, because they are no good"
-    );
     describe_gauge!(BUILD_INFO, "Always 1; the label is the version of the program");
     gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1);
     counter!(SHED).absolute(0);
-    counter!(UPSTREAM_CONNECT_FAILURES).absolute(0);
-    for reason in ["nobody", "connect", "broken", "timeout", "protocol", "invalid"] {
-        counter!(UPSTREAM_ERRORS, "reason" => reason).absolute(0);
-    }
 }

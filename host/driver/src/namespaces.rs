@@ -42,10 +42,6 @@ pub struct FileNamespaces {
 
 impl FileNamespaces {
     /// Read the file.
-    ///
-    /// # Errors
-    ///
-    /// Every mistake in it.
     pub fn read(path: &Path) -> Result<Self, Mistakes> {
         Ok(Self {
             path: path.to_owned(),

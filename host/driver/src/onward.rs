@@ -16,22 +16,23 @@ use admittance::{
     encoding,
 };
 use admittance_cluster::Cluster;
+use admittance_net::{
+    count_upstream_error,
+    upstream::{AvoidedServers, RepliedBy, Upstream},
+};
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{Method, Request, Response, Uri, header::CONTENT_LENGTH, request::Parts};
 use http_body::Body as _;
 use http_body_util::BodyExt;
-use metrics::counter;
 use tokio::time::Instant;
 use tower::Service;
 
 use self::opened::Opened;
 use crate::{
     elsewhere::{Elsewhere, Unanswered},
-    front::EndedUpstream,
-    measure,
-    upstream::{Avoided, Replied, Upstream},
+    front::{EndedUpstream, upstream_end},
 };
 
 /// So much of a reply's body is read before the dialect says what becomes of it, in bytes.
@@ -115,7 +116,10 @@ impl Inner {
     async fn go(&self, next: Next, head: Parts, body: Body) -> Response<Body> {
         match next {
             // A body that is in hand is not read again.
-            Next::AsIs | Next::Translate => self.ask(Request::from_parts(head, body)).await,
+            Next::AsIs | Next::Translate => self
+                .ask(Request::from_parts(head, body))
+                .await
+                .unwrap_or_else(|ended| ended),
             Next::Rewritten(rewritten) => match Self::rewrite(rewritten, &head, body) {
                 Ok((head, sent, unread)) => {
                     let reply = self.put(head, sent);
@@ -173,52 +177,53 @@ impl Inner {
         let body = match sent {
             Sent::Whole(body) => body,
             Sent::Streamed(body) => {
-                let reply = self.ask(Request::from_parts(head, body)).await;
-                return self.relay(reply).await.unwrap_or_else(|idle| self.invalid(*idle));
+                return match self.ask(Request::from_parts(head, body)).await {
+                    Ok(reply) => self
+                        .relay(reply)
+                        .await
+                        .unwrap_or_else(|idle| Self::invalid(*idle)),
+                    Err(ended) => ended,
+                };
             }
         };
-        let mut avoided = Avoided::default();
+        let mut avoided = AvoidedServers::default();
         let mut until = None;
         loop {
             let mut request = Request::from_parts(head.clone(), Body::from(body.clone()));
             request.extensions_mut().insert(avoided.clone());
-            let reply = self.ask(request).await;
-            let replied = reply.extensions().get::<Replied>().cloned();
+            let reply = match self.ask(request).await {
+                Ok(reply) => reply,
+                Err(ended) => return ended,
+            };
+            let replied = reply.extensions().get::<RepliedBy>().cloned();
             let idle = match self.relay(reply).await {
                 Ok(reply) => return reply,
                 Err(idle) => idle,
             };
             let until = *until.get_or_insert_with(|| Instant::now() + self.patience.taker);
             match replied {
-                Some(Replied(server)) if !avoided.0.contains(&server) => avoided.0.push(server),
+                Some(RepliedBy(server)) if !avoided.0.contains(&server) => avoided.0.push(server),
                 _ => {
                     avoided.0.clear();
                     tokio::time::sleep(PAUSE).await;
                 }
             }
             if Instant::now() >= until {
-                return self.invalid(*idle);
+                return Self::invalid(*idle);
             }
         }
     }
 
-    async fn ask(&self, request: Request<Body>) -> Response<Body> {
-        match self.upstream.clone().call(request).await {
-            Ok(reply) => reply,
-            Err(never) => match never {},
-        }
+    /// The upstream's reply, or this program's in its place.
+    async fn ask(&self, request: Request<Body>) -> Result<Response<Body>, Response<Body>> {
+        self.upstream.send(request).await.map_err(|error| {
+            let end = upstream_end(error);
+            ended(self.dialect.reply(&end).map(Body::from), end.as_str())
+        })
     }
 
     /// The upstream's reply to a request that was rewritten, as the client gets it.
-    ///
-    /// # Errors
-    ///
-    /// What the client gets when no server takes the request: the one that replied has done nothing with it.
     async fn relay(&self, reply: Response<Body>) -> Result<Response<Body>, Box<Response<Bytes>>> {
-        // It is a reply of this program already.
-        if reply.extensions().get::<EndedUpstream>().is_some() {
-            return Ok(reply);
-        }
         // Nobody asked for a compressed one. What it begins with cannot be seen, and nothing of it is to be lost.
         if encoding(reply.headers()).is_some() {
             return Ok(reply);
@@ -249,14 +254,14 @@ impl Inner {
                 opened.drop_trailers();
                 Response::from_parts(head, Body::new(opened))
             }
-            Relay::Reply(reply) => self.invalid(reply),
+            Relay::Reply(reply) => Self::invalid(reply),
             Relay::Idle(reply) => return Err(Box::new(reply)),
         })
     }
 
     /// What the client gets in place of a reply that is none.
-    fn invalid(&self, reply: Response<Bytes>) -> Response<Body> {
-        counter!(measure::UPSTREAM_ERRORS, "reason" => "invalid").increment(1);
+    fn invalid(reply: Response<Bytes>) -> Response<Body> {
+        count_upstream_error("invalid");
         ended(reply.map(Body::from), "upstream-invalid")
     }
 
@@ -267,7 +272,7 @@ impl Inner {
     }
 
     fn failed(&self, reason: &'static str, end: &End<'_>) -> Response<Body> {
-        counter!(measure::UPSTREAM_ERRORS, "reason" => reason).increment(1);
+        count_upstream_error(reason);
         self.end(end)
     }
 }

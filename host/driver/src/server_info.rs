@@ -2,9 +2,8 @@
 
 use std::net::IpAddr;
 
+use admittance_net::upstream::{InvalidServer, Server};
 use serde::{Deserialize, Serialize};
-
-use crate::upstream::{InvalidServer, Server};
 
 /// What a server of BCS (a scheduler, a driver) says of itself in the node that it registers, as JSON. All
 /// keys are written, as programs of BCS write them; older ones write fewer, and none must be there to be read.
@@ -41,20 +40,12 @@ pub struct ServerInfo {
 
 impl ServerInfo {
     /// Where it is reached by others of its network.
-    ///
-    /// # Errors
-    ///
-    /// When what it says is no address.
     pub fn server(&self) -> Result<Server, InvalidServer> {
         self.at(either(&self.ip, &self.ipv6), self.port)
     }
 
     /// Where it is reached from outside, when it says so: address and port both. Else as its own network
     /// reaches it.
-    ///
-    /// # Errors
-    ///
-    /// When what it says is no address.
     pub fn server_from_outside(&self) -> Result<Server, InvalidServer> {
         match either(&self.external_ip, &self.external_ipv6) {
             "" => self.server(),

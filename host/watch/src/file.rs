@@ -6,7 +6,7 @@
 use std::{
     fs::{File, Metadata, OpenOptions},
     io::{self, Read as _, Seek as _},
-    os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _},
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::Path,
     time::Duration,
 };
@@ -74,8 +74,11 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 ///
 /// As [`read_with_metadata`], and [`io::ErrorKind::InvalidData`] for what is not UTF-8.
 pub fn read_to_string(path: &Path, limit: u64) -> io::Result<String> {
-    String::from_utf8(read(path, limit)?)
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))
+    text(read(path, limit)?)
+}
+
+fn text(bytes: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))
 }
 
 fn read_from(file: &mut File, metadata: &Metadata, limit: u64) -> io::Result<Vec<u8>> {
@@ -124,6 +127,54 @@ fn check_regular(metadata: &Metadata) -> io::Result<()> {
     };
     let message = format!("it is {what}, not a regular file");
     Err(io::Error::new(io::ErrorKind::InvalidInput, message))
+}
+
+/// Why a secret cannot be taken from its file.
+#[derive(Debug)]
+pub enum SecretError {
+    /// The file cannot be read.
+    Unreadable(io::Error),
+    /// Every user of the machine may read it.
+    WorldReadable,
+}
+
+impl From<io::Error> for SecretError {
+    fn from(error: io::Error) -> Self {
+        Self::Unreadable(error)
+    }
+}
+
+/// The first bytes, at most `limit`, of a file that not every user of the machine may read.
+///
+/// # Errors
+///
+/// When the file cannot be read, or every user may read it.
+pub fn read_secret(path: &Path, limit: u64) -> Result<Vec<u8>, SecretError> {
+    let file = open(path)?;
+    if has_world_read(&file)? {
+        return Err(SecretError::WorldReadable);
+    }
+    let mut bytes = Vec::new();
+    file.take(limit).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// As [`read_secret`], and it must be text.
+///
+/// # Errors
+///
+/// As [`read_secret`], and [`io::ErrorKind::InvalidData`] for what is not UTF-8.
+pub fn read_secret_to_string(path: &Path, limit: u64) -> Result<String, SecretError> {
+    Ok(text(read_secret(path, limit)?)?)
+}
+
+/// Whether every user of the machine may read the file. A file that is not there is not.
+pub fn is_world_readable(path: &Path) -> bool {
+    open(path).is_ok_and(|file| has_world_read(&file).unwrap_or_default())
+}
+
+fn has_world_read(file: &File) -> io::Result<bool> {
+    Ok(file.metadata()?.permissions().mode() & 0o004 != 0)
 }
 
 #[cfg(test)]

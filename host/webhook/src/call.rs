@@ -1,17 +1,13 @@
 use std::{error::Error as StdError, sync::Arc, time::Duration};
 
 use admittance_admission::{Failure, FailureKind};
+use admittance_net::causes::{chain, find};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
 
-use crate::{
-    client::PooledClient,
-    connect::causes,
-    endpoint::Endpoint,
-    tls::{self, find},
-};
+use crate::{client::PooledClient, endpoint::Endpoint, tls};
 
 const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("admittance/", env!("CARGO_PKG_VERSION")));
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -31,10 +27,6 @@ pub(crate) struct Caller {
 
 impl Caller {
     /// Post a body; the body of the answer, if its status is one that `accept` takes.
-    ///
-    /// # Errors
-    ///
-    /// The failure, and the time after which the server asks to be asked again, if it does.
     pub(crate) async fn post(
         &self,
         uri: Uri,
@@ -130,7 +122,7 @@ impl Caller {
         }
         // An alert that comes after the handshake: a client certificate is missing, for one. HTTP/2
         // keeps only the text of what happened to its connection.
-        let chain = causes(error);
+        let chain = chain(error);
         if let Some(error) = find::<rustls::Error>(error) {
             return tls::failure(error, &self.endpoint.to_string(), self.endpoint.host());
         }

@@ -13,7 +13,11 @@ use hyper_util::{
 };
 use rustls_pki_types::CertificateDer;
 
-use crate::{Error, Resolve, connect::Connector, tls};
+use crate::{
+    Error, Resolve,
+    connect::{Connector, connector},
+    tls,
+};
 
 /// A kept connection that nobody used for so long is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
@@ -75,7 +79,7 @@ impl WebhookClients {
             return Ok(client);
         }
         let tls = tls::client_config(ca_bundle)?;
-        let connector = Connector::new(tls, self.0.resolve.clone(), connect_timeout);
+        let connector = connector(tls, self.0.resolve.clone(), connect_timeout);
         let client = Arc::new(
             Client::builder(TokioExecutor::new())
                 .timer(TokioTimer::new())

@@ -1,104 +1,54 @@
-use std::{
-    error::Error as StdError,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{Failure, FailureKind};
+use admittance_net::{
+    causes::{chain, find},
+    upstream::tcp_connector,
+};
 use http::Uri;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
-use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
+use hyper_rustls::{HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use tokio::{net::TcpStream, time::timeout};
-use tower_service::Service;
+use tower::{ServiceExt, service_fn, util::BoxCloneSyncService};
 
 use crate::{Resolve, tls};
 
-/// The time after which TCP asks whether a silent peer is still there.
-const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
+/// Makes connections, in bounded time.
+pub(crate) type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, Failure>;
 
-type Connecting<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
-
-/// Looks up a name, in the table or by DNS, and connects. Lives as long as its pool.
-#[derive(Clone)]
-struct TcpConnector {
-    http: HttpConnector,
-    resolve: Arc<Resolve>,
-}
-
-impl Service<Uri> for TcpConnector {
-    type Response = TokioIo<TcpStream>;
-    type Error = Failure;
-    type Future = Connecting<Self::Response>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, uri: Uri) -> Self::Future {
-        let dialled = self.resolve.dial(&uri);
-        let place = match dialled.as_ref().and_then(Uri::authority) {
+/// Host names are looked up in the table, or else by DNS.
+pub(crate) fn connector(tls: ClientConfig, resolve: Arc<Resolve>, limit: Duration) -> Connector {
+    let mut tcp = tcp_connector();
+    // Divided among the addresses of a name, so that a dead one leaves time for the next.
+    tcp.set_connect_timeout(Some(limit));
+    let tcp = service_fn(move |uri: Uri| {
+        let dialled = resolve.dial(&uri);
+        let address = match dialled.as_ref().and_then(Uri::authority) {
             Some(address) => format!("{} (at {address}, by the resolve table)", authority(&uri)),
             None => authority(&uri).to_owned(),
         };
-        let connect = self.http.call(dialled.unwrap_or(uri));
-        Box::pin(async move {
-            connect.await.map_err(|error| {
-                let exhausted = tls::find(&error).and_then(Failure::of_exhaustion);
-                exhausted.unwrap_or_else(|| {
-                    Failure::new(
-                        FailureKind::Unreachable,
-                        format!("cannot connect to {place}: {}", causes(&error)),
-                    )
+        let connecting = tcp.clone().oneshot(dialled.unwrap_or(uri));
+        async move {
+            connecting.await.map_err(|error| {
+                find(&error).and_then(Failure::of_exhaustion).unwrap_or_else(|| {
+                    let reason = chain(&error);
+                    let message = format!("cannot connect to {address}: {reason}");
+                    Failure::new(FailureKind::Unreachable, message)
                 })
             })
-        })
-    }
-}
-
-/// Makes connections, in bounded time. Its errors are [`Failure`]s. Lives as long as its pool.
-#[derive(Clone)]
-pub(crate) struct Connector {
-    https: HttpsConnector<TcpConnector>,
-    timeout: Duration,
-}
-
-impl Connector {
-    pub(crate) fn new(tls: ClientConfig, resolve: Arc<Resolve>, timeout: Duration) -> Self {
-        let mut http = HttpConnector::new();
-        // The TLS layer above decides about the scheme.
-        http.enforce_http(false);
-        // A call is one small write and one read: waiting for more to send only costs.
-        http.set_nodelay(true);
-        http.set_keepalive(Some(TCP_KEEPALIVE));
-        // Divided among the addresses of a name, so that a dead one leaves time for the next.
-        http.set_connect_timeout(Some(timeout));
-        let https = HttpsConnectorBuilder::new()
-            .with_tls_config(tls)
-            .https_or_http()
-            .enable_http1()
-            .enable_http2()
-            .wrap_connector(TcpConnector { http, resolve });
-        Self { https, timeout }
-    }
-}
-
-impl Service<Uri> for Connector {
-    type Response = MaybeHttpsStream<TokioIo<TcpStream>>;
-    type Error = Failure;
-    type Future = Connecting<Self::Response>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, uri: Uri) -> Self::Future {
-        let connecting = self.https.call(uri.clone());
-        let limit = self.timeout;
-        Box::pin(async move {
-            match timeout(limit, connecting).await {
+        }
+    });
+    let https = HttpsConnectorBuilder::new()
+        .with_tls_config(tls)
+        .https_or_http()
+        .enable_http1()
+        .enable_http2()
+        .wrap_connector(tcp);
+    BoxCloneSyncService::new(service_fn(move |uri: Uri| {
+        let connecting = timeout(limit, https.clone().oneshot(uri.clone()));
+        async move {
+            match connecting.await {
                 Ok(Ok(stream)) => Ok(stream),
                 Ok(Err(error)) => Err(match error.downcast::<Failure>() {
                     Ok(failure) => *failure,
@@ -111,31 +61,10 @@ impl Service<Uri> for Connector {
                     format!("no connection to {} within {limit:?}", authority(&uri)),
                 )),
             }
-        })
-    }
+        }
+    }))
 }
 
 fn authority(uri: &Uri) -> &str {
     uri.authority().map_or("", |authority| authority.as_str())
-}
-
-/// An error and what caused it, in one line, each text once.
-pub(crate) fn causes(error: &dyn StdError) -> String {
-    let mut text = without_link(&error.to_string());
-    let mut next = error.source();
-    while let Some(error) = next {
-        let cause = without_link(&error.to_string());
-        if !text.contains(&cause) {
-            text.push_str(": ");
-            text.push_str(&cause);
-        }
-        next = error.source();
-    }
-    text
-}
-
-/// rustls refers its users to a page of its manual; those who read this use another program.
-fn without_link(text: &str) -> String {
-    let end = text.find(": https://docs.rs/rustls").unwrap_or(text.len());
-    text.get(..end).unwrap_or(text).to_owned()
 }

@@ -1,3 +1,4 @@
+use admittance_net::tls::TlsError;
 use rustls_pki_types::InvalidDnsNameError;
 
 /// Why a webhook cannot be made of its configuration.
@@ -37,23 +38,12 @@ pub enum Error {
         /// Its host name.
         service: String,
     },
-    /// A CA bundle without certificates.
-    #[error("caBundle holds no certificate; put the PEM of at least one CA there")]
-    CaBundleEmpty,
-    /// A certificate of the CA bundle that is none.
-    #[error("certificate {index} of caBundle cannot be used: {source}")]
-    CaBundle {
-        /// Which one, from 1.
-        index: usize,
-        /// What is wrong with it.
-        source: rustls::Error,
-    },
-    /// The operating system has no CAs.
-    #[error("no CA certificates were found on this system{details}; give the webhook a caBundle")]
-    SystemRoots {
-        /// What went wrong on the way, if anything: begins with a colon.
-        details: String,
-    },
+    /// The CA bundle cannot be used.
+    #[error("caBundle: {0}")]
+    CaBundle(TlsError),
+    /// The operating system's CAs cannot be used.
+    #[error("{0}; give the webhook a caBundle")]
+    SystemRoots(TlsError),
     /// AdmissionReview without versions.
     #[error("the webhook names no version of AdmissionReview; list v1, v1beta1 or both")]
     NoReviewVersion,

@@ -34,10 +34,6 @@ impl fmt::Display for Address {
 impl Resolve {
     /// A table of host names and the text of their addresses, `HOST:PORT`. A host of an address that
     /// is a name is asked of DNS, not of this table.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Address`] for the first text that is no address.
     pub fn parse<H: AsRef<str>, A: AsRef<str>>(
         entries: impl IntoIterator<Item = (H, A)>,
     ) -> Result<Self, Error> {

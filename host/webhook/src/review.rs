@@ -178,10 +178,6 @@ fn raw(object: Option<&Object>) -> Result<Option<&RawValue>, serde_json::Error> 
 }
 
 /// The AdmissionReview of this version that asks for a verdict on the request, as kube-apiserver writes it.
-///
-/// # Errors
-///
-/// When an object in it is no JSON, which cannot be.
 pub fn write_review(version: ReviewVersion, request: &Request) -> Result<Bytes, Failure> {
     let broken = |error: serde_json::Error| {
         Failure::new(

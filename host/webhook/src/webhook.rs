@@ -29,11 +29,6 @@ enum Form {
 
 impl Webhook {
     /// A webhook, checked but not called: its server need not be there yet.
-    ///
-    /// # Errors
-    ///
-    /// When the configuration cannot work: a URL, path or host name that is none, a CA bundle that is
-    /// missing or broken, no version of AdmissionReview.
     pub fn new(config: WebhookConfig, clients: &WebhookClients) -> Result<Self, Error> {
         let form = match &config.protocol {
             Protocol::BcsResource => Form::Resource,

@@ -1,13 +1,8 @@
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::PathBuf, time::Duration};
 
+use admittance_net::tls::{self, Trust};
 use bytes::{Bytes, BytesMut};
 use reqwest::{NoProxy, Proxy, Response, StatusCode, redirect};
-use rustls::RootCertStore;
-use rustls_pki_types::{CertificateDer, pem::PemObject as _};
 use url::Url;
 
 use super::{authorization::Authorizations, failure, scheme::Schemes};
@@ -55,9 +50,6 @@ impl Default for NetworkConfig {
     }
 }
 
-/// The largest file of CAs, in bytes. That of a whole system has a fraction of it.
-const CA_SIZE_LIMIT: u64 = 16 << 20;
-
 /// The client for everything that is fetched. Lives as long as the catalog.
 #[derive(Debug)]
 pub(crate) struct Network {
@@ -73,8 +65,10 @@ const REDIRECTS: usize = 10;
 impl Network {
     pub(crate) fn new(config: NetworkConfig) -> Result<Self, Error> {
         let unusable = |problem: String| Error::Client { problem };
+        // A system without CAs may still read files: what cannot be trusted is told by the connection that needs it.
+        let tls = tls::client(Trust::SystemAnd(config.ca.as_deref()), None).map_err(Error::Ca)?;
         let mut builder = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls(config.ca.as_deref())?)
+            .tls_backend_preconfigured(tls)
             .user_agent(concat!("admittance/", env!("CARGO_PKG_VERSION")))
             .redirect(redirect::Policy::custom(follow))
             .connect_timeout(config.connect_timeout)
@@ -165,47 +159,4 @@ fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
     } else {
         attempt.follow()
     }
-}
-
-/// TLS with the operating system's CAs and those of the file.
-fn tls(ca: Option<&Path>) -> Result<rustls::ClientConfig, Error> {
-    let found = rustls_native_certs::load_native_certs();
-    let mut roots = RootCertStore::empty();
-    // A system may hold certificates that rustls does not read; the others still count. One without any
-    // may still read files, so what cannot be trusted is told by the connection that needs it.
-    roots.add_parsable_certificates(found.certs);
-    if let Some(path) = ca {
-        add_file(&mut roots, path)?;
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let unusable = |error: rustls::Error| Error::Client {
-        problem: error.to_string(),
-    };
-    Ok(rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(unusable)?
-        .with_root_certificates(roots)
-        .with_no_client_auth())
-}
-
-fn add_file(roots: &mut RootCertStore, path: &Path) -> Result<(), Error> {
-    let wrong = |problem: String| Error::Ca {
-        path: path.to_owned(),
-        problem,
-    };
-    let text = admittance_watch::file::read(path, CA_SIZE_LIMIT).map_err(|error| wrong(error.to_string()))?;
-    let mut count = 0_usize;
-    for certificate in CertificateDer::pem_slice_iter(&text) {
-        count += 1;
-        certificate
-            .map_err(|error| error.to_string())
-            .and_then(|certificate| roots.add(certificate).map_err(|error| error.to_string()))
-            .map_err(|problem| wrong(format!("certificate {count} cannot be read: {problem}")))?;
-    }
-    if count == 0 {
-        return Err(wrong(
-            "there is no certificate in it; it must be PEM, with `-----BEGIN CERTIFICATE-----`".to_owned(),
-        ));
-    }
-    Ok(())
 }

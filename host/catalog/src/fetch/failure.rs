@@ -1,11 +1,12 @@
-use std::{
-    error::Error as StdError,
-    io,
-    time::{Duration, SystemTime},
-};
+use std::time::{Duration, SystemTime};
 
+use admittance_net::{
+    causes::{causes, find, root_cause},
+    tls::TlsAdvice,
+};
 use reqwest::{Response, StatusCode, header};
-use rustls::{AlertDescription, CertificateError, InvalidMessage};
+use rustls::InvalidMessage;
+use url::Url;
 
 use super::{NetworkConfig, client::is_absent};
 use crate::Error;
@@ -90,10 +91,11 @@ fn again_after(response: &Response) -> Option<Duration> {
 /// The error that a request or a body ended with.
 pub(super) fn of_transport(error: &reqwest::Error, place: &str, config: &NetworkConfig) -> Error {
     let place = place.to_owned();
-    if let Some(error) = find::<rustls::Error>(error) {
+    if let Some(found) = find::<rustls::Error>(error) {
+        let host = error.url().and_then(Url::host_str).unwrap_or_default();
         return Error::Tls {
             place,
-            problem: tls_problem(error, config),
+            problem: tls_problem(found, host, config),
         };
     }
     if error.is_timeout() {
@@ -109,40 +111,37 @@ pub(super) fn of_transport(error: &reqwest::Error, place: &str, config: &Network
         cause
             .to_string()
             .strip_prefix("tunnel error: ")
-            .map(|problem| format!("{problem}{}", last_cause_below(cause)))
+            .map(|problem| match causes(cause).skip(1).last() {
+                Some(cause) => format!("{problem}: {cause}"),
+                None => problem.to_owned(),
+            })
     }) {
         return Error::Proxy { place, problem };
     }
     if error.is_redirect() {
         return Error::BadAnswer {
             place,
-            problem: last_cause(error),
+            problem: root_cause(error),
         };
     }
     Error::Unreachable {
         place,
-        problem: last_cause(error),
+        problem: root_cause(error),
     }
 }
 
 /// What is wrong with a TLS connection, and what to do.
-fn tls_problem(error: &rustls::Error, config: &NetworkConfig) -> String {
-    match error {
-        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => match &config.ca {
-            None => "the server's certificate is from a CA that this system does not trust; name the CA's file with `modules.ca`".to_owned(),
-            Some(path) => format!(
-                "the server's certificate is from a CA that neither this system nor {} names",
-                path.display()
-            ),
-        },
-        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
-            "the server does not speak TLS on this port".to_owned()
-        }
-        rustls::Error::AlertReceived(AlertDescription::CertificateRequired) => {
-            "the server wants a client's certificate, and this program has none to show".to_owned()
-        }
-        error => error.to_string(),
-    }
+fn tls_problem(error: &rustls::Error, host: &str, config: &NetworkConfig) -> String {
+    let trust = match &config.ca {
+        None => "name the CA's file with `modules.ca`".into(),
+        Some(path) => format!("neither this system nor {} has its CA", path.display()).into(),
+    };
+    let advice = TlsAdvice {
+        trust,
+        identity: "modules are fetched without one",
+        ..TlsAdvice::default()
+    };
+    advice.explain(error, host)
 }
 
 /// Whether the other side does not speak TLS.
@@ -153,30 +152,5 @@ pub(super) fn is_without_tls(error: &reqwest::Error) -> bool {
             rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)
         ),
         None => false,
-    }
-}
-
-/// The error, and what it came from. An [`io::Error`] hides the one that it was made of.
-fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
-    std::iter::successors(Some(error), |&error| {
-        match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
-            Some(inner) => Some(inner as &(dyn StdError + 'static)),
-            None => error.source(),
-        }
-    })
-}
-
-fn find<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a T> {
-    causes(error).find_map(|cause| cause.downcast_ref())
-}
-
-fn last_cause(error: &(dyn StdError + 'static)) -> String {
-    causes(error).last().map(ToString::to_string).unwrap_or_default()
-}
-
-fn last_cause_below(error: &(dyn StdError + 'static)) -> String {
-    match causes(error).skip(1).last() {
-        Some(cause) => format!(": {cause}"),
-        None => String::new(),
     }
 }

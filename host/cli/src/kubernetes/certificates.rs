@@ -3,17 +3,15 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::Arc,
     time::Duration,
 };
 
+use admittance_net::tls::{self, Trust};
 use rustls::{
-    RootCertStore,
     client::{WebPkiServerVerifier, danger::ServerCertVerifier},
-    crypto::ring,
     sign::CertifiedKey,
 };
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject};
+use rustls_pki_types::{ServerName, UnixTime};
 use time::{Date, OffsetDateTime};
 
 use super::layout::{Label, Name};
@@ -117,31 +115,27 @@ impl Certificates {
         host: &str,
         now: OffsetDateTime,
     ) -> Result<Self, (Part, String)> {
-        let at = |part: Part| move |reason: String| (part, reason);
+        fn at<E: std::fmt::Display>(part: Part) -> impl Fn(E) -> (Part, String) {
+            move |error| (part, error.to_string())
+        }
         if authority.contains("PRIVATE KEY") {
             return Err((
                 Part::Authority,
                 "it holds a private key and would be public".to_owned(),
             ));
         }
-        let roots = certificates(&authority).map_err(at(Part::Authority))?;
-        let chain = certificates(&certificate).map_err(at(Part::Certificate))?;
-        let private = PrivateKeyDer::from_pem_slice(key.as_bytes())
-            .map_err(|error| (Part::Key, format!("it holds no private key: {error}")))?;
-        let mut store = RootCertStore::empty();
-        for root in roots {
-            store
-                .add(root)
-                .map_err(|error| (Part::Authority, error.to_string()))?;
-        }
-        let provider = Arc::new(ring::default_provider());
+        let roots = tls::certificates_in(authority.as_bytes()).map_err(at(Part::Authority))?;
+        let roots = Trust::Only(&roots).roots().map_err(at(Part::Authority))?;
+        let chain = tls::certificates_in(certificate.as_bytes()).map_err(at(Part::Certificate))?;
+        let private = tls::private_key_in(key.as_bytes()).map_err(at(Part::Key))?;
+        let provider = tls::provider();
         CertifiedKey::from_der(chain.clone(), private, &provider)
             .and_then(|identity| identity.keys_match())
-            .map_err(|error| (Part::Key, error.to_string()))?;
-        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider)
+            .map_err(at(Part::Key))?;
+        let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider)
             .build()
-            .map_err(|error| (Part::Authority, error.to_string()))?;
-        let name = ServerName::try_from(host).map_err(|error| (Part::Certificate, error.to_string()))?;
+            .map_err(at(Part::Authority))?;
+        let name = ServerName::try_from(host).map_err(at(Part::Certificate))?;
         let (end, others) = chain
             .split_first()
             .ok_or_else(|| (Part::Certificate, "it holds no certificate".to_owned()))?;
@@ -153,18 +147,12 @@ impl Certificates {
                 let reason = format!("the API server would not take it for {host}: {error}");
                 (Part::Certificate, reason)
             })?;
-        let ends = x509_parser::parse_x509_certificate(end)
-            .ok()
-            .and_then(|(_, parsed)| {
-                OffsetDateTime::from_unix_timestamp(parsed.validity().not_after.timestamp()).ok()
-            })
-            .ok_or_else(|| (Part::Certificate, "it ends at no date".to_owned()))?
-            .date();
+        let ends = tls::not_after(end).ok_or_else(|| (Part::Certificate, "it ends at no date".to_owned()))?;
         Ok(Self {
             authority,
             certificate,
             key,
-            ends,
+            ends: OffsetDateTime::from(ends).date(),
         })
     }
 }
@@ -175,14 +163,4 @@ enum Part {
     Authority,
     Certificate,
     Key,
-}
-
-fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
-    let found: Vec<_> = CertificateDer::pem_slice_iter(pem.as_bytes())
-        .collect::<Result<_, _>>()
-        .map_err(|error| format!("it is not PEM: {error}"))?;
-    if found.is_empty() {
-        return Err("it holds no certificate".to_owned());
-    }
-    Ok(found)
 }

@@ -5,13 +5,11 @@ use std::{
     net::IpAddr,
     path::{Path, PathBuf},
     str::FromStr,
-    sync::Arc,
 };
 
+use admittance_net::tls::{self, Identity, TlsError, Trust};
 use clap::Args;
 use reqwest::header::HeaderValue;
-use rustls::RootCertStore;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use url::{Host, Url};
 
 use super::error::RemoteError;
@@ -150,44 +148,14 @@ impl Connection {
     }
 
     /// Trusts the system's authorities and those that were named.
-    pub(super) fn tls(&self) -> Result<rustls::ClientConfig, RemoteError> {
-        let mut roots = RootCertStore::empty();
-        // A system may hold certificates that rustls does not read; the others still count.
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        if let Some(path) = &self.ca {
-            for certificate in certificates(path)? {
-                roots
-                    .add(certificate)
-                    .map_err(|error| RemoteError::wrong(path, &error))?;
-            }
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| RemoteError::Client(error.to_string()))?
-            .with_root_certificates(roots);
-        match (&self.certificate, &self.key) {
-            (Some(certificate), Some(key)) => {
-                let parsed = PrivateKeyDer::from_pem_slice(read(key)?.as_bytes())
-                    .map_err(|error| RemoteError::wrong(key, &error))?;
-                builder
-                    .with_client_auth_cert(certificates(certificate)?, parsed)
-                    .map_err(|error| RemoteError::wrong(certificate, &error))
-            }
-            _ => Ok(builder.with_no_client_auth()),
-        }
+    pub(super) fn tls(&self) -> Result<rustls::ClientConfig, TlsError> {
+        let identity = self.certificate.as_ref().zip(self.key.as_ref());
+        let identity = identity.map(|(certificate, key)| Identity {
+            certificate: certificate.clone(),
+            key: key.clone(),
+        });
+        tls::client(Trust::SystemAnd(self.ca.as_deref()), identity.as_ref())
     }
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, RemoteError> {
-    let text = read(path)?;
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text.as_bytes()).collect();
-    let found = found.map_err(|error| RemoteError::wrong(path, &error))?;
-    if found.is_empty() {
-        let problem = "there is no certificate in it; it must be PEM, with `-----BEGIN CERTIFICATE-----`";
-        return Err(RemoteError::wrong(path, &problem));
-    }
-    Ok(found)
 }
 
 fn read(path: &Path) -> Result<String, RemoteError> {

@@ -1,12 +1,23 @@
 //! Why a driver does not do what it is asked.
 
-use std::{error::Error, fmt, io, path::Path};
+use std::{borrow::Cow, fmt, path::Path};
 
 use admittance_driver::api::ErrorReply;
+use admittance_net::{
+    causes::{find, root_cause},
+    tls::{TlsAdvice, TlsError},
+};
 use reqwest::StatusCode;
-use rustls::{AlertDescription, CertificateError};
+use url::Url;
 
 use crate::output::harmless;
+
+const ADVICE: TlsAdvice<'static> = TlsAdvice {
+    trust: Cow::Borrowed("name the authority that signed it with --ca"),
+    name: "or give a name that is in it with --server",
+    identity: "show one with --certificate and --key",
+    plain: "write http:// in place of https://",
+};
 
 /// Why there is no answer to a question, or not the one that was wanted.
 #[derive(Debug, thiserror::Error)]
@@ -16,12 +27,10 @@ pub(crate) enum RemoteError {
          configuration? Give its address with --server or ADMITTANCE_SERVER"
     )]
     Unreachable { server: String, problem: String },
-    #[error("no TLS connection with {server}: {problem}; {advice}")]
-    Tls {
-        server: String,
-        problem: String,
-        advice: &'static str,
-    },
+    #[error("no TLS connection with {server}: {problem}")]
+    Tls { server: String, problem: String },
+    #[error(transparent)]
+    Files(#[from] TlsError),
     #[error("the connection with {server} broke off: {problem}")]
     Broken { server: String, problem: String },
     #[error("{server} gave no answer in time; is it the admin port?")]
@@ -61,14 +70,12 @@ impl RemoteError {
     /// A request that was not answered.
     pub(super) fn of_transport(error: &reqwest::Error, server: &str, is_tls: bool) -> Self {
         let server = server.to_owned();
-        let problem = root(error);
-        if let Some(tls) = tls(error) {
-            return Self::Tls {
-                server,
-                problem,
-                advice: advice(tls),
-            };
+        if let Some(found) = find(error) {
+            let host = error.url().and_then(Url::host_str).unwrap_or_default();
+            let problem = harmless(&ADVICE.explain(found, host));
+            return Self::Tls { server, problem };
         }
+        let problem = harmless(&root_cause(error));
         if error.is_timeout() && !error.is_connect() {
             return Self::Slow { server };
         }
@@ -78,8 +85,7 @@ impl RemoteError {
         if !is_tls && problem.contains("invalid HTTP") {
             return Self::Tls {
                 server,
-                problem,
-                advice: "it may want TLS: write https:// in place of http://",
+                problem: format!("{problem}; it may want TLS: write https:// in place of http://"),
             };
         }
         Self::Broken { server, problem }
@@ -115,44 +121,6 @@ fn lines(mistakes: &[String]) -> impl fmt::Display + '_ {
     fmt::from_fn(|f| mistakes.iter().try_for_each(|mistake| write!(f, "\n  {mistake}")))
 }
 
-/// What lies beneath: the errors above it say no more than that a request failed.
-fn root(error: &dyn Error) -> String {
-    let mut deepest = error;
-    while let Some(next) = deepest.source() {
-        deepest = next;
-    }
-    harmless(&deepest.to_string())
-}
-
-/// What is wrong with TLS, if that is what is wrong. I/O errors hold others, which `source` passes by.
-fn tls<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
-    if let Some(found) = error.downcast_ref() {
-        return Some(found);
-    }
-    let inner = error.downcast_ref().and_then(io::Error::get_ref);
-    match inner.and_then(|inner| tls(inner)) {
-        Some(found) => Some(found),
-        None => error.source().and_then(tls),
-    }
-}
-
-/// What to do about it.
-fn advice(error: &rustls::Error) -> &'static str {
-    match error {
-        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            "name the authority that signed its certificate with --ca"
-        }
-        rustls::Error::InvalidCertificate(
-            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-        ) => "give a name that is in its certificate with --server",
-        rustls::Error::InvalidMessage(_) => "it may not speak TLS: write http:// in place of https://",
-        rustls::Error::AlertReceived(AlertDescription::CertificateRequired) => {
-            "show a certificate with --certificate and --key"
-        }
-        _ => "does it speak TLS there, with a certificate that is good now?",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,24 +148,6 @@ mod tests {
             let status = StatusCode::from_u16(status).unwrap();
             let error = RemoteError::of_answer("http://a", status, body.as_bytes());
             assert_eq!(error.to_string(), expected);
-        }
-    }
-
-    #[test]
-    fn what_is_wrong_with_tls_is_found_inside() {
-        let unknown = || rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
-        let plain = || rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType);
-        for (error, expected) in [
-            (io::Error::other(unknown()), Some("--ca")),
-            (io::Error::other(io::Error::other(unknown())), Some("--ca")),
-            (io::Error::other(plain()), Some("http://")),
-            (io::ErrorKind::ConnectionRefused.into(), None),
-            (io::Error::other("no"), None),
-        ] {
-            match (tls(&error).map(advice), expected) {
-                (Some(advice), Some(part)) => assert!(advice.contains(part), "{error}: {advice}"),
-                (found, expected) => assert_eq!(found, expected, "{error}"),
-            }
         }
     }
 }

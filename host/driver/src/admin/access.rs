@@ -2,6 +2,7 @@
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
+use admittance_net::{listener::ClientCertificate, tls::subject_names};
 use http::{
     HeaderName,
     header::{AUTHORIZATION, HOST, ORIGIN},
@@ -9,11 +10,8 @@ use http::{
     uri::Authority,
 };
 
-use super::{certificate, token, token::Token};
-use crate::{
-    config::{AdminConfig, CertificateHolder, Role, is_loopback},
-    listener::ClientCertificate,
-};
+use super::{token, token::Token};
+use crate::config::{AdminConfig, CertificateHolder, Role, is_loopback};
 
 /// Whether the request was made by a page of another site, as browsers say it.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -149,7 +147,7 @@ fn known(head: &Parts, tokens: &[Token], clients: &[CertificateHolder]) -> Resul
     };
     // Browsers show certificates on behalf of every page.
     no_browser(head)?;
-    let names = certificate::names(certificate);
+    let names = subject_names(certificate);
     let client = clients
         .iter()
         .find(|client| names.contains(&client.name))

@@ -6,14 +6,13 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use admittance_net::upstream::{FollowedServers, Upstream};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, header::CONTENT_TYPE};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Serializer, ser::PrettyFormatter};
 use tokio::sync::watch;
-
-use crate::upstream::{FollowedServers, Upstream};
 
 /// What `/healthz` of a driver of BCS is made of. Cheap to clone; lives as long as the driver.
 #[derive(Clone, Debug)]

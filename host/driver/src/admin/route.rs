@@ -3,6 +3,7 @@
 
 use std::{future::Future, time::Duration};
 
+use admittance_net::listener::Client;
 use axum::{
     body::{Body, Bytes},
     extract::{FromRequestParts, Path, State},
@@ -19,7 +20,7 @@ use super::{
     access::{Caller, Denied},
     error::ApiError,
 };
-use crate::{config::Role, upstream::Client};
+use crate::config::Role;
 
 /// The largest body of a request to the API.
 pub(crate) const BODY_LIMIT: usize = 8 * 1024 * 1024;

@@ -7,16 +7,18 @@ use std::{
 
 use admittance::Moment;
 use admittance_cluster::{Cluster, WatchStatus};
+use admittance_net::{tls::ServerTls, upstream::Upstream};
 use admittance_zookeeper::{RegistrationState, SessionState, ZooKeeper};
 
 use super::Api;
 use crate::{
-    api::{ClusterStatus, ClusterWatch, DiscoveryStatus, DriverStatus, EnsembleStatus, RegisteredNode},
+    api::{
+        CertificateStatus, ClusterStatus, ClusterWatch, DiscoveryStatus, DriverStatus, EnsembleStatus,
+        RegisteredNode, ServerHealth,
+    },
     discovery::Discovery,
     gateway::Gateway,
     registration::RegistrationStatus,
-    tls::ServerTls,
-    upstream::Upstream,
 };
 
 impl Api {
@@ -26,7 +28,12 @@ impl Api {
         DriverStatus {
             table: self.host.status(),
             stopping: self.is_stopping.load(Ordering::Relaxed),
-            upstream: self.upstream.iter().flat_map(Upstream::health).collect(),
+            upstream: self
+                .upstream
+                .iter()
+                .flat_map(Upstream::health)
+                .map(ServerHealth::from)
+                .collect(),
             discovery: self.discovery.as_ref().map(discovery),
             zookeeper: self.ensembles.each().map(ensemble).collect(),
             registrations: self.registrations.iter().map(registration).collect(),
@@ -36,6 +43,7 @@ impl Api {
                 .filter_map(ServerTls::status)
                 .chain(self.upstream.iter().filter_map(Upstream::tls_status))
                 .chain(self.gateway.iter().filter_map(Gateway::tls_status))
+                .map(certificate)
                 .collect(),
         }
     }
@@ -95,6 +103,14 @@ fn cluster(cluster: &Cluster) -> ClusterStatus {
         kinds: kinds
             .map(|(kind, status)| watch(&kind.to_string(), status))
             .collect(),
+    }
+}
+
+fn certificate(status: admittance_net::tls::CertificateStatus) -> CertificateStatus {
+    CertificateStatus {
+        certificate: status.certificate.to_owned(),
+        not_after: status.not_after.map(Moment),
+        problem: status.problem,
     }
 }
 

@@ -6,15 +6,15 @@ use std::{
     sync::Arc,
 };
 
-use admittance_watch::{Watch, WatchConfig};
+use admittance_watch::{
+    Watch, WatchConfig,
+    file::{self, SecretError},
+};
 use arc_swap::ArcSwapOption;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
-use crate::{
-    config::Role,
-    secret_file::{self, SecretFileError},
-};
+use crate::config::Role;
 
 /// What somebody sends to say who they are, and what they may do. Cheap to clone, and clones follow the
 /// same file; lives as long as the operator's port.
@@ -118,10 +118,6 @@ pub struct TokenFile {
 
 impl TokenFile {
     /// Read the file. Space around the token does not count.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be read, everybody may read it, or it holds no token.
     pub fn read(path: &Path) -> Result<Self, TokenFileError> {
         Ok(Self {
             path: path.to_owned(),
@@ -149,11 +145,11 @@ impl TokenFile {
 fn read(path: &Path) -> Result<TokenDigest, TokenFileError> {
     // With room for spaces around it, and no more: a token is short.
     let most = 2 * u64::try_from(LONGEST).unwrap_or(u64::MAX);
-    let bytes = secret_file::read(path, most).map_err(|error| {
+    let bytes = file::read_secret(path, most).map_err(|error| {
         let path = path.to_owned();
         match error {
-            SecretFileError::Unreadable(source) => TokenFileError::Unreadable { path, source },
-            SecretFileError::WorldReadable => TokenFileError::WorldReadable { path },
+            SecretError::Unreadable(source) => TokenFileError::Unreadable { path, source },
+            SecretError::WorldReadable => TokenFileError::WorldReadable { path },
         }
     })?;
     let token = bytes.trim_ascii();

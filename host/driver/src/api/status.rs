@@ -4,8 +4,6 @@ use admittance::{Moment, Status};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::upstream::ServerHealth;
-
 /// The state of a driver at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -156,6 +154,25 @@ pub struct ClusterWatch {
     /// The last error; absent once the watch works again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+}
+
+/// Whether a server is in use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ServerHealth {
+    /// Its URL.
+    pub server: String,
+    /// Whether its last health check and connection succeeded, so that requests go to it first.
+    #[serde(rename = "up")]
+    pub is_up: bool,
+}
+
+impl From<admittance_net::upstream::ServerHealth> for ServerHealth {
+    fn from(health: admittance_net::upstream::ServerHealth) -> Self {
+        Self {
+            server: health.server.to_string(),
+            is_up: health.is_up,
+        }
+    }
 }
 
 /// A certificate that this driver presents.

@@ -1,6 +1,8 @@
 use std::net::SocketAddr;
 
-use crate::{admin::token::Token, tls::ServerTls};
+use admittance_net::tls::ServerTls;
+
+use crate::admin::token::Token;
 
 /// The operator's port, and who may do what there. Lives until the driver is bound.
 #[derive(Clone, Debug)]
@@ -74,20 +76,12 @@ impl AdminConfig {
     }
 
     /// Who has one of these may use the API. Give it [TLS](Self::with_tls) first.
-    ///
-    /// # Errors
-    ///
-    /// When there is no TLS, and the address is no loopback address.
     pub fn with_tokens(mut self, tokens: Vec<Token>) -> Result<Self, TokensInTheClear> {
         self.tokens = tokens;
         self.checked()
     }
 
     /// The same at another address.
-    ///
-    /// # Errors
-    ///
-    /// As [`with_tokens`](Self::with_tokens).
     pub fn at(mut self, address: SocketAddr) -> Result<Self, TokensInTheClear> {
         self.address = address;
         self.checked()

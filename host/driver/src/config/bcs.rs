@@ -1,9 +1,9 @@
 use std::net::IpAddr;
 
 use admittance::dialect::{Bcs, Cluster, bcs::Behind};
+use admittance_net::upstream::Server;
 
 use super::{ConsoleConfig, NodePath, UpstreamConfig};
-use crate::upstream::Server;
 
 /// A driver of a BCS Mesos cluster.
 #[derive(Clone, Debug)]

@@ -45,10 +45,6 @@ const GIB: u64 = 1024 * MIB;
 impl Config {
     /// Read the configuration file, and every certificate that it names. Paths in it are taken from its
     /// directory.
-    ///
-    /// # Errors
-    ///
-    /// Every mistake in it.
     pub fn read(path: &Path) -> Result<Self, Mistakes> {
         let mut mistakes = Mistakes::new();
         let config = document::read_one(path, &mut mistakes)

@@ -33,10 +33,6 @@ impl NodePath {
     }
 
     /// The path of a node below this one.
-    ///
-    /// # Errors
-    ///
-    /// When the name cannot be that of a node.
     pub fn child(&self, name: &str) -> Result<Self, InvalidNodePath> {
         if name.contains('/') {
             return Err(InvalidNodePath {

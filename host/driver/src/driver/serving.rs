@@ -2,14 +2,15 @@ use std::sync::Arc;
 
 use admittance::{
     BodyLimits, Host,
-    dialect::{Dialect, End, bcs::Behind},
+    dialect::{Dialect, bcs::Behind},
 };
+use admittance_net::upstream::{Choice, Servers, Upstream, UpstreamConfig};
 use tower::Layer;
 
 use super::Error;
 use crate::{
     admin::BcsHealth,
-    config::{ConsoleConfig, FrontConfig, Limits, SchedulersConfig, UpstreamConfig},
+    config::{ConsoleConfig, FrontConfig, Limits, SchedulersConfig},
     definitions_api::DefinitionsApi,
     discovery::{Discovery, Registered},
     elsewhere::Elsewhere,
@@ -18,7 +19,6 @@ use crate::{
     gateway::Gateway,
     onward::{Onward, Patience},
     registration::{Ports, Registrar},
-    upstream::{Choice, Servers, Upstream},
 };
 
 /// What answers the requests of the driver's port, and what it needs for it. Lives as long as the driver.
@@ -48,9 +48,6 @@ struct BesideUpstream {
 }
 
 impl Serving {
-    /// # Errors
-    ///
-    /// When there is no ensemble to discover the servers in, or it cannot be registered as it is.
     pub(super) fn new(
         front: FrontConfig,
         ports: Ports,
@@ -174,11 +171,7 @@ impl Serving {
             reply: config.response_timeout,
             taker: config.connect_timeout,
         };
-        let replies = {
-            let dialect = dialect.clone();
-            Arc::new(move |end: &End<'_>| dialect.reply(end))
-        };
-        let upstream = Upstream::new(servers, config, choice, replies);
+        let upstream = Upstream::new(servers, choice, config);
         let elsewhere = Elsewhere::new(
             beside.consoles,
             beside.custom_resources,

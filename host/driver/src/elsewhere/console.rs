@@ -1,22 +1,18 @@
 //! Consoles: terminals in containers, served by a program on each host of the cluster.
 
-use std::{net::IpAddr, sync::Arc};
+use std::net::IpAddr;
 
 use admittance::dialect::End;
+use admittance_net::upstream::{Server, Upstream};
 use axum::body::Body;
-use bytes::Bytes;
 use http::{
     Request, Response, StatusCode, Uri,
-    header::{CONTENT_TYPE, UPGRADE},
+    header::UPGRADE,
     uri::{Authority, PathAndQuery},
 };
-use tower::Service;
 
 use super::plain;
-use crate::{
-    config::ConsoleConfig,
-    upstream::{Replies, Server, Upstream},
-};
+use crate::{config::ConsoleConfig, front::upstream_end};
 
 /// What the original says when it cannot reach the console of a WebSocket.
 const WEBSOCKET_FAILED: &str = "errcode: 1405064, couldn't dial to remote backend url";
@@ -51,11 +47,8 @@ impl Consoles {
         };
         let is_websocket = request.headers().contains_key(UPGRADE);
         *request.uri_mut() = Uri::from(path_and_query);
-        let mut console = self.upstream.beside(server, replies(is_websocket));
-        match console.call(request).await {
-            Ok(reply) => reply,
-            Err(never) => match never {},
-        }
+        let reply = self.upstream.beside(server).send(request).await;
+        reply.unwrap_or_else(|error| no_reply(is_websocket, &upstream_end(error)))
     }
 
     fn server(&self, host: IpAddr) -> Option<Server> {
@@ -77,22 +70,16 @@ impl Consoles {
 }
 
 /// What clients get of a console that does not reply.
-fn replies(is_websocket: bool) -> Replies {
-    Arc::new(move |end: &End<'_>| {
-        let (status, text) = if is_websocket {
-            (
-                StatusCode::SERVICE_UNAVAILABLE,
-                format!("{WEBSOCKET_FAILED} {end}\n"),
-            )
-        } else {
-            (
-                StatusCode::BAD_GATEWAY,
-                format!("the console cannot be asked: {end}\n"),
-            )
-        };
-        let mut reply = Response::new(Bytes::from(text));
-        *reply.status_mut() = status;
-        reply.headers_mut().insert(CONTENT_TYPE, super::PLAIN);
-        reply
-    })
+fn no_reply(is_websocket: bool, end: &End<'_>) -> Response<Body> {
+    let (status, text) = match is_websocket {
+        true => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("{WEBSOCKET_FAILED} {end}"),
+        ),
+        false => (
+            StatusCode::BAD_GATEWAY,
+            format!("the console cannot be asked: {end}"),
+        ),
+    };
+    plain(status, &text, end.as_str())
 }

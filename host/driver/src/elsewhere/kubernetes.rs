@@ -22,10 +22,6 @@ use super::plain;
 const REPLY_LIMIT: usize = 64 << 20;
 
 /// Definitions of custom resources, with the driver's version in the replies.
-///
-/// # Errors
-///
-/// When the body of the request was not had.
 pub(super) async fn definitions(
     cluster: &Cluster,
     limits: BodyLimits,
@@ -64,10 +60,6 @@ pub(super) async fn definitions(
 }
 
 /// Custom resources. The namespace of one that is created is made, when there is none.
-///
-/// # Errors
-///
-/// When the body of the request was not had.
 pub(super) async fn custom_resources(
     cluster: &Cluster,
     limits: BodyLimits,

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use admittance_net::upstream::{Choice, FollowedServers, Servers, Upstream, UpstreamConfig};
 use admittance_zookeeper::{ChildList, Children, ZooKeeper};
 use metrics::gauge;
 use tokio::sync::watch;
@@ -9,9 +10,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{ClusterId, config::GatewayConfig, measure, reply::Ended};
 use crate::{
-    config::{NodePath, UpstreamConfig},
+    api::ServerHealth,
+    config::NodePath,
     discovery::{Discovery, Registered},
-    upstream::{Choice, FollowedServers, Replies, ServerHealth, Servers, Upstream},
 };
 
 /// The clusters that are listed and those that are found. They are followed until this is dropped.
@@ -45,32 +46,26 @@ pub(super) struct Drivers {
     _checking: Option<AbortOnDropHandle<()>>,
 }
 
-/// How drivers are reached, and what clients get when they are not.
-#[derive(Clone)]
-struct Reaching {
-    config: UpstreamConfig,
-    replies: Replies,
-}
-
-impl Reaching {
-    fn drivers(&self, id: ClusterId, servers: Servers, discovery: Option<Discovery>) -> Arc<Drivers> {
-        let config = self.config.clone();
-        let is_checked = config.health.is_some();
-        let upstream = Upstream::new(servers, config, Choice::LeastLoaded, self.replies.clone());
-        let checking = {
+impl Drivers {
+    fn new(
+        config: &UpstreamConfig,
+        id: ClusterId,
+        servers: Servers,
+        discovery: Option<Discovery>,
+    ) -> Arc<Self> {
+        let upstream = Upstream::new(servers, Choice::LeastLoaded, config.clone());
+        let checking = config.health.is_some().then(|| {
             let upstream = upstream.clone();
-            is_checked.then(|| tokio::spawn(async move { upstream.check_health().await }))
-        };
-        Arc::new(Drivers {
+            AbortOnDropHandle::new(tokio::spawn(async move { upstream.check_health().await }))
+        });
+        Arc::new(Self {
             id,
             upstream,
             discovery,
-            _checking: checking.map(AbortOnDropHandle::new),
+            _checking: checking,
         })
     }
-}
 
-impl Drivers {
     /// Why nobody can be asked, when that is known without asking.
     fn nobody(&self) -> Option<&'static str> {
         let servers = self.followed()?;
@@ -84,7 +79,11 @@ impl Drivers {
 
     /// How each of them is.
     pub(super) fn health(&self) -> Vec<ServerHealth> {
-        self.upstream.health()
+        self.upstream
+            .health()
+            .into_iter()
+            .map(ServerHealth::from)
+            .collect()
     }
 
     /// What is wrong with knowing them.
@@ -100,16 +99,14 @@ impl Drivers {
 }
 
 impl Clusters {
-    /// Those of the configuration, and those found in `service`. `replies` is for requests that no driver
-    /// replied to.
-    pub(super) fn start(config: &GatewayConfig, service: Option<&ZooKeeper>, replies: Replies) -> Self {
-        let reaching = Reaching {
-            config: config.drivers.clone(),
-            replies,
-        };
+    /// Those of the configuration, and those found in `service`.
+    pub(super) fn start(config: &GatewayConfig, service: Option<&ZooKeeper>) -> Self {
         let listed = config.clusters.iter().map(|(id, servers)| {
             let servers = Servers::Listed(servers.clone());
-            (id.clone(), reaching.drivers(id.clone(), servers, None))
+            (
+                id.clone(),
+                Drivers::new(&config.drivers, id.clone(), servers, None),
+            )
         });
         let found = config.discovery.clone().zip(service);
         let known = Known {
@@ -118,14 +115,14 @@ impl Clusters {
             lost: None,
         };
         gauge!(measure::CLUSTERS).set(u32::try_from(known.clusters.len()).unwrap_or(u32::MAX));
-        let patience = reaching.config.connect_timeout;
+        let patience = config.drivers.connect_timeout;
         let (sender, receiver) = watch::channel(Arc::new(known));
         let following = found.as_ref().map(|(path, zookeeper)| {
             let following = Following {
                 zookeeper: (*zookeeper).clone(),
                 children: zookeeper.children(path.as_str()),
                 path: path.clone(),
-                reaching,
+                config: config.drivers.clone(),
                 sender,
             };
             AbortOnDropHandle::new(tokio::spawn(following.run()))
@@ -175,7 +172,7 @@ struct Following {
     zookeeper: ZooKeeper,
     children: Children,
     path: NodePath,
-    reaching: Reaching,
+    config: UpstreamConfig,
     sender: watch::Sender<Arc<Known>>,
 }
 
@@ -212,7 +209,7 @@ impl Following {
                 before.clusters.get(&id).cloned().unwrap_or_else(|| {
                     let discovery = Discovery::start(&self.zookeeper, path, Registered::Drivers);
                     let servers = Servers::Followed(discovery.servers());
-                    self.reaching.drivers(id, servers, Some(discovery))
+                    Drivers::new(&self.config, id, servers, Some(discovery))
                 })
             });
         }

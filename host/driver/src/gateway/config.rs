@@ -1,13 +1,13 @@
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
+use admittance_net::{
+    tls::ClientTls,
+    upstream::{Server, UpstreamConfig},
+};
 use http::Uri;
 
 use super::{ClusterId, PlainGroups, Statuses, TokenTable};
-use crate::{
-    config::{NodePath, UpstreamConfig},
-    tls::ClientTls,
-    upstream::Server,
-};
+use crate::config::NodePath;
 
 /// The front of the drivers of one or many clusters.
 #[derive(Clone, Debug)]

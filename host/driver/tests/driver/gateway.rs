@@ -11,7 +11,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use admittance_driver::{FrontConfig, GatewayConfig, PlainGroups, Statuses, UpstreamConfig, tls};
+use admittance_driver::{FrontConfig, GatewayConfig, PlainGroups, Statuses};
+use admittance_net::upstream::UpstreamConfig;
 use axum::{Router, body::Body};
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
@@ -39,7 +40,7 @@ pub(crate) fn gateway(clusters: &[(&str, &[SocketAddr])], change: impl FnOnce(&m
         clusters: clusters.collect(),
         discovery: None,
         drivers: UpstreamConfig {
-            tls: tls::no_client().unwrap().into(),
+            tls: without_tls(),
             connect_timeout: UpstreamConfig::DEFAULT_CONNECT_TIMEOUT,
             response_timeout: UpstreamConfig::DEFAULT_RESPONSE_TIMEOUT,
             health: None,

@@ -12,8 +12,11 @@ use admittance::{
 };
 use admittance_driver::{
     AdminConfig, BcsConfig, Config, DefinitionPlace, Driver, Ensembles, FrontConfig, Limits, ListenConfig,
-    LogConfig, SchedulersConfig, Server, Shutdown, Stopped, UpstreamConfig,
-    tls::{self, ServerTls},
+    LogConfig, SchedulersConfig, Shutdown, Stopped,
+};
+use admittance_net::{
+    tls::{self, ClientTls, ServerTls, Trust},
+    upstream::{Server, UpstreamConfig},
 };
 use axum::{Router, body::Body};
 use bytes::Bytes;
@@ -102,7 +105,7 @@ impl Setup {
                     behind: Behind::Driver,
                     servers: SchedulersConfig::Listed(servers),
                     upstream: UpstreamConfig {
-                        tls: tls::no_client().unwrap().into(),
+                        tls: without_tls(),
                         connect_timeout: UpstreamConfig::DEFAULT_CONNECT_TIMEOUT,
                         response_timeout: UpstreamConfig::DEFAULT_RESPONSE_TIMEOUT,
                         health: None,
@@ -248,6 +251,11 @@ impl Running {
 
 pub(crate) fn loopback() -> SocketAddr {
     ([127, 0, 0, 1], 0).into()
+}
+
+/// For servers that are reached without TLS.
+pub(crate) fn without_tls() -> ClientTls {
+    tls::client(Trust::SystemAnd(None), None).unwrap().into()
 }
 
 /// An application that is to be created.

@@ -10,7 +10,6 @@
 
 mod admin;
 mod definitions;
-mod followed;
 mod gateway;
 mod harness;
 mod limits;

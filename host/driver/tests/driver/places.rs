@@ -5,7 +5,8 @@ use std::{
     time::Duration,
 };
 
-use admittance_driver::{FrontConfig, raise_descriptor_limit};
+use admittance_driver::FrontConfig;
+use admittance_net::limits::raise_descriptor_limit;
 use axum::{Router, body::Body};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};

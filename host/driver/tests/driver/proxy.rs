@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use admittance_driver::HealthCheck;
+use admittance_net::upstream::HealthCheck;
 use axum::{Router, body::Body, routing::any};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use admittance_driver::tls::{self, ClientTls, Identity, ServerTls, TlsError};
+use admittance_net::tls::{self, ClientTls, Identity, ServerTls, Trust};
 use axum::body::Body;
 use hyper::client::conn::http1;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -58,7 +58,7 @@ impl Authority {
     }
 
     pub(crate) fn client(&self, identity: Option<&Identity>, protocol: &[u8]) -> ClientConfig {
-        let mut config = tls::client(Some(&self.file("ca.pem")), identity).unwrap();
+        let mut config = tls::client(Trust::File(&self.file("ca.pem")), identity).unwrap();
         config.alpn_protocols = vec![protocol.to_vec()];
         config
     }
@@ -209,7 +209,7 @@ async fn the_upstream_may_have_a_name_that_is_not_in_its_url() {
             .upstream(|upstream| {
                 let tls = ClientTls::of_files(Some(authority.file("ca.pem")), None).unwrap();
                 upstream.tls = match name {
-                    Some(name) => tls.of_server(name).unwrap(),
+                    Some(name) => tls.with_server_name(name).unwrap(),
                     None => tls,
                 };
             })
@@ -219,53 +219,7 @@ async fn the_upstream_may_have_a_name_that_is_not_in_its_url() {
         assert_eq!(body == application("good"), expected, "{name:?}: {body}");
     }
     let tls = ClientTls::of_files(Some(authority.file("ca.pem")), None).unwrap();
-    assert!(tls.of_server("no name").is_err());
-}
-
-#[test]
-fn material_that_is_no_good() {
-    let authority = Authority::new();
-    let good = authority.sign("a");
-    let other = authority.sign("b");
-    let missing = authority.file("missing.pem");
-    let empty = authority.file("empty.pem");
-    std::fs::write(&empty, "no PEM here\n").unwrap();
-    let with = |certificate: &PathBuf, key: &PathBuf| Identity {
-        certificate: certificate.clone(),
-        key: key.clone(),
-    };
-    let kind = |error: TlsError| match error {
-        TlsError::File { .. } => "file",
-        TlsError::Missing { .. } => "missing",
-        TlsError::Rejected { .. } => "rejected",
-        TlsError::System(_) => "system",
-    };
-    for (case, identity, ca, expected) in [
-        ("good", good.clone(), None, None),
-        ("no file", with(&missing, &good.key), None, Some("file")),
-        (
-            "no certificate in it",
-            with(&empty, &good.key),
-            None,
-            Some("missing"),
-        ),
-        (
-            "no key in it",
-            with(&good.certificate, &good.certificate),
-            None,
-            Some("missing"),
-        ),
-        (
-            "another's key",
-            with(&good.certificate, &other.key),
-            None,
-            Some("rejected"),
-        ),
-        ("no authority", good.clone(), Some(&empty), Some("missing")),
-    ] {
-        let result = tls::server(&identity, ca.map(PathBuf::as_path)).map(|_| ());
-        assert_eq!(result.err().map(kind), expected, "{case}");
-    }
+    assert!(tls.with_server_name("no name").is_err());
 }
 
 /// How often a test looks whether the driver has seen a change.

@@ -3,10 +3,7 @@
 use std::fmt::Write as _;
 
 use admittance::Moment;
-use admittance_driver::{
-    ServerHealth,
-    api::{CertificateStatus, ClusterWatch, DriverStatus, GatewayStatus},
-};
+use admittance_driver::api::{CertificateStatus, ClusterWatch, DriverStatus, GatewayStatus, ServerHealth};
 
 use crate::{
     figures,

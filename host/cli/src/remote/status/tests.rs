@@ -2,12 +2,9 @@ use admittance::{
     CallStatus, CandidateStatus, HistoryStatus, Problem,
     admission::{FailurePolicy, Phase},
 };
-use admittance_driver::{
-    ServerHealth,
-    api::{
-        CertificateStatus, ClusterStatus, ClusterWatch, DiscoveryStatus, EnsembleStatus, GatewayCluster,
-        GatewayStatus, RegisteredNode, TokensStatus,
-    },
+use admittance_driver::api::{
+    CertificateStatus, ClusterStatus, ClusterWatch, DiscoveryStatus, EnsembleStatus, GatewayCluster,
+    GatewayStatus, RegisteredNode, ServerHealth, TokensStatus,
 };
 use std::time::SystemTime;
 

@@ -4,12 +4,12 @@ use admittance_definitions::{
     Mistakes,
     document::{Fields, Node},
 };
+use admittance_net::tls::ServerTls;
 
 use super::{good, ports};
 use crate::{
     admin::token::{Token, TokenDigest, TokenFile, TokenSource},
     config::{AdminConfig, AdminTls, CertificateHolder, Role},
-    tls::ServerTls,
 };
 
 pub(super) fn admin(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<AdminConfig> {
@@ -42,7 +42,7 @@ pub(super) fn admin(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<AdminCon
     };
     let (tls, asks_clients) = match &tls_node {
         Some(node) => (
-            ports::server_tls(node, ServerTls::asking_clients, mistakes).map(Some),
+            ports::server_tls(node, ServerTls::of_admin_files, mistakes).map(Some),
             has_field(node, "clientCa"),
         ),
         None => (Some(None), false),

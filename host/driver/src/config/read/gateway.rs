@@ -8,6 +8,8 @@ use admittance_definitions::{
     Mistakes,
     document::{Fields, Node},
 };
+use admittance_net::upstream::Server;
+use admittance_watch::file::{self, SecretError};
 use http::{HeaderValue, Uri};
 
 use super::{HOUR, duration, if_there, parsed_list, upstream, zookeeper::Ensembles};
@@ -16,8 +18,6 @@ use crate::{
     gateway::{
         ApiGroup, ClusterId, EndpointConfig, GatewayConfig, PlainGroups, Statuses, TokenTable, TokensConfig,
     },
-    secret_file::{self, SecretFileError},
-    upstream::Server,
 };
 
 /// What stands in `dialect.gateway`.
@@ -193,9 +193,9 @@ fn check_token(path: &Path) -> Result<(), String> {
     /// A header has to hold it.
     const MOST: u64 = 4096;
     let shown = path.display();
-    let text = secret_file::read_text(path, MOST).map_err(|error| match error {
-        SecretFileError::Unreadable(error) => format!("{shown}: {error}"),
-        SecretFileError::WorldReadable => {
+    let text = file::read_secret_to_string(path, MOST).map_err(|error| match error {
+        SecretError::Unreadable(error) => format!("{shown}: {error}"),
+        SecretError::WorldReadable => {
             format!("{shown}: everybody may read the token: chmod o-r {shown}")
         }
     })?;

@@ -1,12 +1,10 @@
 use admittance::catalog::{CatalogConfig, NetworkConfig};
 use admittance_definitions::{Mistakes, document::Node};
+use admittance_net::tls;
 use url::Url;
 
 use super::{GIB, KIB, MIB, duration, if_there, parsed_list, ports::pem_file};
-use crate::{
-    config::{HistoryConfig, StoreConfig},
-    tls,
-};
+use crate::config::{HistoryConfig, StoreConfig};
 
 pub(super) fn store(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<StoreConfig> {
     let default = StoreConfig::default();

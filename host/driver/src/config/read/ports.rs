@@ -4,12 +4,10 @@ use std::{
 };
 
 use admittance_definitions::{Mistakes, document::Node};
+use admittance_net::tls::{self, Identity, ServerTls, TlsError};
 
 use super::{good, if_there};
-use crate::{
-    config::ListenConfig,
-    tls::{self, Identity, ServerTls, TlsError},
-};
+use crate::config::ListenConfig;
 
 pub(super) fn address(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<SocketAddr> {
     let text = node.text(mistakes)?;

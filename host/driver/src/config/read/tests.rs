@@ -5,13 +5,13 @@ use admittance::{
     dialect::{Class, Dialect, Reading},
 };
 use admittance_cluster::{ClusterConfig, ClusterSource};
+use admittance_net::upstream::{HealthCheck, UpstreamConfig};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use tempfile::TempDir;
 
 use super::*;
 use crate::{
-    DefinitionPlace, FrontConfig, HealthCheck, HistoryConfig, Limits, NamespacesConfig, SchedulersConfig,
-    StoreConfig, UpstreamConfig,
+    DefinitionPlace, FrontConfig, HistoryConfig, Limits, NamespacesConfig, SchedulersConfig, StoreConfig,
 };
 
 mod admin;

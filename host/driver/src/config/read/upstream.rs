@@ -2,14 +2,14 @@ use admittance_definitions::{
     Mistakes,
     document::{Fields, Node},
 };
+use admittance_net::{
+    tls::{self, ClientTls, Identity, TlsError, Trust},
+    upstream::{HealthCheck, Server, UpstreamConfig},
+};
 use http::uri::PathAndQuery;
 
 use super::{bcs, duration, good, if_there, parsed_list, ports::pem_file, zookeeper::Ensembles};
-use crate::{
-    config::{HealthCheck, SchedulersConfig, UpstreamConfig},
-    tls::{self, ClientTls, Identity},
-    upstream::Server,
-};
+use crate::config::SchedulersConfig;
 
 /// `upstream`. Only schedulers can be discovered.
 pub(super) fn upstream(
@@ -79,13 +79,19 @@ pub(super) fn client_tls(
     if let Some(node) = fields.optional("tls") {
         return upstream_tls(&node, mistakes);
     }
-    let tls = tls::client(None, None);
-    let tls = if needs_authorities {
-        tls
-    } else {
-        tls.or_else(|_| tls::no_client())
+    let trust = match needs_authorities {
+        true => Trust::System,
+        false => Trust::SystemAnd(None),
     };
-    good(tls.map(ClientTls::from), fields.node(), mistakes)
+    let tls = tls::client(trust, None).map(ClientTls::from);
+    good(tls.map_err(with_advice), fields.node(), mistakes)
+}
+
+fn with_advice(error: TlsError) -> String {
+    match error {
+        TlsError::NoSystemAuthority { .. } => format!("{error}; name a file with `ca`"),
+        error => error.to_string(),
+    }
 }
 
 fn upstream_tls(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ClientTls> {
@@ -121,13 +127,17 @@ fn upstream_tls(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ClientTls> {
         Some(path) => Some(path?),
         None => None,
     };
-    let tls = good(ClientTls::of_files(ca, identity), node, mistakes)?;
+    let tls = good(
+        ClientTls::of_files(ca, identity).map_err(with_advice),
+        node,
+        mistakes,
+    )?;
     match server_name {
         None => Some(tls),
         Some(node) => node.parse_with(
             |name| {
                 let wrong = |_| format!("{name:?} is no DNS name: write one that the certificates have");
-                tls.of_server(name).map_err(wrong)
+                tls.with_server_name(name).map_err(wrong)
             },
             mistakes,
         ),

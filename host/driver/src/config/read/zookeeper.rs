@@ -4,13 +4,11 @@ use admittance_definitions::{
     Mistakes,
     document::{Fields, Node},
 };
+use admittance_watch::file::{self, SecretError};
 use admittance_zookeeper::{Digest, EnsembleConfig, Server, Servers};
 
 use super::{good, if_there, parsed_list};
-use crate::{
-    config::ZooKeeperConfig,
-    secret_file::{self, SecretFileError},
-};
+use crate::config::ZooKeeperConfig;
 
 /// The ensemble has bounds of its own, which are within these.
 const SESSION_TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_secs(600);
@@ -130,9 +128,9 @@ fn user(text: &str) -> Result<String, String> {
 fn password(path: &Path, may_be_empty: bool) -> Result<String, String> {
     let shown = path.display();
     let most = u64::try_from(LONGEST_PASSWORD).unwrap_or(u64::MAX);
-    let text = secret_file::read_text(path, most).map_err(|error| match error {
-        SecretFileError::Unreadable(error) => format!("{shown} cannot be read: {error}"),
-        SecretFileError::WorldReadable => {
+    let text = file::read_secret_to_string(path, most).map_err(|error| match error {
+        SecretError::Unreadable(error) => format!("{shown} cannot be read: {error}"),
+        SecretError::WorldReadable => {
             format!("everybody may read {shown}; take that right away (chmod o-r)")
         }
     })?;

@@ -2,6 +2,10 @@
 
 use std::{path::Path, time::Duration};
 
+use admittance_net::{
+    causes,
+    upstream::{Connector, connector},
+};
 use admittance_watch::file;
 use bytes::Bytes;
 use http::{
@@ -18,10 +22,7 @@ use super::{
     Asked,
     answers::{Answers, Question},
 };
-use crate::{
-    gateway::{Permission, config::EndpointConfig, measure, reply::Ended},
-    upstream::{Connector, connector},
-};
+use crate::gateway::{Permission, config::EndpointConfig, measure, reply::Ended};
 
 /// The most bytes of an answer. They are two hundred.
 const LONGEST_ANSWER: usize = 64 * 1024;
@@ -150,7 +151,7 @@ impl Endpoint {
 
     async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<bool, Unanswered> {
         let response = self.client.request(request).await;
-        let response = response.map_err(|error| Unanswered::Unreachable(crate::upstream::chain(&error)))?;
+        let response = response.map_err(|error| Unanswered::Unreachable(causes::chain(&error)))?;
         if !response.status().is_success() {
             return Err(Unanswered::Status(response.status()));
         }

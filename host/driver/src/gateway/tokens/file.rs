@@ -56,10 +56,6 @@ impl Holder {
 
 impl TokenTable {
     /// Read the file.
-    ///
-    /// # Errors
-    ///
-    /// Every mistake in it.
     pub fn read(path: &Path) -> Result<Self, Mistakes> {
         Ok(Self(Arc::new(Inner {
             path: path.to_owned(),

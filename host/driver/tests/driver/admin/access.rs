@@ -2,8 +2,8 @@ use std::{fs, net::SocketAddr, os::unix::fs::PermissionsExt, path::Path, sync::A
 
 use admittance_driver::{
     AdminConfig, AdminTls, CertificateHolder, Role, Token, TokenDigest, TokenFile, TokenSource,
-    tls::{Identity, ServerTls},
 };
+use admittance_net::tls::{Identity, ServerTls};
 use axum::body::Body;
 use http::Request;
 use hyper_util::rt::TokioIo;
@@ -346,7 +346,7 @@ async fn certificates() {
     let other = named(&authority, "other", "other.example.com");
     let stranger = named(&strangers, "ops", "ops.example.com");
     let server =
-        ServerTls::asking_clients(authority.sign("localhost"), Some(authority.file("ca.pem"))).unwrap();
+        ServerTls::of_admin_files(authority.sign("localhost"), Some(authority.file("ca.pem"))).unwrap();
     let clients = vec![
         CertificateHolder {
             name: "ops".to_owned(),

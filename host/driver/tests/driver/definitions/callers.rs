@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use admittance_driver::tls::ServerTls;
+use admittance_net::tls::ServerTls;
 use axum::body::Body;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use admittance_driver::tls::{ClientTls, ServerTls};
+use admittance_net::tls::{ClientTls, ServerTls};
 use axum::body::Body;
 use http::Request;
 use serde_json::json;

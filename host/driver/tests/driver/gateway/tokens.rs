@@ -4,10 +4,8 @@ use std::{
     time::Duration,
 };
 
-use admittance_driver::{
-    EndpointConfig, TokenTable, TokensConfig,
-    tls::{self, ClientTls, ServerTls},
-};
+use admittance_driver::{EndpointConfig, TokenTable, TokensConfig};
+use admittance_net::tls::{ClientTls, ServerTls};
 use axum::{Router, body::Body};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
@@ -310,7 +308,7 @@ impl UserManager {
 fn endpoint(url: &str) -> EndpointConfig {
     EndpointConfig {
         url: url.parse().unwrap(),
-        tls: tls::no_client().unwrap().into(),
+        tls: without_tls(),
         token_file: None,
         timeout: EndpointConfig::DEFAULT_TIMEOUT,
         cache: Duration::from_secs(3600),

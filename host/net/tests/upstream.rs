@@ -1,5 +1,11 @@
 //! Servers that are followed: which one a request goes to, and what becomes of it when that one is gone.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "clippy takes only the functions marked #[test] for tests, not what helps them"
+)]
+
 use std::{
     net::SocketAddr,
     sync::{
@@ -9,22 +15,55 @@ use std::{
     time::Duration,
 };
 
-use admittance::dialect::End;
-use admittance_driver::{
-    Choice, FollowedServer, FollowedServers, Servers, Upstream, UpstreamConfig, tls::no_client,
-};
+use admittance_net::tls::{self, Trust};
+use admittance_net::upstream::{Choice, FollowedServer, FollowedServers, Servers, Upstream, UpstreamConfig};
 use axum::{Router, body::Body};
-use bytes::Bytes;
-use http::{Request, Response};
+use http::Request;
 use http_body_util::BodyExt;
 use tokio::{
     io::AsyncReadExt,
     net::TcpListener,
-    sync::{Semaphore, mpsc, watch},
+    sync::{Notify, Semaphore, mpsc, watch},
 };
-use tower::Service;
 
-use crate::harness::{holding, loopback, refusing, serve, soon};
+/// Long, for a machine that has much else to do.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.expect("it hangs")
+}
+
+fn loopback() -> SocketAddr {
+    ([127, 0, 0, 1], 0).into()
+}
+
+/// A server with these routes.
+async fn serve(routes: Router) -> SocketAddr {
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, routes).await });
+    address
+}
+
+/// A server that holds each request until it is released; it tells when one has arrived.
+async fn holding() -> (SocketAddr, Arc<Notify>, mpsc::UnboundedReceiver<()>) {
+    let release = Arc::new(Notify::new());
+    let (arrived, arrivals) = mpsc::unbounded_channel();
+    let routes = {
+        let release = release.clone();
+        Router::new().fallback(async move |_: Request<Body>| {
+            arrived.send(()).unwrap();
+            release.notified().await;
+            "done"
+        })
+    };
+    (serve(routes).await, release, arrivals)
+}
+
+/// An address that refuses connections.
+async fn refusing() -> SocketAddr {
+    TcpListener::bind(loopback()).await.unwrap().local_addr().unwrap()
+}
 
 type Known = watch::Sender<Arc<FollowedServers>>;
 
@@ -46,17 +85,12 @@ fn known(servers: &[(&str, SocketAddr)]) -> Arc<FollowedServers> {
 
 fn upstream(servers: Servers, choice: Choice, connect_timeout: Duration) -> Upstream {
     let config = UpstreamConfig {
-        tls: no_client().unwrap().into(),
+        tls: tls::client(Trust::SystemAnd(None), None).unwrap().into(),
         connect_timeout,
         response_timeout: LONG,
         health: None,
     };
-    let replies = Arc::new(|end: &End<'_>| {
-        let mut response = Response::new(Bytes::from(end.to_string()));
-        *response.status_mut() = http::StatusCode::BAD_GATEWAY;
-        response
-    });
-    Upstream::new(servers, config, choice, replies)
+    Upstream::new(servers, choice, config)
 }
 
 fn followed(servers: &[(&str, SocketAddr)], choice: Choice) -> (Upstream, Known) {
@@ -64,10 +98,13 @@ fn followed(servers: &[(&str, SocketAddr)], choice: Choice) -> (Upstream, Known)
     (upstream(Servers::Followed(receiver), choice, LONG), sender)
 }
 
-/// Post this body: status and body of the reply.
+/// Post this body: status and body of the reply, or 502 and why there is none.
 async fn post(upstream: &Upstream, body: impl Into<Body>) -> (u16, String) {
     let request = Request::post("/v1/apps").body(body.into()).unwrap();
-    let Ok(response) = soon(upstream.clone().call(request)).await;
+    let response = match soon(upstream.send(request)).await {
+        Ok(response) => response,
+        Err(error) => return (502, error.to_string()),
+    };
     let status = response.status().as_u16();
     let body = soon(response.into_body().collect()).await.unwrap().to_bytes();
     (status, String::from_utf8(body.to_vec()).unwrap())
@@ -107,7 +144,7 @@ async fn requests_go_to_the_master_alone() {
         (known(&[("n2", b)]), (200, "b x")),
         (known(&[("n2", b), ("n3", a), ("n4", c)]), (200, "b x")),
         (known(&[("n4", c)]), (200, "c x")),
-        (known(&[]), (502, "scheduler not exist")),
+        (known(&[]), (502, "the upstream has no master")),
         (known(&[("n5", a)]), (200, "a x")),
         // While nobody knows, what was known last holds.
         (lost(&[("n5", a)]), (200, "a x")),
@@ -230,7 +267,7 @@ async fn waiting_for_a_master_has_an_end() {
     let expected = (502, "no server of the upstream accepted a connection".to_owned());
     assert_eq!(post(&upstream, "x").await, expected);
     sender.send_replace(Arc::default());
-    assert_eq!(post(&upstream, "x").await.1, "scheduler not exist");
+    assert_eq!(post(&upstream, "x").await.1, "the upstream has no master");
     // Nobody will learn of another.
     sender.send_replace(known(&[("n1", refusing().await)]));
     drop(sender);

@@ -10,28 +10,35 @@ use hyper_util::{
 use tokio::net::TcpStream;
 use tower::{BoxError, ServiceExt, service_fn, timeout::Timeout, util::BoxCloneSyncService};
 
-use super::body::Lent;
-use crate::tls::ClientTls;
+use crate::{body::ReplayBody, tls::ClientTls};
 
 /// An upstream closes idle connections after a minute or more; to close first avoids sending a request
 /// into a connection that is being closed.
 const IDLE: Duration = Duration::from_secs(30);
-/// Finds connections whose other end is gone without a word.
-const KEEPALIVE: Duration = Duration::from_secs(60);
+/// After this much silence TCP asks whether the other end is still there.
+const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// Makes connections to servers, encrypted where their URL says so.
-pub(crate) type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>;
+pub type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>;
 
 /// The pooled connections to the upstream.
 #[derive(Clone, Debug)]
-pub(super) struct Pool(Client<Connector, Lent>);
+pub(super) struct Pool(Client<Connector, ReplayBody>);
 
-/// `connect_timeout` is for name, connection and TLS handshake together.
-pub(crate) fn connector(tls: ClientTls, connect_timeout: Duration) -> Connector {
+/// For connections on which TLS may be added.
+pub fn tcp_connector() -> HttpConnector {
     let mut tcp = HttpConnector::new();
+    // The TLS layer above decides about the scheme.
     tcp.enforce_http(false);
+    // A request is one small write and one read: waiting for more to send only costs.
     tcp.set_nodelay(true);
     tcp.set_keepalive(Some(KEEPALIVE));
+    tcp
+}
+
+/// `connect_timeout` is for name, connection and TLS handshake together.
+pub fn connector(tls: ClientTls, connect_timeout: Duration) -> Connector {
+    let tcp = tcp_connector();
     // What is current at each connection. Sessions are resumed as long as it stays the same.
     let names: Arc<dyn ResolveServerName + Send + Sync> = {
         let tls = tls.clone();
@@ -53,7 +60,7 @@ impl Pool {
         Self(client)
     }
 
-    pub(super) async fn request(&self, request: Request<Lent>) -> Result<Response<Incoming>, Error> {
+    pub(super) async fn request(&self, request: Request<ReplayBody>) -> Result<Response<Incoming>, Error> {
         self.0.request(request).await
     }
 }

@@ -11,23 +11,23 @@ use tokio::{
 
 use super::activity::Activity;
 
-/// A stream that notes when bytes come and go, and that can be had again after hyper, or whoever took it over as a
-/// tunnel, has dropped it.
-pub(super) struct Tracked<S> {
-    /// There until it is dropped.
+/// A stream that records when bytes are received and sent, and that is handed back when hyper, or a tunnel that took
+/// it over, drops it.
+pub(super) struct TrackedStream<S> {
+    /// Some until it is dropped.
     stream: Option<S>,
     activity: Activity,
     /// Where the stream goes when it is dropped.
-    remains: Option<oneshot::Sender<S>>,
+    released: Option<oneshot::Sender<S>>,
 }
 
-impl<S> Tracked<S> {
+impl<S> TrackedStream<S> {
     pub(super) fn new(stream: S, activity: Activity) -> (Self, oneshot::Receiver<S>) {
         let (sender, receiver) = oneshot::channel();
         let tracked = Self {
             stream: Some(stream),
             activity,
-            remains: Some(sender),
+            released: Some(sender),
         };
         (tracked, receiver)
     }
@@ -40,11 +40,11 @@ impl<S> Tracked<S> {
     }
 }
 
-impl<S> Drop for Tracked<S> {
+impl<S> Drop for TrackedStream<S> {
     fn drop(&mut self) {
-        if let (Some(stream), Some(remains)) = (self.stream.take(), self.remains.take()) {
-            // An error: the connection was given up, and the stream with it.
-            let _ = remains.send(stream);
+        if let (Some(stream), Some(released)) = (self.stream.take(), self.released.take()) {
+            // An error: nobody waits for it.
+            let _ = released.send(stream);
         }
     }
 }
@@ -53,7 +53,7 @@ fn gone() -> io::Error {
     io::ErrorKind::NotConnected.into()
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Tracked<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TrackedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -76,7 +76,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Tracked<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Tracked<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let polled = match &mut self.stream {
             Some(stream) => Pin::new(stream).poll_write(cx, bytes),

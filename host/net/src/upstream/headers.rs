@@ -6,7 +6,7 @@ use http::{
     request::Parts,
 };
 
-use super::Client;
+use crate::listener::Client;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -23,7 +23,7 @@ const HOP_BY_HOP: [HeaderName; 6] = [
 ];
 
 /// Whether the request asks to switch protocols.
-pub(crate) fn upgrade<B>(request: &Request<B>) -> bool {
+pub fn is_upgrade<B>(request: &Request<B>) -> bool {
     request.version() == Version::HTTP_11
         && request.headers().contains_key(UPGRADE)
         && tokens(request.headers(), &CONNECTION).any(|token| token.eq_ignore_ascii_case("upgrade"))
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn requests() {
         let mut request = head(&[
-            ("host", "door:80"),
+            ("host", "proxy:80"),
             ("connection", "close, X-Once ,te"),
             ("x-once", "1"),
             ("keep-alive", "timeout=5"),
@@ -142,10 +142,10 @@ mod tests {
             ("expect", "100-continue"),
             ("x-forwarded-for", "198.51.100.7"),
             ("x-forwarded-proto", "gopher"),
-            ("x-forwarded-host", "elsewhere"),
+            ("x-forwarded-host", "other"),
             ("x-kept", "1"),
         ]);
-        assert!(!upgrade(&Request::from_parts(request.clone(), ())));
+        assert!(!is_upgrade(&Request::from_parts(request.clone(), ())));
         prepare_request(&mut request, false);
         assert_eq!(
             sorted(&request.headers),
@@ -154,7 +154,7 @@ mod tests {
                 ("te", "trailers"),
                 ("x-forwarded-for", "192.0.2.1"),
                 ("x-forwarded-for", "198.51.100.7"),
-                ("x-forwarded-host", "door:80"),
+                ("x-forwarded-host", "proxy:80"),
                 ("x-forwarded-proto", "https"),
                 ("x-kept", "1"),
             ]
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn upgrades() {
         let mut request = head(&[("connection", "keep-alive, Upgrade"), ("upgrade", "websocket")]);
-        assert!(upgrade(&Request::from_parts(request.clone(), ())));
+        assert!(is_upgrade(&Request::from_parts(request.clone(), ())));
         prepare_request(&mut request, true);
         assert_eq!(request.headers[CONNECTION], "upgrade");
         assert_eq!(request.headers[UPGRADE], "websocket");

@@ -6,31 +6,19 @@ use std::{
 use axum::body::Body;
 use futures_util::future::join_all;
 use http::{Request, Version};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::{Lent, Pool, Server, roster::Roster};
-use crate::config::HealthCheck;
+use super::{HealthCheck, Pool, Server, ServerSet};
+use crate::{body::ReplayBody, causes};
 
 /// How long a server to which no connection could be made is passed over.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// How one server is, from what requests saw and what checks said.
+/// Whether one server is up, by its last connection and its last health check.
 #[derive(Debug, Default)]
 pub(super) struct Health {
     paused_until: Mutex<Option<Instant>>,
     failed_check: AtomicBool,
-}
-
-/// Whether a server is in use.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ServerHealth {
-    /// Its URL.
-    pub server: String,
-    /// Whether its last health check and connection succeeded, so that requests go to it first.
-    #[serde(rename = "up")]
-    pub is_up: bool,
 }
 
 impl Health {
@@ -50,16 +38,16 @@ impl Health {
     }
 }
 
-/// Check every server that there is at each interval, for ever.
-pub(super) async fn check(roster: &Roster, pool: &Pool, check: &HealthCheck) {
+/// Check every server at each interval, for ever.
+pub(super) async fn check(servers: &ServerSet, pool: &Pool, check: &HealthCheck) {
     let mut ticks = tokio::time::interval(check.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let targets = roster.targets();
+        let targets = servers.targets();
         join_all(targets.iter().map(|target| async {
             let (server, health) = (&target.server, &target.health);
-            let reason = ask(server, pool, check).await.err();
+            let reason = probe(server, pool, check).await.err();
             let was_failed = health.failed_check.swap(reason.is_some(), Ordering::Relaxed);
             match (was_failed, reason) {
                 (false, Some(reason)) => tracing::warn!(%server, reason, "a server of the upstream is down"),
@@ -71,14 +59,14 @@ pub(super) async fn check(roster: &Roster, pool: &Pool, check: &HealthCheck) {
     }
 }
 
-async fn ask(server: &Server, pool: &Pool, check: &HealthCheck) -> Result<(), String> {
-    let mut request = Request::new(Lent::new(Body::empty()).0);
+async fn probe(server: &Server, pool: &Pool, check: &HealthCheck) -> Result<(), String> {
+    let mut request = Request::new(ReplayBody::new(Body::empty()).0);
     *request.uri_mut() = server.uri(check.path.clone());
     *request.version_mut() = Version::HTTP_11;
     match tokio::time::timeout(check.timeout, pool.request(request)).await {
         Ok(Ok(response)) if response.status().is_success() => Ok(()),
         Ok(Ok(response)) => Err(format!("{} replied {}", check.path, response.status())),
-        Ok(Err(error)) => Err(super::chain(&error)),
+        Ok(Err(error)) => Err(causes::chain(&error)),
         Err(_) => Err(format!("{} did not reply within {:?}", check.path, check.timeout)),
     }
 }

@@ -3,14 +3,14 @@ use http::{
     uri::{Authority, PathAndQuery, Scheme},
 };
 
-/// One server of the control plane: scheme, host and port.
+/// One server: scheme, host and port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
     scheme: Scheme,
     authority: Authority,
 }
 
-/// A text that is no server of a control plane.
+/// A text that is not the URL of a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no server: write http:// or https://, a host and a port, such as http://127.0.0.1:8081")]
 pub struct InvalidServer(pub String);

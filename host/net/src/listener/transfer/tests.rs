@@ -2,10 +2,13 @@ use http_body_util::BodyExt;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::listener::activity::{Activity, Expiry, Patience};
+use crate::listener::{
+    ConnectionLimits,
+    activity::{Activity, Expiry},
+};
 
 const SECOND: Duration = Duration::from_secs(1);
-const PACE: Pace = Pace {
+const LIMITS: TransferLimits = TransferLimits {
     client: Duration::from_secs(60),
     minimum_rate: 512,
     upstream: Duration::from_secs(30),
@@ -13,10 +16,10 @@ const PACE: Pace = Pace {
 };
 
 fn activity() -> Activity {
-    Activity::new(Patience {
-        head: 10 * SECOND,
-        idle: 75 * SECOND,
-        pace: PACE,
+    Activity::new(ConnectionLimits {
+        connections: 1,
+        header_timeout: 10 * SECOND,
+        transfer: LIMITS,
     })
 }
 
@@ -195,7 +198,7 @@ async fn a_reply_that_is_not_taken_is_dropped() {
     assert_eq!(activity.expired().await, Expiry::Stalled);
     let after = started.elapsed();
     assert!(
-        (PACE.client..PACE.client + 10 * SECOND).contains(&after),
+        (LIMITS.client..LIMITS.client + 10 * SECOND).contains(&after),
         "{after:?}"
     );
     assert!(sender.is_closed());

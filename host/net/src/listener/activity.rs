@@ -7,71 +7,59 @@ use std::{
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::transfer::{Pace, Shared, Transfer};
+use super::{
+    ConnectionLimits,
+    transfer::{Shared, Transfer},
+};
 
-/// What a connection is doing, as far as its time limits care. Cheap to clone; lives as long as the
-/// connection. (hyper's own timer for heads also runs between requests, and hangs up without a word.)
+/// How long a connection may stay open between requests. Longer than clients usually keep one, so that it is they
+/// who close it.
+const KEEP_ALIVE: Duration = Duration::from_secs(75);
+
+/// The state of a connection that its timeouts depend on. Cheap to clone. (hyper's own timer for heads also runs
+/// between requests, and closes the connection without a reply.)
 #[derive(Clone, Debug)]
 pub(super) struct Activity(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    patience: Patience,
+    limits: ConnectionLimits,
     state: Mutex<State>,
     changed: Notify,
-}
-
-/// How long a connection may take.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
-    /// For a request's head, from its first byte; and for the first byte of all.
-    pub(super) head: Duration,
-    /// Between requests.
-    pub(super) idle: Duration,
-    /// For the bodies of a request.
-    pub(super) pace: Pace,
-}
-
-impl Patience {
-    /// How often the bodies of requests are looked at: a limit is exceeded by less than an eighth.
-    fn interval(&self) -> Duration {
-        let shortest = self.pace.client.min(self.pace.upstream).min(self.pace.stream);
-        (shortest / 8).max(Duration::from_millis(1))
-    }
 }
 
 #[derive(Debug)]
 struct State {
     /// Requests that are being answered.
     busy: usize,
-    /// Those of which a body may still be on its way.
+    /// Those of which a body may still be in transfer.
     transfers: Vec<Weak<Shared>>,
-    /// When they are looked at.
-    next_look: Instant,
-    /// When bytes last came or went.
+    /// When they are checked.
+    next_check: Instant,
+    /// When bytes were last received or sent.
     last_bytes: Instant,
     has_received: bool,
     has_served: bool,
     is_http2: bool,
-    /// When the head that is now arriving began to.
+    /// When the first byte of the head arrived that is not complete yet.
     head_since: Option<Instant>,
     idle_since: Instant,
 }
 
-/// Why a connection is given up.
+/// Why a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expiry {
-    /// A head began and did not end.
+    /// A head began and was not completed.
     Head,
-    /// Nothing came.
+    /// No request came.
     Idle,
-    /// The client does not take a reply.
+    /// The client does not read a reply.
     Stalled,
-    /// Its client would not be let in any more.
+    /// The certificate of its client is no longer accepted.
     Revoked,
 }
 
-/// What is to be done next, and when: to look at the bodies, or to give the connection up.
+/// What to do next, and when: check the bodies, or close the connection.
 struct Next {
     at: Instant,
     expiry: Option<Expiry>,
@@ -81,14 +69,23 @@ struct Next {
 #[derive(Debug)]
 pub(super) struct Busy(Activity);
 
+impl Inner {
+    /// How often the bodies of requests are checked: a limit is exceeded by less than an eighth.
+    fn check_interval(&self) -> Duration {
+        let limits = &self.limits.transfer;
+        let shortest = limits.client.min(limits.upstream).min(limits.stream);
+        (shortest / 8).max(Duration::from_millis(1))
+    }
+}
+
 impl Activity {
-    pub(super) fn new(patience: Patience) -> Self {
+    pub(super) fn new(limits: ConnectionLimits) -> Self {
         Self(Arc::new(Inner {
-            patience,
+            limits,
             state: Mutex::new(State {
                 busy: 0,
                 transfers: Vec::new(),
-                next_look: Instant::now(),
+                next_check: Instant::now(),
                 last_bytes: Instant::now(),
                 has_received: false,
                 has_served: false,
@@ -100,7 +97,7 @@ impl Activity {
         }))
     }
 
-    /// These bytes came in.
+    /// These bytes were received.
     pub(super) fn received(&self, bytes: &[u8]) {
         let mut state = self.state();
         state.last_bytes = Instant::now();
@@ -116,22 +113,22 @@ impl Activity {
         }
     }
 
-    /// Bytes went out.
+    /// Bytes were sent.
     pub(super) fn sent(&self) {
         self.state().last_bytes = Instant::now();
     }
 
-    /// A head is whole, and its request is being answered. `ended` says when the connection has to end.
+    /// A head is complete, and its request is being answered. `ended` is cancelled when the connection has to end.
     pub(super) fn request(&self, client: SocketAddr, is_http2: bool, ended: CancellationToken) -> Transfer {
         let mut state = self.state();
         if state.busy == 0 {
-            state.next_look = Instant::now() + self.0.patience.interval();
+            state.next_check = Instant::now() + self.0.check_interval();
         }
         state.busy += 1;
         state.has_served = true;
         state.is_http2 = is_http2;
         state.head_since = None;
-        let transfer = Transfer::new(client, self.0.patience.pace, Busy(self.clone()), ended);
+        let transfer = Transfer::new(client, self.0.limits.transfer, Busy(self.clone()), ended);
         state.transfers.retain(|transfer| transfer.strong_count() > 0);
         state.transfers.push(transfer.watched());
         drop(state);
@@ -139,7 +136,7 @@ impl Activity {
         transfer
     }
 
-    /// When nothing has come or gone for so long.
+    /// Completes when nothing was received or sent for this long.
     pub(super) async fn silent_for(&self, limit: Duration) {
         loop {
             let until = self.state().last_bytes + limit;
@@ -150,7 +147,7 @@ impl Activity {
         }
     }
 
-    /// When the connection has used up its time. Bodies that stall meanwhile are given up.
+    /// Completes when the connection is to be closed. Bodies that stall meanwhile are aborted.
     pub(super) async fn expired(&self) -> Expiry {
         loop {
             let changed = self.0.changed.notified();
@@ -162,7 +159,7 @@ impl Activity {
                 }
             } else if let Some(expiry) = next.expiry {
                 return expiry;
-            } else if self.look() {
+            } else if self.check() {
                 return Expiry::Stalled;
             }
         }
@@ -170,17 +167,17 @@ impl Activity {
 
     fn next(&self) -> Next {
         let state = self.state();
-        let patience = &self.0.patience;
+        let head_timeout = self.0.limits.header_timeout;
         if state.busy > 0 {
             return Next {
-                at: state.next_look,
+                at: state.next_check,
                 expiry: None,
             };
         }
         let (since, limit, expiry) = match state.head_since {
-            Some(since) => (since, patience.head, Expiry::Head),
-            None if state.has_served => (state.idle_since, patience.idle, Expiry::Idle),
-            None => (state.idle_since, patience.head, Expiry::Idle),
+            Some(since) => (since, head_timeout, Expiry::Head),
+            None if state.has_served => (state.idle_since, KEEP_ALIVE, Expiry::Idle),
+            None => (state.idle_since, head_timeout, Expiry::Idle),
         };
         Next {
             at: since + limit,
@@ -188,20 +185,20 @@ impl Activity {
         }
     }
 
-    /// Give up the requests of which a body has stalled. Returns whether the connection is of no more use.
-    fn look(&self) -> bool {
+    /// Abort the requests of which a body has stalled. Returns whether the connection is to be closed.
+    fn check(&self) -> bool {
         let now = Instant::now();
         let mut state = self.state();
-        state.next_look = now + self.0.patience.interval();
+        state.next_check = now + self.0.check_interval();
         let transfers: Vec<_> = state.transfers.iter().filter_map(Weak::upgrade).collect();
         let is_http2 = state.is_http2;
-        // Giving up one ends its `Busy`, which changes the state.
+        // Aborting one drops its `Busy`, which changes the state.
         drop(state);
         let mut is_untaken = false;
         for transfer in transfers {
             is_untaken |= transfer.check(now);
         }
-        // Other requests of HTTP/2 are not stopped by it.
+        // Over HTTP/2 other requests go on.
         is_untaken && !is_http2
     }
 
@@ -223,10 +220,10 @@ impl Drop for Busy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::listener::TransferLimits;
 
     const HEAD: Duration = Duration::from_secs(10);
-    const IDLE: Duration = Duration::from_secs(75);
-    const PACE: Pace = Pace {
+    const LIMITS: TransferLimits = TransferLimits {
         client: Duration::from_secs(60),
         minimum_rate: 512,
         upstream: Duration::from_secs(60),
@@ -234,10 +231,10 @@ mod tests {
     };
 
     fn activity() -> Activity {
-        Activity::new(Patience {
-            head: HEAD,
-            idle: IDLE,
-            pace: PACE,
+        Activity::new(ConnectionLimits {
+            connections: 1,
+            header_timeout: HEAD,
+            transfer: LIMITS,
         })
     }
 
@@ -285,13 +282,13 @@ mod tests {
         activity.received(b"GET / HTTP/1.1\r\n\r\n");
         let busy = request(&activity, false);
         let work = async {
-            tokio::time::sleep(10 * IDLE).await;
+            tokio::time::sleep(10 * KEEP_ALIVE).await;
             activity.received(b"its body");
             drop(busy);
         };
         let ((expiry, after), ()) = tokio::join!(expiry_after(&activity), work);
         assert_eq!(expiry, Expiry::Idle);
-        assert!(about(after, 11 * IDLE), "{after:?}");
+        assert!(about(after, 11 * KEEP_ALIVE), "{after:?}");
     }
 
     #[tokio::test(start_paused = true)]
@@ -313,6 +310,6 @@ mod tests {
         activity.received(b"a ping");
         let (expiry, after) = expiry_after(&activity).await;
         assert_eq!(expiry, Expiry::Idle);
-        assert!(about(after, IDLE), "{after:?}");
+        assert!(about(after, KEEP_ALIVE), "{after:?}");
     }
 }

@@ -11,12 +11,12 @@ use tokio::{sync::watch, time::Instant};
 
 use super::{Server, health::Health};
 
-/// Which servers there are. Cheap to clone.
+/// The servers of an upstream. Cheap to clone.
 #[derive(Clone, Debug)]
 pub enum Servers {
-    /// Always these.
+    /// These.
     Listed(Vec<Server>),
-    /// Those of the moment. What was known last holds when nobody follows them any more.
+    /// Those that are registered. The last known ones stay when nobody updates them any more.
     Followed(watch::Receiver<Arc<FollowedServers>>),
 }
 
@@ -25,16 +25,16 @@ pub enum Servers {
 pub struct FollowedServers {
     /// In the order in which they registered: the first is the master.
     pub servers: Vec<FollowedServer>,
-    /// Whether it was ever learned which there are. Until then there are none, and requests wait for a moment.
+    /// Whether they were ever read. Until then there are none, and requests wait for a moment.
     pub is_known: bool,
-    /// Why this may be old; none when it is not.
+    /// Why this is stale; none when it is not.
     pub lost: Option<String>,
 }
 
 /// A server that has registered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FollowedServer {
-    /// Of the registration. A server that registers again has another.
+    /// Name of the registration. A server that registers again has another.
     pub name: String,
     /// Where it is.
     pub server: Server,
@@ -45,19 +45,19 @@ pub struct FollowedServer {
 pub enum Choice {
     /// They take turns; those that are down come last.
     Turns,
-    /// The first alone. When no connection to it can be made, and the servers are followed, the request waits
-    /// for another first one, no longer than a connection may take. Listed servers are tried in their order.
+    /// The first alone. When no connection to it can be made, and the servers are followed, the request waits for the
+    /// next master, no longer than a connection may take. Listed servers are tried in their order.
     Master,
     /// The one with the fewest requests in flight from here; those that are down come last.
     LeastLoaded,
 }
 
-/// A server, and how it is. Lives as long as its registration, and the requests to it.
+/// A server and its health. Lives as long as its registration, and the requests to it.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) server: Server,
     pub(super) health: Health,
-    /// Of the registration; empty for a server that is listed.
+    /// Name of the registration; empty for a listed server.
     name: String,
     in_flight: AtomicUsize,
 }
@@ -90,7 +90,7 @@ impl Drop for InFlight {
 
 /// The servers of an upstream, and the choice between them.
 #[derive(Debug)]
-pub(super) struct Roster {
+pub(super) struct ServerSet {
     choice: Choice,
     turn: AtomicUsize,
     followed: Option<watch::Receiver<Arc<FollowedServers>>>,
@@ -99,12 +99,12 @@ pub(super) struct Roster {
 
 #[derive(Debug)]
 struct Known {
-    /// What `targets` were made of; none of listed ones.
+    /// What `targets` were made of; none for listed servers.
     of: Option<Arc<FollowedServers>>,
     targets: Arc<[Arc<Target>]>,
 }
 
-impl Roster {
+impl ServerSet {
     pub(super) fn new(servers: Servers, choice: Choice) -> Self {
         let (listed, followed) = match servers {
             Servers::Listed(servers) => (servers, None),
@@ -134,7 +134,7 @@ impl Roster {
         if let Some(followed) = &self.followed {
             let followed = followed.borrow().clone();
             if !known.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, &followed)) {
-                // One that stays keeps what is known of it.
+                // A server that stays keeps its health.
                 let target = |followed: &FollowedServer| {
                     let is_it = |target: &&Arc<Target>| {
                         target.server == followed.server && target.name == followed.name
@@ -154,12 +154,12 @@ impl Roster {
     pub(super) async fn attempts(&self, patience: Duration, avoided: &[Server]) -> Attempts<'_> {
         if let Some(followed) = &self.followed {
             let mut followed = followed.clone();
-            // An error says that nobody will learn of any more; those that are known are tried.
+            // An error: nobody updates them any more; the known ones are tried.
             let _ = tokio::time::timeout(patience, followed.wait_for(|servers| servers.is_known)).await;
         }
         match (&self.followed, self.choice) {
             (Some(followed), Choice::Master) => Attempts::Master {
-                roster: self,
+                set: self,
                 followed: followed.clone(),
                 refused: None,
                 until: None,
@@ -186,7 +186,7 @@ impl Roster {
             up.rotate_left(first);
         }
         if self.choice == Choice::LeastLoaded {
-            // Stable: among those that have as many, they take turns.
+            // Stable: servers with equal load take turns.
             up.sort_by_key(|target| target.in_flight.load(Ordering::Relaxed));
         }
         up.extend(down);
@@ -196,14 +196,14 @@ impl Roster {
 
 /// The servers to which one request may go.
 #[derive(Debug)]
-pub(super) enum Attempts<'r> {
+pub(super) enum Attempts<'s> {
     InOrder(IntoIter<Arc<Target>>),
     Master {
-        roster: &'r Roster,
+        set: &'s ServerSet,
         followed: watch::Receiver<Arc<FollowedServers>>,
         /// The master to which no connection could be made.
         refused: Option<Arc<Target>>,
-        /// Until when another is waited for, once it is.
+        /// Until when the next master is waited for.
         until: Option<Instant>,
         patience: Duration,
     },
@@ -212,19 +212,19 @@ pub(super) enum Attempts<'r> {
 impl Attempts<'_> {
     /// The next one, after no connection could be made to the one before.
     pub(super) async fn next(&mut self) -> Option<Arc<Target>> {
-        let (roster, followed, refused, until, patience) = match self {
+        let (set, followed, refused, until, patience) = match self {
             Self::InOrder(targets) => return targets.next(),
             Self::Master {
-                roster,
+                set,
                 followed,
                 refused,
                 until,
                 patience,
-            } => (roster, followed, refused, until, *patience),
+            } => (set, followed, refused, until, *patience),
         };
         loop {
             followed.mark_unchanged();
-            let master = roster.targets().first().cloned();
+            let master = set.targets().first().cloned();
             match (refused.as_ref(), master) {
                 (None, None) => return None,
                 (Some(refused), Some(master)) if Arc::ptr_eq(refused, &master) => {}

@@ -14,30 +14,29 @@ use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::activity::Busy;
-use crate::measure;
+use crate::telemetry;
 
-/// No part of a reply that is given to a client at once is larger, in bytes: how fast a client takes a
-/// reply is seen by the parts that it took.
+/// Replies are handed to the client in chunks of at most this many bytes, so that its rate can be measured.
 const PART: usize = 16 * 1024;
 
-/// How long the ends of a body may do nothing while it is streamed, and how slow a client may be.
+/// Idle timeouts of bodies, and the minimum rate of clients.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
+pub struct TransferLimits {
     /// Until a client sends more of a request's body, or takes more of a reply.
-    pub(crate) client: Duration,
+    pub client: Duration,
     /// What a client sends or takes while it is waited for, in bytes per second, averaged over the time
     /// above; 0 for any.
-    pub(crate) minimum_rate: u64,
+    pub minimum_rate: u64,
     /// Until the server behind takes more of a request's body, or sends more of a reply.
-    pub(crate) upstream: Duration,
+    pub upstream: Duration,
     /// Until the server behind sends more of a reply that may wait for events, and until anything is sent
     /// through a tunnel.
-    pub(crate) stream: Duration,
+    pub stream: Duration,
 }
 
-/// Who did not keep the pace of a body.
+/// Who exceeded a limit, and which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stall {
+pub enum Stall {
     /// The client sent nothing, or took nothing.
     ClientIdle(Duration),
     /// The client sent or took fewer bytes per second.
@@ -69,21 +68,20 @@ impl std::fmt::Display for Stall {
 
 impl std::error::Error for Stall {}
 
-/// A request that is being answered: its body and that of the reply, held to a [`Pace`]. Lives until the reply has
-/// been sent to its end.
+/// The bodies of a request and its reply, held to [`TransferLimits`], until the reply has been sent to its end.
 #[derive(Debug)]
-pub(crate) struct Transfer {
+pub struct Transfer {
     shared: Arc<Shared>,
     /// Until this is dropped, the connection is not idle.
     _busy: Busy,
     ended: CancellationToken,
 }
 
-/// What the bodies of one request and its reply share with the connection that watches over them.
+/// State that the bodies share with the connection that checks them.
 #[derive(Debug)]
 pub(super) struct Shared {
     client: SocketAddr,
-    pace: Pace,
+    limits: TransferLimits,
     state: Mutex<State>,
     stalled: Notify,
 }
@@ -95,21 +93,21 @@ struct State {
     may_wait: bool,
 }
 
-/// One body on its way.
+/// One body that is being sent.
 #[derive(Debug, Default)]
 struct Flow {
     body: Option<Body>,
-    /// Of who was last to ask for more of it.
+    /// Of the last task that polled it.
     waker: Option<Waker>,
     waits: Option<Wait>,
-    /// What the client sent or took, and how long it was waited for, since its rate was last looked at.
+    /// What the client sent or took, and how long it was waited for, since its rate was last computed.
     bytes: u64,
     waited: Duration,
-    /// Why it was given up.
+    /// Why it was aborted.
     stall: Option<Stall>,
 }
 
-/// For whom a body waits, and since when.
+/// Which side a body waits for, and since when.
 #[derive(Clone, Copy, Debug)]
 enum Wait {
     Client(Instant),
@@ -126,19 +124,19 @@ impl State {
 }
 
 impl Flow {
-    /// Whoever was waited for is not any more.
+    /// The wait is over: bytes moved.
     fn moved(&mut self, now: Instant) {
         if let Some(Wait::Client(since)) = self.waits.take() {
             self.waited += now.saturating_duration_since(since);
         }
     }
 
-    /// The client's rate since this was last asked, once it was waited for as long as `pace` allows.
-    fn is_slow(&mut self, pace: &Pace) -> bool {
-        if self.waited < pace.client {
+    /// Whether the client was too slow since the last call, once it was waited for as long as `limits` allow.
+    fn is_slow(&mut self, limits: &TransferLimits) -> bool {
+        if self.waited < limits.client {
             return false;
         }
-        let needed = self.waited.as_secs_f64() * as_float(pace.minimum_rate);
+        let needed = self.waited.as_secs_f64() * as_float(limits.minimum_rate);
         let is_slow = as_float(self.bytes) < needed;
         (self.bytes, self.waited) = (0, Duration::ZERO);
         is_slow
@@ -156,8 +154,13 @@ fn as_float(bytes: u64) -> f64 {
 }
 
 impl Transfer {
-    /// `busy` is of the connection that it came by, and `ended` says when that has to end.
-    pub(super) fn new(client: SocketAddr, pace: Pace, busy: Busy, ended: CancellationToken) -> Self {
+    /// `busy` keeps its connection from being idle; `ended` is cancelled when the connection has to end.
+    pub(super) fn new(
+        client: SocketAddr,
+        limits: TransferLimits,
+        busy: Busy,
+        ended: CancellationToken,
+    ) -> Self {
         let state = State {
             request: Flow::default(),
             reply: Flow::default(),
@@ -165,7 +168,7 @@ impl Transfer {
         };
         let shared = Shared {
             client,
-            pace,
+            limits,
             state: Mutex::new(state),
             stalled: Notify::new(),
         };
@@ -176,18 +179,18 @@ impl Transfer {
         }
     }
 
-    /// What the connection watches.
+    /// For the connection to check.
     pub(super) fn watched(&self) -> Weak<Shared> {
         Arc::downgrade(&self.shared)
     }
 
-    /// The request's body, held to the pace.
+    /// The request's body, held to the limits.
     pub(super) fn receive(&self, body: Body) -> Body {
         if http_body::Body::is_end_stream(&body) {
             return body;
         }
         self.shared.state().request.body = Some(body);
-        Body::new(Paced {
+        Body::new(LimitedBody {
             shared: self.shared.clone(),
             direction: Direction::Request,
             rest: Bytes::new(),
@@ -195,7 +198,7 @@ impl Transfer {
         })
     }
 
-    /// The reply's body, held to the pace. The request is being answered until this is dropped, or has stalled.
+    /// The reply's body, held to the limits. The connection is busy until this is dropped, or has stalled.
     pub(super) fn send(self, body: Body) -> Body {
         let shared = self.shared.clone();
         {
@@ -203,7 +206,7 @@ impl Transfer {
             state.reply.body = Some(body);
             state.reply.waits = Some(Wait::Client(Instant::now()));
         }
-        Body::new(Paced {
+        Body::new(LimitedBody {
             shared,
             direction: Direction::Reply,
             rest: Bytes::new(),
@@ -211,23 +214,23 @@ impl Transfer {
         })
     }
 
-    /// Its reply may wait for events as long as a stream may.
-    pub(crate) fn may_wait(&self) {
+    /// The reply is a stream of events: it may be silent for as long as a stream may.
+    pub fn may_wait(&self) {
         self.shared.state().may_wait = true;
     }
 
-    /// When its connection has to end, with everything that was made of it.
-    pub(crate) fn connection_ended(&self) -> CancellationToken {
+    /// Cancelled when the connection has to end, also as a tunnel.
+    pub fn connection_ended(&self) -> CancellationToken {
         self.ended.clone()
     }
 
-    /// Why the request's body was given up, if it was.
-    pub(crate) fn stall(&self) -> Option<Stall> {
+    /// Why the request's body was aborted, if it was.
+    pub fn stall(&self) -> Option<Stall> {
         self.shared.state().request.stall
     }
 
-    /// When the request's body was given up.
-    pub(crate) async fn stalled(&self) -> Stall {
+    /// Completes when the request's body was aborted.
+    pub async fn stalled(&self) -> Stall {
         loop {
             let notified = self.shared.stalled.notified();
             if let Some(stall) = self.stall() {
@@ -243,24 +246,23 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// End both bodies when someone has been waited for too long. Returns whether that was the client, with its
-    /// reply.
+    /// Abort both bodies when one side has been waited for too long. Returns whether the client did not read its reply.
     pub(super) fn check(&self, now: Instant) -> bool {
         let state = self.state();
         let overdue = |wait: Option<Wait>, upstream: Duration| match wait? {
-            Wait::Client(since) if now >= since + self.pace.client => {
-                Some(Stall::ClientIdle(self.pace.client))
+            Wait::Client(since) if now >= since + self.limits.client => {
+                Some(Stall::ClientIdle(self.limits.client))
             }
             Wait::Upstream(since) if now >= since + upstream => Some(Stall::UpstreamIdle(upstream)),
             Wait::Client(_) | Wait::Upstream(_) => None,
         };
         let of_reply = if state.may_wait {
-            self.pace.stream
+            self.limits.stream
         } else {
-            self.pace.upstream
+            self.limits.upstream
         };
         let reply = overdue(state.reply.waits, of_reply);
-        let stall = reply.or_else(|| overdue(state.request.waits, self.pace.upstream));
+        let stall = reply.or_else(|| overdue(state.request.waits, self.limits.upstream));
         let Some(stall) = stall else {
             return false;
         };
@@ -268,21 +270,21 @@ impl Shared {
         matches!(reply, Some(Stall::ClientIdle(_)))
     }
 
-    /// Give up both bodies, and what they hold.
+    /// Abort both bodies, and drop what they hold.
     fn end(&self, mut state: MutexGuard<'_, State>, stall: Stall) {
         state.request.stall = Some(stall);
-        // A reply that is made for it is held to the pace anew.
+        // A reply that is written because of this stall starts afresh.
         state.reply.stall = state.reply.body.is_some().then_some(stall);
         let bodies = (state.request.end(), state.reply.end());
         let wakers = [state.request.waker.take(), state.reply.waker.take()];
         drop(state);
-        // What they hold may have locks of its own.
+        // Dropped without the lock: what they hold may have locks of its own.
         drop(bodies);
         self.stalled.notify_one();
         wakers.into_iter().flatten().for_each(Waker::wake);
         let (who, how) = stall.labels();
-        counter!(measure::STALLED, "who" => who, "how" => how).increment(1);
-        tracing::info!(client = %self.client, "a request is given up: {stall}");
+        counter!(telemetry::STALLED, "who" => who, "how" => how).increment(1);
+        tracing::info!(client = %self.client, "a request is aborted: {stall}");
     }
 }
 
@@ -294,28 +296,28 @@ enum Direction {
 
 type Polled = Poll<Option<Result<Frame<Bytes>, axum::Error>>>;
 
-/// A body that is held to a pace.
-struct Paced {
+/// A body that is held to the limits.
+struct LimitedBody {
     shared: Arc<Shared>,
     direction: Direction,
-    /// Of a part that was too large to be given at once.
+    /// The rest of a frame that was too large to be handed on at once.
     rest: Bytes,
-    /// Of a reply, until it ends.
+    /// Of a reply, until its end.
     transfer: Option<Transfer>,
 }
 
 // Nothing in it is pinned.
-impl Unpin for Paced {}
+impl Unpin for LimitedBody {}
 
-impl Paced {
-    /// More of the inner body. `Err` says that the pace was not kept.
+impl LimitedBody {
+    /// More of the inner body. `Err` says that a limit was exceeded.
     fn poll_inner(&mut self, cx: &mut Context<'_>) -> Result<Polled, Stall> {
         let now = Instant::now();
         let shared = &*self.shared;
-        let pace = shared.pace;
+        let limits = shared.limits;
         let is_reply = self.direction == Direction::Reply;
         let too_slow = |state| {
-            let stall = Stall::ClientSlow(pace.minimum_rate);
+            let stall = Stall::ClientSlow(limits.minimum_rate);
             shared.end(state, stall);
             Err(stall)
         };
@@ -324,10 +326,10 @@ impl Paced {
         if let Some(stall) = flow.stall {
             return Err(stall);
         }
-        // Whoever asks has taken what it was given; one who was asked before is still waited for.
+        // A poll shows that the last chunk was taken; a side that was polled before is still waited for.
         if is_reply == matches!(flow.waits, Some(Wait::Client(_))) {
             flow.moved(now);
-            if flow.is_slow(&pace) {
+            if flow.is_slow(&limits) {
                 return too_slow(state);
             }
         }
@@ -359,7 +361,7 @@ impl Paced {
             }
         };
         flow.moved(now);
-        // Who has been given all of it may let it lie.
+        // A whole body may be left unread.
         let is_all = flow.body.as_ref().is_none_or(http_body::Body::is_end_stream);
         if is_reply {
             flow.waits = Some(Wait::Client(now));
@@ -371,7 +373,7 @@ impl Paced {
             flow.waits = (!is_all).then_some(Wait::Upstream(now));
         }
         flow.bytes += frame.data_ref().map_or(0, length);
-        if !is_reply && flow.is_slow(&pace) {
+        if !is_reply && flow.is_slow(&limits) {
             return too_slow(state);
         }
         Ok(Poll::Ready(Some(Ok(frame))))
@@ -382,7 +384,7 @@ fn length(bytes: &Bytes) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
-impl http_body::Body for Paced {
+impl http_body::Body for LimitedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -419,7 +421,7 @@ impl http_body::Body for Paced {
     }
 }
 
-impl Drop for Paced {
+impl Drop for LimitedBody {
     fn drop(&mut self) {
         let ended = self.shared.state().flow(self.direction).end();
         drop(ended);

@@ -1,0 +1,172 @@
+//! Bodies that hold something while they are sent, and bodies that can be sent again.
+
+use std::{
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
+};
+
+use axum::body::Body;
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use tokio::sync::Notify;
+
+/// A body that keeps something until it has been sent to its end, or given up.
+#[derive(Debug)]
+pub struct GuardedBody<G> {
+    body: Body,
+    guard: Option<G>,
+}
+
+impl<G> GuardedBody<G> {
+    pub fn new(body: Body, guard: G) -> Self {
+        Self {
+            body,
+            guard: Some(guard),
+        }
+    }
+}
+
+// Nothing in it is pinned.
+impl<G> Unpin for GuardedBody<G> {}
+
+impl<G: Send + 'static> http_body::Body for GuardedBody<G> {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
+            self.guard = None;
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A request's body for one attempt to send it. When it is dropped before any of it was read, it can be had again for
+/// the next attempt.
+#[derive(Debug)]
+pub(crate) struct ReplayBody {
+    body: Option<Body>,
+    is_touched: bool,
+    replay: Replay,
+}
+
+/// Has the body again that was sent in vain.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Replay(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    untouched: Mutex<Option<Body>>,
+    ended: Notify,
+}
+
+impl ReplayBody {
+    pub(crate) fn new(body: Body) -> (Self, Replay) {
+        let replay = Replay::default();
+        let body = Self {
+            body: Some(body),
+            is_touched: false,
+            replay: replay.clone(),
+        };
+        (body, replay)
+    }
+
+    fn has_ended(&self) {
+        self.replay.0.ended.notify_one();
+    }
+}
+
+impl Replay {
+    /// The body for another attempt, when none of it was read.
+    pub(crate) fn take_untouched(&self) -> Option<(ReplayBody, Replay)> {
+        let body = self
+            .0
+            .untouched
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        body.map(ReplayBody::new)
+    }
+
+    /// Completes when the body was read to its end, or dropped.
+    pub(crate) async fn body_ended(&self) {
+        self.0.ended.notified().await;
+    }
+}
+
+impl http_body::Body for ReplayBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        self.is_touched = true;
+        let Some(body) = &mut self.body else {
+            return Poll::Ready(None);
+        };
+        let polled = Pin::new(body).poll_frame(cx);
+        if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
+            self.has_ended();
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(http_body::Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body
+            .as_ref()
+            .map(http_body::Body::size_hint)
+            .unwrap_or_default()
+    }
+}
+
+impl Drop for ReplayBody {
+    fn drop(&mut self) {
+        if !self.is_touched {
+            *self
+                .replay
+                .0
+                .untouched
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) = self.body.take();
+        }
+        self.has_ended();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_an_untouched_body_comes_back() {
+        let (body, replay) = ReplayBody::new(Body::from("abc"));
+        drop(body);
+        let (mut body, second) = replay.take_untouched().unwrap();
+        assert!(replay.take_untouched().is_none());
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "abc");
+        drop(body);
+        assert!(second.take_untouched().is_none());
+        second.body_ended().await;
+    }
+}

@@ -1,0 +1,97 @@
+//! Errors and what caused them.
+
+use std::{error::Error, io, iter};
+
+/// The error, then what caused it, down to the root cause. [`Error::source`] passes by the error that an
+/// [`io::Error`] was made of; this does not.
+pub fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    iter::successors(Some(error), |&error| match wrapped(error) {
+        Some(inner) => Some(inner),
+        None => error.source(),
+    })
+}
+
+/// The first of the [`causes`] that is of this type. Of I/O errors in one another, the innermost tells what happened.
+pub fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
+    let wraps_another =
+        |error: &(dyn Error + 'static)| wrapped(error).is_some_and(|inner| inner.is::<io::Error>());
+    causes(error)
+        .filter(|cause| !wraps_another(*cause))
+        .find_map(|cause| cause.downcast_ref())
+}
+
+fn wrapped<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+    let inner = error.downcast_ref::<io::Error>()?.get_ref()?;
+    Some(inner)
+}
+
+/// The text of the last of the [`causes`]: those above it often say no more than that a request failed.
+pub fn root_cause(error: &(dyn Error + 'static)) -> String {
+    causes(error)
+        .last()
+        .map(|cause| without_link(&cause.to_string()))
+        .unwrap_or_default()
+}
+
+/// The error and its [`causes`] in one line, each text once.
+pub fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = without_link(&error.to_string());
+    for cause in causes(error).skip(1) {
+        let cause = without_link(&cause.to_string());
+        if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
+}
+
+/// rustls refers its users to a page of its manual; those who read this use another program.
+pub(crate) fn without_link(text: &str) -> String {
+    let end = text.find(": https://docs.rs/rustls").unwrap_or(text.len());
+    text.get(..end).unwrap_or(text).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{text}")]
+    struct Outer {
+        text: &'static str,
+        source: io::Error,
+    }
+
+    fn nested() -> Outer {
+        let tls = rustls::Error::General("no suite".to_owned());
+        let inner = io::Error::new(io::ErrorKind::InvalidData, tls);
+        Outer {
+            text: "the request failed",
+            source: io::Error::other(inner),
+        }
+    }
+
+    #[test]
+    fn each_text_once() {
+        assert_eq!(chain(&nested()), "the request failed: unexpected error: no suite");
+        assert_eq!(root_cause(&nested()), "unexpected error: no suite");
+        let linked = "bad name: https://docs.rs/rustls/latest/x";
+        let error = Outer {
+            text: linked,
+            source: io::Error::other(linked),
+        };
+        assert_eq!(chain(&error), "bad name");
+    }
+
+    #[test]
+    fn errors_inside_io_errors_are_found() {
+        let error = nested();
+        assert!(find::<rustls::Error>(&error).is_some());
+        let inner = find::<io::Error>(&error).unwrap();
+        assert_eq!(inner.kind(), io::ErrorKind::InvalidData);
+        assert!(find::<std::fmt::Error>(&error).is_none());
+        let plain = io::Error::other("no");
+        assert!(find::<io::Error>(&plain).is_some());
+    }
+}

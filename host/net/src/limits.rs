@@ -1,0 +1,197 @@
+//! Limits on connections and requests, and the share of each client in them.
+
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv6Addr},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// A client address gets a permit while it holds fewer than so many times as many as are free.
+const SHARE: usize = 3;
+
+/// A limit on how many connections or requests there are at once. Cheap to clone; clones share the limit.
+///
+/// No client address gets all permits: one that is alone gets three quarters, and as permits run short each gets less,
+/// so that an address that holds none always finds one.
+#[derive(Clone, Debug)]
+pub struct FairLimit(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    limit: usize,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    total: usize,
+    by_client: HashMap<IpAddr, usize>,
+}
+
+/// One of the permits, held until this is dropped.
+#[derive(Debug)]
+pub struct Permit {
+    limit: FairLimit,
+    client: IpAddr,
+}
+
+impl FairLimit {
+    pub fn new(limit: usize) -> Self {
+        Self(Arc::new(Inner {
+            limit,
+            taken: Mutex::default(),
+        }))
+    }
+
+    /// A permit for this client; none when all are taken, or when this client holds its share.
+    pub fn try_acquire(&self, client: IpAddr) -> Option<Permit> {
+        let client = network(client);
+        let mut taken = self.taken();
+        let free = self.0.limit.saturating_sub(taken.total);
+        let held = taken.by_client.get(&client).copied().unwrap_or_default();
+        if free == 0 || held >= free.saturating_mul(SHARE) {
+            return None;
+        }
+        taken.total += 1;
+        taken.by_client.insert(client, held + 1);
+        drop(taken);
+        Some(Permit {
+            limit: self.clone(),
+            client,
+        })
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut taken = self.limit.taken();
+        taken.total = taken.total.saturating_sub(1);
+        match taken.by_client.get_mut(&self.client) {
+            Some(held) if *held > 1 => *held -= 1,
+            _ => {
+                taken.by_client.remove(&self.client);
+            }
+        }
+    }
+}
+
+/// The address that counts as one client: of IPv6 the network, since a client has 2^64 addresses in its own.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => IpAddr::V4(address),
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+        }
+    }
+}
+
+/// Descriptors that are for other things than connections: files, webhooks, registries, the operator's port.
+const RESERVED: u64 = 512;
+
+/// Raise the limit of open file descriptors as far as the system allows: the soft limit is often 1024, for
+/// programs that use `select`. Call it once, at the start.
+pub fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    if limit.current != limit.maximum
+        && let Err(error) = setrlimit(Resource::Nofile, raised)
+    {
+        tracing::debug!(%error, "the limit of open file descriptors stays as it is");
+    }
+}
+
+/// How many connections of clients the limit allows.
+pub fn default_connections() -> usize {
+    connections_for(getrlimit(Resource::Nofile).current)
+}
+
+/// Each connection of a client may need another one to the upstream. `None` is no limit.
+fn connections_for(descriptors: Option<u64>) -> usize {
+    let descriptors = descriptors.unwrap_or(u64::MAX);
+    // Where there are few, half of them.
+    let for_connections = descriptors.saturating_sub(RESERVED).max(descriptors / 2);
+    usize::try_from(for_connections / 2)
+        .unwrap_or(usize::MAX)
+        .clamp(1, 1_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn no_client_takes_all() {
+        let limit = FairLimit::new(1024);
+        let take_all = |client: &str| -> Vec<Permit> {
+            std::iter::from_fn(|| limit.try_acquire(address(client))).collect()
+        };
+        let mut held = Vec::new();
+        for (client, share) in [("192.0.2.1", 768), ("192.0.2.2", 192), ("192.0.2.3", 48)] {
+            let taken = take_all(client);
+            assert_eq!(taken.len(), share, "{client}");
+            held.extend(taken);
+        }
+        assert!(limit.try_acquire(address("192.0.2.1")).is_none());
+        assert!(
+            limit.try_acquire(address("192.0.2.4")).is_some(),
+            "one who has none gets one"
+        );
+        held.clear();
+        assert_eq!(take_all("192.0.2.3").len(), 768, "permits are given back");
+        assert!(limit.taken().by_client.is_empty());
+    }
+
+    #[test]
+    fn one_permit() {
+        let limit = FairLimit::new(1);
+        let place = limit.try_acquire(address("::1"));
+        assert!(place.is_some());
+        assert!(limit.try_acquire(address("192.0.2.1")).is_none());
+        drop(place);
+        assert!(limit.try_acquire(address("192.0.2.1")).is_some());
+    }
+
+    #[test]
+    fn clients() {
+        for (one, other, is_same) in [
+            ("192.0.2.1", "::ffff:192.0.2.1", true),
+            ("192.0.2.1", "192.0.2.2", false),
+            ("2001:db8::1", "2001:db8::ffff:0:0:2", true),
+            ("2001:db8::1", "2001:db8:0:1::1", false),
+        ] {
+            assert_eq!(
+                network(address(one)) == network(address(other)),
+                is_same,
+                "{one} {other}"
+            );
+        }
+    }
+
+    #[test]
+    fn connections_for_descriptors() {
+        for (descriptors, connections) in [
+            (Some(1024), 256),
+            (Some(256), 64),
+            (Some(20_000), 9744),
+            (Some(65_536), 32_512),
+            (Some(1), 1),
+            (None, 1_000_000),
+        ] {
+            assert_eq!(connections_for(descriptors), connections, "{descriptors:?}");
+        }
+    }
+}

@@ -1,0 +1,391 @@
+//! A port: accepting connections, and everything that may go wrong with one.
+
+mod activity;
+mod stream;
+mod transfer;
+
+use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
+
+use axum::body::Body;
+use futures_util::FutureExt;
+use http::{Request, Response, Version};
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto,
+};
+use metrics::{counter, gauge};
+use rustls_pki_types::CertificateDer;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::oneshot,
+    time::Instant,
+};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::Instrument;
+
+pub use self::transfer::{Stall, Transfer, TransferLimits};
+use self::{
+    activity::{Activity, Expiry},
+    stream::TrackedStream,
+};
+use crate::{
+    limits::{FairLimit, Permit},
+    telemetry,
+    tls::{ServerTls, TlsConnection},
+};
+
+/// After a failed accept: out of file descriptors is over when a connection ends.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// A client that is told that it was too slow may be too slow to read it.
+const TIMEOUT_REPLY_LIMIT: Duration = Duration::from_secs(1);
+/// How long requests in flight may go on after their client's certificate was revoked.
+const REVOKED_GRACE: Duration = Duration::from_secs(10);
+const REVOKED: &str = "the client's certificate is no longer accepted";
+/// Between two lines of the log that report refused connections.
+const REFUSED_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Who sent a request: an extension that the listener puts on each.
+#[derive(Clone, Copy, Debug)]
+pub struct Client {
+    /// The other end of the connection.
+    pub address: SocketAddr,
+    /// Whether the connection is encrypted.
+    pub is_tls: bool,
+}
+
+/// The certificate that the client of a connection has shown, and that was accepted: an extension that the listener
+/// puts on each of its requests.
+#[derive(Clone, Debug)]
+pub struct ClientCertificate(pub Arc<CertificateDer<'static>>);
+
+/// Replies to the requests of a port. Cheap to clone; a clone replies to one request.
+pub trait Handler: Clone + Send + Sync + 'static {
+    /// Whether its connections are what the metric of connections counts.
+    const IS_COUNTED: bool;
+
+    /// The reply to a request. `transfer` tells when one of its bodies stalls before there is a reply.
+    fn handle(
+        self,
+        request: Request<Body>,
+        client: Client,
+        transfer: &Transfer,
+    ) -> impl Future<Output = Response<Body>> + Send;
+}
+
+/// Limits on the connections of a port.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectionLimits {
+    /// How many there may be.
+    pub connections: usize,
+    /// For the TLS handshake, and for the head of each request.
+    pub header_timeout: Duration,
+    /// For bodies.
+    pub transfer: TransferLimits,
+}
+
+/// A bound port.
+#[derive(Debug)]
+pub struct Listener {
+    tcp: TcpListener,
+    tls: Option<ServerTls>,
+    limits: ConnectionLimits,
+}
+
+/// How a listener is stopped.
+#[derive(Clone, Debug, Default)]
+pub struct Stop {
+    /// Accept no more, finish what is in flight.
+    pub graceful: CancellationToken,
+    /// Drop everything.
+    pub now: CancellationToken,
+}
+
+impl Listener {
+    pub async fn bind(
+        address: SocketAddr,
+        tls: Option<ServerTls>,
+        limits: ConnectionLimits,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            tcp: TcpListener::bind(address).await?,
+            tls,
+            limits,
+        })
+    }
+
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.tcp.local_addr()
+    }
+
+    /// Accept connections until told to stop, and end when the last of them has. Nothing that a connection does ends
+    /// or delays this loop.
+    pub async fn serve<H: Handler>(self, handler: H, stop: Stop) {
+        let connections = TaskTracker::new();
+        let limit = FairLimit::new(self.limits.connections);
+        let mut refused = RefusedConnections::default();
+        let mut open = |stream: TcpStream, address: SocketAddr| {
+            let Some(permit) = limit.try_acquire(address.ip()) else {
+                return refused.report(address, self.limits.connections);
+            };
+            let connection = Connection {
+                handler: handler.clone(),
+                tls: self.tls.clone(),
+                limits: self.limits,
+                address,
+                stop: stop.clone(),
+                _permit: permit,
+            };
+            let span = tracing::debug_span!("connection", client = %address);
+            connections.spawn(connection.run(stream).instrument(span));
+        };
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = stop.graceful.cancelled() => break,
+                accepted = self.tcp.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, address)) => open(stream, address),
+                Err(error) if is_of_client(&error) => {
+                    tracing::debug!(%error, "a client left before it was accepted");
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "no connection could be accepted; trying again");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+        // Those that the system has accepted already would be cut off with what they have sent.
+        while let Some(Ok((stream, address))) = self.tcp.accept().now_or_never() {
+            open(stream, address);
+        }
+        drop(self.tcp);
+        connections.close();
+        connections.wait().await;
+    }
+}
+
+/// Whether an error of accepting is one client's and says nothing of the port.
+fn is_of_client(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionRefused
+    )
+}
+
+#[derive(Debug, Default)]
+struct RefusedConnections {
+    since_report: u64,
+    reported: Option<Instant>,
+}
+
+impl RefusedConnections {
+    /// Count one, and write to the log now and then.
+    fn report(&mut self, client: SocketAddr, limit: usize) {
+        counter!(telemetry::CONNECTIONS_REFUSED).increment(1);
+        self.since_report += 1;
+        if self.reported.is_some_and(|at| at.elapsed() < REFUSED_INTERVAL) {
+            return;
+        }
+        tracing::warn!(
+            %client, limit, refused = self.since_report,
+            "connections are refused: as many as allowed are open, or the client has its share"
+        );
+        *self = Self {
+            since_report: 0,
+            reported: Some(Instant::now()),
+        };
+    }
+}
+
+/// One client's connection, in a task of its own.
+struct Connection<H> {
+    handler: H,
+    tls: Option<ServerTls>,
+    limits: ConnectionLimits,
+    address: SocketAddr,
+    stop: Stop,
+    _permit: Permit,
+}
+
+impl<H: Handler> Connection<H> {
+    async fn run(self, stream: TcpStream) {
+        if H::IS_COUNTED {
+            gauge!(telemetry::CONNECTIONS).increment(1);
+        }
+        let now = self.stop.now.clone();
+        // Dropped at the first await after the signal; nothing in here is worth more than that.
+        now.run_until_cancelled(self.open(stream)).await;
+        if H::IS_COUNTED {
+            gauge!(telemetry::CONNECTIONS).decrement(1);
+        }
+    }
+
+    async fn open(self, stream: TcpStream) {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "TCP_NODELAY could not be set");
+        }
+        let Some(tls) = &self.tls else {
+            return self.serve(stream, None).await;
+        };
+        let mut tls = tls.connection();
+        let accepting = TlsAcceptor::from(tls.config()).accept(stream);
+        match tokio::time::timeout(self.limits.header_timeout, accepting).await {
+            Ok(Ok(stream)) => {
+                tls.established(stream.get_ref().1.peer_certificates().unwrap_or_default());
+                self.serve(stream, Some(tls)).await;
+            }
+            Ok(Err(error)) => tracing::debug!(%error, "the TLS handshake failed"),
+            Err(_) => {
+                tracing::debug!(timeout = ?self.limits.header_timeout, "the TLS handshake took too long");
+            }
+        }
+    }
+
+    /// Reply to the requests of a connection, until it ends, or the tunnel that it has become.
+    async fn serve<S>(&self, stream: S, mut tls: Option<TlsConnection>)
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let activity = Activity::new(self.limits);
+        let ended = CancellationToken::new();
+        let (stream, mut released) = TrackedStream::new(stream, activity.clone());
+        let expiry = self.exchange(stream, &mut tls, &activity, &ended).await;
+        match (expiry, released.try_recv()) {
+            (Some(Expiry::Head), Ok(stream)) => self.reply_timeout(stream).await,
+            (Some(expiry), _) => tracing::debug!(?expiry, "the connection is closed"),
+            // A tunnel has taken the stream over.
+            (None, Err(oneshot::error::TryRecvError::Empty)) => {
+                self.watch_tunnel(&mut released, &mut tls, &activity, &ended)
+                    .await;
+            }
+            (None, _) => {}
+        }
+    }
+
+    /// Requests and replies, to the end of the connection. Returns why it was given up, if it was.
+    async fn exchange<S>(
+        &self,
+        stream: TrackedStream<S>,
+        tls: &mut Option<TlsConnection>,
+        activity: &Activity,
+        ended: &CancellationToken,
+    ) -> Option<Expiry>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let client = Client {
+            address: self.address,
+            is_tls: tls.is_some(),
+        };
+        let certificate = tls.as_ref().and_then(TlsConnection::client_certificate);
+        let certificate = certificate.map(|certificate| ClientCertificate(Arc::new(certificate.clone())));
+        let service = service_fn(|mut request: Request<Incoming>| {
+            let is_http2 = request.version() == Version::HTTP_2;
+            let transfer = activity.request(client.address, is_http2, ended.clone());
+            let handler = self.handler.clone();
+            request.extensions_mut().insert(client);
+            if let Some(certificate) = &certificate {
+                request.extensions_mut().insert(certificate.clone());
+            }
+            async move {
+                let request = request.map(|body| transfer.receive(Body::new(body)));
+                let response = handler.handle(request, client, &transfer).await;
+                Ok::<_, Infallible>(response.map(|body| transfer.send(body)))
+            }
+        });
+        let mut builder = auto::Builder::new(TokioExecutor::new());
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(None);
+        builder.http2().timer(TokioTimer::new());
+        let mut connection = Box::pin(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
+        let mut is_stopping = false;
+        // Until when requests may go on after the client's certificate was revoked.
+        let mut grace = None;
+        loop {
+            tokio::select! {
+                biased;
+                result = connection.as_mut() => {
+                    if let Err(error) = result {
+                        tracing::debug!(error, "the connection broke");
+                    }
+                    return None;
+                }
+                () = self.stop.graceful.cancelled(), if !is_stopping => {
+                    is_stopping = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+                () = revoked(tls), if grace.is_none() => {
+                    grace = Some(Instant::now() + REVOKED_GRACE);
+                    tracing::info!(client = %self.address, "{REVOKED}: its connection is closed");
+                    connection.as_mut().graceful_shutdown();
+                }
+                () = sleep_until(grace) => return Some(Expiry::Revoked),
+                expiry = activity.expired() => return Some(expiry),
+            }
+        }
+    }
+
+    /// Wait for a tunnel to give its stream back, and make it do so when it is idle or its client is no longer
+    /// accepted.
+    async fn watch_tunnel<S>(
+        &self,
+        released: &mut oneshot::Receiver<S>,
+        tls: &mut Option<TlsConnection>,
+        activity: &Activity,
+        ended: &CancellationToken,
+    ) {
+        let limit = self.limits.transfer.stream;
+        tokio::select! {
+            _ = &mut *released => return,
+            () = revoked(tls) => {
+                tracing::info!(client = %self.address, "{REVOKED}: its tunnel is closed");
+            }
+            () = activity.silent_for(limit) => {
+                counter!(telemetry::STALLED, "who" => "tunnel", "how" => "idle").increment(1);
+                tracing::info!(client = %self.address, ?limit, "a tunnel was idle for too long and is closed");
+            }
+        }
+        ended.cancel();
+        // An error: it is gone without its stream.
+        let _ = released.await;
+    }
+
+    /// Tell a client that began a request and did not end its head. hyper would only hang up.
+    async fn reply_timeout<S: AsyncWrite + Unpin>(&self, mut stream: S) {
+        tracing::info!(client = %self.address, "the head of a request took too long");
+        let text = format!(
+            "the head of the request did not arrive within {:?}\n",
+            self.limits.header_timeout
+        );
+        let reply = format!(
+            "HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-type: text/plain\r\n\
+             content-length: {}\r\n\r\n{text}",
+            text.len()
+        );
+        let sending = async {
+            stream.write_all(reply.as_bytes()).await?;
+            stream.shutdown().await
+        };
+        if let Ok(Err(error)) = tokio::time::timeout(TIMEOUT_REPLY_LIMIT, sending).await {
+            tracing::debug!(%error, "the client did not wait for the reply");
+        }
+    }
+}
+
+/// Completes when the client's certificate is no longer accepted.
+async fn revoked(tls: &mut Option<TlsConnection>) {
+    match tls {
+        Some(tls) => tls.revoked().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}

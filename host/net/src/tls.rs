@@ -1,0 +1,153 @@
+//! TLS: from PEM files to configurations that are known to work, and are made again when the files change.
+
+mod advice;
+mod certificate;
+mod client;
+mod pem;
+mod reload;
+mod server;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use rustls::crypto::{CryptoProvider, ring};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+pub use self::{
+    advice::TlsAdvice,
+    certificate::{not_after, subject_names},
+    client::{ClientTls, InvalidServerName, Trust, client},
+    pem::{PemError, certificates, certificates_in, private_key, private_key_in},
+    reload::{CertificateStatus, Reloading},
+    server::{ServerTls, TlsConnection},
+};
+
+/// Why TLS cannot be used as it is configured.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file cannot be read, or does not hold what it should.
+    #[error("{path}: {problem}", path = path.display())]
+    File { path: PathBuf, problem: PemError },
+    /// A certificate is not accepted, or does not belong to the key.
+    #[error("{path}: {reason}", path = path.display())]
+    Rejected { path: PathBuf, reason: String },
+    /// An authority cannot be trusted. The first has the number 1.
+    #[error("certificate {number} cannot be used: {source}")]
+    Authority { number: usize, source: rustls::Error },
+    /// A client was given an empty list of authorities.
+    #[error("it holds no certificate; put the PEM of at least one CA there")]
+    NoAuthority,
+    /// The details, if any, begin with a colon.
+    #[error("no CA certificates were found on this system{details}")]
+    NoSystemAuthority { details: String },
+    /// What this program was built with has no TLS in it.
+    #[error("TLS cannot be used: {0}")]
+    Provider(rustls::Error),
+}
+
+impl TlsError {
+    fn rejected(path: &Path, error: &dyn std::fmt::Display) -> Self {
+        Self::Rejected {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        }
+    }
+}
+
+/// A certificate with its chain, and its key: two PEM files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The certificate, then those that lead to its authority.
+    pub certificate: PathBuf,
+    /// The certificate's private key, not encrypted.
+    pub key: PathBuf,
+}
+
+impl Identity {
+    fn load(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+        Ok((certificates(&self.certificate)?, private_key(&self.key)?))
+    }
+}
+
+/// The cryptography of all TLS. Named in one place, so that no other crate's choice of a default can change it.
+pub fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair};
+
+    use super::*;
+
+    /// A certificate and its key in files of this directory.
+    fn identity(directory: &Path, name: &str) -> Identity {
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::default().self_signed(&key).unwrap();
+        let identity = Identity {
+            certificate: directory.join(format!("{name}.pem")),
+            key: directory.join(format!("{name}.key")),
+        };
+        std::fs::write(&identity.certificate, certificate.pem()).unwrap();
+        std::fs::write(&identity.key, key.serialize_pem()).unwrap();
+        identity
+    }
+
+    #[test]
+    fn files_that_cannot_be_used() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str| directory.path().join(name);
+        let (good, other) = (identity(directory.path(), "a"), identity(directory.path(), "b"));
+        let (empty, broken) = (file("empty.pem"), file("broken.pem"));
+        std::fs::write(&empty, "no PEM here\n").unwrap();
+        std::fs::write(
+            &broken,
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        )
+        .unwrap();
+        let with = |certificate: &Path, key: &Path| Identity {
+            certificate: certificate.to_owned(),
+            key: key.to_owned(),
+        };
+        for (identity, client_ca, expected) in [
+            (good.clone(), None, None),
+            (
+                with(&file("missing.pem"), &good.key),
+                None,
+                Some("missing.pem: No such file"),
+            ),
+            (
+                with(&empty, &good.key),
+                None,
+                Some(
+                    "empty.pem: it holds no certificate; it must be PEM, with `-----BEGIN CERTIFICATE-----`",
+                ),
+            ),
+            (
+                with(&good.certificate, &good.certificate),
+                None,
+                Some("a.pem: it holds no private key; it must be PEM"),
+            ),
+            (with(&good.certificate, &other.key), None, Some("a.pem: ")),
+            (
+                good.clone(),
+                Some(empty),
+                Some("empty.pem: it holds no certificate"),
+            ),
+            (
+                good.clone(),
+                Some(broken),
+                Some("broken.pem: certificate 1 cannot be used"),
+            ),
+        ] {
+            let error = ServerTls::of_files(identity.clone(), client_ca).err();
+            match (error.map(|error| error.to_string()), expected) {
+                (None, None) => {}
+                (Some(error), Some(part)) if error.contains(part) => {}
+                (error, expected) => panic!("{identity:?}: {error:?}, not {expected:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,171 @@
+use std::{
+    borrow::Cow,
+    time::{Duration, SystemTime},
+};
+
+use rustls::{AlertDescription, CertificateError, Error};
+use rustls_pki_types::UnixTime;
+
+use crate::causes::without_link;
+
+/// What the operator of one kind of client can do about a TLS connection that fails. Each text ends a sentence, and
+/// an empty one is left out.
+#[derive(Clone, Debug, Default)]
+pub struct TlsAdvice<'a> {
+    /// How to trust the authority of the server's certificate.
+    pub trust: Cow<'a, str>,
+    /// How to call the server by another name.
+    pub name: &'a str,
+    /// How to show a certificate.
+    pub identity: &'a str,
+    /// How to connect without TLS.
+    pub plain: &'a str,
+}
+
+impl TlsAdvice<'_> {
+    /// What is wrong with a connection to this host, and what to do.
+    pub fn explain(&self, error: &Error, host: &str) -> String {
+        match error {
+            Error::InvalidCertificate(error) => self.explain_certificate(error, host),
+            Error::InvalidMessage(_) => with_advice("the server does not speak TLS on this port", self.plain),
+            Error::AlertReceived(
+                AlertDescription::CertificateRequired | AlertDescription::BadCertificate,
+            ) => with_advice("the server wants a client certificate", self.identity),
+            Error::AlertReceived(AlertDescription::UnrecognisedName) => {
+                with_advice(&format!("the server does not know the name {host}"), self.name)
+            }
+            other => without_link(&other.to_string()),
+        }
+    }
+
+    fn explain_certificate(&self, error: &CertificateError, host: &str) -> String {
+        use CertificateError as E;
+        let invalid = |error: &dyn std::fmt::Display| {
+            format!(
+                "its certificate is not valid: {}",
+                without_link(&error.to_string())
+            )
+        };
+        let (problem, advice) = match error {
+            E::NotValidForNameContext { presented, .. } if presented.is_empty() => {
+                return no_alternative_name(host);
+            }
+            E::NotValidForNameContext { presented, .. } => {
+                let names: Vec<_> = presented.iter().map(|name| bare(name)).collect();
+                let names = names.join(", ");
+                (
+                    format!("its certificate is for {names}; the subjectAltName must hold {host}"),
+                    self.name,
+                )
+            }
+            E::UnknownIssuer => (
+                "its certificate comes from none of the trusted CAs".to_owned(),
+                &*self.trust,
+            ),
+            E::BadSignature => (
+                "its certificate bears the name of a trusted CA but not its signature; was the CA replaced?"
+                    .to_owned(),
+                &*self.trust,
+            ),
+            E::ExpiredContext { not_after, .. } => (
+                format!("its certificate expired at {}", date(*not_after)),
+                "renew it",
+            ),
+            E::NotValidYetContext { not_before, .. } => (
+                format!("its certificate is not valid before {}", date(*not_before)),
+                "compare the clocks",
+            ),
+            E::InvalidPurpose | E::InvalidPurposeContext { .. } => (
+                "its certificate is not for TLS servers (extendedKeyUsage serverAuth)".to_owned(),
+                "",
+            ),
+            E::Other(other) => match other.0.downcast_ref::<webpki::Error>() {
+                // What `openssl x509 -req` makes without an extension file: it cannot hold a name.
+                Some(webpki::Error::UnsupportedCertVersion) => return no_alternative_name(host),
+                Some(webpki::Error::CaUsedAsEndEntity) => (
+                    "it shows the certificate of a CA (basicConstraints CA:TRUE) as its own".to_owned(),
+                    "make it a certificate that the CA signs, with `admittance certs`",
+                ),
+                _ => (invalid(other), ""),
+            },
+            other => (invalid(other), ""),
+        };
+        with_advice(&problem, advice)
+    }
+}
+
+fn with_advice(problem: &str, advice: &str) -> String {
+    match advice {
+        "" => problem.to_owned(),
+        advice => format!("{problem}; {advice}"),
+    }
+}
+
+fn no_alternative_name(host: &str) -> String {
+    format!(
+        "its certificate has no subjectAltName, and a common name (CN) does not count; make one with \
+         subjectAltName DNS:{host}, as `admittance certs` does"
+    )
+}
+
+/// `DnsName("a.b")`, as the verifier writes a name, without the wrapping.
+fn bare(name: &str) -> &str {
+    name.strip_prefix("DnsName(\"")
+        .and_then(|name| name.strip_suffix("\")"))
+        .unwrap_or(name)
+}
+
+fn date(time: UnixTime) -> String {
+    SystemTime::UNIX_EPOCH
+        .checked_add(Duration::from_secs(time.as_secs()))
+        .map_or_else(String::new, |time| {
+            humantime::format_rfc3339_seconds(time).to_string()
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rustls::{InvalidMessage, OtherError};
+
+    use super::*;
+
+    /// Those that the tests over sockets do not bring about.
+    #[test]
+    fn explanations() {
+        let other = |error: webpki::Error| {
+            Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(error))))
+        };
+        let advice = TlsAdvice {
+            trust: "use --ca".into(),
+            identity: "use --key",
+            plain: "use http://",
+            ..TlsAdvice::default()
+        };
+        for (error, part) in [
+            (other(webpki::Error::UnsupportedCertVersion), "no subjectAltName"),
+            (other(webpki::Error::CaUsedAsEndEntity), "CA:TRUE"),
+            (other(webpki::Error::MaximumPathDepthExceeded), "not valid"),
+            (
+                Error::AlertReceived(AlertDescription::UnrecognisedName),
+                "does not know the name hook.ns",
+            ),
+            (
+                Error::AlertReceived(AlertDescription::CertificateRequired),
+                "wants a client certificate; use --key",
+            ),
+            (
+                Error::InvalidCertificate(CertificateError::UnknownIssuer),
+                "none of the trusted CAs; use --ca",
+            ),
+            (
+                Error::InvalidMessage(InvalidMessage::InvalidContentType),
+                "does not speak TLS on this port; use http://",
+            ),
+        ] {
+            let text = advice.explain(&error, "hook.ns");
+            assert!(text.contains(part), "{text}");
+        }
+    }
+}

@@ -1,0 +1,141 @@
+use std::time::{Duration, SystemTime};
+
+use rustls_pki_types::CertificateDer;
+use x509_parser::{
+    certificate::X509Certificate, error::X509Error, extensions::GeneralName, parse_x509_certificate,
+};
+
+/// A certificate that expires within this time is reported.
+const SOON: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// What an operator should know of a certificate that is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Validity {
+    pub(super) not_after: SystemTime,
+    /// Whether it has a subjectAltName.
+    pub(super) has_names: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Expiry {
+    Expired,
+    Soon,
+}
+
+impl Validity {
+    pub(super) fn read(certificate: &CertificateDer<'_>) -> Result<Self, X509Error> {
+        let (_, parsed) = parse_x509_certificate(certificate)?;
+        Ok(Self {
+            not_after: end(&parsed),
+            has_names: parsed
+                .subject_alternative_name()?
+                .is_some_and(|names| !names.value.general_names.is_empty()),
+        })
+    }
+
+    pub(super) fn expiry(&self, now: SystemTime) -> Option<Expiry> {
+        match self.not_after.duration_since(now) {
+            Err(_) => Some(Expiry::Expired),
+            Ok(left) => (left < SOON).then_some(Expiry::Soon),
+        }
+    }
+
+    /// Since 1970, as Prometheus has it.
+    pub(super) fn not_after_seconds(&self) -> f64 {
+        self.not_after
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_secs_f64()
+    }
+}
+
+fn end(certificate: &X509Certificate<'_>) -> SystemTime {
+    // One from before 1970 has expired all the same.
+    let seconds = u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or_default();
+    SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+}
+
+/// When a certificate expires; none when it cannot be read.
+pub fn not_after(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
+    let (_, parsed) = parse_x509_certificate(certificate).ok()?;
+    Some(end(&parsed))
+}
+
+/// The names of the holder of a certificate: its common names, and the DNS names and URIs among its alternative
+/// names. Empty when it cannot be read.
+pub fn subject_names(certificate: &CertificateDer<'_>) -> Vec<String> {
+    let Ok((_, parsed)) = parse_x509_certificate(certificate) else {
+        return Vec::new();
+    };
+    let common = parsed
+        .subject()
+        .iter_common_name()
+        .filter_map(|name| name.as_str().ok());
+    // More than one such extension is an error, and gives no names.
+    let alternative = parsed.subject_alternative_name().ok().flatten();
+    let alternative = alternative.iter().flat_map(|names| &names.value.general_names);
+    let alternative = alternative.filter_map(|name| match name {
+        GeneralName::DNSName(name) | GeneralName::URI(name) => Some(*name),
+        _ => None,
+    });
+    common.chain(alternative).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, DnType, KeyPair, SanType, date_time_ymd};
+
+    use super::*;
+
+    #[test]
+    fn what_a_certificate_says() {
+        for (names, has_names) in [(vec!["localhost".to_owned()], true), (vec![], false)] {
+            let mut params = CertificateParams::new(names).unwrap();
+            params.not_after = date_time_ymd(2030, 1, 1);
+            let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+            let validity = Validity::read(certificate.der()).unwrap();
+            assert_eq!(validity.has_names, has_names);
+            // date -d 2030-01-01T00:00:00Z +%s
+            assert_eq!(validity.not_after_seconds(), 1_893_456_000.0);
+        }
+        assert!(Validity::read(&CertificateDer::from(vec![1, 2, 3])).is_err());
+    }
+
+    #[test]
+    fn expiry_is_reported_in_time() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        let second = Duration::from_secs(1);
+        for (not_after, expected) in [
+            (now + SOON, None),
+            (now + SOON - second, Some(Expiry::Soon)),
+            (now, Some(Expiry::Soon)),
+            (now - second, Some(Expiry::Expired)),
+            (SystemTime::UNIX_EPOCH, Some(Expiry::Expired)),
+        ] {
+            let validity = Validity {
+                not_after,
+                has_names: true,
+            };
+            assert_eq!(validity.expiry(now), expected, "{not_after:?}");
+        }
+    }
+
+    #[test]
+    fn who_holds_it() {
+        let mut params =
+            CertificateParams::new(vec!["ci.example.com".to_owned(), "10.0.0.1".to_owned()]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, "ci");
+        params
+            .distinguished_name
+            .push(DnType::OrganizationName, "builders");
+        let uri = "spiffe://example.com/ci";
+        params
+            .subject_alt_names
+            .push(SanType::URI(uri.try_into().unwrap()));
+        let mail = "ci@example.com".try_into().unwrap();
+        params.subject_alt_names.push(SanType::Rfc822Name(mail));
+        let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        assert_eq!(subject_names(certificate.der()), ["ci", "ci.example.com", uri]);
+        assert!(subject_names(&CertificateDer::from(vec![1, 2, 3])).is_empty());
+    }
+}

@@ -1,0 +1,195 @@
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
+};
+
+use http::Uri;
+use rustls::{ClientConfig, RootCertStore, pki_types::ServerName};
+use rustls_pki_types::{CertificateDer, DnsName};
+
+use super::{
+    Identity, TlsError, certificates, provider,
+    reload::{CertificateStatus, Material, Reloading, Usage},
+};
+
+/// The authorities that a client trusts.
+#[derive(Clone, Copy, Debug)]
+pub enum Trust<'a> {
+    /// Those of the operating system. It must have some.
+    System,
+    /// Those of the operating system, which need not have any, and those of a PEM file.
+    SystemAnd(Option<&'a Path>),
+    /// Those of a PEM file.
+    File(&'a Path),
+    /// These.
+    Only(&'a [CertificateDer<'static>]),
+}
+
+impl<'a> Trust<'a> {
+    /// Those of this file, or else of the operating system.
+    pub fn file_or_system(file: Option<&'a Path>) -> Self {
+        file.map_or(Self::System, Self::File)
+    }
+
+    /// The authorities themselves. Those of the operating system are read once and kept to the program's end.
+    pub fn roots(self) -> Result<Arc<RootCertStore>, TlsError> {
+        match self {
+            Self::System => system_roots(),
+            Self::SystemAnd(None) => Ok(system_roots().unwrap_or_else(|_| Arc::new(RootCertStore::empty()))),
+            Self::SystemAnd(Some(path)) => {
+                let mut roots = Self::SystemAnd(None).roots()?;
+                add_file(Arc::make_mut(&mut roots), path)?;
+                Ok(roots)
+            }
+            Self::File(path) => {
+                let mut roots = RootCertStore::empty();
+                add_file(&mut roots, path)?;
+                Ok(Arc::new(roots))
+            }
+            Self::Only([]) => Err(TlsError::NoAuthority),
+            Self::Only(certificates) => {
+                let mut roots = RootCertStore::empty();
+                add(&mut roots, certificates)?;
+                Ok(Arc::new(roots))
+            }
+        }
+    }
+}
+
+fn system_roots() -> Result<Arc<RootCertStore>, TlsError> {
+    static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
+    if let Some(roots) = ROOTS.get() {
+        return Ok(roots.clone());
+    }
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    // Systems hold certificates that rustls does not accept; the others still count.
+    roots.add_parsable_certificates(found.certs);
+    if roots.is_empty() {
+        let reasons: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
+        return Err(TlsError::NoSystemAuthority {
+            details: match reasons.as_slice() {
+                [] => String::new(),
+                reasons => format!(": {}", reasons.join("; ")),
+            },
+        });
+    }
+    Ok(ROOTS.get_or_init(|| Arc::new(roots)).clone())
+}
+
+fn add_file(roots: &mut RootCertStore, path: &Path) -> Result<(), TlsError> {
+    add(roots, &certificates(path)?).map_err(|error| TlsError::rejected(path, &error))
+}
+
+fn add(roots: &mut RootCertStore, certificates: &[CertificateDer<'static>]) -> Result<(), TlsError> {
+    for (index, certificate) in certificates.iter().enumerate() {
+        roots
+            .add(certificate.clone())
+            .map_err(|source| TlsError::Authority {
+                number: index + 1,
+                source,
+            })?;
+    }
+    Ok(())
+}
+
+/// A client that trusts these authorities, and shows this certificate if it is asked for one. Without it, material
+/// that never changes.
+pub fn client(trust: Trust<'_>, identity: Option<&Identity>) -> Result<ClientConfig, TlsError> {
+    load(trust, identity).map(|material| Arc::unwrap_or_clone(material.config))
+}
+
+fn load(trust: Trust<'_>, identity: Option<&Identity>) -> Result<Material<ClientConfig>, TlsError> {
+    let builder = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(TlsError::Provider)?
+        .with_root_certificates(trust.roots()?);
+    let Some(identity) = identity else {
+        return Ok(Material::from(builder.with_no_client_auth()));
+    };
+    let (chain, key) = identity.load()?;
+    Material::of_identity(identity, &chain.clone(), || {
+        builder.with_client_auth_cert(chain, key)
+    })
+}
+
+/// Whom a client trusts, the certificate that it shows, and the name that servers must prove. Cheap to clone;
+/// clones share the material.
+#[derive(Clone, Debug)]
+pub struct ClientTls {
+    material: Reloading<ClientConfig>,
+    server_name: Option<ServerName<'static>>,
+}
+
+/// A text that is no name of a server in a certificate.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a host name that a certificate can hold")]
+pub struct InvalidServerName(pub String);
+
+impl ClientTls {
+    /// A client that trusts `ca`, or else the system's authorities, and shows this certificate.
+    pub fn of_files(ca: Option<PathBuf>, identity: Option<Identity>) -> Result<Self, TlsError> {
+        let files = identity
+            .iter()
+            .flat_map(|identity| [&identity.certificate, &identity.key]);
+        let files = files.chain(&ca).cloned().collect();
+        let material = Reloading::load(Usage::Upstream, files, move || {
+            load(Trust::file_or_system(ca.as_deref()), identity.as_ref())
+        })?;
+        Ok(Self {
+            material,
+            server_name: None,
+        })
+    }
+
+    /// Every server must prove this name, instead of the host of its URL: for servers that are reached at addresses
+    /// which their certificates do not hold.
+    pub fn with_server_name(self, name: &str) -> Result<Self, InvalidServerName> {
+        let name = DnsName::try_from(name).map_err(|_| InvalidServerName(name.to_owned()))?;
+        Ok(Self {
+            server_name: Some(ServerName::DnsName(name.to_owned())),
+            ..self
+        })
+    }
+
+    /// For the next connection.
+    pub fn current(&self) -> Arc<ClientConfig> {
+        self.material.current()
+    }
+
+    /// The name that the server at this URL must prove.
+    pub fn server_name(&self, server: &Uri) -> Result<ServerName<'static>, InvalidServerName> {
+        if let Some(name) = &self.server_name {
+            return Ok(name.clone());
+        }
+        let host = server.host().unwrap_or_default();
+        // An IPv6 address stands in brackets.
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        ServerName::try_from(bare.unwrap_or(host).to_owned()).map_err(|_| InvalidServerName(host.to_owned()))
+    }
+
+    /// See [`Reloading::warning`].
+    pub fn warning(&self) -> Option<String> {
+        self.material.warning()
+    }
+
+    /// See [`Reloading::status`].
+    pub fn status(&self) -> Option<CertificateStatus> {
+        self.material.status()
+    }
+
+    /// See [`Reloading::keep_fresh`].
+    pub async fn keep_fresh(&self) {
+        self.material.keep_fresh().await;
+    }
+}
+
+impl From<ClientConfig> for ClientTls {
+    /// Material that never changes.
+    fn from(config: ClientConfig) -> Self {
+        Self {
+            material: config.into(),
+            server_name: None,
+        }
+    }
+}

@@ -1,0 +1,62 @@
+use std::path::Path;
+
+use admittance_watch::file;
+use rustls_pki_types::{
+    CertificateDer, PrivateKeyDer,
+    pem::{self, PemObject},
+};
+
+use super::TlsError;
+
+/// The largest PEM file in bytes. A bundle with all authorities of a system has a fraction of it.
+const LARGEST: u64 = 16 << 20;
+
+/// Why there is no certificate or key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PemError {
+    #[error("{0}")]
+    Unreadable(String),
+    #[error("not PEM: {0}")]
+    Malformed(String),
+    #[error("it holds no {}; it must be PEM, with `-----BEGIN {}-----`", .0.to_lowercase(), .0)]
+    Missing(&'static str),
+}
+
+/// The certificates in a PEM file: at least one.
+pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    read(path, certificates_in)
+}
+
+/// The certificates in a PEM text: at least one.
+pub fn certificates_in(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemError> {
+    let found: Vec<_> = CertificateDer::pem_slice_iter(text)
+        .collect::<Result<_, _>>()
+        .map_err(|error| PemError::Malformed(error.to_string()))?;
+    match found.is_empty() {
+        true => Err(PemError::Missing("CERTIFICATE")),
+        false => Ok(found),
+    }
+}
+
+/// The first private key in a PEM file.
+pub fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    read(path, private_key_in)
+}
+
+/// The first private key in a PEM text.
+pub fn private_key_in(text: &[u8]) -> Result<PrivateKeyDer<'static>, PemError> {
+    PrivateKeyDer::from_pem_slice(text).map_err(|error| match error {
+        pem::Error::NoItemsFound => PemError::Missing("PRIVATE KEY"),
+        error => PemError::Malformed(error.to_string()),
+    })
+}
+
+fn read<T>(path: &Path, parse: fn(&[u8]) -> Result<T, PemError>) -> Result<T, TlsError> {
+    file::read(path, LARGEST)
+        .map_err(|error| PemError::Unreadable(error.to_string()))
+        .and_then(|text| parse(&text))
+        .map_err(|problem| TlsError::File {
+            path: path.to_owned(),
+            problem,
+        })
+}

@@ -1,0 +1,280 @@
+use std::{
+    fmt,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use admittance_watch::{Fingerprint, Watch, WatchConfig, file};
+use metrics::{counter, gauge};
+use rustls::server::danger::ClientCertVerifier;
+use rustls_pki_types::CertificateDer;
+use tokio::{sync::watch, time::MissedTickBehavior};
+
+use super::{
+    Identity, TlsError,
+    certificate::{Expiry, Validity},
+};
+use crate::telemetry;
+
+/// How often the log tells of a certificate that expires soon.
+const REMINDER: Duration = Duration::from_secs(24 * 3600);
+
+/// TLS material that is read again when its files change. Cheap to clone; clones share the material.
+///
+/// Material that cannot be used is not taken: the last good one stays in use.
+pub struct Reloading<C>(Arc<Inner<C>>);
+
+struct Inner<C> {
+    current: watch::Sender<Arc<Material<C>>>,
+    /// None: it is not of files, and never changes.
+    source: Option<Source<C>>,
+}
+
+struct Source<C> {
+    usage: Usage,
+    load: Box<dyn Fn() -> Result<Material<C>, TlsError> + Send + Sync>,
+    /// The content of the files when they were first read.
+    seen: Fingerprint,
+    /// Why what the files hold now is not in use.
+    problem: Mutex<Option<String>>,
+}
+
+/// A configuration, and what an operator should know of its files.
+pub(super) struct Material<C> {
+    pub(super) config: Arc<C>,
+    /// Of the certificate that is shown.
+    validity: Option<Validity>,
+    /// Verifies the certificates of clients; none when they show none.
+    pub(super) clients: Option<Arc<dyn ClientCertVerifier>>,
+    /// The file of the private key, when every user of the machine may read it.
+    exposed_key: Option<PathBuf>,
+}
+
+/// Where the material is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Usage {
+    Listen,
+    Upstream,
+    Admin,
+}
+
+/// A certificate that this program shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateStatus {
+    /// Where it is shown: `listen`, `admin` or `upstream`.
+    pub certificate: &'static str,
+    /// When it expires.
+    pub not_after: Option<SystemTime>,
+    /// Why what the files hold now is not in use.
+    pub problem: Option<String>,
+}
+
+impl Usage {
+    /// In metrics, log and status; also the section of the configuration that names the files.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Listen => "listen",
+            Self::Upstream => "upstream",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+impl<C> From<C> for Material<C> {
+    fn from(config: C) -> Self {
+        Self {
+            config: Arc::new(config),
+            validity: None,
+            clients: None,
+            exposed_key: None,
+        }
+    }
+}
+
+impl<C> Material<C> {
+    /// What shows the certificate of this identity, of which `chain` was read.
+    pub(super) fn of_identity(
+        identity: &Identity,
+        chain: &[CertificateDer<'_>],
+        config: impl FnOnce() -> Result<C, rustls::Error>,
+    ) -> Result<Self, TlsError> {
+        let path = &identity.certificate;
+        let validity = chain.first().map(Validity::read).transpose();
+        let validity = validity.map_err(|error| TlsError::rejected(path, &error))?;
+        let config = config().map_err(|error| TlsError::rejected(path, &error))?;
+        Ok(Self {
+            validity,
+            exposed_key: file::is_world_readable(&identity.key).then(|| identity.key.clone()),
+            ..Self::from(config)
+        })
+    }
+}
+
+impl<C> Clone for Reloading<C> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<C> fmt::Debug for Reloading<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let usage = self.0.source.as_ref().map(|source| source.usage);
+        f.debug_struct("Reloading")
+            .field("usage", &usage)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<C> From<C> for Reloading<C> {
+    /// Material that never changes.
+    fn from(config: C) -> Self {
+        Self(Arc::new(Inner {
+            current: watch::Sender::new(Arc::new(config.into())),
+            source: None,
+        }))
+    }
+}
+
+impl<C: Send + Sync + 'static> Reloading<C> {
+    pub(super) fn load(
+        usage: Usage,
+        files: Vec<PathBuf>,
+        load: impl Fn() -> Result<Material<C>, TlsError> + Send + Sync + 'static,
+    ) -> Result<Self, TlsError> {
+        // Before the files are read, so that a change meanwhile is seen as one.
+        let seen = Fingerprint::of(files);
+        let material = load()?;
+        Ok(Self(Arc::new(Inner {
+            current: watch::Sender::new(Arc::new(material)),
+            source: Some(Source {
+                usage,
+                load: Box::new(load),
+                seen,
+                problem: Mutex::new(None),
+            }),
+        })))
+    }
+
+    pub(super) fn subscribe(&self) -> watch::Receiver<Arc<Material<C>>> {
+        self.0.current.subscribe()
+    }
+
+    /// For the next connection.
+    pub fn current(&self) -> Arc<C> {
+        self.0.current.borrow().config.clone()
+    }
+
+    /// What is wrong with the file of the private key, though it is used.
+    pub fn warning(&self) -> Option<String> {
+        let material = self.0.current.borrow();
+        let path = material.exposed_key.as_ref()?.display();
+        Some(format!(
+            "{path}: every user of this machine can read the private key: chmod o-r {path}"
+        ))
+    }
+
+    /// The state of the certificate; none when it is not of files.
+    pub fn status(&self) -> Option<CertificateStatus> {
+        let source = self.0.source.as_ref()?;
+        let validity = self.0.current.borrow().validity;
+        let problem = source.problem.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(CertificateStatus {
+            certificate: source.usage.as_str(),
+            not_after: validity.map(|validity| validity.not_after),
+            problem: problem.clone(),
+        })
+    }
+
+    /// Read the files again whenever they change, and warn before a certificate expires; until this future is
+    /// dropped.
+    pub async fn keep_fresh(&self) {
+        let Some(source) = &self.0.source else {
+            return std::future::pending().await;
+        };
+        let certificate = source.usage.as_str();
+        gauge!(telemetry::CERTIFICATE_RELOADED, "certificate" => certificate).set(1);
+        counter!(telemetry::CERTIFICATE_RELOAD_FAILURES, "certificate" => certificate).absolute(0);
+        self.report(source.usage);
+        let mut watch = Watch::since(source.seen.clone(), WatchConfig::default());
+        let mut reminders = tokio::time::interval(REMINDER);
+        reminders.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = watch.changed() => self.reload(source).await,
+                _ = reminders.tick() => self.report_expiry(source.usage),
+            }
+        }
+    }
+
+    async fn reload(&self, source: &Source<C>) {
+        let shared = self.clone();
+        let load = move || shared.0.source.as_ref().map(|source| (source.load)());
+        // Otherwise the runtime is stopping.
+        let Ok(Some(loaded)) = tokio::task::spawn_blocking(load).await else {
+            return;
+        };
+        let certificate = source.usage.as_str();
+        let problem = match loaded {
+            Ok(material) => {
+                self.0.current.send_replace(Arc::new(material));
+                tracing::info!(
+                    certificate,
+                    "changed TLS files were read: new connections use them"
+                );
+                self.report(source.usage);
+                self.report_expiry(source.usage);
+                None
+            }
+            Err(error) => {
+                tracing::warn!(
+                    certificate, %error,
+                    "changed TLS files cannot be used: the last good ones stay in use"
+                );
+                counter!(telemetry::CERTIFICATE_RELOAD_FAILURES, "certificate" => certificate).increment(1);
+                Some(error.to_string())
+            }
+        };
+        let is_good = f64::from(u8::from(problem.is_none()));
+        gauge!(telemetry::CERTIFICATE_RELOADED, "certificate" => certificate).set(is_good);
+        *source.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+    }
+
+    fn report(&self, usage: Usage) {
+        let certificate = usage.as_str();
+        if let Some(warning) = self.warning() {
+            tracing::warn!(certificate, "{warning}");
+        }
+        let Some(validity) = self.0.current.borrow().validity else {
+            return;
+        };
+        gauge!(telemetry::CERTIFICATE_EXPIRY, "certificate" => certificate).set(validity.not_after_seconds());
+        if usage == Usage::Listen && !validity.has_names {
+            tracing::warn!(
+                certificate,
+                "the certificate has no subject alternative name, and kube-apiserver refuses such: \
+                 make one that names the host or the service (admittance certs does)"
+            );
+        }
+    }
+
+    fn report_expiry(&self, usage: Usage) {
+        let validity = self.0.current.borrow().validity;
+        let Some((validity, expiry)) = validity.and_then(|it| Some((it, it.expiry(SystemTime::now())?)))
+        else {
+            return;
+        };
+        let certificate = usage.as_str();
+        let not_after = humantime::format_rfc3339_seconds(validity.not_after);
+        match expiry {
+            Expiry::Expired => tracing::warn!(
+                certificate, %not_after,
+                "the certificate has expired, and clients refuse it; replace it"
+            ),
+            Expiry::Soon => tracing::warn!(
+                certificate, %not_after,
+                "the certificate expires within 7 days; replace it"
+            ),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use rustls::{ServerConfig, server::WebPkiClientVerifier};
+use rustls_pki_types::{CertificateDer, UnixTime};
+use tokio::sync::watch;
+
+use super::{
+    Identity, TlsError, Trust, provider,
+    reload::{Material, Reloading, Usage},
+};
+
+/// The certificate that a port shows to its clients, and which clients it accepts.
+pub type ServerTls = Reloading<ServerConfig>;
+
+impl ServerTls {
+    /// A port that shows this certificate. With `client_ca` only clients with a certificate of one of these
+    /// authorities are accepted.
+    pub fn of_files(identity: Identity, client_ca: Option<PathBuf>) -> Result<Self, TlsError> {
+        Self::of_port(Usage::Listen, identity, client_ca)
+    }
+
+    /// The operator's port. With `client_ca` clients may also show no certificate; one of another authority is
+    /// refused.
+    pub fn of_admin_files(identity: Identity, client_ca: Option<PathBuf>) -> Result<Self, TlsError> {
+        Self::of_port(Usage::Admin, identity, client_ca)
+    }
+
+    fn of_port(usage: Usage, identity: Identity, client_ca: Option<PathBuf>) -> Result<Self, TlsError> {
+        let files = [&identity.certificate, &identity.key]
+            .into_iter()
+            .chain(&client_ca);
+        let files = files.cloned().collect();
+        Self::load(usage, files, move || load(usage, &identity, client_ca.as_deref()))
+    }
+
+    /// How the next connection is encrypted.
+    pub fn connection(&self) -> TlsConnection {
+        let mut current = self.subscribe();
+        let config = current.borrow_and_update().config.clone();
+        TlsConnection {
+            current,
+            config,
+            client: Vec::new(),
+        }
+    }
+}
+
+/// Each configuration keeps sessions of its own: a client that one has accepted cannot resume with the next without
+/// showing its certificate again.
+fn load(
+    usage: Usage,
+    identity: &Identity,
+    client_ca: Option<&Path>,
+) -> Result<Material<ServerConfig>, TlsError> {
+    let (chain, key) = identity.load()?;
+    let builder = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(TlsError::Provider)?;
+    let clients = match client_ca {
+        None => None,
+        Some(path) => {
+            let roots = Trust::File(path).roots()?;
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider());
+            let verifier = match usage {
+                Usage::Admin => verifier.allow_unauthenticated(),
+                Usage::Listen | Usage::Upstream => verifier,
+            };
+            let verifier = verifier.build();
+            Some(verifier.map_err(|error| TlsError::rejected(path, &error))?)
+        }
+    };
+    let builder = match &clients {
+        None => builder.with_no_client_auth(),
+        Some(clients) => builder.with_client_cert_verifier(clients.clone()),
+    };
+    let mut material = Material::of_identity(identity, &chain.clone(), || {
+        let mut config = builder.with_single_cert(chain, key)?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(config)
+    })?;
+    material.clients = clients;
+    Ok(material)
+}
+
+/// The TLS of one accepted connection: the configuration that it began with, and the client's certificate.
+pub struct TlsConnection {
+    current: watch::Receiver<Arc<Material<ServerConfig>>>,
+    config: Arc<ServerConfig>,
+    /// The client's certificate, then those that lead to its authority. Empty when it has shown none.
+    client: Vec<CertificateDer<'static>>,
+}
+
+impl fmt::Debug for TlsConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsConnection").finish_non_exhaustive()
+    }
+}
+
+impl TlsConnection {
+    /// The configuration for the handshake.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        self.config.clone()
+    }
+
+    /// The handshake succeeded, and the client has shown these certificates.
+    pub fn established(&mut self, client: &[CertificateDer<'_>]) {
+        self.client = client.iter().map(|one| one.clone().into_owned()).collect();
+    }
+
+    /// The client's certificate, if it has shown one.
+    pub fn client_certificate(&self) -> Option<&CertificateDer<'static>> {
+        self.client.first()
+    }
+
+    /// Completes when files have changed, and the client's certificate is no longer accepted.
+    pub async fn revoked(&mut self) {
+        while self.current.changed().await.is_ok() {
+            if !self.current.borrow_and_update().accepts(&self.client) {
+                return;
+            }
+        }
+        std::future::pending().await
+    }
+}
+
+impl Material<ServerConfig> {
+    fn accepts(&self, client: &[CertificateDer<'_>]) -> bool {
+        let (Some(clients), Some((certificate, chain))) = (&self.clients, client.split_first()) else {
+            // It was accepted without a certificate, and still would be.
+            return true;
+        };
+        clients
+            .verify_client_cert(certificate, chain, UnixTime::now())
+            .is_ok()
+    }
+}

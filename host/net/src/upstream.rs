@@ -1,0 +1,377 @@
+//! Servers behind this program: which of them a request goes to, and how.
+
+mod connection;
+mod headers;
+mod health;
+mod server;
+mod servers;
+
+use std::{any::Any, fmt, sync::Arc, time::Duration};
+
+use axum::body::Body;
+use http::{
+    HeaderValue, Method, Request, Response, StatusCode, Version, header::HOST, request::Parts,
+    uri::PathAndQuery,
+};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use metrics::{counter, histogram};
+use tokio::time::Instant;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use self::{
+    connection::Pool,
+    headers::{prepare_request, prepare_response},
+    servers::{InFlight, ServerSet},
+};
+pub use self::{
+    connection::{Connector, connector, tcp_connector},
+    headers::is_upgrade,
+    server::{InvalidServer, Server},
+    servers::{Choice, FollowedServer, FollowedServers, Servers},
+};
+use crate::{
+    body::{GuardedBody, ReplayBody},
+    causes, telemetry,
+    tls::{CertificateStatus, ClientTls},
+};
+
+/// How the servers of an upstream are reached.
+#[derive(Clone, Debug)]
+pub struct UpstreamConfig {
+    /// Whom to trust, and what to show.
+    pub tls: ClientTls,
+    /// For name, connection and TLS handshake together. Default: 2 s.
+    pub connect_timeout: Duration,
+    /// From the end of the request to the head of the reply; then until it sends more of the reply, or takes more of
+    /// a body. Default: 60 s.
+    pub response_timeout: Duration,
+    /// None: only requests show whether a server is up.
+    pub health: Option<HealthCheck>,
+}
+
+impl UpstreamConfig {
+    /// See [`connect_timeout`](Self::connect_timeout).
+    pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+    /// See [`response_timeout`](Self::response_timeout).
+    pub const DEFAULT_RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
+}
+
+/// A GET that shows whether a server is up: a status of 200 to 299 is good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthCheck {
+    /// Path and query.
+    pub path: PathAndQuery,
+    /// From one check to the next. Default: 5 s.
+    pub interval: Duration,
+    /// For the head of the answer. Default: 2 s.
+    pub timeout: Duration,
+}
+
+impl HealthCheck {
+    /// See [`interval`](Self::interval).
+    pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(5);
+    /// See [`timeout`](Self::timeout).
+    pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
+}
+
+/// Why there is no reply of an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.reason())]
+pub enum UpstreamError {
+    NoServers,
+    NoMaster,
+    Connect,
+    Broken,
+    Protocol,
+    Timeout(Duration),
+}
+
+impl UpstreamError {
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::NoServers => "the upstream has no servers",
+            Self::NoMaster => "the upstream has no master",
+            Self::Connect => "no server of the upstream accepted a connection",
+            Self::Broken => "the connection to the upstream broke before it replied",
+            Self::Protocol => "the upstream switched protocols without being asked to",
+            Self::Timeout(_) => "the upstream did not reply in time",
+        }
+    }
+
+    /// As the metric has it.
+    fn label(self) -> &'static str {
+        match self {
+            Self::NoServers | Self::NoMaster => "nobody",
+            Self::Connect => "connect",
+            Self::Broken => "broken",
+            Self::Protocol => "protocol",
+            Self::Timeout(_) => "timeout",
+        }
+    }
+}
+
+/// The server that has replied: an extension of its reply.
+#[derive(Clone, Debug)]
+pub struct RepliedBy(pub Server);
+
+/// Listed servers to which a request goes only when there is no other: an extension of it.
+#[derive(Clone, Debug, Default)]
+pub struct AvoidedServers(pub Vec<Server>);
+
+/// What a request holds until it has ended, as a tunnel too: an extension of it.
+#[derive(Clone, Debug)]
+pub struct TunnelGuard {
+    /// Dropped when the tunnel ends.
+    pub permit: Arc<dyn Any + Send + Sync>,
+    /// Cancelled when the client's connection has to end.
+    pub connection_ended: CancellationToken,
+}
+
+/// Whether a server is in use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerHealth {
+    pub server: Server,
+    /// Whether its last health check and connection succeeded, so that requests go to it first.
+    pub is_up: bool,
+}
+
+/// Sends requests to servers. Cheap to clone.
+///
+/// [`Choice`] says to which of its servers. A request goes to another one only when no connection could be
+/// made to the one before, that is, when no byte of it has left; so servers that are down are tried last
+/// rather than never, and a wrong health check does not stop everything. Bodies are streamed both ways,
+/// trailers included, and a switched protocol (a WebSocket) becomes a tunnel.
+#[derive(Clone, Debug)]
+pub struct Upstream {
+    servers: Arc<ServerSet>,
+    shared: Arc<Shared>,
+    /// Whether servers get the client's `Host` rather than their own.
+    keeps_host: bool,
+}
+
+/// Connections and tunnels, also to servers [beside](Upstream::beside).
+struct Shared {
+    pool: Pool,
+    config: UpstreamConfig,
+    tunnels: TaskTracker,
+    stop_tunnels: CancellationToken,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Upstream {
+    pub fn new(servers: Servers, choice: Choice, config: UpstreamConfig) -> Self {
+        Self {
+            servers: Arc::new(ServerSet::new(servers, choice)),
+            shared: Arc::new(Shared {
+                pool: Pool::new(config.tls.clone(), config.connect_timeout),
+                config,
+                tunnels: TaskTracker::new(),
+                stop_tunnels: CancellationToken::new(),
+            }),
+            keeps_host: false,
+        }
+    }
+
+    /// One server beside these, reached in the same way. Connections to it are kept with those of this upstream, and
+    /// tunnels to it end with them. It gets the client's `Host`, to which pages of a browser belong.
+    pub fn beside(&self, server: Server) -> Self {
+        Self {
+            servers: Arc::new(ServerSet::new(Servers::Listed(vec![server]), Choice::Turns)),
+            shared: self.shared.clone(),
+            keeps_host: true,
+        }
+    }
+
+    /// The servers of this moment.
+    pub fn health(&self) -> Vec<ServerHealth> {
+        let targets = self.servers.targets();
+        let health = targets.iter().map(|target| ServerHealth {
+            server: target.server.clone(),
+            is_up: target.health.is_up(),
+        });
+        health.collect()
+    }
+
+    /// Check every server at each interval, when the configuration says so; until this future is dropped.
+    pub async fn check_health(&self) {
+        if let Some(check) = &self.shared.config.health {
+            health::check(&self.servers, &self.shared.pool, check).await;
+        }
+    }
+
+    /// Read the TLS files again whenever they change, until this future is dropped.
+    pub async fn keep_tls_fresh(&self) {
+        self.shared.config.tls.keep_fresh().await;
+    }
+
+    /// See [`ClientTls::status`].
+    pub fn tls_status(&self) -> Option<CertificateStatus> {
+        self.shared.config.tls.status()
+    }
+
+    /// Wait for every tunnel to end.
+    pub async fn tunnels_ended(&self) {
+        self.shared.tunnels.close();
+        self.shared.tunnels.wait().await;
+    }
+
+    /// End every tunnel now.
+    pub fn stop_tunnels(&self) {
+        self.shared.stop_tunnels.cancel();
+    }
+
+    /// The reply of a server.
+    ///
+    /// A request of the method CONNECT gets a 405: a tunnel to anywhere is a forward proxy's business.
+    pub async fn send(&self, mut request: Request<Body>) -> Result<Response<Body>, UpstreamError> {
+        if request.method() == Method::CONNECT {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+            return Ok(response);
+        }
+        let client_upgrade = is_upgrade(&request).then(|| hyper::upgrade::on(&mut request));
+        let (mut head, body) = request.into_parts();
+        prepare_request(&mut head, client_upgrade.is_some());
+        let reply = self
+            .exchange(&head, body)
+            .await
+            .and_then(|(mut response, in_flight)| {
+                let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+                match (switches, client_upgrade) {
+                    (true, Some(client)) => {
+                        let guard = head.extensions.remove::<TunnelGuard>();
+                        self.tunnel(client, hyper::upgrade::on(&mut response), in_flight, guard);
+                    }
+                    (true, None) => return Err(UpstreamError::Protocol),
+                    (false, _) => {
+                        response = response.map(|body| Body::new(GuardedBody::new(body, in_flight)))
+                    }
+                }
+                prepare_response(&mut response, switches);
+                Ok(response)
+            });
+        reply.inspect_err(|error| telemetry::count_upstream_error(error.label()))
+    }
+
+    fn tunnel(&self, client: OnUpgrade, server: OnUpgrade, in_flight: InFlight, guard: Option<TunnelGuard>) {
+        let stop = self.shared.stop_tunnels.clone();
+        self.shared.tunnels.spawn(async move {
+            let _in_flight = in_flight;
+            let connection_ended = guard.as_ref().map(|guard| guard.connection_ended.clone());
+            let stop_or_end = async {
+                match connection_ended {
+                    Some(ended) => tokio::select! {
+                        () = stop.cancelled() => {}
+                        () = ended.cancelled() => {}
+                    },
+                    None => stop.cancelled().await,
+                }
+            };
+            let run = async {
+                let (client, server) = tokio::try_join!(client, server)?;
+                let (mut client, mut server) = (TokioIo::new(client), TokioIo::new(server));
+                let copied = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+                Ok::<_, hyper::Error>(copied)
+            };
+            let ran = tokio::select! {
+                ran = run => Some(ran),
+                () = stop_or_end => None,
+            };
+            match ran {
+                None => tracing::debug!("a tunnel was cut, by the shutdown or with its client's connection"),
+                Some(Err(error)) => tracing::debug!(%error, "a tunnel could not be made"),
+                Some(Ok(Err(error))) => tracing::debug!(%error, "a tunnel broke"),
+                Some(Ok(Ok((sent, received)))) => tracing::debug!(sent, received, "a tunnel ended"),
+            }
+        });
+    }
+
+    async fn exchange(&self, head: &Parts, body: Body) -> Result<(Response<Body>, InFlight), UpstreamError> {
+        let config = &self.shared.config;
+        let (mut body, mut replay) = ReplayBody::new(body);
+        let avoided = head
+            .extensions
+            .get::<AvoidedServers>()
+            .map_or(&[][..], |avoided| &avoided.0);
+        let mut attempts = self.servers.attempts(config.connect_timeout, avoided).await;
+        let mut error = match self.servers.choice() {
+            Choice::Master => UpstreamError::NoMaster,
+            Choice::Turns | Choice::LeastLoaded => UpstreamError::NoServers,
+        };
+        while let Some(target) = attempts.next().await {
+            let (server, health) = (&target.server, &target.health);
+            let in_flight = target.enter();
+            let started = Instant::now();
+            let request = self.request_to(server, head, body);
+            let reply = self.shared.pool.request(request);
+            // Time runs from when the whole request has left: a large upload is not a slow server.
+            let late = async {
+                replay.body_ended().await;
+                tokio::time::sleep(config.response_timeout).await;
+            };
+            let result = tokio::select! {
+                biased;
+                result = reply => result,
+                () = late => {
+                    tracing::warn!(%server, timeout = ?config.response_timeout, "no reply in time");
+                    return Err(UpstreamError::Timeout(config.response_timeout));
+                }
+            };
+            match result {
+                Ok(response) => {
+                    health.connected();
+                    histogram!(telemetry::UPSTREAM_DURATION).record(started.elapsed());
+                    let mut response = response.map(Body::new);
+                    response.extensions_mut().insert(RepliedBy(server.clone()));
+                    return Ok((response, in_flight));
+                }
+                Err(cause) if cause.is_connect() => {
+                    health.refused();
+                    counter!(telemetry::UPSTREAM_CONNECT_FAILURES).increment(1);
+                    tracing::warn!(%server, error = causes::chain(&cause), "no connection to a server of the upstream");
+                    error = UpstreamError::Connect;
+                    (body, replay) = match replay.take_untouched() {
+                        Some(body) => body,
+                        None => return Err(UpstreamError::Connect),
+                    };
+                }
+                Err(cause) => {
+                    tracing::warn!(%server, error = causes::chain(&cause), "the connection to the upstream broke");
+                    return Err(UpstreamError::Broken);
+                }
+            }
+        }
+        Err(error)
+    }
+
+    fn request_to(&self, server: &Server, head: &Parts, body: ReplayBody) -> Request<ReplayBody> {
+        let path = head
+            .uri
+            .path_and_query()
+            .cloned()
+            .unwrap_or_else(|| PathAndQuery::from_static("/"));
+        let mut request = Request::new(body);
+        *request.method_mut() = head.method.clone();
+        *request.uri_mut() = server.uri(path);
+        *request.version_mut() = Version::HTTP_11;
+        *request.headers_mut() = head.headers.clone();
+        let own = || HeaderValue::from_str(server.authority()).ok();
+        let clients = head
+            .headers
+            .get(headers::X_FORWARDED_HOST)
+            .filter(|_| self.keeps_host)
+            .cloned();
+        if let Some(host) = clients.or_else(own) {
+            request.headers_mut().insert(HOST, host);
+        }
+        request
+    }
+}
