@@ -1,6 +1,5 @@
 //! What an operator does to a running driver, with the commands of the program.
 
-mod desk;
 mod modules;
 #[path = "../../host/catalog/tests/catalog/registry.rs"]
 #[expect(
@@ -8,5 +7,6 @@ mod modules;
     reason = "it is that of the catalog's own tests, and not all of it is wanted here"
 )]
 pub(crate) mod registry;
+mod setup;
 mod steering;
 mod trials;

@@ -2,11 +2,11 @@
 
 mod admin;
 mod bundle;
-mod carried;
 mod certificates;
 mod configuration;
 mod deployment;
 mod error;
+mod files;
 mod layout;
 mod manifest;
 mod needs;

@@ -3,7 +3,7 @@
 mod certs;
 mod check;
 mod directories;
-mod figures;
+mod human;
 mod kubernetes;
 mod logging;
 mod modules;

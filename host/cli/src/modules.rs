@@ -3,7 +3,7 @@
 mod inspect;
 mod pull;
 mod push;
-mod shown;
+mod transfers;
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ use clap::Args;
 use url::Url;
 
 pub(crate) use self::{
-    inspect::InspectArguments, pull::PullArguments, push::PushArguments, shown::Transfers,
+    inspect::InspectArguments, pull::PullArguments, push::PushArguments, transfers::Transfers,
 };
 use crate::directories;
 

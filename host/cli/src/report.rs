@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use similar::{ChangeTag, TextDiff};
 
 use crate::{
-    figures,
+    human,
     output::{BAD, BOLD, DIM, GOOD, ODD},
 };
 
@@ -99,7 +99,7 @@ fn stages(text: &mut String, report: &Report<'_>) {
         }
         let time = match row.result {
             StageResult::NotReached => "-".to_owned(),
-            _ => figures::duration(row.duration),
+            _ => human::duration(row.duration),
         };
         line(
             text,

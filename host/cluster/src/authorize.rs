@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use crate::{
     connection::Connection,
-    measure::Verb,
-    trouble::{Trouble, permission},
+    metrics::Verb,
+    request_error::{RequestError, permission},
 };
 
 /// How long an answer is waited for at most.
@@ -65,7 +65,7 @@ pub(crate) async fn review(
         .await
     {
         Ok(Review { status }) => answer(status),
-        Err(trouble) => Err(error(connection, &trouble)),
+        Err(failure) => Err(error(connection, &failure)),
     }
 }
 
@@ -110,9 +110,9 @@ fn answer(status: Status) -> Result<Access, AuthorizerError> {
     })
 }
 
-fn error(connection: &Connection, trouble: &Trouble) -> AuthorizerError {
-    let reason = match trouble {
-        Trouble::Forbidden(words) => {
+fn error(connection: &Connection, failure: &RequestError) -> AuthorizerError {
+    let reason = match failure {
+        RequestError::Forbidden(words) => {
             let permission = permission("`create`", "subjectaccessreviews", "authorization.k8s.io");
             format!("{words}; {permission}")
         }

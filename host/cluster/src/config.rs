@@ -7,7 +7,7 @@ use kube::{
     config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 
-use crate::{connection::Connection, trouble::causes};
+use crate::{connection::Connection, request_error::causes};
 
 /// How to reach the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -20,8 +20,8 @@ use tower::{BoxError, ServiceBuilder, service_fn};
 
 use crate::{
     health::Health,
-    measure::{self, Verb},
-    trouble::Trouble,
+    metrics::{self, Verb},
+    request_error::RequestError,
 };
 
 /// Until TCP and TLS are there.
@@ -97,17 +97,17 @@ impl Connection {
         verb: Verb,
         until: Instant,
         request: impl Future<Output = kube::Result<T>>,
-    ) -> Result<T, Trouble> {
+    ) -> Result<T, RequestError> {
         let answer = timeout_at(until, async {
             let _permit = self.live.acquire().await;
             request.await
         })
         .await;
         let answer = match answer {
-            Ok(answer) => answer.map_err(|error| Trouble::from_client(&error)),
-            Err(Elapsed { .. }) => Err(Trouble::Timeout),
+            Ok(answer) => answer.map_err(|error| RequestError::from_client(&error)),
+            Err(Elapsed { .. }) => Err(RequestError::Timeout),
         };
-        measure::count(verb, answer.as_ref().map_or_else(Trouble::result, |_| "ok"));
+        metrics::count(verb, answer.as_ref().map_or_else(RequestError::result, |_| "ok"));
         answer
     }
 
@@ -129,10 +129,10 @@ impl Connection {
                     .map_err(|_| BoxError::from("the API server sends no reply"))??;
                 if response.status().is_success() {
                     if is_watch {
-                        measure::count(Verb::Watch, "ok");
+                        metrics::count(Verb::Watch, "ok");
                         health.accepted();
                     } else {
-                        measure::count(Verb::List, "ok");
+                        metrics::count(Verb::List, "ok");
                         health.heard();
                     }
                 }

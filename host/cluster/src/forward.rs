@@ -17,8 +17,8 @@ use tokio::time::{Instant, timeout};
 
 use crate::{
     connection::Connection,
-    measure::{self, Verb},
-    trouble::{Trouble, causes, permission},
+    metrics::{self, Verb},
+    request_error::{RequestError, causes, permission},
 };
 
 /// Until the head of a reply. The API server itself gives a request up after a minute.
@@ -83,7 +83,7 @@ pub(crate) async fn forward(
             Err(connection.not_forwarded("the API server did not answer in time")),
         ),
     };
-    measure::count(Verb::Forward, result);
+    metrics::count(Verb::Forward, result);
     answer
 }
 
@@ -138,9 +138,9 @@ pub(crate) async fn ensure_namespace(connection: &Connection, name: &str) -> Res
             }
         }
     };
-    made.await.map_err(|trouble: Trouble| {
-        let reason = match trouble {
-            Trouble::Forbidden(words) => {
+    made.await.map_err(|failure: RequestError| {
+        let reason = match failure {
+            RequestError::Forbidden(words) => {
                 format!("{words}; {}", permission("`get` and `create`", "namespaces", ""))
             }
             other => other.sentence(),

@@ -11,7 +11,7 @@ use tokio::{
     time::sleep_until,
 };
 
-use crate::measure;
+use crate::metrics;
 
 /// How long objects are taken from the cache while the watch is down. After that every look-up asks the
 /// API server, and fails when it cannot be reached.
@@ -137,7 +137,7 @@ impl Health {
         now.last_error = last_error;
         drop(now);
         if changes {
-            measure::watch_up(&self.name, state == WatchState::Watching);
+            metrics::watch_up(&self.name, state == WatchState::Watching);
             self.something_changed();
         }
         changes

@@ -21,9 +21,9 @@ use crate::{
     connection::Connection,
     health::WatchStatus,
     item::{Item, Stored},
-    measure::Verb,
+    metrics::Verb,
+    request_error::{RequestError, permission},
     selector::TextSelector,
-    trouble::{Trouble, permission},
     watch::{Pace, View, follow},
 };
 
@@ -137,7 +137,7 @@ impl Kinds {
 
 impl Kind {
     /// What the server says about the kind; asked once.
-    async fn served(&self, until: Instant) -> Result<&Served, Trouble> {
+    async fn served(&self, until: Instant) -> Result<&Served, RequestError> {
         let discover = async {
             let gvk = match self.name.api_version().split_once('/') {
                 Some((group, version)) => GroupVersionKind::gvk(group, version, self.name.kind()),
@@ -158,12 +158,12 @@ impl Kind {
         // Another look-up may be asking already; that one's deadline is not this one's.
         let served = tokio::time::timeout_at(until, self.served.get_or_try_init(|| discover)).await;
         match served {
-            Ok(Err(Trouble::NotFound(_))) => Err(Trouble::NotFound(format!(
+            Ok(Err(RequestError::NotFound(_))) => Err(RequestError::NotFound(format!(
                 "the API server has no kind `{}`: correct it, or install its CustomResourceDefinition",
                 self.name
             ))),
             Ok(served) => served,
-            Err(_) => Err(Trouble::Timeout),
+            Err(_) => Err(RequestError::Timeout),
         }
     }
 
@@ -172,12 +172,12 @@ impl Kind {
         let served = loop {
             match self.served(Instant::now() + LOOKUP_LIMIT).await {
                 Ok(served) => break served,
-                Err(trouble) => {
-                    match &trouble {
-                        Trouble::Forbidden(words) => self.view.health.refused(words.clone()),
+                Err(failure) => {
+                    match &failure {
+                        RequestError::Forbidden(words) => self.view.health.refused(words.clone()),
                         other => self.view.health.down(other.sentence()),
                     }
-                    pace.wait(&trouble).await;
+                    pace.wait(&failure).await;
                 }
             }
         };
@@ -209,14 +209,14 @@ impl Kind {
         }
     }
 
-    fn error(&self, served: &Served, verb: &str, trouble: Trouble) -> ClusterError {
-        trouble.for_plugin(&permission(verb, &served.resource.plural, &served.resource.group))
+    fn error(&self, served: &Served, verb: &str, failure: RequestError) -> ClusterError {
+        failure.for_plugin(&permission(verb, &served.resource.plural, &served.resource.group))
     }
 
     async fn discovered(&self, until: Instant) -> Result<&Served, ClusterError> {
         let served = self.served(until).await;
-        served.map_err(|trouble| {
-            trouble.for_plugin("let this program's account read the API server's discovery")
+        served.map_err(|failure| {
+            failure.for_plugin("let this program's account read the API server's discovery")
         })
     }
 
@@ -241,8 +241,8 @@ impl Kind {
         let answer = self.connection.ask(Verb::Get, until, api.get(name)).await;
         match answer {
             Ok(item) => Ok(Some(item.into_json(&served.resource))),
-            Err(Trouble::NotFound(_)) => Ok(None),
-            Err(trouble) => Err(self.error(served, "`get`, `list` and `watch`", trouble)),
+            Err(RequestError::NotFound(_)) => Ok(None),
+            Err(failure) => Err(self.error(served, "`get`, `list` and `watch`", failure)),
         }
     }
 
@@ -270,7 +270,7 @@ impl Kind {
                 .connection
                 .ask(Verb::List, until, api.list(&params))
                 .await
-                .map_err(|trouble| self.error(served, "`list` and `watch`", trouble))?;
+                .map_err(|failure| self.error(served, "`list` and `watch`", failure))?;
             objects.extend(
                 page.items
                     .into_iter()

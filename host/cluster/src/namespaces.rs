@@ -18,8 +18,8 @@ use crate::{
     connection::Connection,
     health::WatchStatus,
     item::Item,
-    measure::Verb,
-    trouble::{Trouble, permission},
+    metrics::Verb,
+    request_error::{RequestError, permission},
     watch::{View, follow},
 };
 
@@ -111,16 +111,16 @@ impl Namespaces {
             .await;
         match answer {
             Ok(mut namespace) => Ok(labels_of(&mut namespace)),
-            Err(Trouble::NotFound(_)) => Err(not_found(name)),
-            Err(trouble) => Err(self.lookup_error(name, &trouble)),
+            Err(RequestError::NotFound(_)) => Err(not_found(name)),
+            Err(failure) => Err(self.lookup_error(name, &failure)),
         }
     }
 
-    fn lookup_error(&self, name: &str, trouble: &Trouble) -> NamespaceLookupError {
+    fn lookup_error(&self, name: &str, failure: &RequestError) -> NamespaceLookupError {
         let url = self.connection.url();
-        let reason = match trouble {
-            Trouble::Timeout => format!("no answer within {}", humantime::format_duration(LOOKUP_LIMIT)),
-            Trouble::Forbidden(words) => {
+        let reason = match failure {
+            RequestError::Timeout => format!("no answer within {}", humantime::format_duration(LOOKUP_LIMIT)),
+            RequestError::Forbidden(words) => {
                 let permission = permission("`get`, `list` and `watch`", "namespaces", "");
                 format!("{words}; {permission}")
             }

@@ -15,8 +15,8 @@ use crate::{
     cache::Key,
     connection::Connection,
     item::Item,
-    measure::Verb,
-    trouble::{Trouble, permission},
+    metrics::Verb,
+    request_error::{RequestError, permission},
     watch::{View, follow},
 };
 
@@ -181,8 +181,8 @@ impl Resources {
                 .connection
                 .ask(Verb::List, until, api.list(&params))
                 .await
-                .map_err(|trouble| match trouble {
-                    Trouble::NotFound(_) => ResourceError::NotFound(self.no_such_kind()),
+                .map_err(|failure| match failure {
+                    RequestError::NotFound(_) => ResourceError::NotFound(self.no_such_kind()),
                     other => self.error("list", other),
                 })?;
             all.extend(page.items.into_iter().map(Resource::of));
@@ -202,8 +202,8 @@ impl Resources {
         let answer = self.ask(Verb::Get, self.api(namespace).get(name)).await;
         match answer {
             Ok(item) => Ok(Some(Resource::of(item))),
-            Err(Trouble::NotFound(_)) => Ok(None),
-            Err(trouble) => Err(self.error("get", trouble)),
+            Err(RequestError::NotFound(_)) => Ok(None),
+            Err(failure) => Err(self.error("get", failure)),
         }
     }
 
@@ -239,15 +239,15 @@ impl Resources {
         let item = resource.item()?;
         let (api, params) = (self.api(namespace), written());
         let mut answer = self.ask(Verb::Create, api.create(&params, &item)).await;
-        if let Err(Trouble::NotFound(_)) = &answer {
+        if let Err(RequestError::NotFound(_)) = &answer {
             // There is no such namespace; or else no such kind, which the second attempt tells.
             self.create_namespace(namespace).await?;
             answer = self.ask(Verb::Create, api.create(&params, &item)).await;
         }
         match answer {
             Ok(_) => Ok(()),
-            Err(Trouble::NotFound(_)) => Err(ResourceError::NotFound(self.no_such_kind())),
-            Err(trouble) => Err(self.error("create", trouble)),
+            Err(RequestError::NotFound(_)) => Err(ResourceError::NotFound(self.no_such_kind())),
+            Err(failure) => Err(self.error("create", failure)),
         }
     }
 
@@ -272,12 +272,12 @@ impl Resources {
         let item = namespace.item()?;
         let api = Api::<Item>::all_with(self.0.connection.client(), &namespaces);
         match self.ask(Verb::Create, api.create(&written(), &item)).await {
-            Ok(_) | Err(Trouble::Conflict(_)) => Ok(()),
-            Err(Trouble::Forbidden(words)) => Err(ResourceError::Refused(format!(
+            Ok(_) | Err(RequestError::Conflict(_)) => Ok(()),
+            Err(RequestError::Forbidden(words)) => Err(ResourceError::Refused(format!(
                 "there is no namespace `{name}`, and it cannot be created: {words}; create it with \
                  `kubectl create namespace {name}`"
             ))),
-            Err(trouble) => Err(self.error("create", trouble)),
+            Err(failure) => Err(self.error("create", failure)),
         }
     }
 
@@ -293,7 +293,7 @@ impl Resources {
         self.ask(Verb::Replace, api.replace(&resource.name, &params, &item))
             .await
             .map(|_| ())
-            .map_err(|trouble| self.error("update", trouble))
+            .map_err(|failure| self.error("update", failure))
     }
 
     /// Deletes this one.
@@ -315,14 +315,18 @@ impl Resources {
         self.ask(Verb::Delete, api.delete(&resource.name, &params))
             .await
             .map(|_| ())
-            .map_err(|trouble| self.error("delete", trouble))
+            .map_err(|failure| self.error("delete", failure))
     }
 
     fn api(&self, namespace: &str) -> Api<Item> {
         Api::namespaced_with(self.0.connection.client(), namespace, &self.0.resource)
     }
 
-    async fn ask<T>(&self, verb: Verb, request: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
+    async fn ask<T>(
+        &self,
+        verb: Verb,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, RequestError> {
         let until = Instant::now() + REQUEST_LIMIT;
         self.0.connection.ask(verb, until, request).await
     }
@@ -340,18 +344,18 @@ impl Resources {
         )
     }
 
-    fn error(&self, verb: &str, trouble: Trouble) -> ResourceError {
-        match trouble {
-            Trouble::NotFound(words) => ResourceError::NotFound(words),
-            Trouble::Conflict(words) => ResourceError::Conflict(words),
-            Trouble::Forbidden(words) => {
+    fn error(&self, verb: &str, failure: RequestError) -> ResourceError {
+        match failure {
+            RequestError::NotFound(words) => ResourceError::NotFound(words),
+            RequestError::Conflict(words) => ResourceError::Conflict(words),
+            RequestError::Forbidden(words) => {
                 let ApiResource { plural, group, .. } = &self.0.resource;
                 let permission = permission(&format!("`{verb}`"), plural, group);
                 ResourceError::Refused(format!("{words}; {permission}"))
             }
-            Trouble::Refused(words) => ResourceError::Refused(words),
-            trouble @ (Trouble::Unavailable(_) | Trouble::Timeout) => {
-                ResourceError::Unavailable(trouble.sentence())
+            RequestError::Refused(words) => ResourceError::Refused(words),
+            failure @ (RequestError::Unavailable(_) | RequestError::Timeout) => {
+                ResourceError::Unavailable(failure.sentence())
             }
         }
     }

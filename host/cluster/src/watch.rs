@@ -15,8 +15,8 @@ use crate::{
     cache::{Cache, Key},
     connection::Connection,
     health::{Health, WatchStatus},
-    measure::{self, Verb},
-    trouble::Trouble,
+    metrics::{self, Verb},
+    request_error::RequestError,
 };
 
 /// A watch is asked for anew after this many seconds, so that a connection that died without a word is
@@ -68,12 +68,13 @@ impl Pace {
         *self = Self::default();
     }
 
-    fn next(&mut self, trouble: &Trouble) -> Duration {
-        match trouble {
-            Trouble::Forbidden(_) | Trouble::NotFound(_) | Trouble::Conflict(_) | Trouble::Refused(_) => {
-                REFUSED_WAIT
-            }
-            Trouble::Unavailable(_) | Trouble::Timeout => {
+    fn next(&mut self, failure: &RequestError) -> Duration {
+        match failure {
+            RequestError::Forbidden(_)
+            | RequestError::NotFound(_)
+            | RequestError::Conflict(_)
+            | RequestError::Refused(_) => REFUSED_WAIT,
+            RequestError::Unavailable(_) | RequestError::Timeout => {
                 let waits = self.waits.get_or_insert_with(|| {
                     ExponentialBuilder::default()
                         .with_min_delay(FIRST_WAIT)
@@ -88,14 +89,14 @@ impl Pace {
     }
 
     /// Waits before the next attempt, longer after each failure.
-    pub(crate) async fn wait(&mut self, trouble: &Trouble) {
-        sleep(self.next(trouble)).await;
+    pub(crate) async fn wait(&mut self, failure: &RequestError) {
+        sleep(self.next(failure)).await;
     }
 
     /// The watch expired: it is listed again at once, unless the API server expires every watch.
     async fn expired(&mut self) {
         if std::mem::replace(&mut self.has_expired, true) {
-            self.wait(&Trouble::Timeout).await;
+            self.wait(&RequestError::Timeout).await;
         }
     }
 }
@@ -149,13 +150,13 @@ pub(crate) async fn follow<K, V>(
                     pace.expired().await;
                     break;
                 }
-                Problem::Failed(verb, trouble) => {
-                    measure::count(*verb, trouble.result());
-                    match trouble {
-                        Trouble::Forbidden(words) => health.refused(format!("{words}; {permission}")),
+                Problem::Failed(verb, failure) => {
+                    metrics::count(*verb, failure.result());
+                    match failure {
+                        RequestError::Forbidden(words) => health.refused(format!("{words}; {permission}")),
                         other => health.down(other.sentence()),
                     }
-                    pace.wait(trouble).await;
+                    pace.wait(failure).await;
                 }
             }
         }
@@ -189,7 +190,7 @@ fn take<K, V>(event: Event<K>, view: &View<V>, entry: &impl Fn(K) -> (Key, V)) {
 enum Problem {
     /// The server no longer has the changes since the last one that was seen (410).
     Expired,
-    Failed(Verb, Trouble),
+    Failed(Verb, RequestError),
 }
 
 /// 410 Gone.
@@ -205,12 +206,12 @@ impl From<watcher::Error> for Problem {
             watcher::Error::WatchError(status) => (Verb::Watch, kube::Error::Api(status)),
             watcher::Error::NoResourceVersion => {
                 let words = "the API server gives no resourceVersion, so the kind cannot be watched";
-                return Self::Failed(Verb::Watch, Trouble::Refused(words.to_owned()));
+                return Self::Failed(Verb::Watch, RequestError::Refused(words.to_owned()));
             }
         };
         match &error {
             kube::Error::Api(status) if status.code == GONE => Self::Expired,
-            other => Self::Failed(verb, Trouble::from_client(other)),
+            other => Self::Failed(verb, RequestError::from_client(other)),
         }
     }
 }
@@ -222,11 +223,11 @@ mod tests {
     #[test]
     fn a_success_resets_the_waits() {
         let mut pace = Pace::default();
-        let failure = Trouble::Timeout;
+        let failure = RequestError::Timeout;
         let waits: Vec<_> = (0..12).map(|_| pace.next(&failure)).collect();
         assert!(waits[0] < FIRST_WAIT * 3 && waits[11] >= SLOWEST, "{waits:?}");
         pace.reset();
         assert!(pace.next(&failure) < FIRST_WAIT * 3);
-        assert_eq!(pace.next(&Trouble::Refused(String::new())), REFUSED_WAIT);
+        assert_eq!(pace.next(&RequestError::Refused(String::new())), REFUSED_WAIT);
     }
 }

@@ -35,7 +35,7 @@ pub use self::{
     routing::{Lookup, Matched},
 };
 use crate::{
-    Class, Dialect, End, Inspection, Onward, Reading, Rejection, RejectionKind, Relay, path::Readings,
+    Class, Dialect, End, Forwarding, Inspection, Reading, Rejection, RejectionKind, Relay, path::Readings,
 };
 
 /// What every route is below.
@@ -276,16 +276,16 @@ impl Dialect for Bcs {
         }
     }
 
-    fn onward(&self, head: &Parts) -> Onward {
+    fn forwarding(&self, head: &Parts) -> Forwarding {
         match self.behind {
-            Behind::Driver => Onward::AsIs,
-            Behind::Scheduler => translation::onward(head),
+            Behind::Driver => Forwarding::AsIs,
+            Behind::Scheduler => translation::forwarding(head),
         }
     }
 
-    fn translate(&self, head: &Parts, body: &Bytes) -> Onward {
+    fn translate(&self, head: &Parts, body: &Bytes) -> Forwarding {
         match self.behind {
-            Behind::Driver => Onward::AsIs,
+            Behind::Driver => Forwarding::AsIs,
             Behind::Scheduler => translation::translate(head, body),
         }
     }

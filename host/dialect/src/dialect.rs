@@ -4,7 +4,7 @@ use admittance_admission::{GroupVersionResource, Object, Operation, Outline, Req
 use bytes::Bytes;
 use http::{Extensions, Response, StatusCode, request::Parts};
 
-use crate::{End, Onward, Rejection, Relay};
+use crate::{End, Forwarding, Rejection, Relay};
 
 /// One control plane's way of writing requests and replies. Lives as long as the front door.
 pub trait Dialect: Send + Sync + Debug + 'static {
@@ -32,17 +32,17 @@ pub trait Dialect: Send + Sync + Debug + 'static {
     /// request that was not refused, whether chains were for it or not.
     ///
     /// By default it goes on as it is.
-    fn onward(&self, _head: &Parts) -> Onward {
-        Onward::AsIs
+    fn forwarding(&self, _head: &Parts) -> Forwarding {
+        Forwarding::AsIs
     }
 
-    /// How a request goes on of which [`Dialect::onward`] said [`Onward::Translate`]. `body` is its whole
+    /// How a request goes on of which [`Dialect::forwarding`] said [`Forwarding::Translate`]. `body` is its whole
     /// body, as the chains left it. It is not asked to be translated again.
-    fn translate(&self, _head: &Parts, _body: &Bytes) -> Onward {
-        Onward::AsIs
+    fn translate(&self, _head: &Parts, _body: &Bytes) -> Forwarding {
+        Forwarding::AsIs
     }
 
-    /// What becomes of the upstream's reply to a request that went on as [`Onward::Rewritten`]. `start` is
+    /// What becomes of the upstream's reply to a request that went on as [`Forwarding::Rewritten`]. `start` is
     /// the beginning of the reply's body: at least its first kilobyte, unless it is shorter.
     ///
     /// By default it goes to the client as it is.

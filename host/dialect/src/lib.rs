@@ -13,7 +13,7 @@
 pub mod bcs;
 mod dialect;
 mod end;
-mod onward;
+mod forwarding;
 mod path;
 mod rest;
 mod review;
@@ -23,7 +23,7 @@ pub use admittance_admission::{Pattern, Pointer, PointerError};
 pub use bcs::{Bcs, Cluster, InvalidCluster};
 pub use dialect::{Class, Dialect, Inspection, Reading};
 pub use end::{End, Rejection, RejectionKind};
-pub use onward::{Elsewhere, NextBody, Onward, Relay, Rewritten};
+pub use forwarding::{Forwarding, NextBody, OtherServer, Relay, Rewritten};
 pub use rest::{KindSource, Rest, RestConfig, Route, RouteError, RouteProblem, Unmatched, ValueSource};
 pub use review::{
     AddressError, Review, ReviewAddress, ReviewError, ReviewVersion, read_review, status_reply, write_review,

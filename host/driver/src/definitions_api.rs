@@ -3,10 +3,10 @@
 //! The original hands these requests to the scheduler, which keeps definitions. Here they are answered at the
 //! front door, from the places that the host's own definitions are in, so that what was written is in force.
 
-mod asked;
 mod change;
 mod refusal;
 mod reply;
+mod request;
 mod stored;
 
 use std::sync::Arc;
@@ -29,12 +29,12 @@ use metrics::counter;
 use serde_json::Value as Json;
 use tracing::Instrument;
 
-pub(crate) use self::asked::Asked;
+pub(crate) use self::request::DefinitionRequest;
 use self::{
     change::{Change, Changer},
     refusal::Refusal,
 };
-use crate::{front::EndedUpstream, measure};
+use crate::{front::EndedUpstream, metric_names};
 
 /// How the access log names what was done with these requests.
 const PASSAGE: &str = "definitions";
@@ -64,17 +64,17 @@ impl DefinitionsApi {
         }))
     }
 
-    /// Answer a request that [`Asked::of`] found to be one.
-    pub(crate) async fn answer(&self, asked: Asked, request: Request<Body>) -> Response<Body> {
+    /// Answer a request that [`DefinitionRequest::of`] found to be one.
+    pub(crate) async fn answer(&self, wanted: DefinitionRequest, request: Request<Body>) -> Response<Body> {
         let uid = request_uid(request.headers());
         let span = tracing::info_span!("request", uid = uid.as_str());
-        let response = self.0.answer(asked, request).instrument(span).await;
+        let response = self.0.answer(wanted, request).instrument(span).await;
         with_uid(response, &uid).map(Body::from)
     }
 }
 
 impl Inner {
-    async fn answer(&self, asked: Asked, request: Request<Body>) -> Response<Bytes> {
+    async fn answer(&self, wanted: DefinitionRequest, request: Request<Body>) -> Response<Bytes> {
         let (head, body) = request.into_parts();
         if let Class::Refuse(rejection) = self.dialect.classify(&head) {
             return self.end(&End::Rejected(&rejection));
@@ -83,11 +83,11 @@ impl Inner {
             Ok(body) => body,
             Err(error) => return self.end(&error.end()),
         };
-        let action = asked.as_str();
-        let result = self.act(asked, &head, &body).await;
+        let action = wanted.as_str();
+        let result = self.act(wanted, &head, &body).await;
         let code = result.as_ref().err().map(Refusal::code);
         let number = code.map_or(0, refusal::Code::number).to_string();
-        counter!(measure::DEFINITIONS, "action" => action, "code" => number).increment(1);
+        counter!(metric_names::DEFINITIONS, "action" => action, "code" => number).increment(1);
         let mut response = match result {
             Ok(data) => reply::success(data),
             Err(refusal) => {
@@ -99,16 +99,16 @@ impl Inner {
         response
     }
 
-    async fn act(&self, asked: Asked, head: &Parts, body: &[u8]) -> Result<Json, Refusal> {
-        let change = match asked {
-            Asked::Create { namespace } => {
+    async fn act(&self, wanted: DefinitionRequest, head: &Parts, body: &[u8]) -> Result<Json, Refusal> {
+        let change = match wanted {
+            DefinitionRequest::Create { namespace } => {
                 Change::Create(BcsObject::parse(body)?.or_in_namespace(&namespace))
             }
-            Asked::Update { namespace } => {
+            DefinitionRequest::Update { namespace } => {
                 Change::Update(BcsObject::parse(body)?.or_in_namespace(&namespace))
             }
-            Asked::Delete(name) => Change::Delete(name),
-            Asked::Get(name) => {
+            DefinitionRequest::Delete(name) => Change::Delete(name),
+            DefinitionRequest::Get(name) => {
                 return match stored::find(&self.host, &name).await? {
                     Some(stored) => match &stored.object {
                         Some(object) => Ok(object.printed()),
@@ -117,7 +117,7 @@ impl Inner {
                     None => Err(Refusal::NothingToGet(name)),
                 };
             }
-            Asked::List => {
+            DefinitionRequest::List => {
                 let stored = stored::all(&self.host).await?;
                 let objects = stored.iter().filter_map(|stored| stored.object.as_ref());
                 return Ok(objects.map(BcsObject::printed).collect());

@@ -8,7 +8,7 @@ use metrics::{counter, gauge};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::{config::NodePath, measure, server_info::ServerInfo};
+use crate::{config::NodePath, metric_names, server_info::ServerInfo};
 
 /// The servers that are registered below a node. They are followed until this is dropped, and every clone.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ async fn follow(
     registered: Registered,
     sender: watch::Sender<Arc<FollowedServers>>,
 ) {
-    let count = gauge!(measure::DISCOVERED, "path" => path.to_string());
+    let count = gauge!(metric_names::DISCOVERED, "path" => path.to_string());
     loop {
         let now = servers(&members.borrow(), &path, registered);
         let before = sender.borrow().clone();
@@ -112,7 +112,7 @@ fn tell(before: &FollowedServers, now: &FollowedServers, path: &NodePath, regist
     let (old, new) = (before.servers.first(), now.servers.first());
     match registered {
         Registered::Schedulers if old != new => {
-            counter!(measure::MASTER_CHANGES, "path" => path.to_string()).increment(1);
+            counter!(metric_names::MASTER_CHANGES, "path" => path.to_string()).increment(1);
             match new {
                 Some(master) => {
                     tracing::info!(%path, master = %master.server, node = master.name, "requests go to this scheduler from now on");

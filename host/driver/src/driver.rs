@@ -26,10 +26,10 @@ use crate::{
     config::{AdminConfig, Config, Limits},
     discovery::Discovery,
     ensembles::Ensembles,
+    forwarding::Forwarding,
     front::Front,
     gateway::Gateway,
     namespaces::{FileNamespaces, NamespacesConfig},
-    onward::Onward,
     registration::{self, Ports, Registrar, RegistrationError, Registrations},
 };
 
@@ -72,7 +72,7 @@ pub struct Driver {
     admin_listener: Option<(Listener, SocketAddr)>,
     admin: admin::Parts,
     front: Front,
-    onward: Option<Onward>,
+    forwarding: Option<Forwarding>,
     upstream: Option<Upstream>,
     gateway: Option<Gateway>,
     discovery: Option<Discovery>,
@@ -169,7 +169,7 @@ impl Driver {
         };
         let Serving {
             service,
-            onward,
+            forwarding,
             upstream,
             discovery,
             gateway,
@@ -203,7 +203,7 @@ impl Driver {
             listener,
             address,
             admin_listener,
-            onward,
+            forwarding,
             upstream,
             gateway,
             discovery,
@@ -219,8 +219,8 @@ impl Driver {
     /// Show how this cluster is at the operator's port: the one that the host asks. It is also the one that requests
     /// about custom resources are handed on to.
     pub fn showing(mut self, cluster: Option<Cluster>) -> Self {
-        if let (Some(onward), Some(cluster)) = (&self.onward, &cluster) {
-            onward.reach(cluster.clone());
+        if let (Some(forwarding), Some(cluster)) = (&self.forwarding, &cluster) {
+            forwarding.reach(cluster.clone());
         }
         self.admin.cluster = cluster;
         self

@@ -4,7 +4,7 @@ use admittance_zookeeper::{SessionState, ZooKeeper};
 use futures_util::future::join_all;
 use metrics::{counter, gauge};
 
-use crate::{config::ZooKeeperConfig, measure};
+use crate::{config::ZooKeeperConfig, metric_names};
 
 /// Sessions with the ensembles of a configuration. Cheap to clone; they last as long as a clone, or anything
 /// that is looked up or registered by them.
@@ -50,8 +50,8 @@ impl Ensembles {
     /// Measure how the sessions are, until this is dropped.
     pub(crate) async fn measure(&self) {
         join_all(self.each().map(async |(ensemble, zookeeper)| {
-            let connected = gauge!(measure::ZOOKEEPER_CONNECTED, "ensemble" => ensemble);
-            let sessions = counter!(measure::ZOOKEEPER_SESSIONS, "ensemble" => ensemble);
+            let connected = gauge!(metric_names::ZOOKEEPER_CONNECTED, "ensemble" => ensemble);
+            let sessions = counter!(metric_names::ZOOKEEPER_SESSIONS, "ensemble" => ensemble);
             let mut states = zookeeper.states();
             let mut before = None;
             loop {

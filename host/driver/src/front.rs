@@ -29,10 +29,10 @@ use tokio::time::Instant;
 use tower::Service;
 
 use crate::{
-    definitions_api::{Asked, DefinitionsApi},
+    definitions_api::{DefinitionRequest, DefinitionsApi},
+    forwarding::Forwarding,
     gateway::{For, Gateway},
-    measure,
-    onward::Onward,
+    metric_names,
 };
 
 /// When a client that was turned away may try again.
@@ -97,8 +97,8 @@ impl Kind {
 
     fn gauge(self) -> &'static str {
         match self {
-            Self::Request => measure::IN_FLIGHT,
-            Self::Stream => measure::STREAMS,
+            Self::Request => metric_names::IN_FLIGHT,
+            Self::Stream => metric_names::STREAMS,
         }
     }
 }
@@ -107,7 +107,11 @@ impl Kind {
 #[derive(Clone, Debug)]
 pub(crate) enum FrontService {
     /// The chains, and then the upstream; before both what is answered here, if anything is.
-    Proxy(AdmissionService<Onward>, Arc<dyn Dialect>, Option<DefinitionsApi>),
+    Proxy(
+        AdmissionService<Forwarding>,
+        Arc<dyn Dialect>,
+        Option<DefinitionsApi>,
+    ),
     /// The chains alone.
     Reviews(ReviewService),
     /// The drivers of clusters.
@@ -121,7 +125,7 @@ impl FrontService {
                 let (head, body) = request.into_parts();
                 let asked = definitions
                     .as_ref()
-                    .and_then(|definitions| Some((definitions, Asked::of(&head)?)));
+                    .and_then(|definitions| Some((definitions, DefinitionRequest::of(&head)?)));
                 let request = Request::from_parts(head, body);
                 match asked {
                     Some((definitions, asked)) => Ok(definitions.answer(asked, request).await),
@@ -222,7 +226,7 @@ impl Handler for Front {
         let mut response = match limit.try_acquire(client.address.ip()) {
             Some(permit) => self.pass(request, InFlight::new(kind, permit), transfer).await,
             None => {
-                counter!(measure::SHED).increment(1);
+                counter!(metric_names::SHED).increment(1);
                 self.end(&End::Overloaded {
                     retry_after: RETRY_AFTER,
                 })
@@ -256,8 +260,8 @@ impl Handler for Front {
             duration_ms = duration.as_nanos() as f64 / 1e6,
             "{method} {path} {status}",
         );
-        counter!(measure::REQUESTS, "status" => status_class(status), "passage" => passage).increment(1);
-        histogram!(measure::REQUEST_DURATION).record(duration);
+        counter!(metric_names::REQUESTS, "status" => status_class(status), "passage" => passage).increment(1);
+        histogram!(metric_names::REQUEST_DURATION).record(duration);
         response
     }
 }

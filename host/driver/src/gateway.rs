@@ -7,7 +7,7 @@ mod body;
 mod cluster_id;
 mod clusters;
 mod config;
-pub(crate) mod measure;
+pub(crate) mod metric_names;
 mod path;
 mod permission;
 mod reply;
@@ -32,7 +32,7 @@ use self::{
     body::CutOff,
     clusters::{Clusters, Drivers},
     reply::Ended,
-    tokens::{Asked, Tokens},
+    tokens::{AccessRequest, Tokens},
 };
 pub use self::{
     cluster_id::ClusterId,
@@ -216,7 +216,7 @@ impl Inner {
         let holder = match &self.tokens {
             None => None,
             Some(tokens) => {
-                let asked = Asked {
+                let asked = AccessRequest {
                     cluster: &cluster,
                     method: &head.method,
                     path: head.uri.path(),
@@ -286,9 +286,9 @@ fn count(response: &Response<Body>, own: StatusCode, to: Option<&For>, started: 
     let cluster = to.map_or(UNKNOWN, |to| to.cluster.as_str()).to_owned();
     let passage = crate::front::passage(response);
     counter!(
-        measure::REQUESTS,
+        metric_names::REQUESTS,
         "cluster" => cluster.clone(), "status" => status_class(own.as_u16()), "passage" => passage
     )
     .increment(1);
-    histogram!(measure::DURATION, "cluster" => cluster).record(started.elapsed());
+    histogram!(metric_names::DURATION, "cluster" => cluster).record(started.elapsed());
 }

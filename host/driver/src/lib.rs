@@ -4,7 +4,7 @@
 //! [`Driver::bind`] takes a [`Config`] and a [`Host`](admittance::Host) and binds the ports;
 //! [`Driver::run`] serves until it is told to stop. A request passes, from the outside in: the
 //! connection with its time limits, the limit on requests in flight and the access log, the host's
-//! chains (`admittance::AdmissionLayer`), the way onward that their dialect says, and the upstream. An
+//! chains (`admittance::AdmissionLayer`), forwarding as their dialect says, and the upstream. An
 //! AdmissionReview ends at the chains (`admittance::ReviewService`); at a gateway there are none.
 
 mod admin;
@@ -13,13 +13,13 @@ mod config;
 mod definitions_api;
 mod discovery;
 mod driver;
-mod elsewhere;
 mod ensembles;
+mod forwarding;
 mod front;
 mod gateway;
-mod measure;
+mod metric_names;
 mod namespaces;
-mod onward;
+mod other_servers;
 mod registration;
 mod server_info;
 
@@ -39,7 +39,7 @@ pub use gateway::{
     ApiGroup, ClusterId, EndpointConfig, GatewayConfig, InvalidApiGroup, Permission, PlainGroups, Statuses,
     TokenTable, TokensConfig,
 };
-pub use measure::describe_metrics;
+pub use metric_names::describe_metrics;
 pub use namespaces::{FileNamespaces, NamespacesConfig};
 pub use registration::RegistrationError;
 pub use server_info::ServerInfo;

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use crate::{
     config::{ExternalAddress, InvalidNodePath, NodePath, RegistrationConfig},
     ensembles::Ensembles,
-    measure,
+    metric_names,
     server_info::ServerInfo,
 };
 
@@ -195,7 +195,7 @@ impl Registrations {
 pub(crate) async fn measure(registrations: Vec<RegistrationStatus>) {
     join_all(registrations.into_iter().map(async |mut registration| {
         let (ensemble, below) = (registration.ensemble, registration.parent.clone());
-        let gauge = gauge!(measure::REGISTERED, "ensemble" => ensemble, "path" => below);
+        let gauge = gauge!(metric_names::REGISTERED, "ensemble" => ensemble, "path" => below);
         loop {
             let is_registered = registration.states.borrow_and_update().is_registered();
             gauge.set(if is_registered { 1.0 } else { 0.0 });

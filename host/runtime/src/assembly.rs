@@ -105,7 +105,7 @@ pub(crate) struct Assembler {
     pub(crate) catalog: Catalog,
     pub(crate) webhooks: WebhookClients,
     pub(crate) progress: Arc<dyn Fn(Progress) + Send + Sync>,
-    /// Made when the first plugin needs it: a host without plugins reserves no pool.
+    /// BuiltStage when the first plugin needs it: a host without plugins reserves no pool.
     pub(crate) started: OnceCell<Sandbox>,
     /// Of the live tables.
     pub(crate) plugins: Plugins,
@@ -170,19 +170,19 @@ impl Assembler {
                         let (plugin, candidate) = (take(false), take(true));
                         let unavailable = loaded.unavailable.remove(&(chain_index, stage_index));
                         match (plugin, candidate, &stage.candidate, unavailable) {
-                            (Some(plugin), None, None, _) => Ok(Made::plugin(&plugin)),
+                            (Some(plugin), None, None, _) => Ok(BuiltStage::plugin(&plugin)),
                             (Some(plugin), Some(candidate), Some(definition), _) => {
                                 Ok(self.shadowed(&plugin, &candidate, definition, &address, &stage))
                             }
                             // Without its candidate there is nothing to compare the plugin with.
-                            (Some(plugin), None, Some(_), Some(_)) => Ok(Made::plugin(&plugin)),
-                            (None, _, _, Some(unavailable)) => Ok(Made::unavailable(unavailable)),
+                            (Some(plugin), None, Some(_), Some(_)) => Ok(BuiltStage::plugin(&plugin)),
+                            (None, _, _, Some(unavailable)) => Ok(BuiltStage::unavailable(unavailable)),
                             // Their errors are in the list.
                             _ => continue,
                         }
                     }
                     HookDefinition::Webhook(webhook) => {
-                        self.webhook(webhook, definition.phase).map(|hook| Made {
+                        self.webhook(webhook, definition.phase).map(|hook| BuiltStage {
                             identity: hook.to_string(),
                             status: HookStatus::Webhook {
                                 url: hook.to_string(),
@@ -257,7 +257,7 @@ impl Assembler {
         definition: &CandidateDefinition,
         address: &str,
         stage: &StageDefinition,
-    ) -> Made {
+    ) -> BuiltStage {
         let subject = Subject {
             stage: address.to_owned(),
             plugin: plugin.identity(),
@@ -267,7 +267,7 @@ impl Assembler {
         let trial = self
             .trials
             .of(subject, plugin.status.clone(), candidate.status.clone());
-        Made {
+        BuiltStage {
             hook: Arc::new(Shadowed {
                 plugin: plugin.plugin.clone(),
                 candidate: candidate.plugin.clone(),
@@ -275,7 +275,7 @@ impl Assembler {
                 trial: trial.clone(),
             }),
             trial: Some(trial),
-            ..Made::plugin(plugin)
+            ..BuiltStage::plugin(plugin)
         }
     }
 
@@ -405,7 +405,7 @@ fn review_version(version: admittance_definitions::ReviewVersion) -> admittance_
 }
 
 /// A stage's hook and what is known of it.
-struct Made {
+struct BuiltStage {
     hook: Arc<dyn Hook>,
     status: HookStatus,
     /// What it is counted for: another is counted anew.
@@ -413,7 +413,7 @@ struct Made {
     trial: Option<Arc<Trial>>,
 }
 
-impl Made {
+impl BuiltStage {
     fn unavailable(unavailable: Unavailable) -> Self {
         Self {
             status: HookStatus::Unavailable {

@@ -19,7 +19,7 @@ use crate::{
     history::History,
     plugins::Plugins,
     source::Source,
-    stores::{Home, Stores},
+    stores::{StoreLocation, Stores},
 };
 
 /// Puts a [`Host`] together: where its chains come from, and what they may use.
@@ -30,7 +30,7 @@ use crate::{
 /// # Ok(()) }
 /// ```
 pub struct HostBuilder {
-    homes: Vec<Home>,
+    locations: Vec<StoreLocation>,
     on_bad: OnBadDefinition,
     starts_without_modules: bool,
     read: Vec<ChainDefinition>,
@@ -51,7 +51,7 @@ pub struct HostBuilder {
 impl Default for HostBuilder {
     fn default() -> Self {
         Self {
-            homes: Vec::new(),
+            locations: Vec::new(),
             on_bad: OnBadDefinition::default(),
             starts_without_modules: false,
             read: Vec::new(),
@@ -77,7 +77,7 @@ impl HostBuilder {
     /// A definition that is applied and new is written to the first place that takes it, of all files,
     /// directories and [stores](Self::definition_store) in the order they are given here. A file takes none.
     pub fn definitions(mut self, path: impl Into<PathBuf>) -> Self {
-        self.homes.push(Home::Path(path.into()));
+        self.locations.push(StoreLocation::Path(path.into()));
         self
     }
 
@@ -87,7 +87,7 @@ impl HostBuilder {
     /// lost, the table stays as it is, and [`Host::status`] says why; a start waits five seconds for it, and
     /// serves what was live last after that.
     pub fn definition_store(mut self, store: impl DefinitionStore) -> Self {
-        self.homes.push(Home::Store(Arc::new(store)));
+        self.locations.push(StoreLocation::Store(Arc::new(store)));
         self
     }
 
@@ -222,7 +222,7 @@ impl HostBuilder {
             loaders: Semaphore::new(WORKERS),
         });
         let source = Source {
-            stores: Arc::new(Stores::new(self.homes, history.journal())),
+            stores: Arc::new(Stores::new(self.locations, history.journal())),
             given: self.read,
             chains: self.chains.into_iter().map(Arc::new).collect(),
             namespaces: self.namespaces,
@@ -253,7 +253,7 @@ impl HostBuilder {
 impl fmt::Debug for HostBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HostBuilder")
-            .field("definitions", &self.homes)
+            .field("definitions", &self.locations)
             .field("chains", &self.chains)
             .field("request_timeout", &self.request_timeout)
             .field("store", &self.store)

@@ -12,16 +12,16 @@ use std::{
     time::Duration,
 };
 
+use ::metrics::{Counter, counter};
 use admittance_admission::{
     Deadline, Effect, Failure, FailureKind, Hook, Object, Patch, Request, Response, async_trait,
 };
 use admittance_definitions::Share;
 use futures_util::FutureExt;
-use metrics::{Counter, counter};
 use tokio::sync::Semaphore;
 
 use crate::{
-    Moment, measure,
+    Moment, metrics,
     status::{AnswerSample, CandidateReport, CandidateStatus, DifferenceSample, PluginStatus},
 };
 
@@ -271,7 +271,7 @@ impl Trial {
     }
 
     fn counter(&self, result: &'static str) -> Counter {
-        counter!(measure::CANDIDATES, "stage" => self.subject.stage.clone(), "result" => result)
+        counter!(metrics::CANDIDATES, "stage" => self.subject.stage.clone(), "result" => result)
     }
 
     pub(crate) fn status(&self) -> CandidateStatus {

@@ -14,7 +14,7 @@ use crate::{
     Comparison, Error, Host, Moment, Origin, Revision, RevisionDetail,
     assembly::{Modules, Servers},
     history::{self, Entry, HistoryError},
-    host::{Workshop, as_it_was, entry_of},
+    host::{TableState, as_it_was, entry_of},
     source::{Purpose, modules_and_warnings, revision_files},
     stores::Stores,
 };
@@ -205,11 +205,11 @@ impl Host {
     ) -> Result<Option<Applied>, ChangeError> {
         let stores = self.0.stores.clone();
         let (source, base) = {
-            let workshop = self.0.workshop.lock().await;
-            if stores.are_files() && workshop.history.journal().is_none() && !how.dry_run {
+            let state = self.0.state.lock().await;
+            if stores.are_files() && state.history.journal().is_none() && !how.dry_run {
                 return Err(ChangeError::NoHistory);
             }
-            (workshop.source.clone(), self.table().revision())
+            (state.source.clone(), self.table().revision())
         };
         let look = stores.look().await?;
         stores.tell_of(&look);
@@ -244,13 +244,13 @@ impl Host {
         let modules = Modules::Current(Servers::Of(Arc::new(named)));
         let made = source.make(usable, modules, Purpose::Change(&written)).await?;
         let place = self.place(&source).await?;
-        let mut workshop = self.0.workshop.lock().await;
+        let mut state = self.0.state.lock().await;
         if !how.dry_run && self.table().revision() != base {
             return Ok(None);
         }
-        let number = workshop.history.next_number();
+        let number = state.history.next_number();
         let entry = Arc::new(entry_of(&made, number, origin, how.by.clone()));
-        let is_new = !workshop.history.says(&entry);
+        let is_new = !state.history.says(&entry);
         let applied = Applied {
             revision: if is_new {
                 entry.revision().number
@@ -259,7 +259,7 @@ impl Host {
             },
             dry_run: how.dry_run,
             definitions: effects(&change),
-            comparison: compare(workshop.history.last().map(|last| &**last), &entry),
+            comparison: compare(state.history.last().map(|last| &**last), &entry),
             warnings,
         };
         if how.dry_run {
@@ -272,27 +272,27 @@ impl Host {
         }
         let problem = self.problem_of(&made);
         if is_new {
-            self.go_live(&mut workshop, made, entry.clone(), place, problem)
+            self.go_live(&mut state, made, entry.clone(), place, problem)
                 .await;
         } else {
-            self.settled(&workshop.history, problem);
+            self.settled(&state.history, problem);
         }
-        self.look_again(&mut workshop, &entry).await;
+        self.look_again(&mut state, &entry).await;
         Ok(Some(applied))
     }
 
     /// Know what was written as what is live, so that a rollback that follows at once is one to something
     /// else than it.
-    async fn look_again(&self, workshop: &mut Workshop, entry: &Entry) {
+    async fn look_again(&self, state: &mut TableState, entry: &Entry) {
         let Ok(look) = self.0.stores.look().await else {
             return;
         };
-        let Ok(whole) = workshop.source.usable(look.whole(&self.0.stores.known())).await else {
+        let Ok(whole) = state.source.usable(look.whole(&self.0.stores.known())).await else {
             return;
         };
         if revision_files(&whole.served()) == entry.detail.files {
             // Should it break off, it is done when the change is noticed.
-            let _ = workshop.source.act_upon(look).await;
+            let _ = state.source.act_upon(look).await;
         } else {
             self.0.stores.tell_of(&look);
         }
@@ -335,24 +335,24 @@ impl Host {
     pub async fn rollback(&self, to: u64, by: Option<String>) -> Result<Revision, ChangeError> {
         let _building = self.building();
         let (source, target) = {
-            let workshop = self.0.workshop.lock().await;
-            let target = history::find(&workshop.history.entries(), to)?.clone();
-            (workshop.source.clone(), target)
+            let state = self.0.state.lock().await;
+            let target = history::find(&state.history.entries(), to)?.clone();
+            (state.source.clone(), target)
         };
         let made = as_it_was(&source, &target).await?;
         let place = self.place(&source).await?;
-        let mut workshop = self.0.workshop.lock().await;
-        let number = workshop.history.next_number();
+        let mut state = self.0.state.lock().await;
+        let number = state.history.next_number();
         let mut entry = entry_of(&made, number, Origin::RolledBack { to }, by);
         entry.detail.revision.at = Moment::now();
-        entry.instead_of = Some(workshop.source.said());
+        entry.instead_of = Some(state.source.said());
         let entry = Arc::new(entry);
         // Written down first: a rollback that a restart undoes is none.
-        workshop.history.push(entry.clone()).await?;
+        state.history.push(entry.clone()).await?;
         let bad = made.bad.clone();
-        self.swap(&workshop.source, made, &entry, place);
-        let problem = self.trouble_with(&bad);
-        self.is_live(&entry, &mut workshop, problem);
+        self.swap(&state.source, made, &entry, place);
+        let problem = self.problem_with(&bad);
+        self.is_live(&entry, &mut state, problem);
         self.0.rollbacks.send_modify(|count| *count += 1);
         Ok(entry.revision().clone())
     }

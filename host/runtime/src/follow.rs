@@ -40,14 +40,14 @@ impl Host {
         let mut superseded: Option<Attempt> = None;
         loop {
             {
-                let workshop = self.0.workshop.lock().await;
+                let state = self.0.state.lock().await;
                 // Definitions name modules, and others than before.
-                let seen = workshop.source.seen.clone();
+                let seen = state.source.seen.clone();
                 match &mut watch {
                     None => watch = Some(Watch::since(seen, WatchConfig::default())),
                     Some(watch) => watch.expect(seen),
                 }
-                schedule.set(&workshop.source.refreshed, Instant::now());
+                schedule.set(&state.source.refreshed, Instant::now());
             }
             let Some(watch) = &mut watch else { continue };
             let attempt = match superseded.take() {
@@ -84,7 +84,7 @@ impl Host {
     async fn next_attempt(&self, watch: &mut Watch, schedule: &mut Schedule) -> Attempt {
         let retry = {
             let live = self.0.live.load();
-            live.problem.as_ref().and_then(|trouble| trouble.next)
+            live.problem.as_ref().and_then(|problem| problem.next)
         };
         let (is_change, again) = tokio::select! {
             _ = watch.changed() => (true, HashSet::new()),
@@ -98,7 +98,7 @@ impl Host {
     /// Go live with what the definitions say, as far as these servers are needed for it, and log what became of it.
     async fn follow_once(&self, servers: Servers, watch: &mut Watch) -> Result<Reload, Arc<Error>> {
         let before = self.table().revision();
-        let had_trouble = self.0.live.load().problem.is_some();
+        let had_problem = self.0.live.load().problem.is_some();
         let result = self.reload_with(servers, Some(watch)).await;
         if self.table().revision() != before && !matches!(result, Ok(Reload::Superseded)) {
             self.log_change();
@@ -107,7 +107,7 @@ impl Host {
             Ok(Reload::Superseded) => {
                 tracing::info!("something else changed: the table that was being made is given up");
             }
-            Ok(_) if had_trouble && self.0.live.load().problem.is_none() => {
+            Ok(_) if had_problem && self.0.live.load().problem.is_none() => {
                 tracing::info!("the definitions say what is live again");
             }
             Ok(_) => tracing::debug!("the definitions say what is live"),
@@ -198,7 +198,7 @@ impl Host {
 
     /// What the files hold, if it takes away chains or stages of the live table or is nothing at all.
     async fn removal(&self) -> Option<Fingerprint> {
-        let last = self.0.workshop.lock().await.history.last().cloned()?;
+        let last = self.0.state.lock().await.history.last().cloned()?;
         let stores = self.0.stores.clone();
         let removal = tokio::task::spawn_blocking(move || {
             let paths = stores.paths();

@@ -15,7 +15,7 @@ pub use self::{
 use admittance_catalog::Digest;
 use serde::{Deserialize, Serialize};
 
-use crate::measure;
+use crate::metrics;
 
 /// A revision as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -163,7 +163,7 @@ impl History {
         .await
         .unwrap_or(Err(HistoryError::Stopped));
         if written.is_err() {
-            measure::write_failed("history");
+            metrics::write_failed("history");
         }
         self.problem = written.as_ref().err().map(ToString::to_string);
         written

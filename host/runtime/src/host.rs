@@ -18,10 +18,10 @@ use crate::{
     Error, HostBuilder, Moment, Origin, Recording, RecordingConfig, Revision, RevisionDetail, Table,
     assembly::{Assembler, MayFail, Modules, Servers},
     history::{Entry, History},
-    live::{self, Live, Places, Trouble},
-    measure,
-    recording::Taps,
-    source::{Made, Purpose, Source, definition_files},
+    live::{self, Live, TableProblem, TableSlots},
+    metrics,
+    recording::Recorders,
+    source::{BuiltTable, Purpose, Source, definition_files},
     status::{CandidateReport, HistoryStatus, Status},
     stores::Stores,
 };
@@ -36,18 +36,18 @@ pub(crate) struct Inner {
     pub(crate) live: ArcSwap<Live>,
     pub(crate) stores: Arc<Stores>,
     /// What tables are made of. Held while definitions are read and while a table goes live, never while one is made.
-    pub(crate) workshop: Mutex<Workshop>,
+    pub(crate) state: Mutex<TableState>,
     /// Counts the rollbacks: each ends the making of tables that it outdates.
     pub(crate) rollbacks: watch::Sender<u64>,
     /// How many tables are being made.
     building: AtomicUsize,
     assembler: Arc<Assembler>,
-    places: Places,
-    taps: Arc<Taps>,
+    places: TableSlots,
+    recorders: Arc<Recorders>,
 }
 
 /// What tables are made of, and those that were made.
-pub(crate) struct Workshop {
+pub(crate) struct TableState {
     pub(crate) source: Source,
     pub(crate) history: History,
 }
@@ -69,7 +69,7 @@ impl Host {
 
     /// The first table: of what the definitions say, or else the one that was live last.
     pub(crate) async fn start(mut source: Source, mut history: History) -> Result<Self, Error> {
-        let (places, taps) = (Places::default(), Arc::<Taps>::default());
+        let (places, recorders) = (TableSlots::default(), Arc::<Recorders>::default());
         let place = places.take(Duration::ZERO).await?;
         if let Some(last) = history.last() {
             source.is_live(last);
@@ -79,7 +79,7 @@ impl Host {
             .last()
             .filter(|last| last.instead_of.as_deref() == Some(source.said().as_str()))
             .cloned();
-        let (made, entry, trouble) = match held {
+        let (made, entry, problem) = match held {
             // It was rolled back, and the files say what they said then.
             Some(entry) => (as_it_was(&source, &entry).await?, Some(entry), None),
             None => {
@@ -92,13 +92,17 @@ impl Host {
                 };
                 match made {
                     Ok(made) => {
-                        let trouble = Trouble::with(&made.bad, None);
-                        (made, None, trouble)
+                        let problem = TableProblem::with(&made.bad, None);
+                        (made, None, problem)
                     }
                     Err(error) => match history.last().cloned() {
                         None => return Err(error),
                         Some(entry) => match as_it_was(&source, &entry).await {
-                            Ok(made) => (made, Some(entry), Some(Trouble::after(None, Arc::new(error)))),
+                            Ok(made) => (
+                                made,
+                                Some(entry),
+                                Some(TableProblem::after(None, Arc::new(error))),
+                            ),
                             Err(gone) => {
                                 tracing::error!("the table that was live last cannot be made again: {gone}");
                                 return Err(error);
@@ -121,30 +125,30 @@ impl Host {
                 tracing::error!("{error}");
             }
         }
-        if let Some(trouble) = &trouble
-            && trouble.bad().is_empty()
+        if let Some(problem) = &problem
+            && problem.bad().is_empty()
         {
             let revision = entry.revision().number;
             tracing::error!(
                 revision,
                 "what the definitions say cannot be made, and the table that was live last is served: {}",
-                trouble.error
+                problem.error
             );
         }
-        live::log_bad(None, trouble.as_ref());
+        live::log_bad(None, problem.as_ref());
         source.is_live(&entry);
-        measure::table_made(trouble.is_none());
-        measure::table_live(entry.revision().number, trouble.is_none());
+        metrics::table_made(problem.is_none());
+        metrics::table_live(entry.revision().number, problem.is_none());
         source.assembler.work_in_background();
         let live = Live {
             revision: Arc::new(entry.revision().clone()),
             since: Moment::now(),
-            problem: trouble,
+            problem,
             history: history_status(&history),
             revisions: history.entries(),
         };
-        let table = table(&source, &taps, made, entry.revision().number, place);
-        measure::stages_live(&table.chains);
+        let table = table(&source, &recorders, made, entry.revision().number, place);
+        metrics::stages_live(&table.chains);
         let host = Self(Arc::new(Inner {
             table: ArcSwap::from_pointee(table),
             live: ArcSwap::from_pointee(live),
@@ -152,11 +156,11 @@ impl Host {
             rollbacks: watch::Sender::default(),
             building: AtomicUsize::new(0),
             assembler: source.assembler.clone(),
-            workshop: Mutex::new(Workshop { source, history }),
+            state: Mutex::new(TableState { source, history }),
             places,
-            taps,
+            recorders,
         }));
-        host.prune(&*host.0.workshop.lock().await);
+        host.prune(&*host.0.state.lock().await);
         Ok(host)
     }
 
@@ -179,7 +183,7 @@ impl Host {
             live_since: live.since,
             origin: live.revision.origin.clone(),
             by: live.revision.by.clone(),
-            problem: live.problem.as_ref().map(Trouble::problem),
+            problem: live.problem.as_ref().map(TableProblem::problem),
             building: self.0.building.load(Ordering::Relaxed) > 0,
             tables: self.0.places.taken(),
             plugins: self.0.assembler.plugins.count(),
@@ -201,37 +205,36 @@ impl Host {
     /// Begin to record requests that pass chains. They come as they are answered, until the recording is
     /// dropped.
     pub fn record(&self, config: RecordingConfig) -> Recording {
-        self.0.taps.open(config)
+        self.0.recorders.open(config)
     }
 
     /// Go live with what was made, and write it down. What is live is live, written down or not.
     pub(crate) async fn go_live(
         &self,
-        workshop: &mut Workshop,
-        made: Made,
+        state: &mut TableState,
+        made: BuiltTable,
         entry: Arc<Entry>,
         place: OwnedSemaphorePermit,
-        problem: Option<Trouble>,
+        problem: Option<TableProblem>,
     ) -> Arc<Table> {
-        workshop.history.note(entry.clone());
-        let table = self.swap(&workshop.source, made, &entry, place);
-        self.is_live(&entry, workshop, problem);
-        if let Err(error) = workshop.history.write().await {
+        state.history.note(entry.clone());
+        let table = self.swap(&state.source, made, &entry, place);
+        self.is_live(&entry, state, problem);
+        if let Err(error) = state.history.write().await {
             tracing::error!("{error}");
         }
-        self.show(&workshop.history);
+        self.show(&state.history);
         table
     }
 
     /// Keep the store within its limit, beside everything else. What is live stays, and what can be rolled
     /// back to.
-    fn prune(&self, workshop: &Workshop) {
-        let (Some(store), Some(limit)) = (self.0.assembler.catalog.store(), workshop.source.store_limit)
-        else {
+    fn prune(&self, state: &TableState) {
+        let (Some(store), Some(limit)) = (self.0.assembler.catalog.store(), state.source.store_limit) else {
             return;
         };
         let mut in_use = InUse::default();
-        in_use.modules.extend(workshop.history.modules());
+        in_use.modules.extend(state.history.modules());
         for plugin in self.table().plugins() {
             let (module, compiled) = plugin.in_store();
             in_use.modules.extend(module);
@@ -267,30 +270,30 @@ impl Host {
     pub(crate) fn swap(
         &self,
         source: &Source,
-        made: Made,
+        made: BuiltTable,
         entry: &Entry,
         place: OwnedSemaphorePermit,
     ) -> Arc<Table> {
         let number = entry.revision().number;
-        let table = Arc::new(table(source, &self.0.taps, made, number, place));
-        measure::stages_live(&table.chains);
+        let table = Arc::new(table(source, &self.0.recorders, made, number, place));
+        metrics::stages_live(&table.chains);
         self.0.table.store(table.clone());
-        measure::table_made(true);
+        metrics::table_made(true);
         table
     }
 
     /// Note that this revision is live, and what is not in it.
-    pub(crate) fn is_live(&self, entry: &Entry, workshop: &mut Workshop, problem: Option<Trouble>) {
-        workshop.source.is_live(entry);
-        measure::table_live(entry.revision().number, problem.is_none());
+    pub(crate) fn is_live(&self, entry: &Entry, state: &mut TableState, problem: Option<TableProblem>) {
+        state.source.is_live(entry);
+        metrics::table_live(entry.revision().number, problem.is_none());
         self.0.live.store(Arc::new(Live {
             revision: Arc::new(entry.revision().clone()),
             since: Moment::now(),
             problem,
-            history: history_status(&workshop.history),
-            revisions: workshop.history.entries(),
+            history: history_status(&state.history),
+            revisions: state.history.entries(),
         }));
-        self.prune(workshop);
+        self.prune(state);
     }
 
     /// What the live table was made of.
@@ -304,19 +307,19 @@ impl Host {
 
     /// The problem after a table was made. While servers were not asked for modules that are missing, it is the one of
     /// before.
-    pub(crate) fn problem_of(&self, made: &Made) -> Option<Trouble> {
+    pub(crate) fn problem_of(&self, made: &BuiltTable) -> Option<TableProblem> {
         if made.lacks_modules {
             return self.0.live.load().problem.clone();
         }
-        self.trouble_with(&made.bad)
+        self.problem_with(&made.bad)
     }
 
     /// What is to be said of these definitions.
-    pub(crate) fn trouble_with(&self, bad: &[BadDefinition]) -> Option<Trouble> {
+    pub(crate) fn problem_with(&self, bad: &[BadDefinition]) -> Option<TableProblem> {
         let before = self.0.live.load();
-        let trouble = Trouble::with(bad, before.problem.as_ref());
-        live::log_bad(before.problem.as_ref(), trouble.as_ref());
-        trouble
+        let problem = TableProblem::with(bad, before.problem.as_ref());
+        live::log_bad(before.problem.as_ref(), problem.as_ref());
+        problem
     }
 
     /// Note what the history is like.
@@ -329,29 +332,35 @@ impl Host {
     }
 
     /// Note that the definitions say what is live, but for these.
-    pub(crate) fn settled(&self, history: &History, problem: Option<Trouble>) {
+    pub(crate) fn settled(&self, history: &History, problem: Option<TableProblem>) {
         let live = Live {
             problem,
             history: history_status(history),
             ..(**self.0.live.load()).clone()
         };
-        measure::table_live(live.revision.number, live.problem.is_none());
+        metrics::table_live(live.revision.number, live.problem.is_none());
         self.0.live.store(Arc::new(live));
     }
 
     /// Note why the definitions are not live.
     pub(crate) fn failed(&self, error: Arc<Error>) {
         let before = self.0.live.load_full();
-        measure::table_made(false);
-        measure::table_live(before.revision.number, false);
+        metrics::table_made(false);
+        metrics::table_live(before.revision.number, false);
         self.0.live.store(Arc::new(Live {
-            problem: Some(Trouble::after(before.problem.as_ref(), error)),
+            problem: Some(TableProblem::after(before.problem.as_ref(), error)),
             ..(*before).clone()
         }));
     }
 }
 
-fn table(source: &Source, taps: &Arc<Taps>, made: Made, revision: u64, place: OwnedSemaphorePermit) -> Table {
+fn table(
+    source: &Source,
+    recorders: &Arc<Recorders>,
+    made: BuiltTable,
+    revision: u64,
+    place: OwnedSemaphorePermit,
+) -> Table {
     Table {
         revision,
         chains: made.chains,
@@ -359,13 +368,13 @@ fn table(source: &Source, taps: &Arc<Taps>, made: Made, revision: u64, place: Ow
         namespaces: source.namespaces.clone(),
         authorizer: source.authorizer.clone(),
         request_timeout: source.request_timeout,
-        taps: taps.clone(),
+        recorders: recorders.clone(),
         _place: place,
     }
 }
 
 /// What this revision consisted of.
-pub(crate) async fn as_it_was(source: &Source, entry: &Entry) -> Result<Made, Error> {
+pub(crate) async fn as_it_was(source: &Source, entry: &Entry) -> Result<BuiltTable, Error> {
     let digests = entry.revision().modules.iter().filter_map(|module| {
         let digest = module.digest.parse().ok()?;
         Some(((module.stage.clone(), module.candidate), digest))
@@ -381,7 +390,7 @@ pub(crate) async fn as_it_was(source: &Source, entry: &Entry) -> Result<Made, Er
         .await
 }
 
-pub(crate) fn entry_of(made: &Made, number: u64, origin: Origin, by: Option<String>) -> Entry {
+pub(crate) fn entry_of(made: &BuiltTable, number: u64, origin: Origin, by: Option<String>) -> Entry {
     Entry {
         detail: RevisionDetail {
             revision: Revision {

@@ -41,12 +41,12 @@ const ABOUT_THE_BYTES: [HeaderName; 3] = [
 /// The value of `X-Request-Id`, if it is at most 128 letters, digits and `.`, `_`, `:`, `-`, becomes
 /// the uid of the request; otherwise a new one is made. It goes to the inner service and to the client.
 #[derive(Clone, Debug)]
-pub struct AdmissionLayer(Arc<Door>);
+pub struct AdmissionLayer(Arc<LayerState>);
 
 /// An inner service with a [`Host`] in front of it. Made by [`AdmissionLayer`].
 #[derive(Clone, Debug)]
 pub struct AdmissionService<S> {
-    door: Arc<Door>,
+    door: Arc<LayerState>,
     inner: S,
 }
 
@@ -77,7 +77,7 @@ impl Passage {
 }
 
 #[derive(Clone, Debug)]
-struct Door {
+struct LayerState {
     host: Host,
     dialect: Arc<dyn Dialect>,
     body_limit: usize,
@@ -93,7 +93,7 @@ impl Host {
 
     /// Like [`layer`](Self::layer), with a dialect that is shared.
     pub fn layer_with(&self, dialect: Arc<dyn Dialect>) -> AdmissionLayer {
-        AdmissionLayer(Arc::new(Door {
+        AdmissionLayer(Arc::new(LayerState {
             host: self.clone(),
             dialect,
             body_limit: AdmissionLayer::DEFAULT_BODY_LIMIT,
@@ -111,7 +111,7 @@ impl AdmissionLayer {
     /// The largest body that is read, in bytes. Default: 7 MiB. A body that need not be read has no
     /// limit.
     pub fn body_limit(self, bytes: usize) -> Self {
-        Self(Arc::new(Door {
+        Self(Arc::new(LayerState {
             body_limit: bytes,
             ..Arc::unwrap_or_clone(self.0)
         }))
@@ -119,7 +119,7 @@ impl AdmissionLayer {
 
     /// How long a body that must be read may take to arrive. Default: 30 s.
     pub fn body_timeout(self, timeout: Duration) -> Self {
-        Self(Arc::new(Door {
+        Self(Arc::new(LayerState {
             body_timeout: timeout,
             ..Arc::unwrap_or_clone(self.0)
         }))
@@ -191,7 +191,7 @@ struct Passed<B> {
     warnings: Vec<String>,
 }
 
-impl Door {
+impl LayerState {
     /// What goes on to the inner service, or the reply that ends the request here.
     async fn pass<B>(&self, head: Parts, body: B, uid: Uid) -> Result<Passed<B>, Response<Bytes>>
     where

@@ -41,7 +41,7 @@ mod host;
 mod journal;
 mod layer;
 mod live;
-mod measure;
+mod metrics;
 mod moment;
 mod plugins;
 mod recording;
@@ -62,7 +62,7 @@ pub use history::{
 };
 pub use host::Host;
 pub use layer::{AdmissionLayer, AdmissionService, Passage, REQUEST_ID, request_uid};
-pub use measure::{DURATION_BUCKETS, describe_metrics};
+pub use metrics::{DURATION_BUCKETS, describe_metrics};
 pub use moment::Moment;
 pub use plugins::{Loaded, Progress};
 pub use recording::{

@@ -8,7 +8,7 @@ use tokio::{sync::Semaphore, time::Instant};
 use crate::{
     Error, Moment, Revision,
     history::Entry,
-    measure,
+    metrics,
     status::{BadDefinitionStatus, HistoryStatus, Problem},
 };
 
@@ -22,7 +22,7 @@ pub(crate) struct Live {
     pub(crate) revision: Arc<Revision>,
     /// In this process.
     pub(crate) since: Moment,
-    pub(crate) problem: Option<Trouble>,
+    pub(crate) problem: Option<TableProblem>,
     pub(crate) history: HistoryStatus,
     /// Those that are kept, the oldest first.
     pub(crate) revisions: Arc<[Arc<Entry>]>,
@@ -30,7 +30,7 @@ pub(crate) struct Live {
 
 /// Why what the definitions say is not live, all of it or some.
 #[derive(Clone, Debug)]
-pub(crate) struct Trouble {
+pub(crate) struct TableProblem {
     pub(crate) error: Arc<Error>,
     since: Moment,
     attempts: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Trouble {
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-impl Trouble {
+impl TableProblem {
     /// Of these definitions, when there are any.
     pub(crate) fn with(bad: &[BadDefinition], before: Option<&Self>) -> Option<Self> {
         let error = || Arc::new(Error::BadDefinitions(bad.to_vec()));
@@ -85,8 +85,9 @@ impl Trouble {
 }
 
 /// Log what has become bad since `before` and what is good again, and count what is bad.
-pub(crate) fn log_bad(before: Option<&Trouble>, now: Option<&Trouble>) {
-    let of = |trouble: Option<&'_ Trouble>| trouble.map(|trouble| trouble.bad().to_vec()).unwrap_or_default();
+pub(crate) fn log_bad(before: Option<&TableProblem>, now: Option<&TableProblem>) {
+    let of =
+        |problem: Option<&'_ TableProblem>| problem.map(|problem| problem.bad().to_vec()).unwrap_or_default();
     let (before, now) = (of(before), of(now));
     for bad in now.iter().filter(|bad| !before.contains(bad)) {
         tracing::error!(definition = %bad.path.display(), "{bad}");
@@ -94,25 +95,25 @@ pub(crate) fn log_bad(before: Option<&Trouble>, now: Option<&Trouble>) {
     for was in &before {
         if !now.iter().any(|bad| bad.path == was.path) {
             tracing::info!(definition = %was.path.display(), "the definition in {} is no longer bad", was.path.display());
-            measure::bad_definition(&was.path, false);
+            metrics::bad_definition(&was.path, false);
         }
     }
     for bad in &now {
-        measure::bad_definition(&bad.path, true);
+        metrics::bad_definition(&bad.path, true);
     }
 }
 
 /// The places for tables in memory.
 #[derive(Clone, Debug)]
-pub(crate) struct Places(Arc<Semaphore>);
+pub(crate) struct TableSlots(Arc<Semaphore>);
 
-impl Default for Places {
+impl Default for TableSlots {
     fn default() -> Self {
         Self(Arc::new(Semaphore::new(TABLES)))
     }
 }
 
-impl Places {
+impl TableSlots {
     /// A place for one more, when there is one within this time.
     pub(crate) async fn take(&self, patience: Duration) -> Result<tokio::sync::OwnedSemaphorePermit, Error> {
         match tokio::time::timeout(patience, self.0.clone().acquire_owned()).await {
@@ -133,27 +134,27 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn pauses_grow_up_to_a_minute() {
-        let mut trouble = None;
+        let mut problem = None;
         let mut pauses = Vec::new();
         for _ in 0..9 {
-            let next = Trouble::after(trouble.as_ref(), Arc::new(Error::TooManyTables(8)));
+            let next = TableProblem::after(problem.as_ref(), Arc::new(Error::TooManyTables(8)));
             pauses.push((next.next.unwrap().0 - Instant::now()).as_secs());
-            trouble = Some(next);
+            problem = Some(next);
         }
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
-        let problem = trouble.unwrap().problem();
+        let problem = problem.unwrap().problem();
         assert_eq!((problem.attempts, problem.mistakes.len()), (9, 1));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_mistake_is_not_tried_again() {
         let error = Error::Definitions(admittance_definitions::Mistakes::new());
-        assert!(Trouble::after(None, Arc::new(error)).next.is_none());
+        assert!(TableProblem::after(None, Arc::new(error)).next.is_none());
     }
 
     #[tokio::test(start_paused = true)]
     async fn tables_have_places() {
-        let places = Places::default();
+        let places = TableSlots::default();
         let mut taken = Vec::new();
         for count in 0..TABLES {
             assert_eq!(places.taken(), count);

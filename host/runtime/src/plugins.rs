@@ -15,7 +15,7 @@ use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
 use crate::{
     RevisionModule, StageErrorCause,
     assembly::{Assembler, Modules, Servers, address},
-    measure,
+    metrics,
     status::PluginStatus,
 };
 
@@ -319,7 +319,7 @@ async fn module(
             .await
             .map_err(StageErrorCause::Interrupted)?;
         if let Err(error) = kept {
-            measure::write_failed("store");
+            metrics::write_failed("store");
             tracing::warn!(%error, "a module could not be kept; it cannot be rolled back to once its file changes");
         }
     }
@@ -361,7 +361,7 @@ async fn prepare(
         let (store, bytes) = (store.clone(), prepared.to_bytes());
         let kept = tokio::task::spawn_blocking(move || store.keep_compiled(key, &bytes)).await;
         if let Ok(Err(error)) = kept {
-            measure::write_failed("store");
+            metrics::write_failed("store");
             tracing::warn!(%error, "a compiled plugin could not be kept; the next start compiles it again");
         }
     }

@@ -69,8 +69,8 @@ const WAITING: usize = 256;
 #[derive(Debug)]
 pub struct Recording {
     requests: mpsc::Receiver<Taken>,
-    tap: Arc<Tap>,
-    taps: Weak<Taps>,
+    tap: Arc<Recorder>,
+    recorders: Weak<Recorders>,
     redact: Vec<Redaction>,
 }
 
@@ -85,7 +85,7 @@ struct Taken {
 
 /// Where requests are taken.
 #[derive(Debug)]
-pub(crate) struct Tap {
+pub(crate) struct Recorder {
     share: Share,
     requests: mpsc::Sender<Taken>,
     seen: AtomicU64,
@@ -94,43 +94,43 @@ pub(crate) struct Tap {
 
 /// The recordings that go on. Lives as long as the host.
 #[derive(Debug, Default)]
-pub(crate) struct Taps(ArcSwap<Vec<Arc<Tap>>>);
+pub(crate) struct Recorders(ArcSwap<Vec<Arc<Recorder>>>);
 
-impl Taps {
+impl Recorders {
     /// Begin to record.
     pub(crate) fn open(self: &Arc<Self>, config: RecordingConfig) -> Recording {
         let (sender, requests) = mpsc::channel(WAITING);
-        let tap = Arc::new(Tap {
+        let tap = Arc::new(Recorder {
             share: config.share,
             requests: sender,
             seen: AtomicU64::new(0),
             missed: AtomicU64::new(0),
         });
         self.0
-            .rcu(|taps| [taps.as_slice(), std::slice::from_ref(&tap)].concat());
+            .rcu(|recorders| [recorders.as_slice(), std::slice::from_ref(&tap)].concat());
         Recording {
             requests,
             tap,
-            taps: Arc::downgrade(self),
+            recorders: Arc::downgrade(self),
             redact: config.redact,
         }
     }
 
     /// The request for those who want this one; without recordings, which is usual, it costs nothing.
-    pub(crate) fn take(&self, request: &Request) -> Option<(Request, Vec<Arc<Tap>>)> {
-        let taps = self.0.load();
-        if taps.is_empty() {
+    pub(crate) fn take(&self, request: &Request) -> Option<(Request, Vec<Arc<Recorder>>)> {
+        let recorders = self.0.load();
+        if recorders.is_empty() {
             return None;
         }
-        let due = |tap: &&Arc<Tap>| tap.share.is_due(tap.seen.fetch_add(1, Ordering::Relaxed));
-        let due: Vec<_> = taps.iter().filter(due).cloned().collect();
+        let due = |tap: &&Arc<Recorder>| tap.share.is_due(tap.seen.fetch_add(1, Ordering::Relaxed));
+        let due: Vec<_> = recorders.iter().filter(due).cloned().collect();
         (!due.is_empty()).then(|| (request.clone(), due))
     }
 }
 
 /// Hand on what was taken, with what became of it.
-pub(crate) fn hand_on((request, taps): (Request, Vec<Arc<Tap>>), outcome: &Outcome, revision: u64) {
-    for tap in taps {
+pub(crate) fn hand_on((request, recorders): (Request, Vec<Arc<Recorder>>), outcome: &Outcome, revision: u64) {
+    for tap in recorders {
         let taken = Taken {
             request: request.clone(),
             outcome: outcome.clone(),
@@ -167,11 +167,11 @@ impl Stream for Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        if let Some(taps) = self.taps.upgrade() {
-            taps.0.rcu(|taps| {
-                let mut taps = taps.to_vec();
-                taps.retain(|tap| !Arc::ptr_eq(tap, &self.tap));
-                taps
+        if let Some(recorders) = self.recorders.upgrade() {
+            recorders.0.rcu(|recorders| {
+                let mut recorders = recorders.to_vec();
+                recorders.retain(|tap| !Arc::ptr_eq(tap, &self.tap));
+                recorders
             });
         }
     }

@@ -51,16 +51,16 @@ impl Host {
         let _building = self.building();
         let mut rollbacks = self.0.rollbacks.subscribe();
         let (source, base, read) = {
-            let mut workshop = self.0.workshop.lock().await;
-            let read = workshop.source.read().await;
-            let said = workshop.source.said();
-            let last = workshop.history.last();
+            let mut state = self.0.state.lock().await;
+            let read = state.source.read().await;
+            let said = state.source.said();
+            let last = state.history.last();
             let is_held = last.is_some_and(|last| last.instead_of.as_deref() == Some(said.as_str()));
             if read.is_ok() && is_held {
-                self.settled(&workshop.history, None);
+                self.settled(&state.history, None);
                 return Ok(Reload::Live(self.table()));
             }
-            (workshop.source.clone(), self.table().revision(), read)
+            (state.source.clone(), self.table().revision(), read)
         };
         let seen = source.seen.clone();
         let (origin, asks_all) = match &servers {
@@ -86,7 +86,7 @@ impl Host {
                 }
             }
         };
-        let mut workshop = self.0.workshop.lock().await;
+        let mut state = self.0.state.lock().await;
         if self.table().revision() != base {
             return Ok(Reload::Superseded);
         }
@@ -106,12 +106,12 @@ impl Host {
         };
         let lacks_modules = made.lacks_modules;
         let problem = self.problem_of(&made);
-        let entry = Arc::new(entry_of(&made, workshop.history.next_number(), origin, None));
-        let table = if workshop.history.says(&entry) {
-            self.settled(&workshop.history, problem);
+        let entry = Arc::new(entry_of(&made, state.history.next_number(), origin, None));
+        let table = if state.history.says(&entry) {
+            self.settled(&state.history, problem);
             self.table()
         } else {
-            self.go_live(&mut workshop, made, entry, place, problem).await
+            self.go_live(&mut state, made, entry, place, problem).await
         };
         Ok(match lacks_modules {
             true => Reload::LacksModules,

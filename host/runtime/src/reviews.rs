@@ -29,10 +29,10 @@ use crate::{AdmissionLayer, Host, Passage, REQUEST_ID, Table, body::BodyLimits};
 /// The answer is there a little before the `timeout` of the call's query runs out, so that a stage whose
 /// policy is `Ignore` is passed over here and not with the whole webhook.
 #[derive(Clone, Debug)]
-pub struct ReviewService(Arc<Desk>);
+pub struct ReviewService(Arc<ReviewState>);
 
 #[derive(Clone, Debug)]
-struct Desk {
+struct ReviewState {
     host: Host,
     limits: BodyLimits,
 }
@@ -41,7 +41,7 @@ impl Host {
     /// A service that answers AdmissionReviews with this host's chains. The table that is live when a
     /// review comes in is its table to the end.
     pub fn reviews(&self) -> ReviewService {
-        ReviewService(Arc::new(Desk {
+        ReviewService(Arc::new(ReviewState {
             host: self.clone(),
             limits: BodyLimits {
                 size: AdmissionLayer::DEFAULT_BODY_LIMIT,

@@ -24,7 +24,7 @@ use crate::{
     assembly::{Assembled, AssembledChain, Assembler, MayFail, Modules, address},
     history::Entry,
     plugins::{LiveModules, Loaded},
-    stores::{Look, Stores},
+    stores::{Contents, Stores},
 };
 
 /// Lives as long as the host; a clone, as long as a table is made beside.
@@ -58,7 +58,7 @@ pub(crate) struct Source {
 
 /// All that a table consists of.
 #[derive(Debug)]
-pub(crate) struct Made {
+pub(crate) struct BuiltTable {
     pub(crate) chains: Vec<AssembledChain>,
     pub(crate) plugins: Vec<Arc<Loaded>>,
     pub(crate) modules: Vec<RevisionModule>,
@@ -108,7 +108,7 @@ impl Source {
     }
 
     /// Take this for what is made a table of.
-    pub(crate) async fn act_upon(&mut self, look: Look) -> Result<Usable, Error> {
+    pub(crate) async fn act_upon(&mut self, look: Contents) -> Result<Usable, Error> {
         self.stores.act_upon(&look);
         // A store that is lost goes on naming its modules.
         let whole = self.usable(look.whole(&self.stores.known())).await?;
@@ -180,7 +180,7 @@ impl Source {
         mut usable: Usable,
         modules: Modules,
         purpose: Purpose<'_>,
-    ) -> Result<Made, Error> {
+    ) -> Result<BuiltTable, Error> {
         let whole = usable.served();
         let mut failing = HashSet::new();
         let mut not_fetched = false;
@@ -279,7 +279,7 @@ impl Source {
         set: DefinitionSet,
         modules: Modules,
         may_fail: MayFail<'_>,
-    ) -> Result<Made, Error> {
+    ) -> Result<BuiltTable, Error> {
         let given = self.given.clone();
         let (files, definitions) = tokio::task::spawn_blocking(move || {
             let mut definitions = set.chains()?;
@@ -298,7 +298,7 @@ impl Source {
             tolerated,
         } = assembled.await?;
         let native = self.chains.iter().cloned();
-        Ok(Made {
+        Ok(BuiltTable {
             chains: native
                 .map(|chain| self.assembler.native(chain))
                 .chain(chains)

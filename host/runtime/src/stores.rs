@@ -17,7 +17,7 @@ use crate::{ChangeError, Error};
 
 /// A place that definitions are taken from, and that new ones may be written to.
 #[derive(Clone, Debug)]
-pub(crate) enum Home {
+pub(crate) enum StoreLocation {
     /// A file or a directory.
     Path(PathBuf),
     Store(Arc<dyn DefinitionStore>),
@@ -30,7 +30,7 @@ pub(crate) type Held = Arc<[DefinitionFile]>;
 #[derive(Debug)]
 pub(crate) struct Stores {
     /// In the order of the configuration.
-    homes: Vec<Home>,
+    locations: Vec<StoreLocation>,
     /// Writes files; none where nothing can be written down before it is done.
     files: Option<FileStore>,
     /// What each store held when a table was last made of it, or tried to be; none before the first time.
@@ -41,7 +41,7 @@ pub(crate) struct Stores {
 
 /// What the places hold at one moment.
 #[derive(Debug)]
-pub(crate) struct Look {
+pub(crate) struct Contents {
     /// Of the files, taken before they were read.
     pub(crate) seen: Fingerprint,
     files: Result<DefinitionSet, Mistakes>,
@@ -49,9 +49,9 @@ pub(crate) struct Look {
 }
 
 impl Stores {
-    pub(crate) fn new(homes: Vec<Home>, journal: Option<PathBuf>) -> Self {
+    pub(crate) fn new(locations: Vec<StoreLocation>, journal: Option<PathBuf>) -> Self {
         let mut stores = Self {
-            homes,
+            locations,
             files: None,
             known: Mutex::default(),
             news: Notify::new(),
@@ -63,17 +63,17 @@ impl Stores {
 
     /// The files and directories.
     pub(crate) fn paths(&self) -> Vec<PathBuf> {
-        let path = |home: &Home| match home {
-            Home::Path(path) => Some(path.clone()),
-            Home::Store(_) => None,
+        let path = |home: &StoreLocation| match home {
+            StoreLocation::Path(path) => Some(path.clone()),
+            StoreLocation::Store(_) => None,
         };
-        self.homes.iter().filter_map(path).collect()
+        self.locations.iter().filter_map(path).collect()
     }
 
     fn stores(&self) -> impl Iterator<Item = &Arc<dyn DefinitionStore>> {
-        self.homes.iter().filter_map(|home| match home {
-            Home::Path(_) => None,
-            Home::Store(store) => Some(store),
+        self.locations.iter().filter_map(|home| match home {
+            StoreLocation::Path(_) => None,
+            StoreLocation::Store(store) => Some(store),
         })
     }
 
@@ -88,7 +88,7 @@ impl Stores {
     }
 
     /// Read everything.
-    pub(crate) async fn look(&self) -> Result<Look, Error> {
+    pub(crate) async fn look(&self) -> Result<Contents, Error> {
         let paths = self.paths();
         let files = tokio::task::spawn_blocking(move || {
             let seen = Fingerprint::of(paths.iter().cloned());
@@ -101,7 +101,7 @@ impl Stores {
             held.sort_by(|a, b| a.path.cmp(&b.path));
             Held::from(held)
         };
-        Ok(Look {
+        Ok(Contents {
             seen,
             files,
             stores: stores.into_iter().map(|read| read.map(sorted)).collect(),
@@ -110,10 +110,10 @@ impl Stores {
 
     /// Where a new definition is written: to the first place that takes it.
     pub(crate) fn destination(&self, id: &DefinitionId) -> Option<Destination> {
-        self.homes.iter().find_map(|home| match home {
-            Home::Path(path) if path.is_dir() => Some(Destination::Directory(path.clone())),
-            Home::Path(_) => None,
-            Home::Store(store) => store.place_for(id).map(Destination::Store),
+        self.locations.iter().find_map(|home| match home {
+            StoreLocation::Path(path) if path.is_dir() => Some(Destination::Directory(path.clone())),
+            StoreLocation::Path(_) => None,
+            StoreLocation::Store(store) => store.place_for(id).map(Destination::Store),
         })
     }
 
@@ -159,14 +159,14 @@ impl Stores {
     }
 
     /// From now on this is what is known. What could not be read is known to be as before.
-    pub(crate) fn act_upon(&self, look: &Look) {
+    pub(crate) fn act_upon(&self, look: &Contents) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         *known = look.held(&known);
     }
 
     /// Have it told by [`changed`](Self::changed) if this is something else than what is known: a store tells
     /// of what was not read yet alone.
-    pub(crate) fn tell_of(&self, look: &Look) {
+    pub(crate) fn tell_of(&self, look: &Contents) {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if look.held(&known) != *known {
             self.news.notify_one();
@@ -179,7 +179,7 @@ impl Stores {
     }
 }
 
-impl Look {
+impl Contents {
     /// What each store holds; of what could not be read what was known before.
     fn held(&self, known: &[Option<Held>]) -> Vec<Option<Held>> {
         let held = |(read, known): (&Result<Held, StoreError>, &Option<Held>)| match read {

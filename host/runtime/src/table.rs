@@ -8,9 +8,9 @@ use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
 use crate::{
     assembly::AssembledChain,
-    journal, measure,
+    journal, metrics,
     plugins::Loaded,
-    recording::{self, Taps},
+    recording::{self, Recorders},
     status::{ChainStatus, StageStatus},
 };
 
@@ -23,7 +23,7 @@ pub struct Table {
     pub(crate) namespaces: Arc<dyn NamespaceSource>,
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) request_timeout: Duration,
-    pub(crate) taps: Arc<Taps>,
+    pub(crate) recorders: Arc<Recorders>,
     /// One of the places for tables in memory; given back with the last request that has this one.
     pub(crate) _place: OwnedSemaphorePermit,
 }
@@ -71,7 +71,7 @@ impl Table {
             .filter(|chain| selection.selects(chain) && chain.matches(&request))
             .collect();
         let is_matched = !matching.is_empty();
-        let taken = is_matched.then(|| self.taps.take(&request)).flatten();
+        let taken = is_matched.then(|| self.recorders.take(&request)).flatten();
         let deadline = Deadline::after(self.request_timeout.min(timeout));
         let mut evaluation = Evaluation::new(request, deadline);
         let surroundings = Surroundings {
@@ -81,7 +81,7 @@ impl Table {
         evaluation.run(&matching, surroundings).await;
         let outcome = evaluation.outcome();
         if is_matched {
-            measure::record(&outcome, started.elapsed());
+            metrics::record(&outcome, started.elapsed());
             self.count(&outcome);
             journal::write(&outcome);
         }

@@ -24,7 +24,7 @@ use tokio::time::{Instant, timeout_at};
 pub use self::fingerprint::Fingerprint;
 use self::{
     fingerprint::Digests,
-    notices::{Bell, Notices},
+    notices::{Notices, Notifier},
 };
 
 /// When a [`Watch`] looks.
@@ -72,14 +72,14 @@ pub struct Watch {
     /// Whether something has happened since, of which the end is waited for.
     was_told: bool,
     next_poll: Instant,
-    bell: Arc<Bell>,
+    notifier: Arc<Notifier>,
     /// Shared with a look that goes on when nobody waits for it any more.
-    eyes: Arc<Mutex<Eyes>>,
+    scanner: Arc<Mutex<Scanner>>,
 }
 
 /// What a look needs.
 #[derive(Debug)]
-struct Eyes {
+struct Scanner {
     notices: Notices,
     digests: Digests,
 }
@@ -102,18 +102,18 @@ impl Watch {
     }
 
     fn with_opener(seen: Fingerprint, config: WatchConfig, open: notices::Open) -> Self {
-        let bell = Arc::new(Bell::default());
+        let notifier = Arc::new(Notifier::default());
         Self {
             config,
             seen,
             is_due: true,
             was_told: false,
             next_poll: Instant::now() + config.poll,
-            eyes: Arc::new(Mutex::new(Eyes {
-                notices: Notices::new(open, bell.clone(), config.poll),
+            scanner: Arc::new(Mutex::new(Scanner {
+                notices: Notices::new(open, notifier.clone(), config.poll),
                 digests: Digests::default(),
             })),
-            bell,
+            notifier,
         }
     }
 
@@ -138,7 +138,7 @@ impl Watch {
                 self.wait().await;
             }
             let mut found = self.look().await;
-            if found != self.seen && !self.bell.is_settled() {
+            if found != self.seen && !self.notifier.is_settled() {
                 found = self.until_quiet(found).await;
             }
             self.is_due = false;
@@ -167,21 +167,21 @@ impl Watch {
     /// Until there is a reason to look.
     async fn wait(&mut self) {
         if !self.was_told {
-            let told = timeout_at(self.next_poll, self.bell.notify.notified());
+            let told = timeout_at(self.next_poll, self.notifier.notify.notified());
             self.was_told = told.await.is_ok();
         }
         if self.was_told {
             let started = Instant::now();
             loop {
-                let (pause, patience) = if self.bell.is_written_to(self.config.hold) {
+                let (pause, patience) = if self.notifier.is_written_to(self.config.hold) {
                     (self.config.hold, self.config.hold)
-                } else if self.bell.is_settled() {
+                } else if self.notifier.is_settled() {
                     (self.config.settle, self.config.debounce)
                 } else {
                     (self.config.debounce, self.config.debounce)
                 };
                 let quiet = (Instant::now() + pause).min(started + patience * PATIENCE);
-                if timeout_at(quiet, self.bell.notify.notified()).await.is_err() {
+                if timeout_at(quiet, self.notifier.notify.notified()).await.is_err() {
                     break;
                 }
             }
@@ -192,10 +192,10 @@ impl Watch {
 
     async fn look(&self) -> Fingerprint {
         let paths: Vec<PathBuf> = self.paths().cloned().collect();
-        let eyes = self.eyes.clone();
+        let scanner = self.scanner.clone();
         blocking(move || {
-            let mut eyes = eyes.lock().unwrap_or_else(PoisonError::into_inner);
-            let Eyes { notices, digests } = &mut *eyes;
+            let mut scanner = scanner.lock().unwrap_or_else(PoisonError::into_inner);
+            let Scanner { notices, digests } = &mut *scanner;
             // First the notices, then the content: what changes between the two is noticed.
             notices.watch(&paths);
             Fingerprint::with(paths, digests)

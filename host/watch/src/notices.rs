@@ -26,7 +26,7 @@ pub(crate) fn open(handler: Handler) -> notify::Result<RecommendedWatcher> {
 
 /// Rings when something has happened. Shared by a watch and the system's notices.
 #[derive(Debug, Default)]
-pub(crate) struct Bell {
+pub(crate) struct Notifier {
     pub(crate) notify: Notify,
     /// Whether what happened last is the end of something: a file was closed by its writer, or renamed.
     is_settled: AtomicBool,
@@ -37,7 +37,7 @@ pub(crate) struct Bell {
     watched: Mutex<HashSet<PathBuf>>,
 }
 
-impl Bell {
+impl Notifier {
     fn ring(&self, is_settled: bool) {
         self.is_settled.store(is_settled, Ordering::Release);
         self.notify.notify_one();
@@ -98,7 +98,7 @@ impl Bell {
 
 /// Passes on that something has happened.
 #[derive(Debug)]
-pub(crate) struct Handler(Arc<Bell>);
+pub(crate) struct Handler(Arc<Notifier>);
 
 impl notify::EventHandler for Handler {
     fn handle_event(&mut self, event: notify::Result<Event>) {
@@ -141,7 +141,7 @@ fn is_new(path: &Path) -> bool {
 #[derive(Debug)]
 pub(crate) struct Notices {
     open: Open,
-    bell: Arc<Bell>,
+    notifier: Arc<Notifier>,
     watcher: Option<RecommendedWatcher>,
     watched: BTreeSet<PathBuf>,
     poll: Duration,
@@ -150,10 +150,10 @@ pub(crate) struct Notices {
 
 impl Notices {
     /// `poll` is what the warning says when there are none.
-    pub(crate) fn new(open: Open, bell: Arc<Bell>, poll: Duration) -> Self {
+    pub(crate) fn new(open: Open, notifier: Arc<Notifier>, poll: Duration) -> Self {
         Self {
             open,
-            bell,
+            notifier,
             watcher: None,
             watched: BTreeSet::new(),
             poll,
@@ -164,7 +164,7 @@ impl Notices {
     /// Have notices of whatever may change where these paths lead.
     pub(crate) fn watch(&mut self, paths: &[PathBuf]) {
         if self.watcher.is_none() {
-            match (self.open)(Handler(self.bell.clone())) {
+            match (self.open)(Handler(self.notifier.clone())) {
                 Ok(watcher) => self.watcher = Some(watcher),
                 Err(error) => return self.warn(&error),
             }
@@ -172,7 +172,7 @@ impl Notices {
         let Some(watcher) = &mut self.watcher else {
             return;
         };
-        self.bell.watches(paths);
+        self.notifier.watches(paths);
         // All anew, each time: a watch stays with a directory that was moved away or removed, and is of no
         // use for the one that has taken its place.
         for directory in std::mem::take(&mut self.watched) {
@@ -236,20 +236,20 @@ mod tests {
             (EventKind::Remove(RemoveKind::Folder), Some(true)),
             (EventKind::Other, Some(false)),
         ] {
-            let bell = Arc::new(Bell::default());
-            Handler(bell.clone()).handle_event(Ok(Event::new(kind).set_flag(Flag::Rescan)));
-            assert_eq!(was_told(&bell).await, expected, "{kind:?}");
+            let notifier = Arc::new(Notifier::default());
+            Handler(notifier.clone()).handle_event(Ok(Event::new(kind).set_flag(Flag::Rescan)));
+            assert_eq!(was_told(&notifier).await, expected, "{kind:?}");
         }
-        let bell = Arc::new(Bell::default());
-        Handler(bell.clone()).handle_event(Err(notify::Error::generic("lost")));
-        assert_eq!(was_told(&bell).await, Some(false));
+        let notifier = Arc::new(Notifier::default());
+        Handler(notifier.clone()).handle_event(Err(notify::Error::generic("lost")));
+        assert_eq!(was_told(&notifier).await, Some(false));
     }
 
-    /// Whether the bell rang, and whether something had settled.
-    async fn was_told(bell: &Bell) -> Option<bool> {
-        tokio::time::timeout(Duration::ZERO, bell.notify.notified())
+    /// Whether the notifier rang, and whether something had settled.
+    async fn was_told(notifier: &Notifier) -> Option<bool> {
+        tokio::time::timeout(Duration::ZERO, notifier.notify.notified())
             .await
             .ok()
-            .map(|()| bell.is_settled())
+            .map(|()| notifier.is_settled())
     }
 }

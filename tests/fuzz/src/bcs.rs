@@ -1,6 +1,6 @@
 use admittance::{
     admission::Request,
-    dialect::{Bcs, Class, Cluster, Dialect, Inspection, NextBody, Onward, Reading, Relay, bcs::Behind},
+    dialect::{Bcs, Class, Cluster, Dialect, Forwarding, Inspection, NextBody, Reading, Relay, bcs::Behind},
 };
 use bytes::Bytes;
 use http::{StatusCode, request::Parts};
@@ -20,11 +20,11 @@ pub fn bcs(input: &[u8]) {
         if let Class::Inspect(inspection) = dialect.classify(&head) {
             inspect(&dialect, &head, &inspection, &body);
         }
-        let onward = match dialect.onward(&head) {
-            Onward::Translate => dialect.translate(&head, &body),
-            onward => onward,
+        let forwarding = match dialect.forwarding(&head) {
+            Forwarding::Translate => dialect.translate(&head, &body),
+            forwarding => forwarding,
         };
-        check_onward(&onward);
+        check_onward(&forwarding);
     }
     // The same bytes as a reply of the scheduler, and of kube-apiserver.
     for status in [StatusCode::OK, StatusCode::INTERNAL_SERVER_ERROR] {
@@ -82,16 +82,16 @@ fn assert_same(before: &Request, after: &Request) {
     );
 }
 
-fn check_onward(onward: &Onward) {
-    match onward {
-        Onward::Rewritten(rewritten) => {
+fn check_onward(forwarding: &Forwarding) {
+    match forwarding {
+        Forwarding::Rewritten(rewritten) => {
             if let NextBody::New(body) = &rewritten.body {
                 is_json(body);
             }
         }
-        Onward::Reply(reply) => is_json(reply.body()),
-        Onward::Translate => panic!("it is translated once"),
-        Onward::AsIs | Onward::Elsewhere(_) => {}
+        Forwarding::Reply(reply) => is_json(reply.body()),
+        Forwarding::Translate => panic!("it is translated once"),
+        Forwarding::AsIs | Forwarding::OtherServer(_) => {}
     }
 }
 

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{
-    desk::{Desk, chain, told_by},
     registry::{Access, Registry},
+    setup::{Setup, chain, told_by},
 };
 use crate::scene::{BCS, write};
 
@@ -176,37 +176,39 @@ async fn only_signed_modules_run() {
     }
 
     write(&directory, "one.wasm.sig", sign(&ours, &versions.module(1)));
-    let desk = Desk::signed(&config, &chain("one.wasm", ""), |module| sign(&ours, module)).await;
-    assert_eq!(desk.versions_of("a").await, told_by(1));
-    let status = desk.told_json(&["status"]).await;
+    let setup = Setup::signed(&config, &chain("one.wasm", ""), |module| sign(&ours, module)).await;
+    assert_eq!(setup.versions_of("a").await, told_by(1));
+    let status = setup.told_json(&["status"]).await;
     let signature = &status["chains"][0]["stages"][0]["hook"]["signature"];
     assert!(signature.as_str().unwrap().contains("sha256:"), "{status}");
 
     // Another module without its signature, then with that of somebody else, and at last with ours.
     let problem = |status: &Value| status["problem"]["mistakes"][0].as_str().map(str::to_owned);
-    desk.replace_module("one.wasm", 3);
+    setup.replace_module("one.wasm", 3);
     let told = |status: &Value| problem(status).is_some_and(|mistake| mistake.contains("one.wasm"));
-    desk.program.until_status("the refusal", told).await.unwrap();
-    let before = problem(&desk.program.status().await.unwrap());
-    replace(&desk.path("one.wasm.sig"), sign(&theirs, &versions.module(3))).unwrap();
+    setup.program.until_status("the refusal", told).await.unwrap();
+    let before = problem(&setup.program.status().await.unwrap());
+    replace(&setup.path("one.wasm.sig"), sign(&theirs, &versions.module(3))).unwrap();
     let told_again = |status: &Value| status["problem"]["attempts"].as_u64() > Some(1);
-    desk.program
+    setup
+        .program
         .until_status("another refusal", told_again)
         .await
         .unwrap();
     assert!(before.is_some());
-    assert_eq!(desk.versions_of("b").await, told_by(1));
-    replace(&desk.path("one.wasm.sig"), sign(&ours, &versions.module(3))).unwrap();
+    assert_eq!(setup.versions_of("b").await, told_by(1));
+    replace(&setup.path("one.wasm.sig"), sign(&ours, &versions.module(3))).unwrap();
     let is_live = |status: &Value| status["revision"] == 2 && problem(status).is_none();
-    desk.program
+    setup
+        .program
         .until_status("the signed module", is_live)
         .await
         .unwrap();
-    assert_eq!(desk.versions_of("c").await, told_by(3));
+    assert_eq!(setup.versions_of("c").await, told_by(3));
 
     // One goes back to what was signed then: the signature is kept with it.
-    desk.told(["rollback", "1"]).await;
-    assert_eq!(desk.versions_of("d").await, told_by(1));
+    setup.told(["rollback", "1"]).await;
+    assert_eq!(setup.versions_of("d").await, told_by(1));
 }
 
 fn pem(key: &KeyPair) -> String {

@@ -1,15 +1,15 @@
 use admittance_tests::Versions;
 use serde_json::{Value, json};
 
-use super::desk::{Desk, chain, told_by};
+use super::setup::{Setup, chain, told_by};
 use crate::scene::write;
 
 #[tokio::test]
 async fn what_is_live_is_seen() {
-    let desk = Desk::with(&chain("one.wasm", "")).await;
-    assert_eq!(desk.versions_of("a").await, told_by(1));
+    let setup = Setup::with(&chain("one.wasm", "")).await;
+    assert_eq!(setup.versions_of("a").await, told_by(1));
 
-    let status = desk.told_json(&["status"]).await;
+    let status = setup.told_json(&["status"]).await;
     assert_eq!(
         (&status["revision"], &status["origin"]["type"]),
         (&json!(1), &json!("start"))
@@ -26,21 +26,21 @@ async fn what_is_live_is_seen() {
     );
     assert!(stage["calls"]["p99Microseconds"].is_u64(), "{status}");
 
-    let text = desk.told(["status"]).await;
+    let text = setup.told(["status"]).await;
     for expected in ["revision 1", "versions", "version-000001", "Enforce"] {
         assert!(text.contains(expected), "{expected} in {text}");
     }
-    let yaml = desk.told(["status", "--output", "yaml"]).await;
+    let yaml = setup.told(["status", "--output", "yaml"]).await;
     assert!(yaml.lines().any(|line| line == "revision: 1"), "{yaml}");
 
-    let list = desk.told(["get"]).await;
+    let list = setup.told(["get"]).await;
     assert!(
         list.contains("AdmissionChain/versions") && list.contains("versions.yaml"),
         "{list}"
     );
-    let one = desk.told(["get", "AdmissionChain/versions"]).await;
+    let one = setup.told(["get", "AdmissionChain/versions"]).await;
     assert_eq!(one.trim_end(), chain("one.wasm", "").trim_end());
-    let none = desk.tell(["get", "AdmissionChain/version"]).await;
+    let none = setup.tell(["get", "AdmissionChain/version"]).await;
     assert_eq!(none.code, Some(2));
     assert!(
         none.stderr.contains("there is no AdmissionChain/version"),
@@ -51,8 +51,8 @@ async fn what_is_live_is_seen() {
 
 #[tokio::test]
 async fn definitions_are_applied_taken_back_and_deleted() {
-    let desk = Desk::with(&chain("one.wasm", "")).await;
-    let file = write(&desk.directory, "new.yaml", chain("two.wasm", ""));
+    let setup = Setup::with(&chain("one.wasm", "")).await;
+    let file = write(&setup.directory, "new.yaml", chain("two.wasm", ""));
     let apply = |more: &[&str]| {
         let file = file.to_str().unwrap().to_owned();
         let mut arguments = vec!["apply".to_owned(), "-f".to_owned(), file];
@@ -60,18 +60,18 @@ async fn definitions_are_applied_taken_back_and_deleted() {
         arguments
     };
 
-    let tried = desk.told(apply(&["--dry-run"])).await;
+    let tried = setup.told(apply(&["--dry-run"])).await;
     assert!(tried.contains("+        source: file:../two.wasm"), "{tried}");
-    assert_eq!(desk.versions_of("a").await, told_by(1));
-    assert_eq!(desk.read("chains/versions.yaml"), chain("one.wasm", ""));
+    assert_eq!(setup.versions_of("a").await, told_by(1));
+    assert_eq!(setup.read("chains/versions.yaml"), chain("one.wasm", ""));
 
-    let applied = desk.told(apply(&[])).await;
+    let applied = setup.told(apply(&[])).await;
     assert!(applied.contains("AdmissionChain/versions"), "{applied}");
     // When it says that it is done, it is.
-    assert_eq!(desk.versions_of("b").await, told_by(2));
-    assert_eq!(desk.read("chains/versions.yaml"), chain("two.wasm", ""));
+    assert_eq!(setup.versions_of("b").await, told_by(2));
+    assert_eq!(setup.read("chains/versions.yaml"), chain("two.wasm", ""));
 
-    let history = desk.told_json(&["history"]).await;
+    let history = setup.told_json(&["history"]).await;
     let origins: Vec<_> = history["revisions"]
         .as_array()
         .unwrap()
@@ -80,7 +80,7 @@ async fn definitions_are_applied_taken_back_and_deleted() {
         .collect();
     assert_eq!(origins, ["applied", "start"]);
     assert_eq!(history["revisions"][0]["by"], "loopback");
-    let diff = desk.told(["diff", "1", "2"]).await;
+    let diff = setup.told(["diff", "1", "2"]).await;
     for expected in [
         "-        source: file:../one.wasm",
         "version-000001",
@@ -89,44 +89,46 @@ async fn definitions_are_applied_taken_back_and_deleted() {
         assert!(diff.contains(expected), "{expected} in {diff}");
     }
 
-    desk.told(["rollback", "1"]).await;
-    assert_eq!(desk.versions_of("c").await, told_by(1));
-    assert_eq!(desk.read("chains/versions.yaml"), chain("two.wasm", ""));
+    setup.told(["rollback", "1"]).await;
+    assert_eq!(setup.versions_of("c").await, told_by(1));
+    assert_eq!(setup.read("chains/versions.yaml"), chain("two.wasm", ""));
 
-    desk.told(["delete", "AdmissionChain/versions"]).await;
-    assert_eq!(desk.versions_of("d").await, json!({}));
-    assert!(!desk.path("chains/versions.yaml").exists());
-    desk.told(["rollback", "2"]).await;
-    assert_eq!(desk.versions_of("e").await, told_by(2));
+    setup.told(["delete", "AdmissionChain/versions"]).await;
+    assert_eq!(setup.versions_of("d").await, json!({}));
+    assert!(!setup.path("chains/versions.yaml").exists());
+    setup.told(["rollback", "2"]).await;
+    assert_eq!(setup.versions_of("e").await, told_by(2));
 }
 
 /// The module's file is another by now; the one that ran is in the store.
 #[tokio::test]
 async fn a_rollback_brings_back_the_very_module() {
-    let mut desk = Desk::with(&chain("one.wasm", "")).await;
-    desk.replace_module("one.wasm", 7);
+    let mut setup = Setup::with(&chain("one.wasm", "")).await;
+    setup.replace_module("one.wasm", 7);
     let is_live = |status: &Value| status["revision"] == 2;
-    desk.program
+    setup
+        .program
         .until_status("the new module", is_live)
         .await
         .unwrap();
-    assert_eq!(desk.versions_of("a").await, told_by(7));
-    desk.told(["rollback", "1"]).await;
-    assert_eq!(desk.versions_of("b").await, told_by(1));
-    desk.replace_module("one.wasm", 8);
+    assert_eq!(setup.versions_of("a").await, told_by(7));
+    setup.told(["rollback", "1"]).await;
+    assert_eq!(setup.versions_of("b").await, told_by(1));
+    setup.replace_module("one.wasm", 8);
     let is_live = |status: &Value| status["revision"] == 4;
-    desk.program
+    setup
+        .program
         .until_status("the mended module", is_live)
         .await
         .unwrap();
-    assert_eq!(desk.versions_of("c").await, told_by(8));
-    desk.program.terminate().unwrap();
-    assert!(desk.program.ended().await.unwrap().success());
+    assert_eq!(setup.versions_of("c").await, told_by(8));
+    setup.program.terminate().unwrap();
+    assert!(setup.program.ended().await.unwrap().success());
 }
 
 #[tokio::test]
 async fn what_cannot_be_is_told_and_changes_nothing() {
-    let desk = Desk::with(&chain("one.wasm", "")).await;
+    let setup = Setup::with(&chain("one.wasm", "")).await;
     let wrong = chain("one.wasm", "").replace("settings: { name: a }", "settings: { nmae: a }");
     let missing = chain("three.wasm", "");
     let broken = chain("one.wasm", "").replace("stages:", "stagse:");
@@ -135,8 +137,8 @@ async fn what_cannot_be_is_told_and_changes_nothing() {
         (missing, "three.wasm"),
         (broken, "wrong.yaml:10:3: spec.stagse"),
     ] {
-        let file = write(&desk.directory, "wrong.yaml", text);
-        let refused = desk.tell(["apply", "-f", file.to_str().unwrap()]).await;
+        let file = write(&setup.directory, "wrong.yaml", text);
+        let refused = setup.tell(["apply", "-f", file.to_str().unwrap()]).await;
         assert_eq!(refused.code, Some(2), "{}", refused.stdout);
         assert!(
             refused.stderr.contains(expected),
@@ -150,17 +152,17 @@ async fn what_cannot_be_is_told_and_changes_nothing() {
         ["promote", "versions/version"],
         ["diff", "1"],
     ] {
-        assert_eq!(desk.tell(arguments).await.code, Some(2), "{arguments:?}");
+        assert_eq!(setup.tell(arguments).await.code, Some(2), "{arguments:?}");
     }
-    assert_eq!(desk.versions_of("a").await, told_by(1));
+    assert_eq!(setup.versions_of("a").await, told_by(1));
     assert_eq!(
-        desk.told_json(&["history"]).await["revisions"]
+        setup.told_json(&["history"]).await["revisions"]
             .as_array()
             .unwrap()
             .len(),
         1
     );
-    assert_eq!(desk.read("chains/versions.yaml"), chain("one.wasm", ""));
+    assert_eq!(setup.read("chains/versions.yaml"), chain("one.wasm", ""));
 }
 
 #[tokio::test]

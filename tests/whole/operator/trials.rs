@@ -1,21 +1,22 @@
 use serde_json::{Value, json};
 
-use super::desk::{Desk, chain, told_by};
+use super::setup::{Setup, chain, told_by};
 
 #[tokio::test]
 async fn a_candidate_runs_in_the_shadow_and_is_promoted() {
     let candidate = "      candidate:\n        source: file:../two.wasm\n        share: 50%\n";
-    let desk = Desk::with(&chain("one.wasm", candidate)).await;
+    let setup = Setup::with(&chain("one.wasm", candidate)).await;
     for name in ["a", "b", "c", "d"] {
-        assert_eq!(desk.versions_of(name).await, told_by(1));
+        assert_eq!(setup.versions_of(name).await, told_by(1));
     }
     // It is asked after the answer.
     let compared = |status: &Value| status["chains"][0]["stages"][0]["candidate"]["different"] == 2;
-    desk.program
+    setup
+        .program
         .until_status("the comparisons", compared)
         .await
         .unwrap();
-    let candidates = desk.told_json(&["candidates"]).await;
+    let candidates = setup.told_json(&["candidates"]).await;
     let report = &candidates["candidates"][0];
     assert_eq!(report["stage"], "Mutating:versions/version");
     assert_eq!(report["candidate"]["share"], "50%");
@@ -38,26 +39,26 @@ async fn a_candidate_runs_in_the_shadow_and_is_promoted() {
             .contains("version-000002"),
         "{sample}"
     );
-    let metrics = desk.program.metrics().await.unwrap();
+    let metrics = setup.program.metrics().await.unwrap();
     let labels = [("stage", "Mutating:versions/version"), ("result", "different")];
     assert_eq!(
         metrics.sum("admittance_candidate_calls_total", &labels),
         Some(2.0)
     );
-    let text = desk.told(["candidates"]).await;
+    let text = setup.told(["candidates"]).await;
     assert!(text.contains("version-000002"), "{text}");
 
-    desk.told(["promote", "versions/version"]).await;
-    assert_eq!(desk.versions_of("e").await, told_by(2));
-    assert_eq!(desk.read("chains/versions.yaml"), chain("two.wasm", ""));
-    assert_eq!(desk.told_json(&["candidates"]).await["candidates"], json!([]));
+    setup.told(["promote", "versions/version"]).await;
+    assert_eq!(setup.versions_of("e").await, told_by(2));
+    assert_eq!(setup.read("chains/versions.yaml"), chain("two.wasm", ""));
+    assert_eq!(setup.told_json(&["candidates"]).await["candidates"], json!([]));
 }
 
 #[tokio::test]
 async fn a_stage_in_audit_mode_counts_what_it_would_have_done() {
-    let desk = Desk::with(&chain("one.wasm", "      mode: Audit\n")).await;
-    assert_eq!(desk.versions_of("a").await, json!({}));
-    let status = desk.told_json(&["status"]).await;
+    let setup = Setup::with(&chain("one.wasm", "      mode: Audit\n")).await;
+    assert_eq!(setup.versions_of("a").await, json!({}));
+    let status = setup.told_json(&["status"]).await;
     let stage = &status["chains"][0]["stages"][0];
     assert_eq!(
         (&stage["mode"], &stage["calls"]["changed"]),
@@ -67,10 +68,10 @@ async fn a_stage_in_audit_mode_counts_what_it_would_have_done() {
 
 #[tokio::test]
 async fn requests_are_recorded_and_replayed() {
-    let desk = Desk::with(&chain("one.wasm", "")).await;
-    let file = desk.path("requests.ndjson");
+    let setup = Setup::with(&chain("one.wasm", "")).await;
+    let file = setup.path("requests.ndjson");
     let file = file.to_str().unwrap();
-    let record = desk.told([
+    let record = setup.told([
         "record",
         "--count",
         "3",
@@ -85,11 +86,11 @@ async fn requests_are_recorded_and_replayed() {
             if std::fs::read_to_string(file).is_ok_and(|text| text.lines().count() == 3) {
                 break;
             }
-            desk.create(&format!("a{number}")).await;
+            setup.create(&format!("a{number}")).await;
         }
     };
     tokio::join!(record, create);
-    let text = desk.read("requests.ndjson");
+    let text = setup.read("requests.ndjson");
     assert!(!text.contains("nginx"), "{text}");
     let first: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
     assert_eq!(
@@ -102,11 +103,11 @@ async fn requests_are_recorded_and_replayed() {
         let arguments = [&["replay", file, "--store", store], arguments].concat();
         admittance_tests::Admittance::run(arguments).await.unwrap()
     };
-    let chains = desk.path("chains");
+    let chains = setup.path("chains");
     let chains = chains.to_str().unwrap();
     let same = replay(&[chains]).await;
     assert_eq!(same.code, Some(0), "{}{}", same.stdout, same.stderr);
-    let two = desk.path("two.wasm");
+    let two = setup.path("two.wasm");
     let other = replay(&[
         chains,
         "--module",

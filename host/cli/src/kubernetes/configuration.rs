@@ -19,7 +19,7 @@ use serde_json::{Map, Value as Json, json};
 use super::{
     Error,
     admin::Admin,
-    carried::Carried,
+    files::ConfigFiles,
     layout::{CACHE, CERTIFICATE_FILE, CHAINS_FROM_BESIDE, CLIENT_CA_FILE, KEY_FILE, STATE, TLS_FROM_BESIDE},
 };
 use crate::yaml;
@@ -33,7 +33,7 @@ pub(super) struct Configuration {
     /// Who may use the admin port.
     pub(super) admin: Admin,
     /// Other files that it names.
-    pub(super) carried: Carried,
+    pub(super) carried: ConfigFiles,
     /// Whether it named credentials of registries, which are not carried.
     pub(super) had_credentials: bool,
     pub(super) webhook_port: u16,
@@ -77,7 +77,7 @@ impl Configuration {
             .map(|document| document.root().json())
             .unwrap_or_default();
         let directory = path.parent().unwrap_or(Path::new(""));
-        let carried = Carried::of(&mut root, directory)?;
+        let carried = ConfigFiles::of(&mut root, directory)?;
         let Json::Object(root) = root else {
             return Err(mistakes.into_result(()).err().unwrap_or_default().into());
         };
@@ -161,7 +161,7 @@ impl Configuration {
             root: pod,
             client_ca,
             admin,
-            carried: Carried::default(),
+            carried: ConfigFiles::default(),
             had_credentials: credentials.is_some(),
             webhook_port,
             admin_port,

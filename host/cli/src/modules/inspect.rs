@@ -15,7 +15,7 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{ModuleArguments, module_or_file, pull::manifest, shown::Transfers};
+use super::{ModuleArguments, module_or_file, pull::manifest, transfers::Transfers};
 use crate::output::{BAD, BOLD, DIM, Form, GOOD, ODD, harmless, harmless_lines};
 
 /// Show what a module is: name, version, contract, what it is for, its settings, what it imports and the

@@ -13,7 +13,7 @@ use admittance::{
 use bytesize::ByteSize;
 use clap::Args;
 
-use super::{ModuleArguments, shown::Transfers};
+use super::{ModuleArguments, transfers::Transfers};
 use crate::output::{BOLD, GOOD, harmless, write};
 
 /// Fetch a module, check it as a chain would, and keep it, so that the next start needs no network.

@@ -13,7 +13,7 @@ use admittance::{
 };
 use clap::Args;
 
-use super::{ModuleArguments, pull::pin, shown::Transfers};
+use super::{ModuleArguments, pull::pin, transfers::Transfers};
 use crate::output::{GOOD, harmless, write};
 
 /// Put a plugin into a registry, as the standard WebAssembly artifact, with the credentials of

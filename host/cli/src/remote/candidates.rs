@@ -9,7 +9,7 @@ use clap::Args;
 
 use super::{client::Client, connection::Connection};
 use crate::{
-    figures,
+    human,
     output::{BAD, BOLD, DIM, Form, GOOD, ODD, harmless},
     table::{Cell, Table},
 };
@@ -68,7 +68,7 @@ pub(super) fn table(candidates: &[(String, CandidateStatus)]) -> String {
             Cell::text(stage),
             Cell::text(&candidate.plugin.name),
             Cell::text(&candidate.plugin.version),
-            Cell::text(figures::short_digest(&candidate.plugin.digest)),
+            Cell::text(human::short_digest(&candidate.plugin.digest)),
             Cell::text(&candidate.share),
             Cell::number(candidate.same),
             red(candidate.different, ODD),
@@ -102,7 +102,7 @@ fn samples(text: &mut String, report: &CandidateReport) {
             harmless(&report.stage),
             harmless(&format!("{operation} of {kind} {object}")),
             harmless(uid),
-            figures::clock(*at),
+            human::clock(*at),
         );
         answer(text, "plugin", plugin);
         answer(text, "candidate", candidate);

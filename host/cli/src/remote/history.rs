@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::{client::Client, connection::Connection, status::made_by};
 use crate::{
-    figures,
+    human,
     output::{BAD, BOLD, DIM, Form, GOOD, harmless, harmless_lines},
     table::{Cell, Table},
 };
@@ -69,8 +69,8 @@ fn revisions(list: &RevisionList, now: Moment) -> String {
     for (revision, older) in list.revisions.iter().zip(older) {
         table.row([
             Cell::number(revision.number),
-            Cell::text(figures::clock(revision.at)),
-            Cell::number(figures::age(revision.at, now)),
+            Cell::text(human::clock(revision.at)),
+            Cell::number(human::age(revision.at, now)),
             Cell::text(made_by(&revision.origin, revision.by.as_deref())),
             Cell::number(revision.chains),
             Cell::number(revision.modules.len()),
@@ -94,7 +94,7 @@ fn changed(older: &Revision, revision: &Revision) -> String {
             name(&module.stage, module.candidate),
             module.plugin,
             module.version,
-            figures::short_digest(&module.digest)
+            human::short_digest(&module.digest)
         )
     });
     changed.collect::<Vec<_>>().join(", ")

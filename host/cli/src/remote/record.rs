@@ -20,7 +20,7 @@ use super::{
     connection::Connection,
 };
 use crate::{
-    figures,
+    human,
     output::{DIM, GOOD, ODD},
 };
 
@@ -96,7 +96,7 @@ async fn record(arguments: &RecordArguments, client: &Client) -> crate::Result<(
         Some(path) => format!(" in {}", path.display()),
         None => String::new(),
     };
-    let requests = figures::count(lines.count, "request", "requests");
+    let requests = human::count(lines.count, "request", "requests");
     anstream::eprintln!("{GOOD}recorded{GOOD:#} {requests}{place}");
     if ended? == Ended::Interrupted {
         anstream::eprintln!("{DIM}interrupted{DIM:#}");

@@ -14,7 +14,7 @@ use clap::Args;
 
 use super::{candidates, client::Client, connection::Connection};
 use crate::{
-    figures,
+    human,
     output::{BAD, BOLD, DIM, Form, GOOD, ODD, harmless},
     table::{Cell, Table},
 };
@@ -75,27 +75,27 @@ fn table(text: &mut String, status: &Status, now: Moment) {
         text,
         "{BOLD}revision {}{BOLD:#}, live for {} ({}), by {}",
         status.revision,
-        figures::age(status.live_since, now),
-        figures::clock(status.live_since),
+        human::age(status.live_since, now),
+        human::clock(status.live_since),
         made_by(&status.origin, status.by.as_deref()),
     );
     if let Some(problem) = &status.problem {
         let next = match problem.next_attempt {
-            Some(next) => format!("the next attempt is in {}", figures::until(next, now)),
+            Some(next) => format!("the next attempt is in {}", human::until(next, now)),
             None => "change the definitions or their modules to fix it".to_owned(),
         };
         let what = match u64::try_from(problem.bad_definitions.len()).unwrap_or(u64::MAX) {
             0 => "what the definitions say now is not live".to_owned(),
             bad => {
-                let bad = figures::count(bad, "definition", "definitions");
+                let bad = human::count(bad, "definition", "definitions");
                 format!("{bad} cannot be used, all others are live")
             }
         };
         let _ = writeln!(
             text,
             "{BAD}{what}{BAD:#}, for {}; {}, {next}",
-            figures::age(problem.since, now),
-            figures::count(problem.attempts, "attempt", "attempts"),
+            human::age(problem.since, now),
+            human::count(problem.attempts, "attempt", "attempts"),
         );
         for mistake in &problem.mistakes {
             let _ = writeln!(text, "  {BAD}{}{BAD:#}", harmless(mistake));
@@ -119,10 +119,10 @@ fn table(text: &mut String, status: &Status, now: Moment) {
         text,
         "{DIM}admittance {}; {}, {}; {} and {} in memory{DIM:#}",
         harmless(&status.version),
-        figures::count(status.history.revisions as u64, "revision", "revisions"),
+        human::count(status.history.revisions as u64, "revision", "revisions"),
         harmless(&kept),
-        figures::count(status.tables as u64, "table", "tables"),
-        figures::count(status.plugins as u64, "plugin", "plugins"),
+        human::count(status.tables as u64, "table", "tables"),
+        human::count(status.plugins as u64, "plugin", "plugins"),
     );
 }
 
@@ -179,7 +179,7 @@ fn stage_row(chain: &ChainStatus, stage: &StageStatus) -> [Cell; 14] {
             version,
             digest,
             ..
-        }) => (name.as_str(), version.as_str(), figures::short_digest(digest)),
+        }) => (name.as_str(), version.as_str(), human::short_digest(digest)),
         HookStatus::Webhook { url } => (url.as_str(), "", ""),
         HookStatus::Native => ("native", "", ""),
         HookStatus::Unavailable { source, .. } => (source.as_str(), "", "not fetched"),
@@ -215,14 +215,14 @@ fn stage_row(chain: &ChainStatus, stage: &StageStatus) -> [Cell; 14] {
 
 fn microseconds(number: Option<u64>) -> String {
     number
-        .map(|number| figures::duration(Duration::from_micros(number)))
+        .map(|number| human::duration(Duration::from_micros(number)))
         .unwrap_or_default()
 }
 
 fn last_failure(failure: &FailureStatus) -> Cell {
     Cell::text(format!(
         "{} {}: {}",
-        figures::clock(failure.at),
+        human::clock(failure.at),
         failure.kind,
         failure.message
     ))

@@ -11,7 +11,7 @@ use super::{
     recorded::Recorded,
 };
 use crate::{
-    figures,
+    human,
     output::{BAD, BOLD, DIM, GOOD, ODD, harmless, harmless_lines},
 };
 
@@ -76,14 +76,14 @@ pub(super) fn for_people(report: &Report) -> String {
             text,
             "{ODD}note:{ODD:#} values were left out of {} when they were recorded; hooks saw `[redacted]` in \
              their place, and may have said something else for it",
-            figures::count(report.redacted, "request", "requests")
+            human::count(report.redacted, "request", "requests")
         );
     }
     let style = if report.different == 0 { GOOD } else { BAD };
     let _ = writeln!(
         text,
         "{}: {} the same, {style}{} different{style:#}",
-        figures::count(report.requests, "request", "requests"),
+        human::count(report.requests, "request", "requests"),
         report.same,
         report.different
     );

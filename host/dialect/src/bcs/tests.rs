@@ -3,7 +3,7 @@ use std::{sync::LazyLock, time::Duration};
 use super::*;
 use admittance_admission::{Denial, Failure, FailureKind, Refusal};
 
-use crate::{Elsewhere, NextBody, Rewritten};
+use crate::{NextBody, OtherServer, Rewritten};
 
 mod calls;
 mod routes;
@@ -28,11 +28,11 @@ fn scheduler() -> &'static Bcs {
 
 /// What becomes of a request, in a line: the method and target at the scheduler and, after it, the body if
 /// there is one; or another server; or a reply, with its status.
-fn told(onward: Onward) -> String {
-    match onward {
-        Onward::AsIs => "as it is".to_owned(),
-        Onward::Translate => "by its body".to_owned(),
-        Onward::Rewritten(Rewritten {
+fn told(forwarding: Forwarding) -> String {
+    match forwarding {
+        Forwarding::AsIs => "as it is".to_owned(),
+        Forwarding::Translate => "by its body".to_owned(),
+        Forwarding::Rewritten(Rewritten {
             method,
             path_and_query,
             body,
@@ -40,16 +40,16 @@ fn told(onward: Onward) -> String {
         }) => {
             format!("{method} {path_and_query}{}", told_body(&body))
         }
-        Onward::Elsewhere(Elsewhere::Console { host, path_and_query }) => {
+        Forwarding::OtherServer(OtherServer::Console { host, path_and_query }) => {
             format!("console {host} {path_and_query}")
         }
-        Onward::Elsewhere(Elsewhere::CustomResourceDefinitions { path_and_query, body }) => {
+        Forwarding::OtherServer(OtherServer::CustomResourceDefinitions { path_and_query, body }) => {
             format!("kubernetes {path_and_query}{}", told_body(&body))
         }
-        Onward::Elsewhere(Elsewhere::CustomResources { path_and_query }) => {
+        Forwarding::OtherServer(OtherServer::CustomResources { path_and_query }) => {
             format!("kubernetes {path_and_query} as it is")
         }
-        Onward::Reply(response) => {
+        Forwarding::Reply(response) => {
             let text = json_of(&response);
             let message = match serde_json::from_str::<serde_json::Value>(&text) {
                 Ok(envelope) => envelope["message"].as_str().unwrap().to_owned(),

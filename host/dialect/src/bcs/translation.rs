@@ -27,7 +27,7 @@ use super::{
     view::View,
     workload::{address, workload},
 };
-use crate::{Elsewhere, NextBody, Onward, Rewritten};
+use crate::{Forwarding, NextBody, OtherServer, Rewritten};
 
 /// A type, and the spelling of its keys.
 struct Schema {
@@ -68,13 +68,13 @@ static DAEMONSETS: LazyLock<Schema> = LazyLock::new(|| Schema::new(DAEMONSET));
 static MESSAGES: LazyLock<Schema> = LazyLock::new(|| Schema::new(MESSAGE));
 
 /// How a request goes on, from its head alone.
-pub(super) fn onward(head: &Parts) -> Onward {
+pub(super) fn forwarding(head: &Parts) -> Forwarding {
     let matched = match lookup(head) {
         Lookup::Found(matched) => matched,
         Lookup::OtherMethod(methods) => {
-            return Onward::Reply(no_route(StatusCode::METHOD_NOT_ALLOWED, &methods));
+            return Forwarding::Reply(no_route(StatusCode::METHOD_NOT_ALLOWED, &methods));
         }
-        Lookup::NotFound => return Onward::Reply(no_route(StatusCode::NOT_FOUND, &[])),
+        Lookup::NotFound => return Forwarding::Reply(no_route(StatusCode::NOT_FOUND, &[])),
     };
     let query = head.uri.query().unwrap_or_default();
     let next = match matched.route.action {
@@ -86,26 +86,26 @@ pub(super) fn onward(head: &Parts) -> Onward {
             | Body::DeploymentDef
             | Body::DaemonsetDef
             | Body::Message => {
-                return Onward::Translate;
+                return Forwarding::Translate;
             }
         },
         Action::Console => console(&matched, query),
         Action::CustomResourceDefinitions if matched.route.verb.creates_or_changes() => {
-            return Onward::Translate;
+            return Forwarding::Translate;
         }
         Action::CustomResourceDefinitions => definitions(&matched, query, NextBody::AsIs),
         // Neither the original nor this driver can watch: such a reply never ends.
         Action::CustomResources if matched.parameter("uri").contains("watch") => Err(Fault::Watch),
         Action::CustomResources => elsewhere("/apis", matched.parameter("uri"), query)
-            .map(|path_and_query| Onward::Elsewhere(Elsewhere::CustomResources { path_and_query })),
+            .map(|path_and_query| Forwarding::OtherServer(OtherServer::CustomResources { path_and_query })),
     };
-    next.unwrap_or_else(|fault| Onward::Reply(fault.reply()))
+    next.unwrap_or_else(|fault| Forwarding::Reply(fault.reply()))
 }
 
 /// How a request goes on whose body is in hand.
-pub(super) fn translate(head: &Parts, body: &Bytes) -> Onward {
+pub(super) fn translate(head: &Parts, body: &Bytes) -> Forwarding {
     let Lookup::Found(matched) = lookup(head) else {
-        return onward(head);
+        return forwarding(head);
     };
     let query = head.uri.query().unwrap_or_default();
     let next = match matched.route.action {
@@ -114,9 +114,11 @@ pub(super) fn translate(head: &Parts, body: &Bytes) -> Onward {
         Action::CustomResourceDefinitions if matched.route.verb.creates_or_changes() => {
             definitions(&matched, query, with_definitions_version(body))
         }
-        Action::Console | Action::CustomResourceDefinitions | Action::CustomResources => return onward(head),
+        Action::Console | Action::CustomResourceDefinitions | Action::CustomResources => {
+            return forwarding(head);
+        }
     };
-    next.unwrap_or_else(|fault| Onward::Reply(fault.reply()))
+    next.unwrap_or_else(|fault| Forwarding::Reply(fault.reply()))
 }
 
 fn translated(body: &Bytes, call: Call) -> Result<(Address, NextBody), Fault> {
@@ -186,7 +188,7 @@ fn rewritten(
     query: &str,
     address: &Address,
     body: NextBody,
-) -> Result<Onward, Fault> {
+) -> Result<Forwarding, Fault> {
     let target = matched.target().ok_or(Fault::NoTarget(call.target))?;
     let path_and_query = target.fill(matched, query, address)?;
     let mut headers = HeaderMap::new();
@@ -195,7 +197,7 @@ fn rewritten(
     }
     // The beginning of the reply must be readable.
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-    Ok(Onward::Rewritten(Rewritten {
+    Ok(Forwarding::Rewritten(Rewritten {
         method: call.verb.method(),
         path_and_query,
         headers,
@@ -203,20 +205,23 @@ fn rewritten(
     }))
 }
 
-fn console(matched: &Matched, query: &str) -> Result<Onward, Fault> {
+fn console(matched: &Matched, query: &str) -> Result<Forwarding, Fault> {
     let host = first(query, "host_ip");
     if host.is_empty() {
         return Err(Fault::NoHost);
     }
     let host: IpAddr = host.parse().map_err(|_| Fault::NoHostAddress(host))?;
     let path_and_query = elsewhere("/bcsapi/v1/consoleproxy", matched.parameter("uri"), query)?;
-    Ok(Onward::Elsewhere(Elsewhere::Console { host, path_and_query }))
+    Ok(Forwarding::OtherServer(OtherServer::Console {
+        host,
+        path_and_query,
+    }))
 }
 
-fn definitions(matched: &Matched, query: &str, body: NextBody) -> Result<Onward, Fault> {
+fn definitions(matched: &Matched, query: &str, body: NextBody) -> Result<Forwarding, Fault> {
     let path = format!("/apis/{DEFINITIONS_VERSION}/customresourcedefinitions");
     let path_and_query = elsewhere(&path, matched.parameter("name"), query)?;
-    Ok(Onward::Elsewhere(Elsewhere::CustomResourceDefinitions {
+    Ok(Forwarding::OtherServer(OtherServer::CustomResourceDefinitions {
         path_and_query,
         body,
     }))

@@ -18,10 +18,10 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Who may use the API. Cheap to clone; lives as long as the operator's port.
 #[derive(Clone, Debug)]
-pub(crate) struct Access(Arc<Door>);
+pub(crate) struct Access(Arc<AccessPolicy>);
 
 #[derive(Debug)]
-enum Door {
+enum AccessPolicy {
     /// Only programs of this machine come here, and all of them may do everything.
     Open,
     /// Anybody may come here, and nobody is known.
@@ -96,11 +96,11 @@ impl Access {
         let clients = config.tls().map(|tls| tls.clients.clone()).unwrap_or_default();
         let tokens = config.tokens().to_vec();
         let door = if !tokens.is_empty() || !clients.is_empty() {
-            Door::Guarded { tokens, clients }
+            AccessPolicy::Guarded { tokens, clients }
         } else if is_loopback(config.address()) {
-            Door::Open
+            AccessPolicy::Open
         } else {
-            Door::Closed
+            AccessPolicy::Closed
         };
         Self(Arc::new(door))
     }
@@ -108,13 +108,13 @@ impl Access {
     /// The caller and its role, when that one suffices.
     pub(crate) fn admit(&self, head: &Parts, needed: Role) -> Result<(Caller, Role), Denied> {
         let (caller, role) = match &*self.0 {
-            Door::Closed => return Err(Denied::Closed),
-            Door::Open => {
+            AccessPolicy::Closed => return Err(Denied::Closed),
+            AccessPolicy::Open => {
                 no_browser(head)?;
                 loopback_host(head)?;
                 (Caller::Loopback, Role::Admin)
             }
-            Door::Guarded { tokens, clients } => known(head, tokens, clients)?,
+            AccessPolicy::Guarded { tokens, clients } => known(head, tokens, clients)?,
         };
         if role < needed {
             return Err(Denied::OnlyReads { caller });
@@ -125,8 +125,8 @@ impl Access {
     /// Read token files again whenever they change. It does not end.
     pub(crate) async fn follow(&self) {
         match &*self.0 {
-            Door::Guarded { tokens, .. } => token::follow(tokens).await,
-            Door::Open | Door::Closed => std::future::pending().await,
+            AccessPolicy::Guarded { tokens, .. } => token::follow(tokens).await,
+            AccessPolicy::Open | AccessPolicy::Closed => std::future::pending().await,
         }
     }
 }

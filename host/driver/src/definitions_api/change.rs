@@ -9,8 +9,8 @@ use admittance::{
 use tracing::Instrument;
 
 use super::{
-    asked::Name,
     refusal::{BODY, Refusal},
+    request::Name,
     stored::{self, Stored},
 };
 

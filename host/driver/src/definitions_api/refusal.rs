@@ -5,7 +5,7 @@ use admittance::{
     definitions::{self, Location, Mistake, NoBcsObject},
 };
 
-use super::asked::Name;
+use super::request::Name;
 
 /// What stands for the body in mistakes: paths of fields are told, and not the line of a text that the client has
 /// not written.

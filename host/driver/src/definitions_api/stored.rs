@@ -5,7 +5,7 @@ use admittance::{
     definitions::{BcsObject, Location, StoredDefinition},
 };
 
-use super::{asked::Name, refusal::Refusal};
+use super::{refusal::Refusal, request::Name};
 
 /// A definition of BCS, and what it says.
 #[derive(Debug)]

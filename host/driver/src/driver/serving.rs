@@ -13,11 +13,11 @@ use crate::{
     config::{ConsoleConfig, FrontConfig, Limits, SchedulersConfig},
     definitions_api::DefinitionsApi,
     discovery::{Discovery, Registered},
-    elsewhere::Elsewhere,
     ensembles::Ensembles,
+    forwarding::{Forwarding, Patience},
     front::FrontService,
     gateway::Gateway,
-    onward::{Onward, Patience},
+    other_servers::OtherServers,
     registration::{Ports, Registrar},
 };
 
@@ -26,7 +26,7 @@ use crate::{
 pub(super) struct Serving {
     pub(super) service: FrontService,
     /// The way from the chains to them.
-    pub(super) onward: Option<Onward>,
+    pub(super) forwarding: Option<Forwarding>,
     /// The servers behind it, if it hands requests on.
     pub(super) upstream: Option<Upstream>,
     /// How they are found, when they are not listed.
@@ -133,7 +133,7 @@ impl Serving {
                 let gateway = Gateway::new(config, service, body_limits(limits));
                 Ok(Self {
                     service: FrontService::Gateway(gateway.clone()),
-                    onward: None,
+                    forwarding: None,
                     upstream: None,
                     discovery: None,
                     gateway: Some(gateway),
@@ -148,7 +148,7 @@ impl Serving {
                     .body_timeout(limits.body_timeout);
                 Ok(Self {
                     service: FrontService::Reviews(service),
-                    onward: None,
+                    forwarding: None,
                     upstream: None,
                     discovery: None,
                     gateway: None,
@@ -172,26 +172,26 @@ impl Serving {
             taker: config.connect_timeout,
         };
         let upstream = Upstream::new(servers, choice, config);
-        let elsewhere = Elsewhere::new(
+        let other_servers = OtherServers::new(
             beside.consoles,
             beside.custom_resources,
             &upstream,
             body_limits(limits),
         );
-        let onward = Onward::new(
+        let forwarding = Forwarding::new(
             dialect.clone(),
             body_limits(limits),
             upstream.clone(),
             patience,
-            elsewhere,
+            other_servers,
         );
         let layer = host
             .layer_with(dialect.clone())
             .body_limit(limits.body)
             .body_timeout(limits.body_timeout);
         Self {
-            service: FrontService::Proxy(layer.layer(onward.clone()), dialect, beside.definitions),
-            onward: Some(onward),
+            service: FrontService::Proxy(layer.layer(forwarding.clone()), dialect, beside.definitions),
+            forwarding: Some(forwarding),
             upstream: Some(upstream),
             discovery: None,
             gateway: None,

@@ -8,7 +8,7 @@ use metrics::gauge;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{ClusterId, config::GatewayConfig, measure, reply::Ended};
+use super::{ClusterId, config::GatewayConfig, metric_names, reply::Ended};
 use crate::{
     api::ServerHealth,
     config::NodePath,
@@ -114,7 +114,7 @@ impl Clusters {
             is_known: found.is_none(),
             lost: None,
         };
-        gauge!(measure::CLUSTERS).set(u32::try_from(known.clusters.len()).unwrap_or(u32::MAX));
+        gauge!(metric_names::CLUSTERS).set(u32::try_from(known.clusters.len()).unwrap_or(u32::MAX));
         let patience = config.drivers.connect_timeout;
         let (sender, receiver) = watch::channel(Arc::new(known));
         let following = found.as_ref().map(|(path, zookeeper)| {
@@ -223,7 +223,7 @@ impl Following {
     fn tell(&self, before: &Known) {
         let path = &self.path;
         let now = self.sender.borrow();
-        gauge!(measure::CLUSTERS).set(u32::try_from(now.clusters.len()).unwrap_or(u32::MAX));
+        gauge!(metric_names::CLUSTERS).set(u32::try_from(now.clusters.len()).unwrap_or(u32::MAX));
         match (&before.lost, &now.lost) {
             (None, Some(reason)) if now.is_known => {
                 tracing::warn!(%path, reason, "which clusters there are is not known for sure any more");

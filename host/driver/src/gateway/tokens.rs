@@ -11,7 +11,7 @@ use metrics::counter;
 
 use self::endpoint::Endpoint;
 pub use self::file::TokenTable;
-use super::{Permission, config::TokensConfig, measure, reply::Ended};
+use super::{Permission, config::TokensConfig, metric_names, reply::Ended};
 use crate::admin::bearer;
 
 /// The header of bcs-api's own for tokens.
@@ -19,7 +19,7 @@ const USER_TOKEN: HeaderName = HeaderName::from_static("x-bcs-user-token");
 
 /// What somebody wants to do with a cluster.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked<'a> {
+pub(super) struct AccessRequest<'a> {
     pub(super) cluster: &'a str,
     pub(super) method: &'a Method,
     pub(super) path: &'a str,
@@ -45,14 +45,14 @@ impl Tokens {
     pub(super) async fn admit(
         &self,
         headers: &HeaderMap,
-        asked: Asked<'_>,
+        asked: AccessRequest<'_>,
     ) -> Result<Option<Arc<str>>, Ended> {
         let token = presented(headers)?;
         match self {
             Self::File(table) => {
                 let found = table.admit(token, asked);
                 let result = if found.is_ok() { "allowed" } else { "refused" };
-                counter!(measure::TOKEN_CHECKS, "source" => "file", "result" => result).increment(1);
+                counter!(metric_names::TOKEN_CHECKS, "source" => "file", "result" => result).increment(1);
                 found.map(Some)
             }
             Self::Endpoint(endpoint) => endpoint.admit(token, asked).await.map(|()| None),

@@ -10,11 +10,11 @@
 
 mod admin;
 mod definitions;
+mod forwarding;
 mod gateway;
 mod harness;
 mod limits;
 mod log;
-mod onward;
 mod places;
 mod proxy;
 mod shutdown;

@@ -6,7 +6,7 @@ use admittance::Moment;
 use admittance_driver::api::{CertificateStatus, ClusterWatch, DriverStatus, GatewayStatus, ServerHealth};
 
 use crate::{
-    figures,
+    human,
     output::{BAD, DIM, GOOD, ODD, harmless},
 };
 
@@ -25,7 +25,7 @@ pub(super) fn lines(status: &DriverStatus, now: Moment) -> String {
         lines.server("upstream", server);
     }
     if let Some(discovery) = &status.discovery {
-        let found = figures::count(discovery.registrations.len() as u64, "server", "servers");
+        let found = human::count(discovery.registrations.len() as u64, "server", "servers");
         let mark = if discovery.known {
             Mark::Good
         } else {
@@ -40,7 +40,7 @@ pub(super) fn lines(status: &DriverStatus, now: Moment) -> String {
             "connecting" => Mark::Waiting,
             _ => Mark::Bad,
         };
-        let state = format!("{} for {}", ensemble.state, figures::age(ensemble.since, now));
+        let state = format!("{} for {}", ensemble.state, human::age(ensemble.since, now));
         let what = format!("ZooKeeper {} ({})", ensemble.ensemble, ensemble.servers);
         lines.add(&what, mark, &state, ensemble.problem.as_deref());
     }
@@ -98,13 +98,13 @@ impl Lines {
 
     fn gateway(&mut self, gateway: &GatewayStatus) {
         if let Some(path) = &gateway.discovery {
-            let found = figures::count(gateway.clusters.len() as u64, "cluster", "clusters");
+            let found = human::count(gateway.clusters.len() as u64, "cluster", "clusters");
             let what = format!("discovery below {path}");
             self.add(&what, Mark::Good, &found, gateway.problem.as_deref());
         }
         for cluster in &gateway.clusters {
             if cluster.problem.is_some() || cluster.drivers.is_empty() {
-                let drivers = figures::count(cluster.drivers.len() as u64, "driver", "drivers");
+                let drivers = human::count(cluster.drivers.len() as u64, "driver", "drivers");
                 let what = format!("cluster {}", cluster.cluster);
                 self.add(&what, Mark::Bad, &drivers, cluster.problem.as_deref());
             }
@@ -114,7 +114,7 @@ impl Lines {
         }
         if let Some(tokens) = &gateway.tokens {
             let state = match tokens.count {
-                Some(count) => figures::count(count as u64, "token", "tokens"),
+                Some(count) => human::count(count as u64, "token", "tokens"),
                 None => tokens.source.clone(),
             };
             self.add("tokens", Mark::Good, &state, tokens.problem.as_deref());
@@ -127,20 +127,16 @@ impl Lines {
             "idle" | "starting" => Mark::Waiting,
             _ => Mark::Bad,
         };
-        let objects = figures::count(watch.objects as u64, "object", "objects");
-        let state = format!(
-            "{} for {}, {objects}",
-            watch.state,
-            figures::age(watch.since, now)
-        );
+        let objects = human::count(watch.objects as u64, "object", "objects");
+        let state = format!("{} for {}, {objects}", watch.state, human::age(watch.since, now));
         let what = format!("watch of {} at {server}", watch.kind);
         self.add(&what, mark, &state, watch.problem.as_deref());
     }
 
     fn certificate(&mut self, certificate: &CertificateStatus, now: Moment) {
         let (mark, state) = match certificate.not_after {
-            Some(end) if end <= now => (Mark::Bad, format!("expired at {}", figures::clock(end))),
-            Some(end) => (Mark::Good, format!("valid until {}", figures::clock(end))),
+            Some(end) if end <= now => (Mark::Bad, format!("expired at {}", human::clock(end))),
+            Some(end) => (Mark::Good, format!("valid until {}", human::clock(end))),
             None => (Mark::Good, "none presented".to_owned()),
         };
         let what = format!("certificate of {}", certificate.certificate);

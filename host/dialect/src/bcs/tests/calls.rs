@@ -103,7 +103,7 @@ fn definitions_of_custom_resources_go_on_under_the_version_of_kubernetes() {
         ("customresource.go: what is no JSON goes on", "POST", "", "x", " as it is"),
     ] {
         let head = head(method, &format!("{PREFIX}/customresourcedefinitions{path}"), &[]);
-        assert!(matches!(scheduler().onward(&head), Onward::Translate), "{source}");
+        assert!(matches!(scheduler().forwarding(&head), Forwarding::Translate), "{source}");
         let got = told(scheduler().translate(&head, &Bytes::from(body)));
         assert_eq!(got, format!("kubernetes /apis/apiextensions.k8s.io/v1beta1/customresourcedefinitions{expected}"), "{source}");
     }

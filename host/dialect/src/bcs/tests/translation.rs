@@ -67,7 +67,7 @@ fn path_of(kind: &str) -> &'static str {
 /// The target of the request to the scheduler, and its body.
 pub(super) fn sent(method: &str, path: &str, body: &str) -> (String, Value) {
     match scheduler().translate(&head(method, path, &[]), &Bytes::copy_from_slice(body.as_bytes())) {
-        Onward::Rewritten(Rewritten {
+        Forwarding::Rewritten(Rewritten {
             method,
             path_and_query,
             body: NextBody::New(body),
@@ -326,7 +326,7 @@ fn fields_that_the_original_drops_survive() {
     // Written so that only the same text can come out.
     let text = object.to_string().replace("1.0}", "1.000}");
     let body = match scheduler().translate(&head("POST", APPLICATIONS, &[]), &Bytes::from(text.clone())) {
-        Onward::Rewritten(Rewritten {
+        Forwarding::Rewritten(Rewritten {
             body: NextBody::New(body),
             ..
         }) => String::from_utf8(body.to_vec()).unwrap(),

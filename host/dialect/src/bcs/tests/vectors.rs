@@ -77,7 +77,7 @@ fn wrong_bodies() {
         ("here alone: cut to 32 bits there", "message", r#"{"msgtype":"signal","msgdata":{"signal":4294967305}}"#.to_owned(), 1_405_010, "json decode failed!msgdata.signal is not the number of a signal".to_owned()),
     ] {
         let head = head("POST", wrong(route), &[]);
-        let Onward::Reply(response) = scheduler().translate(&head, &Bytes::from(body.clone())) else {
+        let Forwarding::Reply(response) = scheduler().translate(&head, &Bytes::from(body.clone())) else {
             panic!("{source}: {body} goes on")
         };
         let text = json_of(&response);
@@ -98,7 +98,7 @@ fn a_name_with_a_dot_is_told_in_plain_text() {
         let body =
             json!({"kind": kind, "metadata": {"name": "a.b"}, "restartPolicy": {"policy": "x"}}).to_string();
         let head = head("POST", wrong(kind), &[]);
-        let Onward::Reply(response) = scheduler().translate(&head, &Bytes::from(body)) else {
+        let Forwarding::Reply(response) = scheduler().translate(&head, &Bytes::from(body)) else {
             panic!("{kind} goes on")
         };
         assert_eq!(json_of(&response), "Name can't contains contains '.'", "{kind}");
@@ -118,7 +118,8 @@ fn a_body_of_a_million_mistakes_gets_a_short_reply() {
         r#"{{"kind":"application","spec":{{"template":{{"spec":{{"containers":[{}1]}}}}}}}}"#,
         "1,".repeat(100_000)
     );
-    let Onward::Reply(response) = scheduler().translate(&head("POST", APPLICATIONS, &[]), &Bytes::from(body))
+    let Forwarding::Reply(response) =
+        scheduler().translate(&head("POST", APPLICATIONS, &[]), &Bytes::from(body))
     else {
         panic!("it goes on")
     };
@@ -182,7 +183,7 @@ fn no_utf8() {
         ("message", b"{\"msgtype\":\"\xff\"}", "1405010"),
     ] {
         let head = head("POST", wrong(route), &[]);
-        let Onward::Reply(response) = scheduler().translate(&head, &Bytes::from_static(body)) else {
+        let Forwarding::Reply(response) = scheduler().translate(&head, &Bytes::from_static(body)) else {
             panic!("{route} goes on")
         };
         let text = json_of(&response);

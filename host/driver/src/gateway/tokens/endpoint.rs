@@ -19,10 +19,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{
-    Asked,
+    AccessRequest,
     answers::{Answers, Question},
 };
-use crate::gateway::{Permission, config::EndpointConfig, measure, reply::Ended};
+use crate::gateway::{Permission, config::EndpointConfig, metric_names, reply::Ended};
 
 /// The most bytes of an answer. They are two hundred.
 const LONGEST_ANSWER: usize = 64 * 1024;
@@ -89,7 +89,7 @@ impl Endpoint {
     }
 
     /// Ask whether the holder of this token may do that; not twice within a short time.
-    pub(super) async fn admit(&self, token: &[u8], asked: Asked<'_>) -> Result<(), Ended> {
+    pub(super) async fn admit(&self, token: &[u8], asked: AccessRequest<'_>) -> Result<(), Ended> {
         let text = std::str::from_utf8(token).map_err(|_| Ended::Unauthorized("the token is no text"))?;
         let action = self.action(asked);
         let body = verify(text, action, asked);
@@ -102,7 +102,7 @@ impl Endpoint {
                     (allowed, "endpoint")
                 }
                 Err(reason) => {
-                    counter!(measure::TOKEN_CHECKS, "source" => "endpoint", "result" => "unanswered")
+                    counter!(metric_names::TOKEN_CHECKS, "source" => "endpoint", "result" => "unanswered")
                         .increment(1);
                     let endpoint = &self.config.url;
                     tracing::error!(%endpoint, %reason, "whether a token is allowed is not known: it is refused");
@@ -113,7 +113,7 @@ impl Endpoint {
             },
         };
         let result = if allowed { "allowed" } else { "refused" };
-        counter!(measure::TOKEN_CHECKS, "source" => source, "result" => result).increment(1);
+        counter!(metric_names::TOKEN_CHECKS, "source" => source, "result" => result).increment(1);
         match allowed {
             true => Ok(()),
             false => Err(Ended::Forbidden(format!(
@@ -124,7 +124,7 @@ impl Endpoint {
     }
 
     /// The action that is asked for: the method, where that says what is done.
-    fn action<'a>(&'a self, asked: Asked<'a>) -> &'a str {
+    fn action<'a>(&'a self, asked: AccessRequest<'a>) -> &'a str {
         match asked.needed {
             Permission::Hooks => &self.config.hooks_action,
             // A console is opened with GET.
@@ -179,7 +179,7 @@ impl Endpoint {
 }
 
 /// The body of a question.
-fn verify(token: &str, action: &str, asked: Asked<'_>) -> Bytes {
+fn verify(token: &str, action: &str, asked: AccessRequest<'_>) -> Bytes {
     let verify = Verify {
         user_token: token,
         resource_type: CLUSTER,

@@ -14,10 +14,10 @@ use admittance_watch::{Watch, WatchConfig};
 use arc_swap::ArcSwap;
 use metrics::gauge;
 
-use super::Asked;
+use super::AccessRequest;
 use crate::{
     admin::token::TokenDigest,
-    gateway::{ClusterId, Permission, measure, reply::Ended},
+    gateway::{ClusterId, Permission, metric_names, reply::Ended},
 };
 
 /// Stands for every cluster that a token does not name.
@@ -65,7 +65,7 @@ impl TokenTable {
     }
 
     /// Whose token this is, when they may do what is asked. It takes the same time for each that it could be.
-    pub(super) fn admit(&self, token: &[u8], asked: Asked<'_>) -> Result<Arc<str>, Ended> {
+    pub(super) fn admit(&self, token: &[u8], asked: AccessRequest<'_>) -> Result<Arc<str>, Ended> {
         let presented = TokenDigest::of(token);
         let holders = self.0.holders.load();
         let mut found = None;
@@ -91,7 +91,7 @@ impl TokenTable {
 
     /// Read the file again whenever it changes. It does not end.
     pub(super) async fn follow(&self) {
-        gauge!(measure::TOKENS_RELOADED).set(1);
+        gauge!(metric_names::TOKENS_RELOADED).set(1);
         let mut watch = Watch::new([self.0.path.clone()], WatchConfig::default()).await;
         loop {
             // The first look is for what changed between the start and now.
@@ -117,7 +117,7 @@ impl TokenTable {
                 Some(mistakes.to_string())
             }
         };
-        gauge!(measure::TOKENS_RELOADED).set(f64::from(u8::from(problem.is_none())));
+        gauge!(metric_names::TOKENS_RELOADED).set(f64::from(u8::from(problem.is_none())));
         *self.0.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
     }
 
@@ -259,8 +259,8 @@ mod tests {
         (directory, table)
     }
 
-    fn asked(cluster: &str, needed: Permission) -> Asked<'_> {
-        Asked {
+    fn asked(cluster: &str, needed: Permission) -> AccessRequest<'_> {
+        AccessRequest {
             cluster,
             method: &Method::GET,
             path: "/",

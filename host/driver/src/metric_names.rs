@@ -19,7 +19,7 @@ pub(crate) const ZOOKEEPER_SESSIONS: &str = "admittance_zookeeper_sessions_total
 /// the exporter is installed.
 pub fn describe_metrics() {
     admittance_net::describe_metrics();
-    crate::gateway::measure::describe();
+    crate::gateway::metric_names::describe();
     describe_counter!(
         REQUESTS,
         "Requests that were answered, by class of the status (2xx) and by what was done with them (passage)"

@@ -6,7 +6,7 @@ mod kubernetes;
 
 use std::sync::OnceLock;
 
-use admittance::{BodyError, BodyLimits, dialect::Elsewhere as To};
+use admittance::{BodyError, BodyLimits, dialect::OtherServer};
 use admittance_cluster::Cluster;
 use admittance_net::upstream::Upstream;
 use axum::body::Body;
@@ -22,7 +22,7 @@ const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8")
 
 /// The way to other servers than those of the upstream. Lives as long as the driver.
 #[derive(Debug)]
-pub(crate) struct Elsewhere {
+pub(crate) struct OtherServers {
     consoles: Option<Consoles>,
     /// The cluster that clients may ask for custom resources; none: they may not.
     cluster: Option<OnceLock<Cluster>>,
@@ -38,7 +38,7 @@ pub(crate) enum Unanswered {
     Body(BodyError),
 }
 
-impl Elsewhere {
+impl OtherServers {
     /// `upstream` says how consoles are reached, `custom_resources` whether clients may ask the cluster that is
     /// [reached](Self::reach) for them; `limits` are for bodies that the kube-apiserver gets.
     pub(crate) fn new(
@@ -68,15 +68,20 @@ impl Elsewhere {
     }
 
     /// The reply of the other server, or of this program in its place.
-    pub(crate) async fn send(&self, to: To, head: Parts, body: Body) -> Result<Response<Body>, Unanswered> {
+    pub(crate) async fn send(
+        &self,
+        to: OtherServer,
+        head: Parts,
+        body: Body,
+    ) -> Result<Response<Body>, Unanswered> {
         match to {
-            To::Console { host, path_and_query } => {
+            OtherServer::Console { host, path_and_query } => {
                 let consoles = self.consoles.as_ref().ok_or(Unanswered::NoRoute)?;
                 Ok(consoles
                     .send(host, path_and_query, Request::from_parts(head, body))
                     .await)
             }
-            To::CustomResourceDefinitions {
+            OtherServer::CustomResourceDefinitions {
                 path_and_query,
                 body: next,
             } => {
@@ -85,7 +90,7 @@ impl Elsewhere {
                     .await
                     .map_err(Unanswered::Body)
             }
-            To::CustomResources { path_and_query } => {
+            OtherServer::CustomResources { path_and_query } => {
                 let cluster = self.cluster()?;
                 custom_resources(cluster, self.limits, path_and_query, head, body)
                     .await

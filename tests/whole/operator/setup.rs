@@ -9,7 +9,7 @@ use crate::scene::{BCS, application, store, write};
 
 /// A driver whose definitions are in a directory, and the program's commands beside it. Its plugin is one of
 /// which there is any number of versions.
-pub(super) struct Desk {
+pub(super) struct Setup {
     pub(super) directory: TempDir,
     pub(super) program: Admittance,
     pub(super) versions: Versions,
@@ -17,7 +17,7 @@ pub(super) struct Desk {
     client: Client,
 }
 
-impl Desk {
+impl Setup {
     /// A driver with this one chain.
     pub(super) async fn with(chain: &str) -> Self {
         Self::start(BCS, chain, |_| None).await

@@ -14,7 +14,7 @@ const WORD: &str = "admissionwebhook";
 
 /// What a request wants of definitions. Lives as long as the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum DefinitionRequest {
     /// To make one. The namespace is that of the path, and counts only where the body has none.
     Create { namespace: String },
     /// To change one. The namespace is that of the path, and counts only where the body has none.
@@ -54,7 +54,7 @@ impl fmt::Display for Name {
     }
 }
 
-impl Asked {
+impl DefinitionRequest {
     /// What this request wants of definitions; none when it is for something else.
     pub(crate) fn of(head: &Parts) -> Option<Self> {
         let path = head.uri.path();
@@ -109,57 +109,57 @@ mod tests {
             (
                 "POST",
                 "/namespaces/n/admissionwebhook",
-                Some(Asked::Create {
+                Some(DefinitionRequest::Create {
                     namespace: namespace(),
                 }),
             ),
             (
                 "PUT",
                 "/namespaces/n/admissionwebhook",
-                Some(Asked::Update {
+                Some(DefinitionRequest::Update {
                     namespace: namespace(),
                 }),
             ),
             (
                 "DELETE",
                 "/namespaces/n/admissionwebhook/w",
-                Some(Asked::Delete(name())),
+                Some(DefinitionRequest::Delete(name())),
             ),
             (
                 "GET",
                 "/namespaces/n/admissionwebhook/w",
-                Some(Asked::Get(name())),
+                Some(DefinitionRequest::Get(name())),
             ),
-            ("GET", "/admissionwebhooks", Some(Asked::List)),
+            ("GET", "/admissionwebhooks", Some(DefinitionRequest::List)),
             (
                 "POST",
                 "/crd/namespaces/n/admissionwebhook",
-                Some(Asked::Create {
+                Some(DefinitionRequest::Create {
                     namespace: namespace(),
                 }),
             ),
             (
                 "PUT",
                 "/crd/namespaces/n/admissionwebhook",
-                Some(Asked::Update {
+                Some(DefinitionRequest::Update {
                     namespace: namespace(),
                 }),
             ),
             (
                 "DELETE",
                 "/crd/namespaces/n/admissionwebhook/w",
-                Some(Asked::Delete(name())),
+                Some(DefinitionRequest::Delete(name())),
             ),
             (
                 "GET",
                 "/crd/namespaces/n/admissionwebhook/w",
-                Some(Asked::Get(name())),
+                Some(DefinitionRequest::Get(name())),
             ),
             // However it is written.
             (
                 "GET",
                 "/namespaces/n//%61dmissionwebhook/./%77/",
-                Some(Asked::Get(name())),
+                Some(DefinitionRequest::Get(name())),
             ),
             // Other routes, and none.
             ("GET", "/namespaces/n/admissionwebhook", None),
@@ -179,7 +179,7 @@ mod tests {
                 .uri(format!("/mesosdriver/v4{path}"))
                 .body(());
             let (head, ()) = request.unwrap().into_parts();
-            assert_eq!(Asked::of(&head), expected, "{method} {path}");
+            assert_eq!(DefinitionRequest::of(&head), expected, "{method} {path}");
         }
     }
 }

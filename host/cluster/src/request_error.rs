@@ -8,7 +8,7 @@ use kube::{Error, error::DiscoveryError};
 
 /// A request to the API server that was not answered as it should.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
+pub(crate) enum RequestError {
     /// There is no such thing.
     NotFound(String),
     /// It is there already, or is another one by now.
@@ -23,7 +23,7 @@ pub(crate) enum Trouble {
     Timeout,
 }
 
-impl Trouble {
+impl RequestError {
     /// From the error of the client.
     pub(crate) fn from_client(error: &Error) -> Self {
         match error {

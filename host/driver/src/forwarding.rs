@@ -12,7 +12,7 @@ use std::{
 
 use admittance::{
     BodyError, BodyLimits,
-    dialect::{Dialect, End, NextBody, Onward as Next, Relay, Rewritten},
+    dialect::{Dialect, End, Forwarding as Next, NextBody, Relay, Rewritten},
     encoding,
 };
 use admittance_cluster::Cluster;
@@ -31,8 +31,8 @@ use tower::Service;
 
 use self::opened::Opened;
 use crate::{
-    elsewhere::{Elsewhere, Unanswered},
     front::{EndedUpstream, upstream_end},
+    other_servers::{OtherServers, Unanswered},
 };
 
 /// So much of a reply's body is read before the dialect says what becomes of it, in bytes.
@@ -41,7 +41,7 @@ const START: usize = 1024;
 /// Before servers that have done nothing with a request are asked again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long an [`Onward`] waits.
+/// How long a [`Forwarding`] waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
     /// For the beginning of a reply's body, after its head.
@@ -56,7 +56,7 @@ pub(crate) struct Patience {
 /// header of the client's goes on, and nothing tells of the client. Its body is read whole only when the
 /// translation needs it, and such a request is asked again of another server when one has done nothing with it.
 #[derive(Clone, Debug)]
-pub(crate) struct Onward(Arc<Inner>);
+pub(crate) struct Forwarding(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -64,7 +64,7 @@ struct Inner {
     limits: BodyLimits,
     upstream: Upstream,
     patience: Patience,
-    elsewhere: Elsewhere,
+    other_servers: OtherServers,
 }
 
 /// The body of a request to the upstream.
@@ -74,34 +74,34 @@ enum Sent {
     Streamed(Body),
 }
 
-impl Onward {
+impl Forwarding {
     /// To this upstream, as the dialect says. `limits` are for bodies that are translated.
     pub(crate) fn new(
         dialect: Arc<dyn Dialect>,
         limits: BodyLimits,
         upstream: Upstream,
         patience: Patience,
-        elsewhere: Elsewhere,
+        other_servers: OtherServers,
     ) -> Self {
         Self(Arc::new(Inner {
             dialect,
             limits,
             upstream,
             patience,
-            elsewhere,
+            other_servers,
         }))
     }
 
     /// Ask this cluster for custom resources.
     pub(crate) fn reach(&self, cluster: Cluster) {
-        self.0.elsewhere.reach(cluster);
+        self.0.other_servers.reach(cluster);
     }
 }
 
 impl Inner {
     async fn send(&self, request: Request<Body>) -> Response<Body> {
         let (head, body) = request.into_parts();
-        match self.dialect.onward(&head) {
+        match self.dialect.forwarding(&head) {
             Next::Translate => match self.limits.collect(&head, body).await {
                 Ok(body) => {
                     let next = self.dialect.translate(&head, &body);
@@ -133,7 +133,7 @@ impl Inner {
                 }
                 Err(error) => self.end(&error.end()),
             },
-            Next::Elsewhere(to) => match self.elsewhere.send(to, head, body).await {
+            Next::OtherServer(to) => match self.other_servers.send(to, head, body).await {
                 Ok(reply) => reply,
                 Err(Unanswered::NoRoute) => self.end(&End::NoRoute),
                 Err(Unanswered::Body(error)) => self.end(&error.end()),
@@ -293,7 +293,7 @@ async fn drain(mut body: Body, limit: usize) {
     }
 }
 
-impl Service<Request<Body>> for Onward {
+impl Service<Request<Body>> for Forwarding {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
@@ -303,7 +303,7 @@ impl Service<Request<Body>> for Onward {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let onward = self.0.clone();
-        Box::pin(async move { Ok(onward.send(request).await) })
+        let forwarding = self.0.clone();
+        Box::pin(async move { Ok(forwarding.send(request).await) })
     }
 }

@@ -12,9 +12,9 @@ use super::{Error, layout};
 
 /// Texts by the names of their files. Lives until the ConfigMap is made of it.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Carried(BTreeMap<String, String>);
+pub(super) struct ConfigFiles(BTreeMap<String, String>);
 
-impl Carried {
+impl ConfigFiles {
     /// What the sections `modules` and `signatures` name. In `root` the names become those in a Pod.
     ///
     /// # Errors
@@ -103,7 +103,7 @@ mod tests {
                 {"source": "e", "accept": "Unsigned"},
             ],
         });
-        let carried = Carried::of(&mut root, folder.path()).unwrap();
+        let carried = ConfigFiles::of(&mut root, folder.path()).unwrap();
         assert_eq!(
             root,
             json!({
@@ -128,7 +128,7 @@ mod tests {
             ]
         );
         let mut root = json!({"modules": {"ca": "none.pem"}});
-        let error = Carried::of(&mut root, folder.path()).unwrap_err();
+        let error = ConfigFiles::of(&mut root, folder.path()).unwrap_err();
         assert!(error.to_string().contains("none.pem"), "{error}");
     }
 }

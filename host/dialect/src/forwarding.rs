@@ -6,7 +6,7 @@ use http::{HeaderMap, Method, Response, StatusCode, uri::PathAndQuery};
 /// How a request goes on to the control plane, once the chains have let it pass. Lives as long as the
 /// request.
 #[derive(Clone, Debug)]
-pub enum Onward {
+pub enum Forwarding {
     /// As it is.
     AsIs,
     /// With another head, and perhaps another body.
@@ -15,7 +15,7 @@ pub enum Onward {
     /// says how.
     Translate,
     /// To another server than the upstream.
-    Elsewhere(Elsewhere),
+    OtherServer(OtherServer),
     /// It ends here.
     Reply(Response<Bytes>),
 }
@@ -47,7 +47,7 @@ pub enum NextBody {
 
 /// Another server than the upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Elsewhere {
+pub enum OtherServer {
     /// A console on a host of the cluster, at the port that consoles have there. The request may be one for
     /// a WebSocket.
     Console {
