@@ -15,8 +15,8 @@ pub struct AdminConfig {
 /// TLS at the operator's port.
 #[derive(Clone, Debug)]
 pub struct AdminTls {
-    /// What is shown to clients. To know [`clients`](Self::clients), it must
-    /// [ask](ServerTls::asking_clients) them for certificates.
+    /// The certificate of the port. It must request certificates of clients for [`clients`](Self::clients) to be
+    /// known.
     pub server: ServerTls,
     /// Who is known by a certificate. The first that has a name of the certificate counts.
     pub clients: Vec<CertificateHolder>,
