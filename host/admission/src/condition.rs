@@ -143,12 +143,12 @@ pub struct Access {
     pub reason: String,
 }
 
-/// Nobody could tell whether the user may; the text says why.
+/// The authorizer gave no answer; the text says why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct AuthorizerError(pub String);
 
-/// The authorizer where there is no cluster to ask: every answer is an error that says so.
+/// The authorizer of a host without a cluster: every check fails with an error that says so.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoAuthorizer;
 

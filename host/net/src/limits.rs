@@ -115,7 +115,8 @@ pub fn default_connections() -> usize {
     connections_for(getrlimit(Resource::Nofile).current)
 }
 
-/// Each connection of a client may need another one to the upstream. `None` is no limit.
+/// How many client connections this many file descriptors allow, since each may need a connection to the upstream too.
+/// `None` means that there is no limit on descriptors.
 fn connections_for(descriptors: Option<u64>) -> usize {
     let descriptors = descriptors.unwrap_or(u64::MAX);
     // Where there are few, half of them.

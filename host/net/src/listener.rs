@@ -328,7 +328,7 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Wait for a tunnel to give its stream back, and make it do so when it is idle or its client is no longer
+    /// Wait until a tunnel returns its stream. It is told to when it is idle, or when its client certificate is no longer
     /// accepted.
     async fn watch_tunnel<S>(
         &self,

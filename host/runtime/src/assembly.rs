@@ -105,7 +105,7 @@ pub(crate) struct Assembler {
     pub(crate) catalog: Catalog,
     pub(crate) webhooks: WebhookClients,
     pub(crate) progress: Arc<dyn Fn(Progress) + Send + Sync>,
-    /// BuiltStage when the first plugin needs it: a host without plugins reserves no pool.
+    /// Made when the first plugin needs it: a host without plugins reserves no pool.
     pub(crate) started: OnceCell<Sandbox>,
     /// Of the live tables.
     pub(crate) plugins: Plugins,

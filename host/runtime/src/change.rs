@@ -121,9 +121,9 @@ impl Host {
     ///
     /// When they cannot be read.
     pub async fn definitions(&self) -> Result<Vec<StoredDefinition>, ChangeError> {
-        let look = self.0.stores.look().await?;
-        self.0.stores.tell_of(&look);
-        let set = look.set()?;
+        let contents = self.0.stores.read().await?;
+        self.0.stores.tell_of(&contents);
+        let set = contents.set()?;
         let in_force = self.in_force();
         // What is kept of before is no definition that is there.
         let read = tokio::task::spawn_blocking(move || {
@@ -211,9 +211,9 @@ impl Host {
             }
             (state.source.clone(), self.table().revision())
         };
-        let look = stores.look().await?;
-        stores.tell_of(&look);
-        let set = source.usable(look.set()?).await?.set;
+        let contents = stores.read().await?;
+        stores.tell_of(&contents);
+        let set = source.usable(contents.set()?).await?.set;
         let change = {
             let stores = stores.clone();
             tokio::task::spawn_blocking(move || change(&set, &stores))
@@ -277,24 +277,24 @@ impl Host {
         } else {
             self.settled(&state.history, problem);
         }
-        self.look_again(&mut state, &entry).await;
+        self.adopt_written(&mut state, &entry).await;
         Ok(Some(applied))
     }
 
     /// Know what was written as what is live, so that a rollback that follows at once is one to something
     /// else than it.
-    async fn look_again(&self, state: &mut TableState, entry: &Entry) {
-        let Ok(look) = self.0.stores.look().await else {
+    async fn adopt_written(&self, state: &mut TableState, entry: &Entry) {
+        let Ok(contents) = self.0.stores.read().await else {
             return;
         };
-        let Ok(whole) = state.source.usable(look.whole(&self.0.stores.known())).await else {
+        let Ok(whole) = state.source.usable(contents.whole(&self.0.stores.known())).await else {
             return;
         };
         if revision_files(&whole.served()) == entry.detail.files {
             // Should it break off, it is done when the change is noticed.
-            let _ = state.source.act_upon(look).await;
+            let _ = state.source.act_upon(contents).await;
         } else {
-            self.0.stores.tell_of(&look);
+            self.0.stores.tell_of(&contents);
         }
     }
 

@@ -56,13 +56,17 @@ impl Host {
             };
             self.confirm_removal().await;
             let Attempt { is_change, again } = attempt;
-            let mut result = Ok(Reload::LacksModules);
-            if is_change {
-                result = self.follow_once(Servers::none(), watch).await;
-            }
-            if matches!(&result, Ok(Reload::LacksModules))
-                || matches!(&result, Ok(Reload::Live(_)) if !again.is_empty())
-            {
+            // Only a change may need no server.
+            let mut result = match is_change {
+                true => self.follow_once(Servers::none(), watch).await,
+                false => Ok(Reload::LacksModules),
+            };
+            let needs_servers = match &result {
+                Ok(Reload::LacksModules) => true,
+                Ok(Reload::Live(_)) => !again.is_empty(),
+                Ok(Reload::Superseded) | Err(_) => false,
+            };
+            if needs_servers {
                 result = self
                     .follow_once(Servers::All(Arc::new(again.clone())), watch)
                     .await;

@@ -89,8 +89,8 @@ impl Source {
     /// Read the definitions, to make a table of them. What changes while they are read is seen to have
     /// changed.
     pub(crate) async fn read(&mut self) -> Result<Usable, Error> {
-        let look = self.stores.look().await?;
-        self.act_upon(look).await
+        let contents = self.stores.read().await?;
+        self.act_upon(contents).await
     }
 
     /// As [`read`](Self::read), and wait for stores that may soon be there: a start may come before the
@@ -98,9 +98,9 @@ impl Source {
     pub(crate) async fn read_first(&mut self) -> Result<Usable, Error> {
         let latest = Instant::now() + PATIENCE;
         loop {
-            let look = self.stores.look().await?;
-            if !look.is_lost() || Instant::now() >= latest {
-                return self.act_upon(look).await;
+            let contents = self.stores.read().await?;
+            if !contents.is_lost() || Instant::now() >= latest {
+                return self.act_upon(contents).await;
             }
             let next = (Instant::now() + PAUSE).min(latest);
             let _ = timeout_at(next, self.stores.changed()).await;
@@ -108,10 +108,10 @@ impl Source {
     }
 
     /// Take this for what is made a table of.
-    pub(crate) async fn act_upon(&mut self, look: Contents) -> Result<Usable, Error> {
-        self.stores.act_upon(&look);
+    pub(crate) async fn act_upon(&mut self, contents: Contents) -> Result<Usable, Error> {
+        self.stores.act_upon(&contents);
         // A store that is lost goes on naming its modules.
-        let whole = self.usable(look.whole(&self.stores.known())).await?;
+        let whole = self.usable(contents.whole(&self.stores.known())).await?;
         let (modules, refreshed) = tokio::task::spawn_blocking(move || {
             // Wrong definitions name no modules; whoever mends them changes them.
             let chains = whole.served().chains().unwrap_or_default();
@@ -122,9 +122,9 @@ impl Source {
         })
         .await
         .map_err(Error::Interrupted)?;
-        self.seen = look.seen.clone().and(modules);
+        self.seen = contents.seen.clone().and(modules);
         self.refreshed = refreshed;
-        self.usable(look.set()?).await
+        self.usable(contents.set()?).await
     }
 
     /// These definitions with what cannot be used set aside.
@@ -185,16 +185,14 @@ impl Source {
         let mut failing = HashSet::new();
         let mut not_fetched = false;
         loop {
-            let served = usable.served();
             let made = self
-                .make_of(served.clone(), modules.clone(), MayFail::Of(&failing))
+                .make_of(usable.served(), modules.clone(), MayFail::Of(&failing))
                 .await;
             let errors = match made {
                 Err(Error::Stages(errors)) => errors,
                 Err(error) => return Err(error),
                 Ok(mut made) => {
-                    let tolerated = std::mem::replace(&mut made.bad, usable.bad);
-                    made.bad.extend(tolerated);
+                    made.bad.splice(0..0, usable.bad);
                     made.lacks_modules |= not_fetched;
                     return Ok(made);
                 }

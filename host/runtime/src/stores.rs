@@ -35,7 +35,7 @@ pub(crate) struct Stores {
     files: Option<FileStore>,
     /// What each store held when a table was last made of it, or tried to be; none before the first time.
     known: Mutex<Vec<Option<Held>>>,
-    /// Rung when something else was read than what is known.
+    /// Notified when something else was read than what is known.
     news: Notify,
 }
 
@@ -88,7 +88,7 @@ impl Stores {
     }
 
     /// Read everything.
-    pub(crate) async fn look(&self) -> Result<Contents, Error> {
+    pub(crate) async fn read(&self) -> Result<Contents, Error> {
         let paths = self.paths();
         let files = tokio::task::spawn_blocking(move || {
             let seen = Fingerprint::of(paths.iter().cloned());
@@ -159,16 +159,16 @@ impl Stores {
     }
 
     /// From now on this is what is known. What could not be read is known to be as before.
-    pub(crate) fn act_upon(&self, look: &Contents) {
+    pub(crate) fn act_upon(&self, contents: &Contents) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        *known = look.held(&known);
+        *known = contents.held(&known);
     }
 
     /// Have it told by [`changed`](Self::changed) if this is something else than what is known: a store tells
     /// of what was not read yet alone.
-    pub(crate) fn tell_of(&self, look: &Contents) {
+    pub(crate) fn tell_of(&self, contents: &Contents) {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if look.held(&known) != *known {
+        if contents.held(&known) != *known {
             self.news.notify_one();
         }
     }

@@ -65,7 +65,7 @@ const REDIRECTS: usize = 10;
 impl Network {
     pub(crate) fn new(config: NetworkConfig) -> Result<Self, Error> {
         let unusable = |problem: String| Error::Client { problem };
-        // A system without CAs may still read files: what cannot be trusted is told by the connection that needs it.
+        // A system without CA certificates is no error here, since files need none: the connection to a server fails.
         let tls = tls::client(Trust::SystemAnd(config.ca.as_deref()), None).map_err(Error::Ca)?;
         let mut builder = reqwest::Client::builder()
             .tls_backend_preconfigured(tls)

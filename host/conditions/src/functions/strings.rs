@@ -113,7 +113,7 @@ fn last_index_of(machine: &mut Machine<'_>, text: &str, part: &str, from: Option
     Ok(char_index(text, front.and_then(|front| front.rfind(part))))
 }
 
-/// How often at most; a negative number is no limit.
+/// The maximum number of times; a negative number means no limit.
 pub(super) fn limit(times: i64) -> usize {
     usize::try_from(times).unwrap_or(usize::MAX)
 }
