@@ -285,14 +285,13 @@ impl Host {
     /// Note that this revision is live, and what is not in it.
     pub(crate) fn is_live(&self, entry: &Entry, state: &mut TableState, problem: Option<TableProblem>) {
         state.source.is_live(entry);
-        metrics::table_live(entry.revision().number, problem.is_none());
-        self.0.live.store(Arc::new(Live {
+        self.note(Live {
             revision: Arc::new(entry.revision().clone()),
             since: Moment::now(),
             problem,
             history: history_status(&state.history),
             revisions: state.history.entries(),
-        }));
+        });
         self.prune(state);
     }
 
@@ -316,10 +315,15 @@ impl Host {
 
     /// What is to be said of these definitions.
     pub(crate) fn problem_with(&self, bad: &[BadDefinition]) -> Option<TableProblem> {
-        let before = self.0.live.load();
-        let problem = TableProblem::with(bad, before.problem.as_ref());
-        live::log_bad(before.problem.as_ref(), problem.as_ref());
-        problem
+        TableProblem::with(bad, self.0.live.load().problem.as_ref())
+    }
+
+    /// Note what is live and what is not. It is logged after that, so that the status agrees with the log.
+    fn note(&self, live: Live) {
+        metrics::table_live(live.revision.number, live.problem.is_none());
+        let live = Arc::new(live);
+        let before = self.0.live.swap(live.clone());
+        live::log_bad(before.problem.as_ref(), live.problem.as_ref());
     }
 
     /// Note what the history is like.
@@ -333,13 +337,11 @@ impl Host {
 
     /// Note that the definitions say what is live, but for these.
     pub(crate) fn settled(&self, history: &History, problem: Option<TableProblem>) {
-        let live = Live {
+        self.note(Live {
             problem,
             history: history_status(history),
             ..(**self.0.live.load()).clone()
-        };
-        metrics::table_live(live.revision.number, live.problem.is_none());
-        self.0.live.store(Arc::new(live));
+        });
     }
 
     /// Note why the definitions are not live.
