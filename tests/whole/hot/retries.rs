@@ -255,3 +255,45 @@ async fn a_first_start_without_the_server_serves_the_rest() {
         end(program).await;
     }
 }
+
+/// A module on a schedule stays as it is live while its server is down, holds back nothing else, and is fetched when
+/// the server is back.
+#[tokio::test]
+async fn a_module_on_a_schedule_stays_while_its_server_is_down() {
+    let hot = Hot::configured("modules: { ca: ca.pem, attempts: 1 }\n").await;
+    let identity = Identity::new().unwrap();
+    fs::write(hot.path("ca.pem"), identity.authority()).unwrap();
+    let address = free_port();
+    let server = ModuleServer::start_at(address, identity.clone()).await.unwrap();
+    server.put("versioned.wasm", hot.bytes(2));
+    let source = server.url("versioned.wasm");
+    let plugin = format!("{{ source: \"{source}\", refresh: 10s, settings: {{ name: stage }} }}");
+    replace(&hot.chain_file(), chain("versioned", &plugin)).unwrap();
+    let program = hot.start().await;
+    assert_eq!(hot.version(&program).await, Some(2));
+
+    drop(server);
+    let status = program
+        .until_status("the server is down", |status| mistakes(status).contains(&source))
+        .await
+        .unwrap();
+    let bad = &status["problem"]["badDefinitions"][0];
+    assert_eq!(bad["served"], "lastModules", "{status:#}");
+    assert_eq!(hot.version(&program).await, Some(2));
+    let beside = chain("beside", &hot.plugin("{ name: beside }")).replace("[application]", "[deployment]");
+    fs::write(hot.path("definitions/beside.yaml"), beside).unwrap();
+    program
+        .until_status("a change beside", |status| {
+            status["chains"].as_array().map(Vec::len) == Some(2)
+        })
+        .await
+        .unwrap();
+
+    let server = ModuleServer::start_at(address, identity).await.unwrap();
+    server.put("versioned.wasm", hot.bytes(3));
+    hot.until_version(&program, "the server is back", 3).await;
+    program
+        .until_status("the problem is gone", |status| status.get("problem").is_none())
+        .await
+        .unwrap();
+}
