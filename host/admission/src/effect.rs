@@ -72,9 +72,7 @@ struct Rules {
 
 impl Rules {
     fn patch(&self, patch: Patch, deadline: Deadline) -> Result<Effect, Failure> {
-        let after = patch
-            .apply_by(&self.before, Some(deadline))
-            .map_err(|error| Failure::new(error.kind(), error.to_string()))?;
+        let after = patch.apply_by(&self.before, Some(deadline))?;
         // A patch that writes what is there changes nothing.
         if self.before.is(&after) {
             return Ok(Effect::None);

@@ -2,7 +2,7 @@ use std::{fmt, io};
 
 use rustix::io::Errno;
 
-use crate::verdict::cut;
+use crate::{PatchError, verdict::cut};
 
 /// A stage could not give a verdict: what happened, and a sentence about it.
 ///
@@ -40,6 +40,12 @@ impl Failure {
             _ => return None,
         };
         Some(Self::new(FailureKind::Overloaded, format!("{what}: {error}")))
+    }
+}
+
+impl From<PatchError> for Failure {
+    fn from(error: PatchError) -> Self {
+        Self::new(error.kind(), error.to_string())
     }
 }
 
@@ -81,7 +87,7 @@ pub enum FailureKind {
 
 impl FailureKind {
     /// Every kind, for tables and for metrics that start at zero.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: &'static [Self] = &[
         Self::Trap,
         Self::Timeout,
         Self::Memory,

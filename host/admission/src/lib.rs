@@ -51,7 +51,7 @@ pub use namespace::{NamespaceLookupError, NamespaceSelector, NamespaceSource, St
 pub use object::{Object, ObjectError};
 pub use offload::offload;
 pub use outcome::{AuditAnnotation, Decision, Outcome, Refusal, SkipReason, StageResult, TraceRow};
-pub use patch::{Patch, PatchError};
+pub use patch::{Patch, PatchBuilder, PatchError};
 pub use pointer::{Pattern, Pointer, PointerError};
 pub use qualified::{NAME_PART_LENGTH, is_dns_label, is_dns_subdomain, is_name_part};
 pub use request::{

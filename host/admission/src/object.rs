@@ -3,6 +3,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{Head, Labels};
@@ -22,6 +23,7 @@ struct Inner {
 
 /// Why bytes are not an object.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ObjectError {
     /// Not JSON that can be read whole, or not a JSON object, or a field at its top twice.
     #[error("not a JSON object: {0}")]
@@ -60,6 +62,15 @@ impl Object {
         })
     }
 
+    /// Serialize a value; it must become a JSON object.
+    ///
+    /// # Errors
+    ///
+    /// As [`parse`](Self::parse), and when the value cannot be serialized.
+    pub fn from_serialize(value: &(impl Serialize + ?Sized)) -> Result<Self, ObjectError> {
+        Self::parse(serde_json::to_vec(value)?)
+    }
+
     /// Take a text that is known to be one object whose tree can be made.
     pub(crate) fn from_checked(text: String) -> Self {
         Self(Arc::new(Inner {
@@ -89,6 +100,15 @@ impl Object {
                 .and_then(|text| serde_json::from_str(text).ok())
                 .unwrap_or(Value::Null)
         })
+    }
+
+    /// Read it as a type of your own. It may borrow from the text.
+    ///
+    /// # Errors
+    ///
+    /// When the object does not have the shape of the type.
+    pub fn deserialize<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(self.text())
     }
 
     /// The fields at its top.
@@ -156,6 +176,21 @@ mod tests {
             Err(ObjectError::Utf8(_))
         ));
         assert!(Object::from_value(json!([])).is_none());
+    }
+
+    #[test]
+    fn types_become_objects_and_objects_become_types() {
+        #[derive(Debug, PartialEq, serde::Deserialize, serde::Serialize)]
+        struct Widget<'a> {
+            name: &'a str,
+            size: u32,
+        }
+        let widget = Widget { name: "disc", size: 3 };
+        let object = Object::from_serialize(&widget).unwrap();
+        assert_eq!(object.text(), r#"{"name":"disc","size":3}"#);
+        assert_eq!(object.deserialize::<Widget<'_>>().unwrap(), widget);
+        assert!(object.deserialize::<Vec<u32>>().is_err());
+        assert!(Object::from_serialize(&[1, 2]).is_err());
     }
 
     #[test]

@@ -57,8 +57,9 @@ impl Action {
     }
 }
 
-/// Why a patch is none, or does not apply.
+/// Why something is not a patch, or why a patch does not apply.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PatchError {
     /// Not a JSON Patch: not an array of operations.
     #[error("not a JSON Patch (RFC 6902): {0}")]
@@ -169,11 +170,25 @@ impl Patch {
             return Err(PatchError::TooManyOperations(operations.len()));
         }
         let operations = operations.into_iter().enumerate().map(|(index, draft)| {
-            draft.finish().map(Arc::new).map_err(|reason| {
-                PatchError::Malformed(serde::de::Error::custom(format!("operation {index}: {reason}")))
-            })
+            draft.finish().map(Arc::new).map_err(|reason| malformed(index, reason))
         });
         operations.collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Begin a patch of single operations.
+    ///
+    /// ```
+    /// use admittance_admission::Patch;
+    ///
+    /// let patch = Patch::builder()
+    ///     .add("/metadata/labels/team", &"storage")?
+    ///     .remove("/spec/nodeName")?
+    ///     .build();
+    /// assert_eq!(patch.len(), 2);
+    /// # Ok::<(), admittance_admission::PatchError>(())
+    /// ```
+    pub fn builder() -> PatchBuilder {
+        PatchBuilder::default()
     }
 
     pub(crate) fn from_operations(operations: Vec<Operation>) -> Self {
@@ -268,6 +283,84 @@ impl Patch {
     pub(crate) fn append(&mut self, other: &Self) {
         self.0.extend(other.0.iter().cloned());
     }
+}
+
+/// A [`Patch`] that is being built, one operation after another: [`Patch::builder`].
+///
+/// Each function fails when the pointer is not a JSON Pointer, the value cannot be serialized, or the patch has
+/// [`Patch::MAX_OPERATIONS`] already.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct PatchBuilder(Patch);
+
+impl PatchBuilder {
+    /// Set a member of an object, or insert an element into an array; `-` stands for its end.
+    ///
+    /// # Errors
+    ///
+    /// See [`PatchBuilder`].
+    pub fn add(self, pointer: &str, value: &(impl Serialize + ?Sized)) -> Result<Self, PatchError> {
+        let value = written(value)?;
+        self.push(pointer, Action::Add(value))
+    }
+
+    /// Replace a value that must be there.
+    ///
+    /// # Errors
+    ///
+    /// See [`PatchBuilder`].
+    pub fn replace(self, pointer: &str, value: &(impl Serialize + ?Sized)) -> Result<Self, PatchError> {
+        let value = written(value)?;
+        self.push(pointer, Action::Replace(value))
+    }
+
+    /// Remove a value that must be there.
+    ///
+    /// # Errors
+    ///
+    /// See [`PatchBuilder`].
+    pub fn remove(self, pointer: &str) -> Result<Self, PatchError> {
+        self.push(pointer, Action::Remove)
+    }
+
+    /// Let the whole patch fail unless this value is there.
+    ///
+    /// # Errors
+    ///
+    /// See [`PatchBuilder`].
+    pub fn test(self, pointer: &str, value: &(impl Serialize + ?Sized)) -> Result<Self, PatchError> {
+        let value = written(value)?;
+        self.push(pointer, Action::Test(value))
+    }
+
+    /// The patch.
+    pub fn build(self) -> Patch {
+        self.0
+    }
+
+    fn push(mut self, pointer: &str, action: Action) -> Result<Self, PatchError> {
+        if self.0.len() == Patch::MAX_OPERATIONS {
+            return Err(PatchError::TooManyOperations(Patch::MAX_OPERATIONS + 1));
+        }
+        let path = parse_pointer(pointer).map_err(|reason| malformed(self.0.len(), reason))?;
+        self.0.0.push(Arc::new(Operation { path, action }));
+        Ok(self)
+    }
+}
+
+fn written(value: &(impl Serialize + ?Sized)) -> Result<Box<RawValue>, serde_json::Error> {
+    let value = serde_json::value::to_raw_value(value)?;
+    unique_keys(value.get())?;
+    Ok(value)
+}
+
+fn parse_pointer(text: impl Into<String>) -> Result<PointerBuf, String> {
+    PointerBuf::parse(text.into())
+        .map_err(|error| format!("`{}` is not a JSON Pointer", beginning(error.subject())))
+}
+
+fn malformed(index: usize, reason: String) -> PatchError {
+    PatchError::Malformed(serde::de::Error::custom(format!("operation {index}: {reason}")))
 }
 
 /// Whether a change at `path` may change what is at `place`: one of them is on the way to the other, or
@@ -404,10 +497,6 @@ impl Draft<'_> {
             from,
             value: Written(value),
         } = self;
-        let pointer = |text: Cow<'_, str>| {
-            PointerBuf::parse(text.into_owned())
-                .map_err(|error| format!("`{}` is no JSON Pointer", beginning(error.subject())))
-        };
         let value = || match value {
             Some(value) => match unique_keys(value.get()) {
                 Ok(()) => Ok(value),

@@ -21,7 +21,7 @@ pub struct Pattern(pub(crate) Pointer);
 
 /// A text that is not a JSON Pointer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no JSON Pointer: write `/Job/Name`, with `~0` for `~` and `~1` for `/` in a key")]
+#[error("`{0}` is not a JSON Pointer: write `/Job/Name`, with `~0` for `~` and `~1` for `/` in a key")]
 pub struct PointerError(pub String);
 
 impl Pointer {

@@ -369,7 +369,7 @@ async fn answers_and_failures_under_both_policies() {
 
 #[tokio::test(start_paused = true)]
 async fn every_failure_kind_under_both_policies() {
-    for kind in FailureKind::ALL {
+    for &kind in FailureKind::ALL {
         for policy in FailurePolicy::ALL {
             let stages = vec![
                 enforced(Script::Fail(kind), policy),

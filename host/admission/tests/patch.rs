@@ -208,7 +208,7 @@ fn what_is_no_patch() {
         ),
         (
             r#"[{"op": "add", "path": "a", "value": 1}]"#,
-            "operation 0: `a` is no JSON Pointer",
+            "operation 0: `a` is not a JSON Pointer",
         ),
         (
             r#"[{"op": "remove", "path": "/a"}, {"op": "move", "path": "/a"}]"#,

@@ -12,6 +12,12 @@ use admittance::{Host, dialect::*};
 use axum::{Json, Router, routing::post};
 use http::Method;
 
+#[derive(serde::Deserialize)]
+struct Widget {
+    name: String,
+    size: u32,
+}
+
 /// Refuses widgets of size 0, and gives the others a label.
 struct House;
 
@@ -21,17 +27,16 @@ impl Hook for House {
         let Some(widget) = &request.object else {
             return Ok(Response::allow());
         };
-        if widget.value()["size"] == 0 {
-            return Ok(Response::deny(Denial::new(
-                422,
-                "Empty",
-                "size: 0 is no size; give 1 or more",
-            )));
+        let widget: Widget = match widget.deserialize() {
+            Ok(widget) => widget,
+            Err(error) => return Ok(Response::deny(Denial::new(400, "Invalid", error.to_string()))),
+        };
+        if widget.size == 0 {
+            let message = "size: 0 is less than 1";
+            return Ok(Response::deny(Denial::new(422, "Invalid", message)));
         }
-        let name = widget.value()["name"].as_str().unwrap_or_default().to_lowercase();
-        let patch = format!(r#"[{{"op": "add", "path": "/label", "value": "widget {name}"}}]"#);
-        let patch =
-            Patch::parse(patch).map_err(|error| Failure::new(FailureKind::Error, error.to_string()))?;
+        let label = format!("widget {}", widget.name.to_lowercase());
+        let patch = Patch::builder().add("/label", &label)?.build();
         Ok(Response::new(Verdict::Patch(patch)))
     }
 }

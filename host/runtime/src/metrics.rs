@@ -117,7 +117,7 @@ fn failures_of(stage: &Stage, hook: &HookStatus) -> impl Iterator<Item = Failure
         // It may report any failure.
         HookStatus::Native | HookStatus::Unavailable { .. } => (true, true),
     };
-    FailureKind::ALL.into_iter().filter(move |kind| match kind {
+    FailureKind::ALL.iter().copied().filter(move |kind| match kind {
         FailureKind::Trap | FailureKind::Memory | FailureKind::CapabilityDenied => is_plugin,
         FailureKind::Unreachable | FailureKind::Tls | FailureKind::BadStatus => is_webhook,
         FailureKind::NamespaceUnknown => has_labels,

@@ -349,10 +349,10 @@ fn routes() {
         ("name: { path: b, query: c }", ".name: this is not one source"),
         (
             "namespace: [{ pointer: a }]",
-            ".namespace[0].pointer: `a` is no JSON Pointer",
+            ".namespace[0].pointer: `a` is not a JSON Pointer",
         ),
         ("namespace: { header: \"a b\" }", ".namespace.header: "),
-        ("object: Job", ".object: `Job` is no JSON Pointer"),
+        ("object: Job", ".object: `Job` is not a JSON Pointer"),
         ("optional: maybe", ".optional: "),
         (
             "identity: [/Job/ID], object: /Task",
