@@ -400,7 +400,10 @@ fn failures_are_listed() {
     let page = Page::read("docs/operators.md");
     assert_eq!(
         page.first_column("Failures"),
-        FailureKind::ALL.map(FailureKind::as_str)
+        FailureKind::ALL
+            .iter()
+            .map(|kind| kind.as_str())
+            .collect::<Vec<_>>()
     );
 }
 

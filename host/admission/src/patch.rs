@@ -506,7 +506,7 @@ impl Draft<'_> {
         };
         let from = || {
             from.ok_or_else(|| format!("`{op}` needs `from`"))
-                .and_then(pointer)
+                .and_then(parse_pointer)
         };
         let action = match &*op {
             "add" => Action::Add(value()?),
@@ -523,7 +523,7 @@ impl Draft<'_> {
             }
         };
         Ok(Operation {
-            path: pointer(path)?,
+            path: parse_pointer(path)?,
             action,
         })
     }
