@@ -509,7 +509,7 @@ fn keys_of_the_configuration_are_listed() {
         .map(str::to_owned);
     assert_eq!(listed.collect::<BTreeSet<_>>(), keys);
     let gateway = Page::read("docs/gateway.md");
-    let listed = gateway.first_column("A whole configuration");
+    let listed = gateway.first_column("A complete configuration");
     for key in known("dialect: { gateway: { ? } }") {
         let is_listed = |listed: &&str| **listed == key || listed.starts_with(&format!("{key}."));
         assert!(
@@ -518,7 +518,7 @@ fn keys_of_the_configuration_are_listed() {
         );
     }
     let listed: BTreeSet<&str> = gateway
-        .first_column("A server that knows tokens")
+        .first_column("Token server")
         .into_iter()
         .collect();
     for key in known("dialect: { gateway: { tokens: { endpoint: { ? } } } }") {
