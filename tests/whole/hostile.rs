@@ -31,7 +31,7 @@ fn expected(behaviour: Behaviour) -> Expected {
     match behaviour {
         Behaviour::WellBehaved | Behaviour::LogsTooMuch => Passes,
         Behaviour::Traps => Fails("trap", "unreachable"),
-        Behaviour::Panics => Fails("trap", "no way out"),
+        Behaviour::Panics => Fails("trap", "deliberate panic"),
         Behaviour::Exits => Fails("trap", "exit code 1"),
         Behaviour::LoopsForever | Behaviour::FillsMemory | Behaviour::Sleeps | Behaviour::LogsWithoutEnd => {
             RunsOn
@@ -48,9 +48,9 @@ fn expected(behaviour: Behaviour) -> Expected {
         Behaviour::AsksForCluster => Fails("capability-denied", "v1/Node"),
         Behaviour::AsksForHttp => Fails("capability-denied", "https://policy.example.com"),
         Behaviour::AnswersPatch => Fails("error", "no patch in the settings"),
-        Behaviour::ReturnsError => Fails("error", "the moon is in the wrong place"),
-        Behaviour::RefusesSettings => DoesNotLoad("these settings are never right"),
-        Behaviour::PanicsInConfigure => DoesNotLoad("no way to begin"),
+        Behaviour::ReturnsError => Fails("error", "deliberate error"),
+        Behaviour::RefusesSettings => DoesNotLoad("these settings are never valid"),
+        Behaviour::PanicsInConfigure => DoesNotLoad("deliberate panic in configure"),
     }
 }
 

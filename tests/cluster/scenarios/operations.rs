@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// What the guest that refuses to answer says.
-const REFUSAL: &[&str] = &["the moon is in the wrong place"];
+const REFUSAL: &[&str] = &["deliberate error"];
 
 /// A scene with one chain for these rules, which both the API server and the chain have.
 async fn refusing(cluster: Arc<Cluster>, rules: Value) -> Scene {

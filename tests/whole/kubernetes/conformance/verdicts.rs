@@ -257,7 +257,7 @@ fn unchanged_rows(hooks: &Hooks) -> Vec<Row> {
                 &["allow"],
             )
         },
-        row("C1.24", panics("Fail"), Refused(500, "no way out"), &[]),
+        row("C1.24", panics("Fail"), Refused(500, "deliberate panic"), &[]),
         row(
             "C1.25",
             panics("Ignore"),
