@@ -1,26 +1,26 @@
-//! The list: what kube-apiserver's own tests of admission webhooks hold, in our words, and how each of
-//! it stands here. The sources are the tests of kubernetes/apiserver (`admission/plugin/webhook`,
+//! The list: what kube-apiserver's own tests of admission webhooks check, in our words, and the status of each
+//! here. The sources are the tests of kubernetes/apiserver (`admission/plugin/webhook`,
 //! `util/webhook`) and of kubernetes (`test/integration/apiserver/admissionwebhook`); the last rows of C2 were
 //! measured on a kube-apiserver of version 1.36.
 
-/// How a row stands here.
+/// The status of a row here.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Standing {
-    /// As in kube-apiserver; a test in this folder holds it.
+    /// As in kube-apiserver; tested in this folder.
     Met,
-    /// As in kube-apiserver; the test in this file holds it, and names the row.
+    /// As in kube-apiserver; tested in this file, with the name of the row.
     MetIn(&'static str),
-    /// As in kube-apiserver; the test of this name in this file holds it.
+    /// As in kube-apiserver; tested by the test of this name in this file.
     MetBy(&'static str, &'static str),
-    /// Otherwise, on purpose, for this reason; a test in this folder holds what we do.
+    /// Intentionally different, for this reason; our behavior is tested in this folder.
     Differs(&'static str),
-    /// Nothing that a host of hooks does, for this reason.
+    /// Not a function of a host of hooks, for this reason.
     Outside(&'static str),
 }
 
 use Standing::{Differs, Met, MetBy, MetIn, Outside};
 
-/// A row: its name, what is expected of kube-apiserver, and how it stands here.
+/// A row: its name, the behavior of kube-apiserver, and its status here.
 pub(super) type Row = (&'static str, &'static str, Standing);
 
 const MATCHING: &str = "host/admission/tests/matching.rs";
