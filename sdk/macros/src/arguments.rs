@@ -37,7 +37,10 @@ impl Parse for Arguments {
             let key: Ident = input.parse()?;
             let text = key.to_string();
             if seen.contains(&text) {
-                return Err(Error::new(key.span(), format!("`{text}` is a duplicate argument")));
+                return Err(Error::new(
+                    key.span(),
+                    format!("`{text}` is a duplicate argument"),
+                ));
             }
             match text.as_str() {
                 "name" => arguments.name = Some(name(input)?),

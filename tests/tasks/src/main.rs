@@ -171,7 +171,11 @@ fn run(task: Task) -> Result<(), Error> {
 fn servers_of_tests() -> impl Iterator<Item = (&'static str, PathBuf)> {
     let found = |what, variable, result: Result<PathBuf, Error>| {
         let path = result
-            .inspect_err(|error| say(&format!("{what} is unavailable for the tests that need it: {error}")))
+            .inspect_err(|error| {
+                say(&format!(
+                    "{what} is unavailable for the tests that need it: {error}"
+                ))
+            })
             .ok()?;
         Some((variable, path))
     };

@@ -94,8 +94,8 @@ fn packages(folder: &Path) -> Result<Vec<Package>, Error> {
             continue;
         }
         let text = fs::read_to_string(&manifest).map_err(at(manifest.clone()))?;
-        let name =
-            name(&text).ok_or_else(|| Error::Missing(format!("{} has no package name", manifest.display())))?;
+        let name = name(&text)
+            .ok_or_else(|| Error::Missing(format!("{} has no package name", manifest.display())))?;
         packages.push(Package { name });
     }
     packages.sort_by(|a, b| a.name.cmp(&b.name));
