@@ -517,10 +517,7 @@ fn keys_of_the_configuration_are_listed() {
             "the key {key} of a gateway is listed"
         );
     }
-    let listed: BTreeSet<&str> = gateway
-        .first_column("Token server")
-        .into_iter()
-        .collect();
+    let listed: BTreeSet<&str> = gateway.first_column("Token server").into_iter().collect();
     for key in known("dialect: { gateway: { tokens: { endpoint: { ? } } } }") {
         let is_listed = |listed: &&str| **listed == key || listed.starts_with(&format!("{key}."));
         assert!(
