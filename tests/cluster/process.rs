@@ -110,7 +110,10 @@ where
         if let Some(result) = attempt().await {
             return result;
         }
-        assert!(begin.elapsed() < NEVER, "timeout after {NEVER:?} while waiting for {what}");
+        assert!(
+            begin.elapsed() < NEVER,
+            "timeout after {NEVER:?} while waiting for {what}"
+        );
         tokio::time::sleep(LOOK_AGAIN).await;
     }
 }

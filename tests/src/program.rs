@@ -211,7 +211,7 @@ impl Admittance {
                 .parse::<u64>()
                 .ok()
         });
-        let kilobytes = kilobytes.ok_or_else(|| Error::Invalid(format!("{path} tells no VmRSS")))?;
+        let kilobytes = kilobytes.ok_or_else(|| Error::Invalid(format!("{path} has no VmRSS")))?;
         Ok(kilobytes * 1024)
     }
 

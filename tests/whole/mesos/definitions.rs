@@ -380,7 +380,7 @@ async fn a_store_that_is_lost_leaves_the_last_good_table() {
         server
     })
     .await;
-    until_ready(&around, &driver, "the loss is told", is_lost).await;
+    until_ready(&around, &driver, "the loss is reported", is_lost).await;
     // The table is still live, and the master is still known.
     assert_eq!(around.passed(&driver).await, ["first"]);
     // A change is impossible, and success is not reported.

@@ -106,7 +106,7 @@ async fn every_route_of_the_scheduler() {
         let lines: Vec<String> = asked.iter().map(admittance_tests::Asked::line).collect();
         if lines != [*expected] {
             wrong.push(format!(
-                "{method} {path}: the scheduler is asked {lines:?}, not {expected}"
+                "{method} {path}: the scheduler got {lines:?}, expected {expected}"
             ));
         }
         let type_of = &reply.headers["content-type"];
