@@ -1,4 +1,4 @@
-//! What `wit-bindgen` makes of the contract. The rest of this crate is a comfortable coat over it.
+//! The bindings that `wit-bindgen` generates from the contract. The rest of this crate wraps them.
 
 wit_bindgen::generate!({
     path: "../wit",

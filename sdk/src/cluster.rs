@@ -1,37 +1,37 @@
-//! Reading the control plane's own resources, of the kinds that the stage grants.
+//! Reads resources of the control plane, of the kinds that the stage grants.
 //!
-//! The plugin asks for a kind with `capabilities = [cluster("v1/Node")]`; the operator grants it with
-//! `allow: { cluster: ["v1/Node"] }`. Asking for a kind that is not granted ends the call.
+//! The plugin requests a kind with `capabilities = [cluster("v1/Node")]`; the operator grants it with
+//! `allow: { cluster: ["v1/Node"] }`. Reading a kind that is not granted ends the call.
 //!
-//! Natively there is no control plane: every function answers [`Error::Unavailable`], unless a test gave objects to
-//! [`testing::with_cluster`](crate::testing::with_cluster).
+//! In native builds there is no control plane: every function returns [`Error::Unavailable`], unless a test provides
+//! objects with [`testing::with_cluster`](crate::testing::with_cluster).
 
 use serde::de::DeserializeOwned;
 
-/// Why there is no answer.
+/// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// This host reads from no control plane, or cannot reach it now.
-    #[error("the control plane's resources cannot be read: {0}")]
+    /// The host has no control plane to read from, or cannot reach it.
+    #[error("the control plane is unavailable: {0}")]
     Unavailable(String),
-    /// The control plane did not answer within the call's time.
-    #[error("the control plane did not answer in time")]
+    /// The control plane did not answer before the deadline of the call.
+    #[error("timeout: the control plane did not answer in time")]
     Timeout,
-    /// The control plane refused; its own words.
+    /// The control plane refused; contains its message.
     #[error("the control plane refused: {0}")]
     Refused(String),
-    /// The object does not have the shape that the plugin reads it as.
-    #[error("an object of the control plane is not what this plugin can read: {0}")]
+    /// The object cannot be parsed as the plugin's type.
+    #[error("an object of the control plane cannot be parsed as the plugin's type: {0}")]
     Read(String),
 }
 
-/// One object; `None` when there is none of that name.
+/// Returns one object, or `None` if it does not exist.
 ///
-/// `api_version` is `v1` or `apps/v1`; `namespace` is `None` for kinds that are in none.
+/// `api_version` is `v1` or `apps/v1`; `namespace` is `None` for cluster-scoped kinds.
 ///
 /// # Errors
-/// There is no answer, or it does not have the type's shape.
+/// The call failed, or the object cannot be parsed as the type.
 pub fn get<T: DeserializeOwned>(
     api_version: &str,
     kind: &str,
@@ -43,11 +43,11 @@ pub fn get<T: DeserializeOwned>(
         .transpose()
 }
 
-/// The objects of a kind: of all namespaces without a namespace, and of those only the ones whose
-/// labels match the selector (`app=web,tier!=cache`; empty for all).
+/// Returns the objects of a kind whose labels match the selector (`app=web,tier!=cache`; empty for all); without a
+/// namespace, those of all namespaces.
 ///
 /// # Errors
-/// There is no answer, or one of the objects does not have the type's shape.
+/// The call failed, or an object cannot be parsed as the type.
 pub fn list<T: DeserializeOwned>(
     api_version: &str,
     kind: &str,

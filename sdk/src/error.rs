@@ -1,4 +1,4 @@
-//! The failure of a call.
+//! Why a call of `admit` fails.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use jsonptr::PointerBuf;
 
 use crate::{cluster, http};
 
-/// Which of the texts in a request a message is about.
+/// The JSON document of a request that an error refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Document {
@@ -28,58 +28,58 @@ impl fmt::Display for Document {
     }
 }
 
-/// Why `admit` has no verdict.
+/// Why `admit` returns no verdict.
 ///
-/// The host counts it as a failure of the plugin and applies the stage's failure policy. To refuse a
-/// request, answer [`Response::deny`](crate::Response::deny) instead.
+/// The host counts it as a failure of the plugin and applies the stage's failure policy. To deny a
+/// request, return [`Response::deny`](crate::Response::deny) instead.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A text of the request does not have the shape that the plugin reads it as.
-    #[error("{document} is not what this plugin can read: at \"{pointer}\": {message}")]
+    /// A document of the request cannot be parsed as the plugin's type.
+    #[error("{document} cannot be parsed as the plugin's type: at \"{pointer}\": {message}")]
     Read {
-        /// Which text.
+        /// The document.
         document: Document,
-        /// Where in it.
+        /// The place in the document.
         pointer: PointerBuf,
-        /// What is wrong there.
+        /// What is wrong.
         message: String,
     },
-    /// A value of the plugin cannot be written as JSON.
-    #[error("the value for \"{pointer}\" cannot be written as JSON: {source}")]
+    /// A value of the plugin cannot be serialized as JSON.
+    #[error("the value for \"{pointer}\" cannot be serialized as JSON: {source}")]
     Write {
-        /// Where in the object it was to go.
+        /// The intended place in the object.
         pointer: PointerBuf,
-        /// Why not.
+        /// Why it cannot be serialized.
         source: serde_json::Error,
     },
-    /// A typed change has no honest patch, because the type drops or adds elements of a list as it
-    /// reads it.
+    /// A typed change cannot be converted to a patch, because the type drops or adds elements of a list when it is
+    /// parsed.
     #[error(
-        "no patch can be made for the list at \"{pointer}\": it has {original} elements, and {read} in the plugin's type; \
-         read all of them, or build the patch with `Patch`"
+        "no patch can be built for the list at \"{pointer}\": it has {original} elements, but {read} in the plugin's type; \
+         parse all of them, or build the patch with `Patch`"
     )]
     ListNotKept {
         /// Where the list is.
         pointer: PointerBuf,
         /// Its length in the request.
         original: usize,
-        /// Its length as the type read it.
+        /// Its length as parsed by the type.
         read: usize,
     },
     /// The control plane's resources could not be read.
     #[error(transparent)]
     Cluster(#[from] cluster::Error),
-    /// A request could not be sent.
+    /// An HTTP request failed.
     #[error(transparent)]
     Http(#[from] http::Error),
-    /// The plugin's own.
+    /// An error of the plugin itself.
     #[error("{0}")]
     Plugin(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl Error {
-    /// Any error, or a sentence, as the failure of this call.
+    /// Makes any error, or a message, the failure of this call.
     ///
     /// ```
     /// use admittance_sdk::Error;

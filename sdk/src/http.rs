@@ -1,36 +1,36 @@
-//! Sending requests to the origins that the stage grants.
+//! Sends HTTP requests to the origins that the stage grants.
 //!
-//! The plugin asks for an origin with `capabilities = [http("https://policy.example.com")]`; the
+//! The plugin requests an origin with `capabilities = [http("https://policy.example.com")]`; the
 //! operator grants it with `allow: { http: ["https://policy.example.com"] }`. A request to any other
-//! origin ends the call. Natively every request answers [`Error::Unavailable`].
+//! origin ends the call. In native builds every request returns [`Error::Unavailable`].
 
 use serde::de::DeserializeOwned;
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// This host sends no requests for plugins.
-    #[error("no requests can be sent: {0}")]
+    /// The host does not send requests for plugins.
+    #[error("HTTP requests are unavailable: {0}")]
     Unavailable(String),
-    /// The request is not one that can be sent; the text says why.
-    #[error("the request cannot be sent: {0}")]
+    /// The request is invalid; the text says why.
+    #[error("the request is invalid: {0}")]
     Invalid(String),
-    /// No connection, or it broke; the text says where.
-    #[error("the server cannot be reached: {0}")]
+    /// The connection failed or broke; the text says where.
+    #[error("the server is unreachable: {0}")]
     Unreachable(String),
-    /// No answer within the call's time.
-    #[error("the server did not answer in time")]
+    /// No response before the deadline of the call.
+    #[error("timeout: the server did not respond in time")]
     Timeout,
-    /// The answer was larger than the host allows.
-    #[error("the answer is larger than the {0} bytes that the host allows")]
+    /// The response was larger than the host allows.
+    #[error("the response is larger than the limit of {0} bytes")]
     TooLarge(u64),
-    /// The body does not have the shape that the plugin reads it as.
-    #[error("the answer is not what this plugin can read: {0}")]
+    /// The body cannot be parsed as the plugin's type.
+    #[error("the response cannot be parsed as the plugin's type: {0}")]
     Read(String),
 }
 
-/// One request.
+/// An HTTP request.
 ///
 /// ```no_run
 /// use admittance_sdk::{Error, http};
@@ -74,7 +74,7 @@ impl Request {
         Self::new("POST", url)
     }
 
-    /// Add a header. The host sets `host`, `content-length` and the connection's own.
+    /// Add a header. The host sets `host`, `content-length` and hop-by-hop headers.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
         self
@@ -86,31 +86,31 @@ impl Request {
         self
     }
 
-    /// Send it and wait for the whole answer. Redirects are not followed.
+    /// Sends it and waits for the complete response. Redirects are not followed.
     ///
     /// # Errors
-    /// There is no answer. An answer with a status such as 500 is one.
+    /// There is no response. A response with a status such as 500 is not an error.
     pub fn send(self) -> Result<Response, Error> {
         send(self)
     }
 }
 
-/// An answer, whatever its status.
+/// An HTTP response, with any status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     /// The HTTP status.
     pub status: u16,
-    /// Names and values, as they came.
+    /// Names and values, unchanged.
     pub headers: Vec<(String, String)>,
     /// The whole body.
     pub body: Vec<u8>,
 }
 
 impl Response {
-    /// The body, read as JSON.
+    /// The body, parsed as JSON.
     ///
     /// # Errors
-    /// The body does not have the type's shape.
+    /// The body cannot be parsed as the type.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
         serde_json::from_slice(&self.body).map_err(|error| Error::Read(error.to_string()))
     }
@@ -151,7 +151,7 @@ fn send(request: Request) -> Result<Response, Error> {
 #[cfg(not(target_family = "wasm"))]
 fn send(request: Request) -> Result<Response, Error> {
     Err(Error::Unavailable(format!(
-        "{} {}: there is no host around a native build",
+        "{} {}: there is no host in a native build",
         request.method, request.url
     )))
 }

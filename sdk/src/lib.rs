@@ -59,20 +59,20 @@
 //! # }
 //! ```
 //!
-//! The crate of a plugin has `crate-type = ["cdylib", "rlib"]` and no other dependency than this one.
-//! `cargo build --target wasm32-wasip2 --release` makes the component. It imports only what the plugin
-//! uses: one that never logs does not import the log.
+//! The crate of a plugin has `crate-type = ["cdylib", "rlib"]` and needs no dependency but this one.
+//! `cargo build --target wasm32-wasip2 --release` builds the component. It imports only what the plugin
+//! uses: a plugin that never logs does not import logging.
 //!
-//! # Where things are
+//! # Overview
 //!
 //! | to | see |
 //! |---|---|
 //! | read the request | [`Request`] |
-//! | answer it | [`Response`], [`Denial`], [`Patch`], [`pointer!`] |
-//! | change a typed object and have the patch made | [`Request::mutate`] |
-//! | take settings | [`settings`](macro@settings), [`SettingsErrors`] |
+//! | respond to it | [`Response`], [`Denial`], [`Patch`], [`pointer!`] |
+//! | change a typed object and generate the patch | [`Request::mutate`] |
+//! | define settings | [`settings`](macro@settings), [`SettingsErrors`] |
 //! | find the containers of any workload | [`workload`] |
-//! | log, read the control plane, send requests | [`log`], [`cluster`], [`http`] |
+//! | log, read from the control plane, send HTTP requests | [`log`], [`cluster`], [`http`] |
 //! | test | [`testing`] |
 #![cfg_attr(target_family = "wasm", doc = "\n[`testing`]: # \"there natively\"")]
 
@@ -108,7 +108,7 @@ pub use settings::{NoSettings, SettingsError, SettingsErrors};
 pub use text::Text;
 pub use {schemars, serde, serde_json};
 
-/// What nearly every plugin names: `use admittance_sdk::prelude::*;`.
+/// What nearly every plugin uses: `use admittance_sdk::prelude::*;`.
 pub mod prelude {
     pub use crate::{
         Denial, Error, NoSettings, Operation, Patch, Plugin, Request, Response, SettingsErrors, log, plugin,

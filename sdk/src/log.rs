@@ -1,7 +1,7 @@
 //! Lines for the operator's log.
 //!
 //! In the sandbox they go to the host, which adds the plugin's name and the request's uid, and drops
-//! what is over the limit of a call. Natively they go to standard error.
+//! lines above the limit of a call. In native builds they go to standard error.
 //!
 //! ```
 //! use admittance_sdk::log;
@@ -11,7 +11,7 @@
 //! log::warn!("no rule matched");
 //! ```
 
-/// How serious a line is, mildest first.
+/// The log level of a line, least severe first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Steps inside an operation.
@@ -20,13 +20,13 @@ pub enum Level {
     Debug,
     /// Something that an operator may want to know.
     Info,
-    /// Something odd that did not stop the work.
+    /// Something unexpected that did not stop the work.
     Warn,
     /// Something that stopped this piece of work.
     Error,
 }
 
-/// Emit one line. `context` is a short category that readers can filter by; the macros use the module's path.
+/// Logs one line. `context` is a short category to filter by; the macros use the module path.
 pub fn log(level: Level, context: &str, message: &str) {
     #[cfg(target_family = "wasm")]
     {
@@ -44,7 +44,7 @@ pub fn log(level: Level, context: &str, message: &str) {
     eprintln!("{level:?} {context}: {message}");
 }
 
-/// Emit a line at a level, its text as for `format!`.
+/// Logs a line at a level, with arguments as for `format!`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __log {
@@ -53,7 +53,7 @@ macro_rules! __log {
     };
 }
 
-/// A formatted line; a text without arguments is not copied.
+/// A formatted line; a string without arguments is not copied.
 #[doc(hidden)]
 pub fn line(text: std::fmt::Arguments<'_>) -> std::borrow::Cow<'static, str> {
     match text.as_str() {
@@ -77,14 +77,14 @@ macro_rules! levels {
 }
 
 levels! {$
-    /// Steps inside an operation; the text as for `format!`.
+    /// Steps inside an operation; arguments as for `format!`.
     __trace as trace: Trace;
-    /// What an operation did and why; the text as for `format!`.
+    /// What an operation did and why; arguments as for `format!`.
     __debug as debug: Debug;
-    /// Something that an operator may want to know; the text as for `format!`.
+    /// Something that an operator may want to know; arguments as for `format!`.
     __info as info: Info;
-    /// Something odd that did not stop the work; the text as for `format!`.
+    /// Something unexpected that did not stop the work; arguments as for `format!`.
     __warn as warn: Warn;
-    /// Something that stopped this piece of work; the text as for `format!`.
+    /// Something that stopped this piece of work; arguments as for `format!`.
     __error as error: Error;
 }

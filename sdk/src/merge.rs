@@ -1,4 +1,4 @@
-//! Carrying a change that was made to a partial value over to the whole one.
+//! Applies a change of a partial value to the whole value.
 
 use std::collections::BTreeSet;
 
@@ -7,13 +7,13 @@ use serde_json::{Map, Value};
 
 use crate::Error;
 
-/// The most comparisons that the pairing of two lists may take; beyond it they are paired by place.
+/// The limit of comparisons for pairing two lists; above it, elements are paired by index.
 const COMPARISONS: usize = 1 << 18;
 
-/// `original` with the change that leads from `before` to `after`.
+/// Applies the change from `before` to `after` to `original`.
 ///
-/// `before` is `original` as some type reads and writes it: fields may be missing, and absent ones may
-/// have come in as their defaults. What is equal in `before` and `after` stays as it is in `original`.
+/// `before` is `original` parsed and serialized by some type: fields may be missing, and absent ones may have been
+/// replaced by their defaults. What is equal in `before` and `after` stays as it is in `original`.
 pub(crate) fn rebase(original: &Value, before: &Value, after: Value) -> Result<Value, Error> {
     value(original, before, after, &mut PointerBuf::new())
 }
@@ -106,7 +106,7 @@ fn pair(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
             .collect();
     }
     let mut sources = vec![None; after.len()];
-    // An element between two that stayed was changed if as many stand there as stood before.
+    // Elements between two unchanged ones were changed in place if their number is the same as before.
     let mut from = 0;
     let mut to = 0;
     for (old, new) in common(before, after)
@@ -126,7 +126,7 @@ fn pair(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
     sources
 }
 
-/// The names of the elements, if all are objects with a name of their own.
+/// The names of the elements, if all are objects with a unique name.
 fn names(list: &[Value]) -> Option<Vec<&str>> {
     let names: Vec<&str> = list
         .iter()

@@ -1,4 +1,4 @@
-//! JSON Patches (RFC 6902), written as they are built.
+//! JSON Patches (RFC 6902), serialized as they are built.
 
 use jsonptr::{Pointer, PointerBuf};
 use serde::Serialize;
@@ -7,8 +7,8 @@ use crate::Error;
 
 /// A JSON Patch against the object of the request.
 ///
-/// The operations run in the order in which they were added. The patch is kept as the text that is
-/// sent, so nothing is built twice.
+/// The operations are applied in the order in which they were added. The patch is stored as JSON text, so that it is
+/// serialized only once.
 ///
 /// ```
 /// use admittance_sdk::{Patch, pointer};
@@ -29,12 +29,12 @@ use crate::Error;
 pub struct Patch {
     /// The list without its closing bracket; empty for no operations.
     text: String,
-    /// Where [`Patch::ensure_object`] and [`Patch::ensure_array`] made something, lest they do it twice.
+    /// Where [`Patch::ensure_object`] and [`Patch::ensure_array`] created something, so that they do it only once.
     made: Vec<PointerBuf>,
 }
 
 impl Patch {
-    /// No operations. A response with such a patch is the verdict `allow`.
+    /// An empty patch. A response with it is the verdict `allow`.
     pub fn new() -> Self {
         Self::default()
     }
@@ -44,11 +44,11 @@ impl Patch {
         self.text.is_empty()
     }
 
-    /// Put a value at a path: a member that is new or takes the place of the old one, or an element
-    /// that moves the later ones on. The last segment `-` appends to a list. The parent must exist.
+    /// Adds a value at a path: a new or replaced member, or a new element that is inserted before the existing one.
+    /// The last segment `-` appends to a list. The parent must exist.
     ///
     /// # Errors
-    /// The value cannot be written as JSON, such as a map whose keys are not strings.
+    /// The value cannot be serialized as JSON, such as a map whose keys are not strings.
     pub fn add(
         &mut self,
         path: impl AsRef<Pointer>,
@@ -57,10 +57,10 @@ impl Patch {
         self.with_value("add", path.as_ref(), value)
     }
 
-    /// Put a value in place of one that must exist.
+    /// Replaces a value that must exist.
     ///
     /// # Errors
-    /// The value cannot be written as JSON.
+    /// The value cannot be serialized as JSON.
     pub fn replace(
         &mut self,
         path: impl AsRef<Pointer>,
@@ -69,10 +69,10 @@ impl Patch {
         self.with_value("replace", path.as_ref(), value)
     }
 
-    /// Make the whole patch fail unless the value at the path is this one.
+    /// Makes the whole patch fail unless the value at the path is equal to this one.
     ///
     /// # Errors
-    /// The value cannot be written as JSON.
+    /// The value cannot be serialized as JSON.
     pub fn test(
         &mut self,
         path: impl AsRef<Pointer>,
@@ -81,40 +81,40 @@ impl Patch {
         self.with_value("test", path.as_ref(), value)
     }
 
-    /// Take away a value that must exist.
+    /// Removes a value that must exist.
     pub fn remove(&mut self, path: impl AsRef<Pointer>) -> &mut Self {
         self.begin("remove", path.as_ref());
         self.text.push('}');
         self
     }
 
-    /// Take a value away from one path and put it at another.
+    /// Moves a value from one path to another.
     pub fn move_to(&mut self, from: impl AsRef<Pointer>, path: impl AsRef<Pointer>) -> &mut Self {
         self.with_source("move", from.as_ref(), path.as_ref())
     }
 
-    /// Put a copy of the value at one path at another.
+    /// Copies the value at one path to another.
     pub fn copy_to(&mut self, from: impl AsRef<Pointer>, path: impl AsRef<Pointer>) -> &mut Self {
         self.with_source("copy", from.as_ref(), path.as_ref())
     }
 
-    /// Make an empty object at a path unless there is one. `exists` says whether the object of the
-    /// request has one there (a `null` is none). Asking again for the same path does nothing.
+    /// Creates an empty object at a path unless it exists. `exists` says whether the object of the request has one
+    /// there (`null` does not count). Calling it again for the same path does nothing.
     pub fn ensure_object(&mut self, path: impl AsRef<Pointer>, exists: bool) -> &mut Self {
         self.ensure(path.as_ref(), exists, "{}")
     }
 
-    /// Make an empty list at a path unless there is one, as [`Patch::ensure_object`] does.
+    /// Creates an empty list at a path unless it exists, like [`Patch::ensure_object`].
     pub fn ensure_array(&mut self, path: impl AsRef<Pointer>, exists: bool) -> &mut Self {
         self.ensure(path.as_ref(), exists, "[]")
     }
 
-    /// The text of the patch, `[]` if it is empty.
+    /// The JSON text of the patch, `[]` if it is empty.
     pub fn as_json(&self) -> String {
         self.clone().into_json()
     }
 
-    /// The text of the patch, `[]` if it is empty.
+    /// The JSON text of the patch, `[]` if it is empty.
     pub fn into_json(mut self) -> String {
         if self.text.is_empty() {
             self.text.push('[');
@@ -140,7 +140,7 @@ impl Patch {
         path: &Pointer,
         value: &(impl Serialize + ?Sized),
     ) -> Result<&mut Self, Error> {
-        // Before anything is written, so that an error leaves the patch whole.
+        // Serialized first, so that an error leaves the patch unchanged.
         let value = serde_json::to_string(value).map_err(|source| Error::Write {
             pointer: path.to_owned(),
             source,
@@ -169,7 +169,7 @@ impl Patch {
     }
 }
 
-/// A JSON string. Paths seldom need escapes, and never formatting.
+/// Writes a JSON string. Paths seldom need escapes.
 fn push_string(text: &mut String, string: &str) {
     text.push('"');
     if string

@@ -1,4 +1,4 @@
-//! What an author implements, and how it is run.
+//! The trait that plugins implement, and how it is called.
 
 use std::sync::OnceLock;
 
@@ -13,48 +13,47 @@ pub use crate::bindings::admittance::plugin::types::{Capability, Description, Re
 /// An admission plugin: settings in, verdicts out.
 ///
 /// Put [`#[plugin]`](macro@crate::plugin) on the implementation, and the crate is a plugin when it is built for
-/// `wasm32-wasip2`. Built for anything else it is an ordinary library, so that `cargo test` just works.
+/// `wasm32-wasip2`. Built for anything else it is an ordinary library, so that `cargo test` works.
 ///
-/// The value that `configure` returns is shared by all requests: it lives in memory that the host copies
-/// for every call, so a change that `admit` makes to it (through a `Mutex`, say) is gone after the call.
+/// Every call gets a copy of the value that `configure` returned: it is in memory that the host copies for every
+/// call, so changes that `admit` makes to it (for example through a `Mutex`) are discarded after the call.
 pub trait Plugin: Sized + Send + Sync + 'static {
-    /// What the operator writes under `settings`. Put [`#[settings]`](macro@crate::settings) on
-    /// the type, or take [`NoSettings`](crate::NoSettings).
+    /// The type of the operator's `settings`. Put [`#[settings]`](macro@crate::settings) on
+    /// the type, or use [`NoSettings`](crate::NoSettings).
     type Settings: DeserializeOwned + JsonSchema;
 
-    /// Check the settings and keep what [`Plugin::admit`] needs.
+    /// Validates the settings and keeps what [`Plugin::admit`] needs.
     ///
-    /// Called once. Do costly things here (compile a regular expression, build a table); no later call does them again.
+    /// Called once. Do expensive work here (compile a regular expression, build a table): it is not repeated for calls.
     ///
     /// # Errors
-    /// All that is wrong with the settings, each with its place.
+    /// All mistakes in the settings, each with its place.
     fn configure(settings: Self::Settings) -> Result<Self, SettingsErrors>;
 
-    /// Give the verdict on one request.
+    /// Returns the verdict on one request.
     ///
     /// # Errors
     /// There is no verdict: a failure of the plugin, to which the stage's failure policy applies. To
-    /// refuse the request, answer [`Response::deny`].
+    /// deny the request, return [`Response::deny`].
     fn admit(&self, request: &Request) -> Result<Response, Error>;
 
-    /// Use once what the first request would otherwise allocate.
+    /// Warms up what the first request would otherwise allocate.
     ///
-    /// Called at the end of `configure`. The memory that it leaves is where every call starts, so a
-    /// cache that is filled here is full from the first request on. The sample is the CREATE of a
-    /// Pod of about 1 kB. Most plugins that want this write `let _ = self.admit(sample);`. Capabilities
-    /// other than logging are not there yet.
+    /// Called at the end of `configure`. Every call starts with the memory that it leaves, so a cache that is filled
+    /// here is full from the first request on. The sample is the CREATE of a Pod of about 1 kB. Most plugins that
+    /// need this write `let _ = self.admit(sample);`. Capabilities other than logging are not available yet.
     fn warm_up(&self, sample: &Request) {
         let _ = sample;
     }
 }
 
-/// What a plugin says of itself. [`#[plugin]`](macro@crate::plugin) implements it.
+/// The description of a plugin. [`#[plugin]`](macro@crate::plugin) implements it.
 pub trait Describe {
     /// Name, version, summary, resources, capabilities and the schema of the settings.
     fn describe() -> Description;
 }
 
-/// The JSON Schema of a plugin's settings, as text.
+/// The JSON Schema of a plugin's settings.
 #[doc(hidden)]
 pub fn settings_schema<P: Plugin>() -> Option<String> {
     serde_json::to_string(&schemars::schema_for!(P::Settings)).ok()
@@ -67,7 +66,7 @@ pub struct Configured<P>(OnceLock<P>);
 
 impl<P: Plugin> Configured<P> {
     /// Not configured yet.
-    #[expect(clippy::new_without_default, reason = "only ever made in a static")]
+    #[expect(clippy::new_without_default, reason = "only constructed in a static")]
     pub const fn new() -> Self {
         Self(OnceLock::new())
     }
@@ -81,7 +80,7 @@ impl<P: Plugin> Configured<P> {
         self.0.set(plugin).map_err(|_| {
             SettingsErrors::one(
                 jsonptr::PointerBuf::new(),
-                "this instance has settings already; other settings need another instance",
+                "this instance is already configured; use another instance for other settings",
             )
             .into_contract()
         })
@@ -102,7 +101,7 @@ impl<P: Plugin> Configured<P> {
     }
 }
 
-/// Read the settings, configure the plugin, and let it warm up.
+/// Parses the settings, configures the plugin, and warms it up.
 pub(crate) fn configure<P: Plugin>(settings: &str) -> Result<P, SettingsErrors> {
     let plugin = P::configure(settings::parse(settings)?)?;
     plugin.warm_up(&sample::request());

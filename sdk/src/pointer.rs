@@ -2,7 +2,7 @@
 
 pub use jsonptr::{Pointer, PointerBuf};
 
-/// A JSON Pointer from its segments: names and indexes, each escaped as RFC 6901 asks.
+/// A JSON Pointer from its segments: names and indexes, each escaped as RFC 6901 requires.
 ///
 /// ```
 /// use admittance_sdk::pointer;
@@ -22,7 +22,7 @@ macro_rules! pointer {
     }};
 }
 
-/// The pointer that a `serde_path_to_error` path stands for, as far as the path is known.
+/// Converts a `serde_path_to_error` path to a pointer, as far as the path is known.
 pub(crate) fn from_path(path: &serde_path_to_error::Path) -> PointerBuf {
     use serde_path_to_error::Segment;
     let mut pointer = PointerBuf::new();
@@ -31,14 +31,14 @@ pub(crate) fn from_path(path: &serde_path_to_error::Path) -> PointerBuf {
             Segment::Seq { index } => pointer.push_back(*index),
             Segment::Map { key } => pointer.push_back(key.as_str()),
             Segment::Enum { variant } => pointer.push_back(variant.as_str()),
-            // Serde buffered what is below (untagged, flattened), so nobody knows.
+            // Serde buffered the value (untagged, flattened), so the rest of the path is unknown.
             Segment::Unknown => break,
         }
     }
     pointer
 }
 
-/// What `serde_json` says, without the line and column: whoever reads it wrote another text.
+/// The message of `serde_json` without line and column, which would not match the operator's file.
 pub(crate) fn message(error: &serde_json::Error) -> String {
     let mut message = error.to_string();
     if error.line() > 0

@@ -1,4 +1,4 @@
-//! The request, as a plugin reads it.
+//! The admission request.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -14,9 +14,8 @@ use crate::{Error, Response, merge, pointer};
 
 /// One admission request.
 ///
-/// The object is a JSON text. Read only what you need of it, as a type that names only those fields:
-/// the rest is skipped without being kept, and texts can borrow from the request. Parsing a whole
-/// object into a [`Value`] is most of what a call costs.
+/// The object is JSON text. Parse only what you need, with a type that names only those fields: the rest is skipped,
+/// and strings can borrow from the request. Parsing a whole object into a [`Value`] is most of the cost of a call.
 ///
 /// ```
 /// use admittance_sdk::{Error, Request, Response, view};
@@ -51,12 +50,12 @@ use crate::{Error, Response, merge, pointer};
 pub struct Request(types::Request);
 
 impl Request {
-    /// Names this request in logs and traces.
+    /// Identifies this request in logs and traces.
     pub fn uid(&self) -> &str {
         &self.0.uid
     }
 
-    /// What the caller wants to do.
+    /// The operation.
     pub fn operation(&self) -> Operation {
         self.0.operation
     }
@@ -66,7 +65,7 @@ impl Request {
         &self.0.kind
     }
 
-    /// The collection that the object is in.
+    /// The resource type.
     pub fn resource(&self) -> &GroupVersionResource {
         &self.0.resource
     }
@@ -76,52 +75,52 @@ impl Request {
         self.0.subresource.as_deref()
     }
 
-    /// The object's name; absent when the control plane is still to generate it.
+    /// The object's name; absent if the control plane has not generated it yet.
     pub fn name(&self) -> Option<&str> {
         Some(self.0.name.as_str()).filter(|name| !name.is_empty())
     }
 
-    /// Absent for a resource that is in no namespace.
+    /// Absent for a cluster-scoped resource.
     pub fn namespace(&self) -> Option<&str> {
         self.0.namespace.as_deref()
     }
 
-    /// Who asks. All of it is empty when the control plane does not say.
+    /// The user who sent the request. All fields are empty if the control plane does not provide them.
     pub fn user(&self) -> &UserInfo {
         &self.0.user
     }
 
-    /// The result will not be stored: a plugin with effects outside of its answer must leave them.
+    /// The result will not be stored: a plugin must not cause side effects.
     pub fn dry_run(&self) -> bool {
         self.0.dry_run
     }
 
-    /// The object as the stages before this one left it, as a type of yours that names the fields
-    /// you need. Absent for a DELETE.
+    /// The object, as changed by the previous stages, parsed as your type, which names the fields that you need.
+    /// Absent for a DELETE.
     ///
     /// # Errors
-    /// The object does not have the type's shape; the message says where.
+    /// The object cannot be parsed as the type; the message says where.
     pub fn object<'a, T: Deserialize<'a>>(&'a self) -> Result<Option<T>, Error> {
         self.read(Document::Object)
     }
 
-    /// The object as it is stored now, when the control plane sent it with an UPDATE or a DELETE.
+    /// The object as it is stored now, if the control plane sent it with an UPDATE or a DELETE.
     ///
     /// # Errors
-    /// The object does not have the type's shape; the message says where.
+    /// The object cannot be parsed as the type; the message says where.
     pub fn old_object<'a, T: Deserialize<'a>>(&'a self) -> Result<Option<T>, Error> {
         self.read(Document::OldObject)
     }
 
-    /// The options of the operation (`CreateOptions` and so on), where the control plane has them.
+    /// The options of the operation (`CreateOptions` and so on), if the control plane has them.
     ///
     /// # Errors
-    /// The options do not have the type's shape; the message says where.
+    /// The options cannot be parsed as the type; the message says where.
     pub fn options<'a, T: Deserialize<'a>>(&'a self) -> Result<Option<T>, Error> {
         self.read(Document::Options)
     }
 
-    /// The whole object as a tree. Costs several times what [`Request::object`] with a type does.
+    /// The whole object as a tree. Several times slower than [`Request::object`] with a type.
     ///
     /// # Errors
     /// The object is not JSON, or nested deeper than 128 levels.
@@ -147,14 +146,14 @@ impl Request {
         self.0.old_object.as_deref()
     }
 
-    /// Read the object as a type, change it, and answer with the patch of what you changed.
+    /// Parses the object as a type, lets you change it, and returns a response with the patch of your changes.
     ///
-    /// The type may name only some of the fields: the patch holds the difference between the value
-    /// before and after your change, so that what the type does not know stays as it was. Elements of
-    /// lists are told apart by their `name` where all have one, else by being equal, else by their
-    /// place. No change is the verdict `allow`; so is a request without an object.
+    /// The type may name only some of the fields: the patch contains the difference between the value before and after
+    /// your change, so that other fields stay as they were. Elements of lists are matched by `name` if all have one,
+    /// otherwise by equality, otherwise by index. Without a change, and for a request without an object, the verdict
+    /// is `allow`.
     ///
-    /// This reads the object twice, once as a tree. Where microseconds matter, read a partial type
+    /// This parses the object twice, once as a tree. Where microseconds matter, parse a partial type
     /// with [`Request::object`] and build a [`Patch`](crate::Patch).
     ///
     /// ```
@@ -190,8 +189,8 @@ impl Request {
     /// ```
     ///
     /// # Errors
-    /// The object does not have the type's shape, the closure's own error, or a list that the type
-    /// does not keep whole.
+    /// The object cannot be parsed as the type, the closure returned an error, or the type drops or adds elements of a
+    /// list.
     pub fn mutate<T>(&self, change: impl FnOnce(&mut T) -> Result<(), Error>) -> Result<Response, Error>
     where
         T: DeserializeOwned + Serialize,
@@ -214,7 +213,7 @@ impl Request {
         ))
     }
 
-    /// One of the texts, as a type.
+    /// Parses one of the documents as a type.
     pub(crate) fn read<'a, T: Deserialize<'a>>(&'a self, document: Document) -> Result<Option<T>, Error> {
         let text = match document {
             Document::Object => self.object_json(),
@@ -244,7 +243,7 @@ fn tree(object: &impl Serialize) -> Result<Value, Error> {
     })
 }
 
-/// Where the error is. Reading again with the path noted costs nothing as long as nothing is wrong.
+/// Locates an error by parsing again with path tracking, which valid documents do not pay for.
 #[cold]
 fn explain<'a, T: Deserialize<'a>>(document: Document, text: &'a str, error: &serde_json::Error) -> Error {
     let pointer =

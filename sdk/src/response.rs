@@ -1,11 +1,11 @@
-//! What a plugin says of a request.
+//! The response of a plugin to a request.
 
 use serde::Serialize;
 
 use crate::bindings::admittance::plugin::types::{self, Verdict};
 use crate::{Error, Patch};
 
-/// Why a request is refused. The caller sees all of it.
+/// Why a request is denied. The client gets all of it.
 ///
 /// ```
 /// use admittance_sdk::{Denial, Response};
@@ -26,8 +26,8 @@ pub struct Denial {
 }
 
 impl Denial {
-    /// A refusal with the status 403 and the reason `Forbidden`. The message is a sentence for people: what is wrong,
-    /// where in the object, and what to do.
+    /// A denial with the status 403 and the reason `Forbidden`. The message is for people: what is wrong, where in the
+    /// object, and how to fix it.
     pub fn new(message: impl Into<String>) -> Self {
         Self {
             code: 403,
@@ -36,13 +36,13 @@ impl Denial {
         }
     }
 
-    /// An HTTP status from 400 to 599. The host takes 403 for anything else.
+    /// An HTTP status from 400 to 599. The host replaces anything else with 403.
     pub fn code(mut self, code: u16) -> Self {
         self.code = code;
         self
     }
 
-    /// One CamelCase word for machines.
+    /// A machine-readable CamelCase word.
     pub fn reason(mut self, reason: impl Into<String>) -> Self {
         self.reason = reason.into();
         self
@@ -61,7 +61,7 @@ impl From<String> for Denial {
     }
 }
 
-/// A verdict, and the warnings and audit annotations that go with it.
+/// A verdict with warnings and audit annotations.
 ///
 /// ```
 /// use admittance_sdk::Response;
@@ -76,12 +76,12 @@ impl From<String> for Denial {
 pub struct Response(types::Response);
 
 impl Response {
-    /// The request may pass as it is.
+    /// Allows the request unchanged.
     pub fn allow() -> Self {
         Self::new(Verdict::Allow)
     }
 
-    /// The request may not pass. Takes a [`Denial`], or just its message.
+    /// Denies the request. Takes a [`Denial`], or just its message.
     pub fn deny(denial: impl Into<Denial>) -> Self {
         let Denial {
             code,
@@ -95,7 +95,7 @@ impl Response {
         }))
     }
 
-    /// The request may pass with this change; with an empty patch, as it is.
+    /// Allows the request with this change; with an empty patch, unchanged.
     pub fn patch(patch: Patch) -> Self {
         if patch.is_empty() {
             Self::allow()
@@ -104,11 +104,11 @@ impl Response {
         }
     }
 
-    /// The request may pass as this object, whole, in place of its own. What the value does not hold
-    /// is lost: prefer [`Response::patch`] or [`Request::mutate`](crate::Request::mutate).
+    /// Allows the request with this complete object instead of its own. Fields that the value does not contain
+    /// are lost: prefer [`Response::patch`] or [`Request::mutate`](crate::Request::mutate).
     ///
     /// # Errors
-    /// The value cannot be written as JSON.
+    /// The value cannot be serialized as JSON.
     pub fn replace(object: &impl Serialize) -> Result<Self, Error> {
         let text = serde_json::to_string(object).map_err(|source| Error::Write {
             pointer: jsonptr::PointerBuf::new(),
@@ -117,13 +117,13 @@ impl Response {
         Ok(Self::new(Verdict::Replace(text)))
     }
 
-    /// Add a sentence for whoever sent the request; it is shown also when the request passes.
+    /// Adds a warning for the client that sent the request; also returned if the request is allowed.
     pub fn warn(mut self, warning: impl Into<String>) -> Self {
         self.0.warnings.push(warning.into());
         self
     }
 
-    /// Add a note for the audit log. The key may hold letters, digits, `-`, `_` and `.`; every other
+    /// Adds an annotation for the audit log. The key may contain letters, digits, `-`, `_` and `.`; every other
     /// character becomes `_`.
     pub fn audit(mut self, key: &str, value: impl Into<String>) -> Self {
         let key = key

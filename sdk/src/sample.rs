@@ -1,11 +1,11 @@
-//! The request that a plugin warms itself with.
+//! The request for warming up a plugin.
 
 use crate::Request;
 use crate::bindings::admittance::plugin::types::{
     GroupVersionKind, GroupVersionResource, Operation, Request as Contract, UserInfo,
 };
 
-/// A Pod as clients send it: of about 1 kB, with two containers, labels, annotations and volumes.
+/// A typical Pod of about 1 kB, with two containers, labels, annotations and volumes.
 const POD: &str = include_str!("sample.json");
 
 /// The CREATE of [`POD`].

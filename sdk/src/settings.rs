@@ -1,4 +1,4 @@
-//! Settings: from JSON to the plugin's type, or every mistake with its place.
+//! Settings: parsing JSON into the plugin's type, or reporting every mistake with its place.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use crate::pointer;
 #[serde(deny_unknown_fields)]
 pub struct NoSettings {}
 
-/// One thing that is wrong with the settings.
+/// A mistake in the settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettingsError {
     pointer: String,
@@ -28,13 +28,13 @@ impl SettingsError {
         &self.pointer
     }
 
-    /// What is wrong and what would be right.
+    /// What is wrong and how to fix it.
     pub fn message(&self) -> &str {
         &self.message
     }
 }
 
-/// All that is wrong with the settings. The operator gets all of it at once.
+/// All mistakes in the settings. The operator gets all of them at once.
 ///
 /// ```
 /// use admittance_sdk::{SettingsErrors, pointer};
@@ -55,19 +55,19 @@ impl SettingsError {
 pub struct SettingsErrors(Vec<SettingsError>);
 
 impl SettingsErrors {
-    /// Nothing wrong so far.
+    /// An empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// One mistake alone: `Err(SettingsErrors::one(pointer!["registry"], "..."))`.
+    /// A single mistake: `Err(SettingsErrors::one(pointer!["registry"], "..."))`.
     pub fn one(pointer: impl AsRef<Pointer>, message: impl Into<String>) -> Self {
         let mut errors = Self::new();
         errors.push(pointer, message);
         errors
     }
 
-    /// Note a mistake: where it is, and what is wrong and would be right.
+    /// Adds a mistake: where it is, what is wrong and how to fix it.
     pub fn push(&mut self, pointer: impl AsRef<Pointer>, message: impl Into<String>) {
         self.0.push(SettingsError {
             pointer: pointer.as_ref().as_str().to_owned(),
@@ -75,22 +75,22 @@ impl SettingsErrors {
         });
     }
 
-    /// Whether nothing was noted.
+    /// Whether there are no mistakes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many mistakes were noted.
+    /// The number of mistakes.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// The mistakes, in the order in which they were noted.
+    /// The mistakes, in the order in which they were added.
     pub fn iter(&self) -> std::slice::Iter<'_, SettingsError> {
         self.0.iter()
     }
 
-    /// `Ok` if there are none: end the checks with `errors.check()?`.
+    /// `Ok` if there are no mistakes: end the validation with `errors.check()?`.
     pub fn check(self) -> Result<(), Self> {
         if self.is_empty() { Ok(()) } else { Err(self) }
     }
@@ -127,7 +127,7 @@ impl fmt::Display for SettingsErrors {
 
 impl std::error::Error for SettingsErrors {}
 
-/// Settings from the operator's JSON.
+/// Parses the operator's settings.
 pub(crate) fn parse<S: DeserializeOwned>(json: &str) -> Result<S, SettingsErrors> {
     let mut deserializer = serde_json::Deserializer::from_str(json);
     let settings = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {

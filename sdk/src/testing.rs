@@ -1,4 +1,4 @@
-//! Running a plugin natively, in its own `cargo test`.
+//! Runs a plugin natively, in its own `cargo test`.
 //!
 //! ```
 //! # use admittance_sdk::prelude::*;
@@ -42,23 +42,22 @@ pub(crate) mod cluster;
 pub use crate::bindings::admittance::plugin::types::Denial;
 pub use cluster::with_cluster;
 
-/// Configure a plugin as the host does, warm-up included. The settings are a JSON text or a
-/// [`Value`].
+/// Configures a plugin as the host does, including warm-up. The settings are JSON text or a [`Value`].
 ///
 /// # Errors
-/// What the plugin says of the settings.
+/// The plugin rejects the settings.
 pub fn configure<P: Plugin>(settings: impl fmt::Display) -> Result<P, SettingsErrors> {
     plugin::configure(&settings.to_string())
 }
 
-/// What a plugin says of itself.
+/// The description of a plugin.
 pub fn describe<P: Plugin + Describe>() -> Description {
     P::describe()
 }
 
-/// The CREATE of an object, given as a JSON text or a [`Value`].
+/// The CREATE of an object, given as JSON text or a [`Value`].
 ///
-/// Kind, resource, name and namespace are what the object says, as far as it says it.
+/// Kind, resource, name and namespace are taken from the object, as far as it has them.
 pub fn create(object: impl fmt::Display) -> RequestBuilder {
     RequestBuilder::new(Operation::Create, Some(object.to_string()), None)
 }
@@ -82,7 +81,7 @@ pub fn connect(options: impl fmt::Display) -> RequestBuilder {
     RequestBuilder::new(Operation::Connect, Some(options.to_string()), None)
 }
 
-/// A request in the making.
+/// Builds a request.
 #[derive(Debug)]
 #[must_use = "a request does nothing until a plugin admits it"]
 pub struct RequestBuilder(Request);
@@ -124,42 +123,42 @@ impl RequestBuilder {
         Self(request)
     }
 
-    /// Set the namespace.
+    /// Sets the namespace.
     pub fn namespace(self, namespace: impl Into<String>) -> Self {
         self.with(|contract| contract.namespace = Some(namespace.into()))
     }
 
-    /// Set the name.
+    /// Sets the name.
     pub fn name(self, name: impl Into<String>) -> Self {
         self.with(|contract| contract.name = name.into())
     }
 
-    /// Set the name of the user who asks.
+    /// Sets the name of the user.
     pub fn user(self, username: impl Into<String>) -> Self {
         self.with(|contract| contract.user.username = username.into())
     }
 
-    /// Set the groups of the user who asks.
+    /// Sets the groups of the user.
     pub fn groups<G: Into<String>>(self, groups: impl IntoIterator<Item = G>) -> Self {
         self.with(|contract| contract.user.groups = groups.into_iter().map(Into::into).collect())
     }
 
-    /// Set the plural name of the collection; it is the kind in lower case with an `s` otherwise.
+    /// Sets the plural resource name; by default it is the kind in lower case with an `s`.
     pub fn resource(self, resource: impl Into<String>) -> Self {
         self.with(|contract| contract.resource.resource = resource.into())
     }
 
-    /// Make it a request to a subresource: `status`, `scale`, ...
+    /// Sets the subresource: `status`, `scale`, ...
     pub fn subresource(self, subresource: impl Into<String>) -> Self {
         self.with(|contract| contract.subresource = Some(subresource.into()))
     }
 
-    /// Set the options of the operation, as a JSON text or a [`Value`].
+    /// Sets the options of the operation, as JSON text or a [`Value`].
     pub fn options(self, options: impl fmt::Display) -> Self {
         self.with(|contract| contract.options = Some(options.to_string()))
     }
 
-    /// Say that the result will not be stored.
+    /// Makes it a dry run: the result will not be stored.
     pub fn dry_run(self) -> Self {
         self.with(|contract| contract.dry_run = true)
     }
@@ -169,7 +168,7 @@ impl RequestBuilder {
         self.0
     }
 
-    /// Let a plugin admit the request, and apply what it says.
+    /// Passes the request to a plugin, and applies its response.
     ///
     /// # Errors
     /// The plugin's failure, or [`Error::Plugin`] for a patch that does not apply.
@@ -177,7 +176,7 @@ impl RequestBuilder {
         self.run(|request| plugin.admit(request))
     }
 
-    /// Let a function admit the request, and apply what it says.
+    /// Passes the request to a function, and applies its response.
     ///
     /// # Errors
     /// The function's failure, or [`Error::Plugin`] for a patch that does not apply.
@@ -220,7 +219,7 @@ impl RequestBuilder {
     }
 }
 
-/// What came out of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
     object: Option<Value>,
@@ -246,22 +245,22 @@ impl Outcome {
         self.patch.as_ref()
     }
 
-    /// Why the request was refused, if it was.
+    /// Why the request was denied, if it was.
     pub fn denial(&self) -> Option<&Denial> {
         self.denial.as_ref()
     }
 
-    /// Whether the request may pass, changed or not.
+    /// Whether the request is allowed, changed or not.
     pub fn is_allowed(&self) -> bool {
         self.denial.is_none()
     }
 
-    /// The sentences for whoever sent the request.
+    /// The warnings for the client.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// The notes for the audit log.
+    /// The audit annotations.
     pub fn audit_annotations(&self) -> &[(String, String)] {
         &self.audit_annotations
     }

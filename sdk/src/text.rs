@@ -1,4 +1,4 @@
-//! Text that borrows from the request where it can.
+//! Strings that borrow from the request if possible.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,10 +7,10 @@ use std::ops::Deref;
 use serde::de::{Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-/// A JSON string: borrowed from the text it stands in, or owned if it holds escapes there.
+/// A JSON string: borrowed from the JSON text, or owned if it contains escapes there.
 ///
 /// Use it in a [`view`](macro@crate::view) where `String` would copy and `&str` would fail on `"a\/b"`. Unlike a
-/// `Cow`, it borrows inside of lists, options and maps too.
+/// `Cow`, it also borrows inside of lists, options and maps.
 ///
 /// ```
 /// use admittance_sdk::{Text, serde_json, view};
@@ -30,17 +30,17 @@ use serde::ser::{Serialize, Serializer};
 pub struct Text<'a>(Cow<'a, str>);
 
 impl<'a> Text<'a> {
-    /// The text.
+    /// The string.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether it costs nothing to keep.
+    /// Whether it is borrowed from the JSON text.
     pub fn is_borrowed(&self) -> bool {
         matches!(self.0, Cow::Borrowed(_))
     }
 
-    /// The same as a `Cow`.
+    /// Converts it to a `Cow`.
     pub fn into_cow(self) -> Cow<'a, str> {
         self.0
     }

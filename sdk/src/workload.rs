@@ -1,4 +1,4 @@
-//! Where the containers are, in every kind of object that has some.
+//! Finds the containers in every kind of object that has some.
 //!
 //! | object | pod template |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | `CronJob` | `spec.jobTemplate.spec.template` |
 //! | `PodTemplate` | `template` |
 //! | BCS `application`, `deployment`, `daemonset` (`apiVersion: v4`) | `spec.template` |
-//! | any other kind | the same places, if there is something of that shape |
+//! | any other kind | the same places, if they have the shape of a pod template |
 //!
 //! ```
 //! use admittance_sdk::workload::Workload;
@@ -47,12 +47,12 @@ pub struct Workload<'a> {
     misspelt: Option<Misspelt>,
 }
 
-/// What containers run, and with which metadata. Paths are JSON Pointers into the object.
+/// A pod template: containers and metadata. Paths are JSON Pointers into the object.
 #[derive(Debug, Clone)]
 pub struct PodTemplate<'a> {
-    /// Where annotations and labels of what runs are: `/spec/template/metadata`.
+    /// The path of the pod's annotations and labels: `/spec/template/metadata`.
     ///
-    /// A BCS object without such metadata takes its own: `/metadata`.
+    /// A BCS object without such metadata uses its own: `/metadata`.
     pub metadata_path: PointerBuf,
     /// Whether there is an object at `metadata_path`.
     pub has_metadata: bool,
@@ -60,7 +60,7 @@ pub struct PodTemplate<'a> {
     pub annotations: Option<TextMap<'a>>,
     /// The labels at `metadata_path`, if there are any.
     pub labels: Option<TextMap<'a>>,
-    /// Where the pod spec is: `/spec/template/spec`.
+    /// The path of the pod spec: `/spec/template/spec`.
     pub spec_path: PointerBuf,
     /// `containers`, absent if there is no such list.
     pub containers: Option<Vec<Container<'a>>>,
@@ -74,15 +74,15 @@ pub struct PodTemplate<'a> {
     pub image_pull_secrets: Option<Vec<ImagePullSecret<'a>>>,
 }
 
-/// A field on the way to the containers whose name is right but for the case of its letters.
+/// A field on the path to the containers whose name is spelled in another case.
 ///
-/// BCS decodes JSON as Go does, where `Containers` is `containers`; a plugin that looks for the one is passed by
-/// with the other. Kubernetes takes names to the letter, so there this is never reported.
+/// BCS decodes JSON as Go does, where `Containers` is the same as `containers`; a plugin that looks for one could be
+/// bypassed with the other. Kubernetes is case-sensitive, so this is never reported there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Misspelt {
-    /// Where the field is.
+    /// The path of the object with the field.
     pub path: PointerBuf,
-    /// How its name is written.
+    /// The misspelt name.
     pub expected: &'static str,
 }
 
@@ -90,13 +90,13 @@ impl<'a> Workload<'a> {
     /// The workload in the object of a request; `None` if there is no object, or no pod template in it.
     ///
     /// # Errors
-    /// The object is of a kind that has containers, but not of its shape. Objects of other kinds are
-    /// errors only if there are containers in them.
+    /// The object is of a kind that has containers, but cannot be parsed as one. Objects of other kinds are
+    /// errors only if they contain containers.
     pub fn read(request: &'a Request) -> Result<Option<Self>, Error> {
         Self::read_document(request, Document::Object)
     }
 
-    /// The workload in the old object of a request, when the control plane sent it.
+    /// The workload in the old object of a request, if the control plane sent it.
     ///
     /// # Errors
     /// As for [`Workload::read`].
@@ -124,23 +124,23 @@ impl<'a> Workload<'a> {
         }
     }
 
-    /// Whether the object is itself a Kubernetes Pod, which control planes let change little once it is there.
+    /// Whether the object is itself a Kubernetes Pod, most of which cannot be changed after its creation.
     pub fn is_pod(&self) -> bool {
         self.is_pod
     }
 
-    /// The pod templates: one, in every kind that Kubernetes and BCS know.
+    /// The pod templates: exactly one, in every kind of Kubernetes and BCS.
     pub fn templates(&self) -> &[PodTemplate<'a>] {
         &self.templates
     }
 
-    /// A field that BCS takes for another than it seems. A plugin that enforces something refuses
+    /// A field that BCS reads as another one because of its spelling. A plugin that enforces a policy should deny
     /// such an object.
     pub fn misspelt(&self) -> Option<&Misspelt> {
         self.misspelt.as_ref()
     }
 
-    /// The value of an annotation of the object itself, which need not be one of what runs.
+    /// The value of an annotation of the object itself, not of the pod template.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.annotations.as_ref()?.get(key)
     }
@@ -233,7 +233,7 @@ impl<'a> Workload<'a> {
 }
 
 impl<'a> PodTemplate<'a> {
-    /// The three lists of containers: the name of the list, and what is in it.
+    /// The three lists of containers: the name of the list, and its elements.
     pub fn container_lists(&self) -> [(&'static str, &[Container<'a>]); 3] {
         [
             ("containers", self.containers.as_deref().unwrap_or_default()),
@@ -248,7 +248,7 @@ impl<'a> PodTemplate<'a> {
         ]
     }
 
-    /// The value of an annotation of what runs.
+    /// The value of an annotation of the pod.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.annotations.as_ref()?.get(key)
     }
@@ -292,10 +292,10 @@ impl<'a> PodTemplate<'a> {
     }
 }
 
-/// Whose rules the object follows.
+/// Which system's rules apply to the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ControlPlane {
-    /// `apiVersion: v4`, the only one that BCS has.
+    /// `apiVersion: v4`, the only one of BCS.
     Bcs,
     Kubernetes,
 }
@@ -331,7 +331,7 @@ fn is_known(request: &Request) -> bool {
     }
 }
 
-/// Whether an object that could not be read has a list where containers would be.
+/// Whether an object that could not be parsed has a list in a place for containers.
 #[cold]
 fn has_containers(request: &Request, document: Document) -> bool {
     let Ok(Some(object)) = request.read::<Value>(document) else {

@@ -11,15 +11,15 @@ use rcgen::{
 /// All of it as PEM.
 #[derive(Debug)]
 pub(crate) struct Credentials {
-    /// The certificate that signed the server's.
+    /// The authority of the server's certificate.
     pub(crate) authority: String,
     /// A certificate for a server on loopback.
     pub(crate) certificate: String,
     pub(crate) key: String,
-    /// What the API server shows to webhook servers that ask.
+    /// The client certificate that the API server presents to webhook servers.
     pub(crate) caller_certificate: String,
     pub(crate) caller_key: String,
-    /// What the tokens of service accounts are signed with, and what they are verified with.
+    /// The keys that sign and verify the tokens of service accounts.
     pub(crate) accounts_key: String,
     pub(crate) accounts_public_key: String,
 }

@@ -1,5 +1,5 @@
-//! A Kubernetes API server with its store, and nothing else: no scheduler, no controllers, no nodes. What
-//! is created is admitted and stored, and stays as it is.
+//! A Kubernetes API server with its store, and nothing else: no scheduler, no controllers, no nodes. Objects
+//! are admitted and stored, and then not changed.
 
 use std::{
     fmt, fs,
@@ -19,12 +19,12 @@ use crate::{
     rest::Rest,
 };
 
-/// Who talks to the API server. Every one has a static token.
+/// The users of the API server. Each has a static token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum User {
     /// May do everything.
     Admin,
-    /// May do what a scenario lets her.
+    /// Has the permissions that a scenario grants.
     Alice,
     /// The webhook server itself.
     Admittance,
@@ -33,7 +33,7 @@ pub(crate) enum User {
 impl User {
     const ALL: [Self; 3] = [Self::Admin, Self::Alice, Self::Admittance];
 
-    /// What the API server calls the user, and kubectl the context.
+    /// The name of the user in the API server, and of the context in kubectl.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Admin => "admin",
@@ -50,13 +50,13 @@ impl User {
         }
     }
 
-    /// Nobody else reaches the server, so nothing is gained by a secret.
+    /// The token does not have to be secret, since no other program can reach the server.
     fn token(self) -> String {
         format!("token-of-{}", self.name())
     }
 }
 
-/// The running API server. Everything ends, and every file goes, when it is dropped.
+/// The running API server. All processes are stopped and all files removed when it is dropped.
 pub(crate) struct Cluster {
     /// Dropped in this order: the API server before its store, both before their files.
     _api_server: Process,
@@ -77,8 +77,8 @@ impl fmt::Debug for Cluster {
 }
 
 impl Cluster {
-    /// Start a store and an API server, and return when it is ready. Call it on the thread that lives as
-    /// long as this program: they end with it.
+    /// Starts a store and an API server, and returns when it is ready. Call it on the main thread: the processes end
+    /// with the thread.
     pub(crate) async fn start() -> Result<Self, Error> {
         let directory = tempfile::Builder::new()
             .prefix("admittance-cluster-")
@@ -126,17 +126,17 @@ impl Cluster {
         Ok(Rest::new(client, self.address, &User::Admin.token()))
     }
 
-    /// The file by which kubectl, or the webhook server, finds the API server as this user.
+    /// The kubeconfig of this user, for kubectl or the webhook server.
     pub(crate) fn kubeconfig(&self, user: User) -> PathBuf {
         kubeconfig(self.directory.path(), user)
     }
 
-    /// The PEM file of the authority that signed what the API server shows to webhook servers.
+    /// The PEM file of the authority that signed the API server's client certificate for webhook servers.
     pub(crate) fn authority_file(&self) -> PathBuf {
         self.directory.path().join(AUTHORITY)
     }
 
-    /// Remove all webhook configurations, so that what comes next is called by nobody else.
+    /// Removes all webhook configurations, so that they do not affect the next scenario.
     pub(crate) async fn remove_webhooks(&self) -> Result<(), Error> {
         let rest = self.rest()?;
         for resource in ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"] {
@@ -146,18 +146,18 @@ impl Cluster {
         Ok(())
     }
 
-    /// A number for names that no other scenario has.
+    /// A number for unique names.
     pub(crate) fn number(&self) -> usize {
         self.namespaces.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// What the API server recorded of the requests, an event a line.
+    /// The API server's audit log, one event per line.
     pub(crate) fn audit_log(&self) -> Result<String, Error> {
         let path = self.directory.path().join(AUDIT_LOG);
         fs::read_to_string(&path).map_err(Error::io(path.display().to_string()))
     }
 
-    /// Leave the logs behind, and say where they are.
+    /// Keeps the logs, and returns their location.
     pub(crate) fn keep_files(&mut self) -> PathBuf {
         self.directory.disable_cleanup(true);
         self.directory.path().to_owned()
@@ -186,14 +186,14 @@ async fn start_etcd(
         "etcd",
         &Artifacts::kubernetes("etcd")?,
         [
-            // With the port, so that a second attempt finds nothing of the first.
+            // With the port, so that a second attempt does not find data of the first.
             format!("--data-dir=etcd-{}", clients.port()),
             format!("--listen-client-urls={clients_url}"),
             format!("--advertise-client-urls={clients_url}"),
             format!("--listen-peer-urls={peers_url}"),
             format!("--initial-advertise-peer-urls={peers_url}"),
             format!("--initial-cluster=default={peers_url}"),
-            // What is lost when the power goes is not missed here.
+            // Durability is not needed here.
             "--unsafe-no-fsync".to_owned(),
             "--logger=zap".to_owned(),
         ],
@@ -221,7 +221,7 @@ async fn start_api_server(
             format!("--etcd-servers=http://{store}"),
             format!("--bind-address={}", address.ip()),
             format!("--secure-port={}", address.port()),
-            // Nobody looks for the server in its own Endpoints, where loopback is not allowed.
+            // The server's own Endpoints, in which loopback is not allowed, are not used.
             format!("--advertise-address={}", address.ip()),
             "--endpoint-reconciler-type=none".to_owned(),
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
@@ -232,7 +232,7 @@ async fn start_api_server(
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
             format!("--service-account-signing-key-file={ACCOUNTS_KEY}"),
             format!("--service-account-key-file={ACCOUNTS_PUBLIC_KEY}"),
-            // It would wait for the account `default` of a namespace, which a controller makes.
+            // It would wait for the account `default` of a namespace, which a controller creates.
             "--disable-admission-plugins=ServiceAccount".to_owned(),
             format!("--admission-control-config-file={ADMISSION}"),
             format!("--audit-policy-file={AUDIT_POLICY}"),
@@ -255,7 +255,7 @@ async fn start_api_server(
     Ok((api_server, address))
 }
 
-/// All files that the API server reads at its start.
+/// All files that the API server reads at startup.
 fn write_settings(directory: &Path, credentials: &Credentials) -> Result<(), Error> {
     let tokens: String = User::ALL
         .iter()
@@ -287,7 +287,7 @@ fn write_settings(directory: &Path, credentials: &Credentials) -> Result<(), Err
             {"name": "ValidatingAdmissionWebhook", "configuration": hooks},
         ],
     });
-    // Users of this file are webhook servers; this one stands for all of them.
+    // Users in this file are webhook servers; this one matches all of them.
     let caller = json!({
         "apiVersion": "v1",
         "kind": "Config",

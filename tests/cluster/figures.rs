@@ -1,5 +1,4 @@
-//! How long a creation takes with and without webhooks. Figures to look at; nothing depends on them, and the
-//! driver is the one compiled for development.
+//! Measures creations with and without webhooks. The figures are informative; the driver is a debug build.
 
 use std::{
     fmt,
@@ -17,26 +16,26 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, core, images, pod, sidecar, validating},
 };
 
-/// Creations that are timed, and those before them that are not.
+/// Creations that are measured, and those for warming up.
 const TIMED: usize = 300;
 const WARM_UP: usize = 50;
-/// Creations at once.
+/// Concurrent creations.
 const AT_ONCE: usize = 8;
 
-/// What was measured.
+/// The description of the measurement.
 #[derive(Debug)]
 pub(crate) struct Figures(Vec<Row>);
 
 #[derive(Debug)]
 struct Row {
     what: &'static str,
-    /// Of creations one after another, the shortest first.
+    /// The durations of sequential creations, sorted.
     alone: Vec<Duration>,
-    /// Creations a second, of several at once.
+    /// Creations per second, several concurrently.
     rate: f64,
 }
 
-/// Create Pods in dry runs: all but storing them.
+/// Creates Pods in dry runs: everything except storing them.
 pub(crate) async fn measure(cluster: Arc<Cluster>) -> Figures {
     let rules = || core(&["CREATE"], &["pods"]);
     let chains = [
@@ -91,7 +90,7 @@ impl Row {
         }
     }
 
-    /// The time that this share of the creations did not exceed.
+    /// A percentile of the durations.
     fn percentile(&self, percent: usize) -> f64 {
         let index = (self.alone.len() * percent / 100).min(self.alone.len() - 1);
         self.alone[index].as_secs_f64() * 1000.0

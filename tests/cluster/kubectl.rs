@@ -1,4 +1,4 @@
-//! kubectl, the way a user meets the API server.
+//! Runs kubectl as a user of the API server.
 
 use std::{
     env,
@@ -17,14 +17,14 @@ use crate::process::NEVER;
 pub(crate) struct Kubectl {
     program: PathBuf,
     kubeconfig: PathBuf,
-    /// Where it keeps what it has learnt of the API.
+    /// Its cache directory.
     home: PathBuf,
 }
 
-/// What came of one call.
+/// The result of one call.
 #[derive(Clone, Debug)]
 pub(crate) struct Said {
-    /// Whether its exit code says that all went well.
+    /// Whether it exited with success.
     pub(crate) succeeded: bool,
     pub(crate) stdout: String,
     /// Errors, and the warnings of the API server.
@@ -32,20 +32,20 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    /// What it printed, as JSON.
+    /// Its output as JSON.
     ///
     /// # Panics
     ///
-    /// When it failed, or printed something else.
+    /// If it failed, or the output is not JSON.
     pub(crate) fn json(&self) -> Value {
         assert!(self.succeeded, "kubectl failed: {}", self.stderr);
         match serde_json::from_str(&self.stdout) {
             Ok(value) => value,
-            Err(error) => unreachable!("kubectl printed no JSON ({error}): {}", self.stdout),
+            Err(error) => unreachable!("the output of kubectl is not JSON ({error}): {}", self.stdout),
         }
     }
 
-    /// Check that it went well.
+    /// Checks that it succeeded.
     ///
     /// # Panics
     ///
@@ -55,11 +55,11 @@ impl Said {
         self
     }
 
-    /// Check that it failed with these words.
+    /// Checks that it failed with a message that contains these words.
     ///
     /// # Panics
     ///
-    /// When it succeeded, or failed otherwise.
+    /// If it succeeded, or failed with another message.
     pub(crate) fn fails_with(self, words: &[&str]) -> Self {
         assert!(
             !self.succeeded,
@@ -69,7 +69,7 @@ impl Said {
         for word in words {
             assert!(
                 self.stderr.contains(word),
-                "`{word}` is not in what kubectl says: {}",
+                "`{word}` is not in the output of kubectl: {}",
                 self.stderr
             );
         }
@@ -86,16 +86,16 @@ impl Kubectl {
         })
     }
 
-    /// Run it with these arguments.
+    /// Runs it with these arguments.
     pub(crate) async fn run(&self, arguments: &[&str]) -> Result<Said, Error> {
         self.run_with(arguments, "").await
     }
 
-    /// Run it with a document, or many, on its standard input, for `-f -`.
+    /// Runs it with documents on its standard input, for `-f -`.
     pub(crate) async fn run_with(&self, arguments: &[&str], input: &str) -> Result<Said, Error> {
         let error = || Error::io(format!("kubectl {}", arguments.join(" ")));
         let mut command = Command::new(&self.program);
-        // Neither the user's clusters nor a proxy of the machine.
+        // Without the user's clusters and the machine's proxy.
         command.env_clear();
         if let Some(path) = env::var_os("PATH") {
             command.env("PATH", path);
@@ -110,14 +110,14 @@ impl Kubectl {
             .kill_on_drop(true);
         let mut child = command.spawn().map_err(error())?;
         if let Some(mut stdin) = child.stdin.take() {
-            // It may end without having read all, and then says why.
+            // It may exit before reading everything, and then prints the reason.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
         let output = match timeout(NEVER, child.wait_with_output()).await {
             Ok(output) => output.map_err(error())?,
             Err(_) => {
                 return Err(Error::Never {
-                    what: format!("the end of kubectl {}", arguments.join(" ")),
+                    what: format!("the exit of kubectl {}", arguments.join(" ")),
                     limit: NEVER,
                     log: String::new(),
                 });

@@ -1,24 +1,24 @@
-//! A real Kubernetes API server, and what `kubectl` sees of Admittance behind it.
+//! Tests Admittance behind a real Kubernetes API server, with `kubectl`.
 //!
-//! `cargo task cluster` makes what this needs (etcd, kube-apiserver and kubectl, once, under
-//! `target/kubernetes`), compiles the driver and the plugins, and starts this program. It brings the API
-//! server up on ports that are free, plays its scenarios one after another, and takes everything down.
+//! `cargo task cluster` builds the dependencies (etcd, kube-apiserver and kubectl, once, under
+//! `target/kubernetes`), compiles the driver and the plugins, and starts this program. It starts the API
+//! server on free ports, runs its scenarios one after another, and stops everything.
 //!
-//! - `cargo task cluster` plays all of them, and at the end prints how long creations take.
-//! - `cargo task cluster NAME...` plays those whose names contain one of the words.
-//! - `cargo task cluster figures` only prints those figures.
-//! - `cargo task cluster --list` tells their names.
-//! - `cargo task cluster --stay` plays none, and lets you use the API server until Ctrl-C.
+//! - `cargo task cluster` runs all of them, and finally prints how long creations take.
+//! - `cargo task cluster NAME...` runs those whose names contain one of the words.
+//! - `cargo task cluster figures` only prints these measurements.
+//! - `cargo task cluster --list` lists their names.
+//! - `cargo task cluster --stay` runs none, and keeps the API server running until Ctrl-C.
 //!
-//! It is no part of `cargo task test`, which only compiles it: making the API server needs Debian 12 and
-//! the network. The API server is Kubernetes 1.20, so it knows `admissionregistration.k8s.io/v1` and both
-//! versions of AdmissionReview, and neither match conditions (1.27) nor admission policies (1.26); see
+//! It is not part of `cargo task test`, which only compiles it: building the API server requires Debian 12 and
+//! the network. The API server is Kubernetes 1.20, so it supports `admissionregistration.k8s.io/v1` and both
+//! versions of AdmissionReview, but neither match conditions (1.27) nor admission policies (1.26); see
 //! [`scenarios`].
 
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
-    reason = "a scenario says what is wrong by panicking"
+    reason = "a scenario reports failures by panicking"
 )]
 
 mod authority;
@@ -47,16 +47,16 @@ use crate::{
     scenarios::{SCENARIOS, Scenario},
 };
 
-/// Bring up a Kubernetes API server, and try the webhook server with it and kubectl.
+/// Start a Kubernetes API server, and test the webhook server with it and kubectl.
 #[derive(Debug, Parser)]
 #[command(name = "cargo task cluster", bin_name = "cargo task cluster")]
 struct Arguments {
-    /// Play only the scenarios whose names contain one of these words; `figures` are the times at the end.
+    /// Run only the scenarios whose names contain one of these words; `figures` are the final measurements.
     names: Vec<String>,
-    /// List the scenarios, and play none.
+    /// List the scenarios without running them.
     #[arg(long)]
     list: bool,
-    /// Play no scenario, and keep the API server until Ctrl-C.
+    /// Run no scenario, and keep the API server running until Ctrl-C.
     #[arg(long, conflicts_with_all = ["names", "list"])]
     stay: bool,
 }
@@ -73,7 +73,7 @@ impl Arguments {
         SCENARIOS.iter().filter(is_chosen)
     }
 
-    /// Whether creations are timed at the end.
+    /// Whether creations are measured at the end.
     fn measures(&self) -> bool {
         self.names.is_empty() || self.names.iter().any(|word| word == "figures")
     }
@@ -88,7 +88,7 @@ async fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    // Whichever branch is left is dropped, and its programs and files with it.
+    // The other branch is dropped, with its processes and files.
     let result = tokio::select! {
         result = run(&arguments) => result,
         result = interrupted() => result.map(|()| ExitCode::FAILURE),
@@ -102,7 +102,7 @@ async fn main() -> ExitCode {
 async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     if arguments.scenarios().next().is_none() && !arguments.measures() {
         return Err(Error::Invalid(
-            "no scenario has such a name; `cargo task cluster --list` lists them".to_owned(),
+            "no scenario matches; `cargo task cluster --list` lists them".to_owned(),
         ));
     }
     let begin = Instant::now();
@@ -114,10 +114,10 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let (mut passed, mut failed) = (0, Vec::new());
     for scenario in arguments.scenarios() {
         print!("scenario {} ... ", scenario.name);
-        // A screen that is gone is no reason to stop.
+        // Continue even if the terminal is closed.
         let _ = io::stdout().flush();
         let begin = Instant::now();
-        // In a task of its own, which takes a panic with it.
+        // In a separate task, to isolate panics.
         match tokio::spawn((scenario.play)(Arc::clone(&cluster))).await {
             Ok(()) => {
                 println!("ok ({:.1?})", begin.elapsed());
@@ -149,7 +149,7 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Let somebody use the API server.
+/// Keeps the API server running for interactive use.
 async fn stay(cluster: &Cluster) {
     println!("Use it from the top of the repository; Ctrl-C ends it:\n");
     println!(

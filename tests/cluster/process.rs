@@ -1,4 +1,4 @@
-//! Programs that run beside this one.
+//! Child processes.
 
 use std::{
     ffi::OsStr,
@@ -12,14 +12,14 @@ use std::{
 use admittance_tests::Error;
 use tokio::process::{Child, Command};
 
-/// Longer than anything takes on a busy machine: it ends a wait that would not end.
+/// Ends a hanging wait; longer than anything takes on a busy machine.
 pub(crate) const NEVER: Duration = Duration::from_secs(120);
 
-/// Between two looks at something that does not tell when it changes.
+/// The polling interval for things without notifications.
 const LOOK_AGAIN: Duration = Duration::from_millis(25);
 
-/// A server of another project, whose output goes to a file. It is killed when this is dropped, and by
-/// the kernel when the thread that started it ends.
+/// A third-party server, whose output goes to a file. It is killed when this is dropped, and by the kernel when the
+/// thread that started it ends.
 #[derive(Debug)]
 pub(crate) struct Process {
     name: &'static str,
@@ -38,7 +38,7 @@ impl Process {
         let log = directory.join(format!("{name}.log"));
         let output = File::create(&log).map_err(Error::io(log.display().to_string()))?;
         let errors = output.try_clone().map_err(Error::io(log.display().to_string()))?;
-        // setpriv is for the ends of this program that run no destructors.
+        // setpriv stops it if this program exits without running destructors.
         let child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "--"])
             .arg(program)
@@ -53,7 +53,7 @@ impl Process {
         Ok(Self { name, child, log })
     }
 
-    /// What it wrote so far.
+    /// Its output so far.
     pub(crate) fn log(&self) -> String {
         fs::read(&self.log).map_or_else(
             |error| format!("{}: {error}", self.log.display()),
@@ -61,7 +61,7 @@ impl Process {
         )
     }
 
-    /// Wait until it is ready. The error tells when it ends instead.
+    /// Waits until it is ready. Fails if it exits instead.
     pub(crate) async fn until_ready<R>(&mut self, mut is_ready: impl FnMut() -> R) -> Result<(), Error>
     where
         R: Future<Output = bool>,
@@ -89,18 +89,18 @@ impl Process {
     }
 }
 
-/// Enough of a long log to see why it ends.
+/// The end of a long log, enough to see why the process exited.
 fn last_lines(log: &str) -> String {
     let lines: Vec<_> = log.lines().collect();
     let (_, last) = lines.split_at(lines.len().saturating_sub(40));
     last.join("\n")
 }
 
-/// Try again and again until there is a result. Only for what does not tell when it changes.
+/// Polls until there is a result. Only for things without notifications.
 ///
 /// # Panics
 ///
-/// When it never comes.
+/// If there is no result in time.
 pub(crate) async fn until<T, R>(what: &str, mut attempt: impl FnMut() -> R) -> T
 where
     R: Future<Output = Option<T>>,
@@ -110,13 +110,16 @@ where
         if let Some(result) = attempt().await {
             return result;
         }
-        assert!(begin.elapsed() < NEVER, "{what} did not come within {NEVER:?}");
+        assert!(
+            begin.elapsed() < NEVER,
+            "timeout after {NEVER:?} while waiting for {what}"
+        );
         tokio::time::sleep(LOOK_AGAIN).await;
     }
 }
 
-/// Start what must be told its ports, on ports that are free. Between the choice and the start another
-/// program may take one: then other ports are tried.
+/// Starts a program on free ports that must be chosen in advance. If another program takes one of them before the
+/// start, other ports are tried.
 pub(crate) async fn with_free_ports<const N: usize, T, R>(
     mut start: impl FnMut([SocketAddr; N]) -> R,
 ) -> Result<T, Error>
@@ -142,7 +145,7 @@ fn free_ports<const N: usize>() -> Result<[SocketAddr; N], Error> {
     for port in &mut ports {
         let listener = TcpListener::bind(*port).map_err(what())?;
         *port = listener.local_addr().map_err(what())?;
-        // All are held until all are chosen, so that no two are the same.
+        // All are kept open until all are chosen, so that they are different.
         held.push(listener);
     }
     Ok(ports)

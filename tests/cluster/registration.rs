@@ -1,4 +1,4 @@
-//! Webhook configurations: how the API server comes to call.
+//! Webhook configurations for the API server.
 
 use serde_json::{Value, json};
 
@@ -27,11 +27,11 @@ impl Kind {
     }
 }
 
-/// One webhook, in a configuration of its own.
+/// One webhook, in a separate configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Registration {
     kind: Kind,
-    /// What tells it from another of the same kind.
+    /// Distinguishes it from others of the same kind.
     suffix: &'static str,
     path: &'static str,
     rules: Value,
@@ -62,7 +62,7 @@ impl Registration {
         Self::new(Kind::Validating, path)
     }
 
-    /// With a name that comes after that of one without.
+    /// With a name that sorts after that of one without.
     pub(crate) fn named(self, suffix: &'static str) -> Self {
         Self { suffix, ..self }
     }
@@ -95,12 +95,12 @@ impl Registration {
         format!("{scene}-{}{}", self.kind.name(), self.suffix)
     }
 
-    /// What kubectl calls its kind.
+    /// The name of its kind in kubectl.
     pub(crate) fn resource(&self) -> String {
         self.kind.document_kind().to_lowercase()
     }
 
-    /// The name under which the API server tells of the webhook of this scene.
+    /// The name of the webhook of this scene in messages of the API server.
     pub(crate) fn webhook_name(&self, scene: &str) -> String {
         format!("{}.{scene}.example.com", self.kind.name())
     }
@@ -110,8 +110,8 @@ impl Registration {
         format!("{probe}.probe.example.com")
     }
 
-    /// The document for the API server. Its first webhook can never be reached, and is for objects with
-    /// the label `probe` and this value: when such an object is refused, the document is in effect.
+    /// The document for the API server. Its first webhook is unreachable, and matches objects with the label
+    /// `probe` and this value: when such an object is refused, the document is in effect.
     pub(crate) fn document(&self, scene: &str, url: &str, ca_bundle: &str, probe: &str) -> Value {
         let mut webhook = json!({
             "name": self.webhook_name(scene),

@@ -1,4 +1,4 @@
-//! The API itself, for what kubectl is too slow for, or hides.
+//! Direct access to the API, if kubectl is too slow or hides details.
 
 use std::net::SocketAddr;
 

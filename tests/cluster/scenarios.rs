@@ -1,14 +1,14 @@
-//! What is played, and in which order.
+//! The scenarios, in their order.
 //!
-//! This API server is Kubernetes 1.20. What cannot be tried with it:
+//! This API server is Kubernetes 1.20. What cannot be tested with it:
 //!
 //! | what | why |
 //! |---|---|
-//! | `matchConditions` in a webhook configuration | known from 1.27 on; 1.20 drops the field |
-//! | policies in CEL between the webhooks | known from 1.26 on |
-//! | the Pods behind `clientConfig.service` | there are no nodes; a Service with another host in their place is called |
-//! | namespaces that carry `kubernetes.io/metadata.name` by themselves | from 1.21 on |
-//! | deletion that goes on after admission (garbage, namespaces) | no controllers run |
+//! | `matchConditions` in a webhook configuration | supported from 1.27 on; 1.20 drops the field |
+//! | policies in CEL between the webhooks | supported from 1.26 on |
+//! | the Pods behind `clientConfig.service` | there are no nodes; a Service with an external host is called instead |
+//! | namespaces that have `kubernetes.io/metadata.name` automatically | from 1.21 on |
+//! | deletion that continues after admission (garbage collection, namespaces) | no controllers run |
 
 mod bare;
 mod callers;
@@ -26,17 +26,17 @@ use std::{pin::Pin, sync::Arc};
 
 use crate::cluster::Cluster;
 
-/// One thing that a user does, and sees.
+/// A user's action and its expected result.
 #[derive(Debug)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
-    /// Play it. It panics when something is not as it should be.
+    /// Runs it. It panics if something is wrong.
     pub(crate) play: fn(Arc<Cluster>) -> Playing,
 }
 
 pub(crate) type Playing = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A list of scenarios, each named as its function and what it is about.
+/// A list of scenarios, each named after its module and function.
 macro_rules! scenarios {
     ($($module:ident: $($function:ident,)+;)+) => {
         &[$($(Scenario {
@@ -46,7 +46,7 @@ macro_rules! scenarios {
     };
 }
 
-/// All of them, the ground that the others stand on first.
+/// All scenarios, the basic ones first.
 pub(crate) const SCENARIOS: &[Scenario] = scenarios! {
     bare:
         pods_are_stored_as_they_are,

@@ -1,5 +1,4 @@
-//! Admittance behind the API server: a namespace, a webhook server, and the configurations that lead from
-//! one to the other.
+//! Admittance behind the API server: a namespace, a webhook server, and the configurations that connect them.
 
 use std::{
     collections::BTreeMap,
@@ -29,7 +28,7 @@ use crate::{
 /// The label that every namespace of a scene has, with its own name.
 pub(crate) const SCENE_LABEL: &str = "scene";
 
-/// A webhook server, and a namespace that is its own. It ends when this is dropped.
+/// A webhook server with its own namespace. It stops when this is dropped.
 pub(crate) struct Scene {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) kubectl: Kubectl,
@@ -38,22 +37,22 @@ pub(crate) struct Scene {
     /// The configuration, the certificates, and the chains.
     pub(crate) directory: TempDir,
     program: Option<Admittance>,
-    /// Where it listens, now and when it is started again.
+    /// Its address, also after a restart.
     address: SocketAddr,
-    /// How many registrations there were, so that each is told from the one before.
+    /// The number of registrations, to distinguish each from the previous one.
     registered: AtomicUsize,
-    /// The probes of the configurations that are in effect, by their names.
+    /// The probes of the effective configurations, by name.
     effective: Mutex<BTreeMap<String, String>>,
     mounted: AtomicUsize,
 }
 
 impl Scene {
-    /// Serve these chains, in a namespace that is new.
+    /// Serves these chains, in a new namespace.
     pub(crate) async fn start(cluster: Arc<Cluster>, chains: &[Value]) -> Self {
         Self::configured(cluster, json!({}), chains).await
     }
 
-    /// Serve these chains, with more in the configuration.
+    /// Serves these chains, with additions to the configuration.
     pub(crate) async fn configured(cluster: Arc<Cluster>, more: Value, chains: &[Value]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let namespace = format!("scene-{}", cluster.number());
@@ -87,7 +86,7 @@ impl Scene {
         scene.serve().await
     }
 
-    /// Start the server, where it listened before if it did.
+    /// Starts the server, on its previous address if it had one.
     pub(crate) async fn serve(mut self) -> Self {
         let (program, address) = self.started().await;
         (self.program, self.address) = (Some(program), address);
@@ -109,8 +108,8 @@ impl Scene {
         (program, address)
     }
 
-    /// Start another server, on another port, which is the server of the scene from now on; the one until
-    /// now is the result.
+    /// Starts another server, on another port, which becomes the server of the scene; returns the previous
+    /// one.
     pub(crate) async fn serve_elsewhere(&mut self) -> Admittance {
         self.address.set_port(0);
         let (program, address) = self.started().await;
@@ -118,7 +117,7 @@ impl Scene {
         self.program.replace(program).unwrap()
     }
 
-    /// Stop the server. Nobody listens at its address then.
+    /// Stops the server.
     pub(crate) async fn stop(&mut self) {
         if let Some(mut program) = self.program.take() {
             program.terminate().unwrap();
@@ -136,14 +135,14 @@ impl Scene {
         self.directory.path().join(name)
     }
 
-    /// Write a definition, or write it anew. A reader sees the old or the new one, and never a part.
+    /// Writes or replaces a definition atomically.
     pub(crate) fn define(&self, definition: &Value) {
         let name = definition["metadata"]["name"].as_str().unwrap();
         let text = serde_json::to_vec_pretty(definition).unwrap();
         replace(&self.path(&format!("chains/{name}.json")), &text);
     }
 
-    /// Make a CA and a certificate of the server, in a directory of their own.
+    /// Creates a CA and a certificate of the server, in a separate directory.
     pub(crate) async fn make_certificates(&self, name: &str) {
         let out = self.path(name);
         let arguments = ["certs", "--host", "localhost", "--out", out.to_str().unwrap()];
@@ -156,13 +155,13 @@ impl Scene {
         fs::read(self.path(name).join("ca.pem")).unwrap()
     }
 
-    /// Show the server the certificate and key of such a directory.
+    /// Gives the server the certificate and key in such a directory.
     pub(crate) fn mount(&self, name: &str) {
         self.mount_files(name, name);
     }
 
-    /// Show the server a certificate and a key, the way the kubelet mounts a Secret: all files change at
-    /// once, when a symbolic link to their directory is replaced by another.
+    /// Gives the server a certificate and a key, in the same way as the kubelet mounts a Secret: all files change
+    /// at once, when a symbolic link to their directory is replaced.
     pub(crate) fn mount_files(&self, certificate: &str, key: &str) {
         let mounted = self.path("mounted");
         let number = self.mounted.fetch_add(1, Ordering::Relaxed);
@@ -182,12 +181,12 @@ impl Scene {
         fs::rename(mounted.join("..data_new"), mounted.join("..data")).unwrap();
     }
 
-    /// A path of the server, over TLS.
+    /// The URL of a path of the server.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("https://localhost:{}{path}", self.address.port())
     }
 
-    /// How many reviews the server answered.
+    /// The number of reviews answered by the server.
     pub(crate) async fn reviews(&self) -> f64 {
         let metrics = self.program.as_ref().unwrap().metrics().await.unwrap();
         metrics
@@ -195,13 +194,13 @@ impl Scene {
             .unwrap_or_default()
     }
 
-    /// Tell the API server to call this server, and return when it does.
+    /// Registers this server with the API server, and returns when it is called.
     pub(crate) async fn register(&self, registration: &Registration) {
         self.register_trusting(registration, &self.authority("certs"))
             .await;
     }
 
-    /// As [`register`](Self::register), with these authorities.
+    /// Like [`register`](Self::register), with these authorities.
     pub(crate) async fn register_trusting(&self, registration: &Registration, ca_bundle: &[u8]) {
         let number = self.registered.fetch_add(1, Ordering::Relaxed);
         let probe = format!("{}-{number}", self.namespace);
@@ -220,14 +219,14 @@ impl Scene {
             .or_default() = probe;
     }
 
-    /// Take a configuration back, and return when the API server calls no more.
+    /// Deletes a configuration, and returns when the API server no longer calls it.
     pub(crate) async fn unregister(&self, registration: &Registration) {
         let name = registration.name(&self.namespace);
         self.run(&format!("delete {} {name}", registration.resource()))
             .await
             .succeeds();
         let probe = self.effective.lock().unwrap().remove(&name).unwrap();
-        until("the end of a webhook configuration", async || {
+        until("the removal of a webhook configuration", async || {
             (!self.is_probed(&probe).await).then_some(())
         })
         .await;
@@ -245,7 +244,7 @@ impl Scene {
         reply.text().contains(&Registration::probe_name(probe))
     }
 
-    /// A namespace with labels, beside the one of the scene.
+    /// A namespace with labels, in addition to the one of the scene.
     pub(crate) async fn make_namespace(&self, name: &str, labels: Value) {
         let mut labels = labels;
         labels[SCENE_LABEL] = self.namespace.clone().into();
@@ -257,7 +256,7 @@ impl Scene {
         self.apply(&namespace).await.succeeds();
     }
 
-    /// `kubectl apply`, to the namespace of the scene when the object names none.
+    /// `kubectl apply`, in the namespace of the scene unless the object names another.
     pub(crate) async fn apply(&self, object: &Value) -> Said {
         self.with(&["apply", "-f", "-"], object).await
     }
@@ -284,14 +283,14 @@ impl Scene {
             .flatten()
     }
 
-    /// kubectl in the namespace of the scene, with arguments that stand between spaces.
+    /// kubectl in the namespace of the scene, with arguments separated by spaces.
     pub(crate) async fn run(&self, arguments: &str) -> Said {
         let here = ["--namespace", &self.namespace];
         let arguments: Vec<_> = here.into_iter().chain(arguments.split(' ')).collect();
         self.kubectl.run(&arguments).await.unwrap()
     }
 
-    /// What is stored: `kubectl get`.
+    /// The stored object: `kubectl get`.
     pub(crate) async fn get(&self, what: &str) -> Value {
         self.run(&format!("get {what} --output=json")).await.json()
     }
@@ -301,8 +300,7 @@ impl Scene {
         containers(&self.get(&format!("pod {pod}")).await)
     }
 
-    /// The part of the configuration that lets the server look at namespaces and nodes, and the rights for
-    /// it.
+    /// The part of the configuration for reading namespaces and nodes, and the permissions for it.
     pub(crate) async fn cluster_access(cluster: &Cluster) -> Value {
         let kubectl = cluster.kubectl().unwrap();
         let documents = json!({
@@ -346,7 +344,7 @@ impl Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        // The panic says what was wrong; this says what the server knew of it.
+        // The panic reports what is wrong; the log shows more.
         if std::thread::panicking()
             && let Some(program) = &self.program
         {
@@ -358,14 +356,14 @@ impl Drop for Scene {
     }
 }
 
-/// Put a file in the place of another at once.
+/// Replaces a file atomically.
 pub(crate) fn replace(path: &Path, content: &[u8]) {
     let new = path.with_extension("new");
     fs::write(&new, content).unwrap();
     fs::rename(&new, path).unwrap();
 }
 
-/// Where compiled plugins are kept between runs.
+/// The store of compiled plugins, kept between runs.
 pub(crate) fn compiled() -> PathBuf {
     admittance_tests::repository().join("target/kubernetes/compiled")
 }
@@ -390,7 +388,7 @@ pub(crate) fn containers(pod: &Value) -> Vec<String> {
         .collect()
 }
 
-/// The image of the container of this name.
+/// The image of the container with this name.
 pub(crate) fn image(pod: &Value, container: &str) -> Option<String> {
     let containers = pod["spec"]["containers"].as_array()?;
     let container = containers.iter().find(|found| found["name"] == container)?;
@@ -407,10 +405,10 @@ pub(crate) fn pod(name: &str, image: &str) -> Value {
     })
 }
 
-/// An image that every policy here lets pass.
+/// An image that every policy here allows.
 pub(crate) const GOOD_IMAGE: &str = "registry.example.com/web:1.0";
 
-/// A chain for what these rules say.
+/// A chain with these rules.
 pub(crate) fn chain(name: &str, rules: Value, stages: Value) -> Value {
     json!({
         "apiVersion": "admittance.dev/v1alpha1",
@@ -420,7 +418,7 @@ pub(crate) fn chain(name: &str, rules: Value, stages: Value) -> Value {
     })
 }
 
-/// A chain that may only allow and refuse.
+/// A chain that may only allow and deny.
 pub(crate) fn validating(chain: Value) -> Value {
     let mut chain = chain;
     chain["spec"]["phase"] = "Validating".into();
@@ -458,12 +456,12 @@ pub(crate) fn sidecar(version: &str) -> Value {
     )
 }
 
-/// A stage that refuses images without a fixed version.
+/// A stage that denies images without a fixed version.
 pub(crate) fn images() -> Value {
     plugin("image-policy", json!({"refuseLatest": true}))
 }
 
-/// A stage that behaves badly in this way.
+/// A stage with this bad behavior.
 pub(crate) fn misbehaves(behaviour: &str) -> Value {
     plugin("guest-misbehaves", json!({"behaviour": behaviour}))
 }

@@ -1,4 +1,4 @@
-//! The requests that the demo proposes, and what comes of each.
+//! The demo's example requests, and the expected results.
 
 use std::fs;
 
@@ -15,17 +15,17 @@ pub(crate) struct Example {
 }
 
 enum Promise {
-    /// The upstream gets the object with these images, one for each container.
+    /// The upstream gets the object with these images, one per container.
     Images(&'static [&'static str]),
-    /// The upstream gets nothing, and the client this status and a message with these words.
+    /// The upstream gets nothing, and the client gets this status and a message with these words.
     Refused(u16, &'static [&'static str]),
-    /// The upstream gets the client's bytes.
+    /// The upstream gets the body unchanged.
     Untouched,
 }
 
 pub(crate) const EXAMPLES: [Example; 3] = [
     Example {
-        title: "An application gains a sidecar, and its images come from the mirror",
+        title: "An application gets a sidecar, and its images are rewritten to the mirror",
         file: "web.json",
         path: "/mesosdriver/v4/namespaces/shop/applications",
         promise: Promise::Images(&[
@@ -34,13 +34,13 @@ pub(crate) const EXAMPLES: [Example; 3] = [
         ]),
     },
     Example {
-        title: "An image without a fixed version is refused",
+        title: "An image tagged `latest` is denied",
         file: "latest.json",
         path: "/mesosdriver/v4/namespaces/shop/applications",
         promise: Promise::Refused(400, &["stage images of chain applications", "latest"]),
     },
     Example {
-        title: "The same in an excluded namespace passes untouched",
+        title: "The same application in an excluded namespace passes unchanged",
         file: "system.json",
         path: "/mesosdriver/v4/namespaces/bcs-system/applications",
         promise: Promise::Untouched,
@@ -48,7 +48,7 @@ pub(crate) const EXAMPLES: [Example; 3] = [
 ];
 
 impl Example {
-    /// A line for a shell at the top of the repository.
+    /// A command for a shell at the top of the repository.
     pub(crate) fn curl(&self, driver: &Admittance) -> String {
         format!(
             "curl -s {} -H 'BCS-ClusterID: BCS-MESOS-10001' -d @docs/examples/demo/{}",
@@ -65,7 +65,7 @@ impl Example {
         })
     }
 
-    /// Whether what came of it is what was promised.
+    /// Compares the result with the expected one.
     pub(crate) fn check(&self, reply: &Reply, received: &[Received]) -> Result<(), String> {
         let status = reply.status.as_u16();
         match (&self.promise, received) {
@@ -93,7 +93,7 @@ impl Example {
                 if received.body == sent && status == 200 {
                     Ok(())
                 } else {
-                    Err("the body is another".into())
+                    Err("the body was changed".into())
                 }
             }
             (_, received) => Err(format!("the upstream got {} requests", received.len())),

@@ -1,4 +1,4 @@
-//! The demo: the driver with two plugins in front of a small example upstream, and `curl` lines to try.
+//! The demo: the driver with two plugins in front of a small example upstream, and `curl` commands to try.
 //! `cargo task demo` compiles what it needs and starts it.
 
 mod example;
@@ -17,7 +17,7 @@ use tokio::{
 #[derive(Debug, Parser)]
 #[command(name = "cargo task demo", bin_name = "cargo task demo")]
 struct Arguments {
-    /// Where the driver listens; port 0 is any that is free [default: 127.0.0.1:8080, with --once port 0].
+    /// The address of the driver; port 0 lets the system choose [default: 127.0.0.1:8080, with --once port 0].
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
     /// Send the examples, check the answers, and stop.
@@ -30,11 +30,11 @@ async fn main() -> ExitCode {
     match run(&Arguments::parse()).await {
         Ok(code) => code,
         Err(Error::Ended { log, .. }) => {
-            // What the driver says itself, without the log lines before it.
+            // The driver's error message, without the log lines before it.
             for line in log.lines().filter(|line| !line.starts_with('{')) {
                 eprintln!("{line}");
             }
-            eprintln!("The demo listens elsewhere with `cargo task demo --listen 127.0.0.1:0`.");
+            eprintln!("To use another port, run `cargo task demo --listen 127.0.0.1:0`.");
             ExitCode::FAILURE
         }
         Err(error) => {
@@ -69,8 +69,8 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         println!("\n{}:\n  {}", example.title, example.curl(&driver));
     }
     println!(
-        "\nThe chain is docs/examples/demo/chains/applications.yaml. Edit it, and send again: it is live within a \
-         second. To see what is live, and what stands in the way of a change:\n  target/debug/admittance status --server {}\n\nCtrl-C stops both.\n",
+        "\nThe chain is docs/examples/demo/chains/applications.yaml. Edit it, and send a request again: it is live within a \
+         second. To see what is live, and why a change is not:\n  target/debug/admittance status --server {}\n\nCtrl-C stops both.\n",
         driver.admin_url("")
     );
     let io = |source| Error::Io {
@@ -97,7 +97,7 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Send every example as `curl` would, and say what came of it.
+/// Sends every example as `curl` would, and prints the result.
 async fn send_all(driver: &Admittance, upstream: &Upstream) -> Result<ExitCode, Error> {
     let client = Client::new()?;
     let mut as_promised = true;
@@ -110,7 +110,7 @@ async fn send_all(driver: &Admittance, upstream: &Upstream) -> Result<ExitCode, 
         println!("{}\n{}", reply.status, reply.text().trim_end());
         let received = upstream.received().split_off(before);
         if let Err(difference) = example.check(&reply, &received) {
-            eprintln!("error: this is not what the demo promises: {difference}");
+            eprintln!("error: the result differs from what is expected: {difference}");
             as_promised = false;
         }
     }

@@ -2,25 +2,25 @@
 
 use admittance_tests::{Error, modules};
 
-/// Something that a client, a guest, a webhook or a module does.
+/// An attack by a client, a guest, a webhook or a module.
 pub(crate) struct Attack {
     pub(crate) name: &'static str,
     pub(crate) means: Means,
 }
 
-/// How it is done.
+/// How it is carried out.
 pub(crate) enum Means {
-    /// Clients create objects, which a plugin with these settings is called with. Some of it is made longer.
+    /// Clients create objects, for which a plugin with these settings is called, with a field of this length.
     Guest { settings: Settings, object: usize },
-    /// Clients create objects, which a webhook in Audit mode is called with that never answers.
+    /// Clients create objects, for which a webhook in Audit mode is called that never responds.
     SilentWebhook,
-    /// Another client opens so many connections and sends the beginning of a request that no chain is for.
+    /// Another client opens this many connections and sends the beginning of a request that no chain matches.
     UnfinishedBodies(usize),
-    /// Somebody applies, as a dry run, a definition with this module.
+    /// A definition with this module is applied as a dry run.
     Module(fn() -> Result<Vec<u8>, Error>),
-    /// Somebody applies, as a dry run, a definition whose module is a FIFO.
+    /// A definition whose module is a FIFO is applied as a dry run.
     Fifo,
-    /// Somebody applies, as a dry run, these definitions.
+    /// These definitions are applied as a dry run.
     Documents(fn() -> String),
 }
 
@@ -28,7 +28,7 @@ pub(crate) enum Means {
 pub(crate) enum Settings {
     /// One of its behaviours.
     Behaviour(&'static str),
-    /// It answers with this patch.
+    /// It returns this patch.
     Patch(fn() -> String),
 }
 
@@ -59,7 +59,7 @@ const fn module(name: &'static str, module: fn() -> Result<Vec<u8>, Error>) -> A
     }
 }
 
-/// All of them.
+/// All attacks.
 pub(crate) const ATTACKS: [Attack; 16] = [
     guest("guest loops", "loops-forever"),
     guest("guest grows memory", "grows-memory"),
@@ -101,7 +101,7 @@ fn copying() -> String {
     patch_of((0..1000).map(|number| format!(r#"{{"op":"copy","from":"/spec","path":"/b{number}"}}"#)))
 }
 
-/// Each operation moves what those before it have added.
+/// Each operation shifts what the previous ones have added.
 fn inserting(count: usize) -> String {
     let begin = r#"{"op":"add","path":"/spec/a","value":[]}"#.to_owned();
     let insert = r#"{"op":"add","path":"/spec/a/0","value":0}"#.to_owned();

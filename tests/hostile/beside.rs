@@ -6,10 +6,10 @@ use admittance_tests::{Client, Error};
 use http::Method;
 use tokio::time::MissedTickBehavior;
 
-/// From the beginning of one request to that of the next, at least.
+/// The minimum time from the start of one request to that of the next.
 const PACE: Duration = Duration::from_millis(5);
 
-/// How long the requests of a client took.
+/// The durations of a client's requests.
 #[derive(Debug, Default)]
 pub(crate) struct Latency {
     sorted: Vec<Duration>,
@@ -17,7 +17,7 @@ pub(crate) struct Latency {
 }
 
 impl Latency {
-    /// So many of 100 requests took no longer.
+    /// This percentile of the durations.
     pub(crate) fn at(&self, percent: usize) -> Duration {
         let last = self.sorted.len().saturating_sub(1);
         self.sorted
@@ -27,7 +27,7 @@ impl Latency {
     }
 }
 
-/// Send this request again and again on one connection.
+/// Sends this request repeatedly on one connection.
 pub(crate) async fn requests(url: &str, body: &str, time: Duration) -> Result<Latency, Error> {
     let client = Client::new()?;
     let mut latency = Latency::default();

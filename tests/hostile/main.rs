@@ -1,5 +1,5 @@
-//! What a well-behaved request waits beside each attack, with figures: `cargo task hostile`. That each attack is
-//! refused, and how, is what the tests check; this measures the neighbours.
+//! Measures the latency of well-behaved requests during each attack: `cargo task hostile`. The tests check that each
+//! attack is repelled; this measures the effect on other clients.
 
 mod attack;
 mod beside;
@@ -13,25 +13,25 @@ use beside::Latency;
 use clap::Parser;
 use scene::Scene;
 
-/// Attack the program in every known way, one after another, and measure a well-behaved request beside each.
+/// Attack the program in every known way, one after another, and measure well-behaved requests during each.
 ///
-/// Exits with 1 when such a request waits longer than allowed or fails, or when the program takes more memory than
+/// Exits with 1 if such a request takes longer than allowed or fails, or if the program uses more memory than
 /// allowed.
 #[derive(Debug, Parser)]
 #[command(name = "cargo task hostile --", version)]
 struct Arguments {
-    /// Only attacks whose name has this in it.
+    /// Only attacks whose name contains this.
     name: Option<String>,
-    /// How long each attack goes on, in seconds.
+    /// The duration of each attack, in seconds.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// How many clients attack at once.
+    /// The number of attacking clients.
     #[arg(long, default_value_t = 4)]
     clients: usize,
-    /// How many times the 99th percentile beside an attack may be the quiet one.
+    /// The maximum ratio of the 99th percentiles with and without an attack.
     #[arg(long, default_value_t = 3.0)]
     ratio: f64,
-    /// How much more memory the program and its children may take than before, in MiB.
+    /// The maximum additional memory of the program and its children, in MiB.
     #[arg(long, default_value_t = 1024)]
     memory: u64,
 }
@@ -48,7 +48,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Whether everything was within its bounds.
+/// Whether all attacks stayed within the limits.
 async fn run(arguments: &Arguments) -> Result<bool, Error> {
     println!(
         "{:<26} {:>9} {:>9} {:>9} {:>9} {:>6} {:>8}  outcome",
@@ -66,7 +66,7 @@ async fn run(arguments: &Arguments) -> Result<bool, Error> {
     Ok(is_good)
 }
 
-/// Attack a program that serves nothing else, and print what came of it.
+/// Attacks a program that serves nothing else, and prints the result.
 async fn one(attack: &Attack, arguments: &Arguments, store: &std::path::Path) -> Result<bool, Error> {
     let mut scene = Scene::start(attack, store).await?;
     let time = Duration::from_secs(arguments.seconds);
@@ -77,7 +77,7 @@ async fn one(attack: &Attack, arguments: &Arguments, store: &std::path::Path) ->
     let (beside, memory, outcome) = scene.under(attack, arguments.clients, time, limit).await?;
     let Some(beside) = beside else {
         println!(
-            "{:<26} the program took {} MiB, and was killed",
+            "{:<26} the program used {} MiB, and was killed",
             attack.name,
             memory >> 20
         );

@@ -1,4 +1,4 @@
-//! The program, the upstream behind it, and who attacks it.
+//! The program, its upstream, and the attackers.
 
 use std::{
     collections::BTreeMap,
@@ -30,7 +30,7 @@ upstream:
 definitions: [chains]
 ";
 
-/// Where objects are created in a namespace.
+/// The path for creating objects in a namespace.
 fn applications(namespace: &str) -> String {
     format!("/mesosdriver/v4/namespaces/{namespace}/applications")
 }
@@ -45,14 +45,14 @@ fn application(namespace: &str, filler: usize) -> String {
     .to_string()
 }
 
-/// A program, one of whose chains is attacked and the other is not.
+/// A program with two chains, one of which is attacked.
 pub(crate) struct Scene {
     directory: TempDir,
     program: Admittance,
     admin: String,
     front: String,
     _upstream: Upstream,
-    /// Accepts connections, and never answers.
+    /// Accepts connections and never responds.
     _silent: TcpListener,
 }
 
@@ -107,27 +107,27 @@ impl Scene {
         })
     }
 
-    /// Let connections be opened and caches be filled.
+    /// Warms up connections and caches.
     pub(crate) async fn warm_up(&self) -> Result<(), Error> {
         self.measure(Duration::from_secs(1)).await?;
         Ok(())
     }
 
-    /// A well-behaved client, for this time.
+    /// Runs a well-behaved client for this time.
     pub(crate) async fn measure(&self, time: Duration) -> Result<Latency, Error> {
         let url = format!("{}{}", self.front, applications("good"));
         beside::requests(&url, &application("good", 800), time).await
     }
 
-    /// What the program and the processes that it started take of the machine's memory, in bytes.
+    /// The memory of the program and its child processes, in bytes.
     pub(crate) fn memory(&self) -> Result<u64, Error> {
         let children = self.program.children()?;
         let children = children.iter().filter_map(|child| resident(child));
         Ok(self.program.resident_memory()? + children.sum::<u64>())
     }
 
-    /// Measure while it is attacked: the latency, unless the program had to be killed; the most memory, in bytes;
-    /// and what came of the attack.
+    /// Measures during an attack: the latency, unless the program had to be killed; the maximum memory, in bytes;
+    /// and the result of the attack.
     pub(crate) async fn under(
         &mut self,
         attack: &Attack,
@@ -148,7 +148,7 @@ impl Scene {
                     measured = &mut measuring => break Some(measured?),
                     _ = looks.tick() => {
                         most = most.max(self.memory()?);
-                        // The machine has other work than to swap.
+                        // Prevents the machine from swapping.
                         if most > 2 * limit {
                             break None;
                         }
@@ -230,7 +230,7 @@ impl Scene {
     }
 }
 
-/// The definition of a chain for objects of the namespace of its name.
+/// The definition of a chain for objects in the namespace with its name.
 fn chain(name: &str, hook: &str, more: &str) -> String {
     format!(
         "---
@@ -256,7 +256,7 @@ fn using(module: &Path) -> String {
     )
 }
 
-/// Apply this again and again.
+/// Applies this repeatedly.
 async fn repeating(url: String, text: String, outcomes: Outcomes) {
     let Ok(client) = Client::new() else { return };
     loop {
@@ -271,7 +271,7 @@ async fn repeating(url: String, text: String, outcomes: Outcomes) {
     }
 }
 
-/// Open connections from another address, begin a request on each, and hold them.
+/// Opens connections from another address, starts a request on each, and holds them open.
 async fn unfinished(address: String, count: usize, outcomes: Outcomes) {
     let mut held = Vec::new();
     for _ in 0..count {
@@ -294,7 +294,7 @@ async fn begun(address: &str) -> std::io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// What came of the requests of an attack, and how often.
+/// The outcomes of an attack's requests, with their counts.
 #[derive(Clone, Default)]
 struct Outcomes(Arc<Mutex<BTreeMap<String, u64>>>);
 
@@ -314,7 +314,7 @@ impl Outcomes {
     }
 }
 
-/// The name of a stage's failure, or the status and the beginning of what was said.
+/// The name of a stage's failure, or the status and the beginning of the message.
 fn outcome(status: u16, text: &str) -> String {
     let failure = text
         .split_once("failed (")

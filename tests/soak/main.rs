@@ -1,4 +1,4 @@
-//! Hot loading at full length, with figures: `cargo task soak`. The tests do the same with fewer rounds.
+//! Measures hot reloading at full length: `cargo task soak`. The tests do the same with fewer rounds.
 
 use std::{
     process::ExitCode,
@@ -12,19 +12,19 @@ use clap::Parser;
 #[derive(Debug, Parser)]
 #[command(name = "cargo task soak --", version)]
 struct Arguments {
-    /// How often the module of a chain of one stage is changed.
+    /// The number of module swaps in a chain of one stage.
     #[arg(long, default_value_t = 1000)]
     swaps: u32,
-    /// How often the module of a chain of ten stages is changed.
+    /// The number of module swaps in a chain of ten stages.
     #[arg(long, default_value_t = 100)]
     chain_swaps: u32,
-    /// How often the program is killed.
+    /// The number of kills.
     #[arg(long, default_value_t = 100)]
     kills: u32,
-    /// Connections of the load.
+    /// The number of connections that send requests.
     #[arg(long, default_value_t = 4)]
     connections: usize,
-    /// Of the random moments; by default another each time.
+    /// The seed for the random moments [default: random].
     #[arg(long)]
     seed: Option<u64>,
 }
@@ -41,7 +41,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Whether all was as it must be.
+/// Whether everything was correct.
 async fn run(arguments: &Arguments) -> Result<bool, Error> {
     println!("modules of {} kB", Versions::find()?.size() / 1000);
     let mut is_good = true;
@@ -62,7 +62,7 @@ async fn run(arguments: &Arguments) -> Result<bool, Error> {
     Ok(is_good)
 }
 
-/// How often it is told how far it is.
+/// How often progress is printed.
 const PROGRESS: Duration = Duration::from_secs(10);
 
 async fn swap(swaps: Swaps) -> Result<bool, Error> {
@@ -91,7 +91,7 @@ async fn swap(swaps: Swaps) -> Result<bool, Error> {
     row("requests", swapped.told.requests);
     row("failed, mixed or old", swapped.told.failures);
     for (name, percent) in [("p50", 50), ("p99", 99), ("most", 100)] {
-        let name = format!("from the rename to the first answer, {name}");
+        let name = format!("from the rename to the first response, {name}");
         row(&name, format!("{:.1?}", swapped.latency(percent)));
     }
     row("memory before", megabytes(swapped.memory_before));
@@ -115,7 +115,7 @@ async fn kill(kills: Kills) -> Result<bool, Error> {
     if kills.rounds == 0 {
         return Ok(true);
     }
-    println!("\n{} kills, of the seed {}", kills.rounds, kills.seed);
+    println!("\n{} kills, with the seed {}", kills.rounds, kills.seed);
     let Killed {
         new,
         known,
@@ -128,10 +128,10 @@ async fn kill(kills: Kills) -> Result<bool, Error> {
     row("while new modules were fetched and compiled", new);
     row("while known modules were applied", known);
     row("while it started", starting);
-    row("after it had said that it is done", acknowledged);
-    row("done, and not said yet", finished);
+    row("after it had reported success", acknowledged);
+    row("done, but not reported yet", finished);
     row("longest start", format!("{longest_start:.1?}"));
-    row("not whole, or not applied by anybody", mistakes.len());
+    row("incomplete, or never applied", mistakes.len());
     for mistake in &mistakes {
         println!("  ! {mistake}");
     }

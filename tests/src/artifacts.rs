@@ -11,7 +11,7 @@ pub fn repository() -> PathBuf {
     here.parent().unwrap_or(here).to_owned()
 }
 
-/// What Cargo built: found from where this program itself lies.
+/// The build output of Cargo, located relative to this program.
 #[derive(Clone, Debug)]
 pub struct Artifacts {
     target: PathBuf,
@@ -23,7 +23,7 @@ impl Artifacts {
     ///
     /// # Errors
     ///
-    /// When this program does not lie in one.
+    /// When this program is not in one.
     pub fn find() -> Result<Self, Error> {
         let program = env::current_exe().map_err(Error::io("the path of this program"))?;
         let target = program
@@ -40,7 +40,7 @@ impl Artifacts {
         }
     }
 
-    /// A program of this workspace, of the profile that this one is of.
+    /// A program of this workspace, built with the same profile as this one.
     ///
     /// # Errors
     ///
@@ -50,11 +50,11 @@ impl Artifacts {
         there(path, "cargo build --workspace --bins")
     }
 
-    /// A program of the Kubernetes API server that `cargo task cluster` makes.
+    /// A program of the Kubernetes API server that `cargo task cluster` builds.
     ///
     /// # Errors
     ///
-    /// When it was not made.
+    /// When it has not been built.
     pub fn kubernetes(name: &str) -> Result<PathBuf, Error> {
         there(
             repository().join("target/kubernetes/bin").join(name),

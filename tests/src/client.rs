@@ -18,7 +18,7 @@ use crate::Error;
 #[derive(Clone, Debug)]
 pub struct Client(Pool<HttpsConnector<HttpConnector>, Full<Bytes>>);
 
-/// What a client trusts, and what it shows of itself, over TLS.
+/// The trust store and the certificate of a TLS client.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Trust<'a> {
     /// Certificates of authorities, as PEM.
@@ -27,10 +27,10 @@ pub struct Trust<'a> {
     pub identity: Option<(&'a str, &'a str)>,
 }
 
-/// A reply, read whole.
+/// A complete reply.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// Of HTTP.
+    /// The HTTP version.
     pub version: Version,
     /// The status.
     pub status: StatusCode,
@@ -50,7 +50,7 @@ impl Reply {
     ///
     /// # Errors
     ///
-    /// When it is none.
+    /// When it is not JSON.
     pub fn json(&self) -> Result<Value, Error> {
         serde_json::from_slice(&self.body)
             .map_err(|error| Error::Invalid(format!("the reply {} `{}`: {error}", self.status, self.text())))
@@ -62,7 +62,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// When there is no cryptography at all.
+    /// When TLS cannot be initialized.
     pub fn new() -> Result<Self, Error> {
         Self::trusting(Trust::default())
     }
@@ -119,7 +119,7 @@ impl Client {
         Ok(Self(Pool::builder(TokioExecutor::new()).build(connector)))
     }
 
-    /// Send a request and read the whole reply.
+    /// Sends a request and reads the complete reply.
     ///
     /// # Errors
     ///
@@ -166,7 +166,7 @@ impl Client {
         self.send(request).await
     }
 
-    /// A request with a body of JSON, and the header that the BCS driver wants.
+    /// A request with a JSON body, and the header required by the BCS driver.
     ///
     /// # Errors
     ///

@@ -1,20 +1,20 @@
 use std::{io, path::PathBuf, time::Duration};
 
-/// Why the surroundings of a test could not be set up or asked.
+/// Why the environment of a test failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Something that is compiled beforehand is not there.
+    /// A build artifact is missing.
     #[error("{} is not there: run `{command}` first", path.display())]
     NotBuilt {
         /// Where it should be.
         path: PathBuf,
-        /// What makes it.
+        /// The command that builds it.
         command: &'static str,
     },
-    /// This program runs from outside of Cargo's target directory.
+    /// This program is not in Cargo's target directory.
     #[error("{} is not in a target directory of Cargo", .0.display())]
     NoTargetDirectory(PathBuf),
-    /// A socket, a file or a process.
+    /// An error of a socket, a file or a process.
     #[error("{what}: {source}")]
     Io {
         /// What was being done.
@@ -27,15 +27,15 @@ pub enum Error {
     NoReply {
         /// The request's method.
         method: http::Method,
-        /// Where it went.
+        /// The request's URL.
         url: String,
-        /// Why, with all causes.
+        /// The error with all causes.
         reason: String,
     },
-    /// A request that cannot be sent, or a body that is not what it should be.
+    /// A request that cannot be sent, or an unexpected body.
     #[error("{0}")]
     Invalid(String),
-    /// The program ended although it should be serving.
+    /// The program exited although it should be serving.
     #[error("the program ended while {what} was awaited; its log:\n{log}")]
     Ended {
         /// What was awaited.
@@ -43,12 +43,12 @@ pub enum Error {
         /// All that it wrote to standard error.
         log: String,
     },
-    /// Something did not come at all. The limit only bounds a hanging test; nothing is timed by it.
+    /// Something did not happen within the limit, which only ends hanging tests.
     #[error("{what} did not come within {limit:?}; the log:\n{log}")]
     Never {
         /// What was awaited.
         what: String,
-        /// How long.
+        /// The limit.
         limit: Duration,
         /// All that was written to standard error until then.
         log: String,
@@ -56,7 +56,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// From the error of a socket, a file or a process, with what was being done.
+    /// Converts an error of a socket, a file or a process, with a description of the operation.
     pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |source| Self::Io { what, source }

@@ -2,7 +2,7 @@ use std::{fs, path::Path};
 
 use crate::Error;
 
-/// Give a file this content as careful programs do: under another name first, which is then renamed.
+/// Writes a file atomically: under another name first, which is then renamed.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The program, killed at moments that nobody chose while definitions are applied to it.
+//! Kills the program at random moments while definitions are applied.
 
 use std::{
     collections::BTreeMap,
@@ -13,37 +13,36 @@ use tempfile::TempDir;
 
 use crate::{Admittance, Client, Error, ModuleServer, Serve, Upstream, Versions, files::write};
 
-/// So many kills. Each set of definitions that is applied has a generation, which its stages write into
-/// every object, so that an answer tells of which set each chain is.
+/// A number of kills. Each set of definitions that is applied has a generation, which its stages write into
+/// every object, so that a response shows the set of each chain.
 #[derive(Clone, Copy, Debug)]
 pub struct Kills {
     /// How many.
     pub rounds: u32,
-    /// Of the random moments.
+    /// The seed of the random moments.
     pub seed: u64,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug, Default)]
 pub struct Killed {
-    /// How many kills there were while a set was applied of which nothing was known: its modules had to be
-    /// fetched and compiled.
+    /// How many kills there were while a new set was applied, whose modules had to be fetched and compiled.
     pub new: u32,
-    /// How many there were while a set was applied of which everything was in the store.
+    /// How many there were while a set was applied that was completely in the store.
     pub known: u32,
     /// How many there were while the program started.
     pub starting: u32,
-    /// How often the set was live after the restart although nobody had been told so before the kill.
+    /// How often the set was live after the restart although success had not been reported before the kill.
     pub finished: u32,
-    /// How often the answer that the set is live had come before the kill.
+    /// How often success had been reported before the kill.
     pub acknowledged: u32,
-    /// From the start to the first moment it served again, the longest.
+    /// The longest time from a start until it served again.
     pub longest_start: Duration,
-    /// What was not as it must be, in words.
+    /// Descriptions of what was wrong.
     pub mistakes: Vec<String>,
 }
 
-/// What is killed.
+/// What the kill interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moment {
     /// Applying what has to be fetched and compiled.
@@ -65,21 +64,21 @@ definitions: [definitions]
 modules: { ca: ca.pem }
 ";
 
-/// Between the pieces of a download: a module takes about as long as compiling it.
+/// The pause between chunks of a download, so that it takes about as long as compiling.
 const PAUSE: Duration = Duration::from_millis(8);
 
 impl Kills {
-    /// Do it, and call `progress` after each kill with its number and a sentence.
+    /// Runs the kills, and calls `progress` after each with its number and a message.
     ///
     /// # Errors
     ///
-    /// When the program does not start again, which tells all. What it serves then is no error.
+    /// When the program does not start again. Wrong content is not an error, but part of the result.
     pub async fn run(self, mut progress: impl FnMut(u32, &str)) -> Result<Killed, Error> {
         let scene = Scene::new().await?;
         let mut rng = Rng::with_seed(self.seed);
         let mut program = scene.start().await?;
         let mut killed = Killed::default();
-        // How long each takes when nobody interferes.
+        // How long each takes without a kill.
         let mut usual = Duration::ZERO;
         for generation in [1, 2] {
             let started = Instant::now();
@@ -98,7 +97,7 @@ impl Kills {
             };
             let wanted = match moment {
                 Moment::New => newest + 1,
-                // Any other than the live one.
+                // Any except the live one.
                 Moment::Known => {
                     let other = rng.u32(1..newest);
                     other + u32::from(other >= live)
@@ -148,7 +147,7 @@ impl Kills {
     }
 }
 
-/// A program with its surroundings, which outlive it.
+/// A program with its environment, which outlives it.
 struct Scene {
     directory: TempDir,
     upstream: Upstream,
@@ -189,7 +188,7 @@ impl Scene {
         self.serve()?.start().await
     }
 
-    /// Apply a set and wait for the answer; why it was refused, if it was.
+    /// Applies a set and waits for the response; returns why it was refused, if it was.
     async fn apply(&self, program: &Admittance, generation: u32) -> Result<Result<(), String>, Error> {
         let request = self.application(program, generation)?;
         let reply = Client::new()?.send(request).await?;
@@ -204,7 +203,7 @@ impl Scene {
         self.modules.put(&fetched, self.versions.module(generation));
         let file = self.path("modules").join(&fetched);
         if !file.exists() {
-            // Another module than the one that is fetched.
+            // A different module from the one that is fetched.
             write(&file, self.versions.module(generation + 500_000))?;
         }
         let text: String = CHAINS
@@ -216,7 +215,7 @@ impl Scene {
             .map_err(|error| Error::Invalid(error.to_string()))
     }
 
-    /// Kill the program so long after it began; whether it had said before that it was done.
+    /// Kills the program after a delay; returns whether it had reported success before.
     async fn interrupt(
         &self,
         program: &mut Admittance,
@@ -233,7 +232,7 @@ impl Scene {
         }
         let (request, client) = (self.application(program, generation)?, Client::new()?);
         let applying = tokio::spawn(async move { client.send(request).await });
-        // The moment is the test.
+        // The test depends on this moment.
         tokio::time::sleep(delay).await;
         program.kill().await?;
         match applying.await {
@@ -242,12 +241,12 @@ impl Scene {
                 "generation {generation} is refused: {}",
                 reply.text()
             ))),
-            // There was no time for an answer.
+            // There was no time for a response.
             Ok(Err(_)) | Err(_) => Ok(false),
         }
     }
 
-    /// The one generation of all chains, or what is wrong with what is served.
+    /// The common generation of all chains, or what is wrong with them.
     async fn generation(&self, program: &Admittance) -> Result<Result<u32, String>, Error> {
         let object = json!({
             "apiVersion": "v4",
@@ -263,7 +262,7 @@ impl Scene {
     }
 }
 
-/// A chain whose stages tell the generation.
+/// A chain whose stages report the generation.
 fn chain(name: &str, generation: u32, url: &str, file: &Path) -> String {
     format!(
         "---
@@ -282,7 +281,7 @@ spec:
     )
 }
 
-/// The generation that every stage of every chain tells, each with the module that belongs to it.
+/// The generation reported by every stage of every chain, each with the right module.
 fn generation(answer: &Value) -> Result<u32, String> {
     let annotations = answer.pointer("/data/metadata/annotations");
     let annotations: BTreeMap<String, String> = annotations

@@ -1,8 +1,8 @@
-//! What the whole-program tests, the demo and the benchmarks share: the real program as a child process,
+//! Shared by the whole-program tests, the demo and the benchmarks: the real program as a child process,
 //! a control plane behind it, and a client in front of it.
 //!
-//! Everything listens on ports that the kernel chooses, and everything that is waited for is read: a log
-//! line, a reply, the end of a process.
+//! Everything listens on ports chosen by the kernel, and waits for observable events: a log line, a reply, the
+//! end of a process.
 
 mod artifacts;
 mod client;

@@ -12,8 +12,8 @@ use tokio::{sync::watch, task::JoinSet, time::MissedTickBehavior};
 
 use crate::{Client, Error, Versions, log::NEVER};
 
-/// Clients that create objects one after another, each on a connection of its own, and hold every answer against what it must be: the stages that it passed are of one version, which is none
-/// that is gone, and none before the one that the same connection saw last.
+/// Clients that create objects one after another, each on its own connection, and check every response: all stages
+/// must have the same version, which must not be gone, and not older than the last one on the same connection.
 #[derive(Debug)]
 pub struct Load {
     shared: Arc<Shared>,
@@ -31,31 +31,31 @@ struct Shared {
     is_over: AtomicBool,
 }
 
-/// What came of it so far.
+/// The results so far.
 #[derive(Clone, Debug, Default)]
 pub struct Told {
     /// How many requests were sent.
     pub requests: u64,
-    /// How many were not answered as they should be.
+    /// How many responses were wrong.
     pub failures: u64,
-    /// The first of those, in words.
+    /// Descriptions of the first of those.
     pub mistakes: Vec<String>,
     /// The newest version that each connection saw.
     newest: Vec<u32>,
 }
 
-/// From one request of a connection to the next, at least: the machine has other work than the clients'.
+/// The minimum time between two requests of a connection, to leave time for other work.
 const PACE: Duration = Duration::from_millis(2);
 
-/// How many mistakes are told.
+/// How many wrong responses are described.
 const MISTAKES: usize = 10;
 
 impl Load {
-    /// Begin. `url` takes applications of BCS; each of its chains' stages, so many, writes its version.
+    /// Starts the clients. `url` accepts BCS applications; each of this number of stages writes its version.
     ///
     /// # Errors
     ///
-    /// When there are no clients.
+    /// When the clients cannot be created.
     pub fn start(url: String, stages: usize, connections: usize) -> Result<Self, Error> {
         let shared = Arc::new(Shared {
             url,
@@ -78,12 +78,12 @@ impl Load {
         })
     }
 
-    /// Versions before this one are gone: no request that is sent from now on may be answered by them.
+    /// Versions before this one are gone: they must not handle requests that are sent from now on.
     pub fn oldest(&self, version: u32) {
         self.shared.oldest.store(version, Ordering::SeqCst);
     }
 
-    /// Wait until some connection sees this version.
+    /// Waits until a connection sees this version.
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ impl Load {
             .await
     }
 
-    /// Wait until every connection sees this version.
+    /// Waits until every connection sees this version.
     ///
     /// # Errors
     ///
@@ -118,12 +118,12 @@ impl Load {
         }
     }
 
-    /// What came of it so far.
+    /// The results so far.
     pub fn told(&self) -> Told {
         self.told.borrow().clone()
     }
 
-    /// Let the requests that were sent be answered, and end.
+    /// Waits for the responses to all sent requests, and stops.
     pub async fn end(mut self) -> Told {
         self.shared.is_over.store(true, Ordering::SeqCst);
         while self.connections.join_next().await.is_some() {}
@@ -180,7 +180,7 @@ async fn send(client: Client, connection: usize, shared: Arc<Shared>, told: watc
     }
 }
 
-/// The one version of all stages that an answer passed.
+/// The common version of all stages in a response.
 fn version(answer: &Value, stages: usize) -> Result<u32, String> {
     let annotations = answer.pointer("/data/metadata/annotations");
     let mut versions = annotations

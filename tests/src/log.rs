@@ -5,7 +5,7 @@ use tokio::sync::watch;
 
 use crate::Error;
 
-/// Longer than anything takes on a busy machine: it ends a test that would hang.
+/// Ends hanging tests; longer than anything takes on a busy machine.
 pub(crate) const NEVER: Duration = Duration::from_secs(120);
 
 /// What a program wrote to standard error so far.
@@ -28,7 +28,7 @@ impl Log {
 /// One line of the program's log.
 #[derive(Clone, Debug)]
 pub struct LogLine {
-    /// As it was written.
+    /// The unparsed line.
     pub text: String,
     fields: Value,
 }
@@ -39,12 +39,12 @@ impl LogLine {
         Self { text, fields }
     }
 
-    /// The line's own sentence.
+    /// The message of the line.
     pub fn message(&self) -> &str {
         self.field("message")
     }
 
-    /// A text among its fields; empty when there is none.
+    /// A string field; empty if it is missing.
     pub fn field(&self, name: &str) -> &str {
         self.fields.get(name).and_then(Value::as_str).unwrap_or_default()
     }
@@ -59,7 +59,7 @@ impl LogLine {
     }
 }
 
-/// The first line from this one on, past or to come, that is the wanted one.
+/// The first matching line from this one on, past or future.
 pub(crate) async fn until_logged(
     mut log: watch::Receiver<Log>,
     from: usize,

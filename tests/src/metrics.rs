@@ -1,9 +1,9 @@
-/// Metrics in the text form of Prometheus.
+/// Metrics in the Prometheus text format.
 #[derive(Clone, Debug)]
 pub struct Metrics(pub(crate) String);
 
 impl Metrics {
-    /// The sum of the series of this name that have all of these labels; `None` when there is none.
+    /// The sum of the series with this name and all of these labels; `None` if there are none.
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let mut values = self.0.lines().filter_map(|line| {
             let (series, value) = line.rsplit_once(' ')?;

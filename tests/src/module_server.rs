@@ -34,8 +34,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::Error;
 
-/// A server from which modules are fetched, over TLS, with an authority of its own. It stops when it is
-/// dropped.
+/// A server for modules, over TLS, with its own authority. It stops when it is dropped.
 #[derive(Debug)]
 pub struct ModuleServer {
     address: SocketAddr,
@@ -47,13 +46,13 @@ pub struct ModuleServer {
 #[derive(Debug)]
 struct Shared {
     modules: Mutex<HashMap<String, Bytes>>,
-    /// Between two pieces of a module, in microseconds.
+    /// The pause between two chunks of a module, in microseconds.
     pause: AtomicU64,
     /// How many downloads were begun.
     begun: watch::Sender<u64>,
 }
 
-/// How much is sent at a time.
+/// The size of a chunk.
 const PIECE: usize = 4096;
 
 impl ModuleServer {
@@ -66,7 +65,7 @@ impl ModuleServer {
         Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), Identity::new()?).await
     }
 
-    /// Listen here, as this server.
+    /// Listens here, with this identity.
     ///
     /// # Errors
     ///
@@ -99,7 +98,7 @@ impl ModuleServer {
         &self.authority
     }
 
-    /// Where this module is fetched.
+    /// The URL of this module.
     pub fn url(&self, name: &str) -> String {
         format!("https://localhost:{}/{name}", self.address.port())
     }
@@ -110,7 +109,7 @@ impl ModuleServer {
         modules.insert(format!("/{name}"), module.into());
     }
 
-    /// From now on send 4 KiB at a time, with this pause between them.
+    /// From now on, sends chunks of 4 KiB with this pause between them.
     pub fn slow_down(&self, pause: Duration) {
         let microseconds = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
         self.shared.pause.store(microseconds, Ordering::Relaxed);
@@ -128,7 +127,7 @@ impl Drop for ModuleServer {
     }
 }
 
-/// Who a server is: its certificate, and the authority behind it.
+/// The identity of a server: its certificate, and its authority.
 #[derive(Clone, Debug)]
 pub struct Identity {
     authority: String,
@@ -183,7 +182,7 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor, router: Router) {
         while connections.try_join_next().is_some() {}
         let (acceptor, service) = (acceptor.clone(), TowerToHyperService::new(router.clone()));
         connections.spawn(async move {
-            // Who does not trust the authority breaks the handshake off, and who is killed the connection.
+            // A client that does not trust the authority aborts the handshake; a killed one breaks the connection.
             let Ok(stream) = acceptor.accept(stream).await else {
                 return;
             };

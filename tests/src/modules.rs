@@ -1,8 +1,8 @@
-//! Modules that cost a compiler more than their size tells.
+//! Modules that are expensive to compile despite their small size.
 
 use crate::{Artifacts, Error};
 
-/// Components in one another, each of which instantiates the one in it ten times: 401 bytes, a billion instances.
+/// Nested components, each of which instantiates the inner one ten times: 401 bytes, a billion instances.
 ///
 /// # Errors
 ///
@@ -18,7 +18,7 @@ pub fn exploding() -> Result<Vec<u8>, Error> {
     compiled(&text)
 }
 
-/// A good plugin with one more core module, of 28 KiB: blocks with a thousand results each.
+/// A valid plugin with an additional core module of 28 KiB: blocks with a thousand results each.
 ///
 /// # Errors
 ///
@@ -31,13 +31,13 @@ pub fn slow() -> Result<Vec<u8>, Error> {
     ))
 }
 
-/// The same, with as much as is not refused at once: it is compiled until a limit of the compiler ends it.
+/// The same, but within the structural limits: it is compiled until the compiler is stopped by a limit.
 ///
 /// # Errors
 ///
 /// When the guests are not built.
 pub fn slow_within_limits() -> Result<Vec<u8>, Error> {
-    // Each function has most of the merges that one may have, and together they have most of what all may have.
+    // Each function has almost the maximum of merges per function, and all together almost the maximum per module.
     let function = format!(
         "(func (local {}) {})",
         "i32 ".repeat(2_000),
@@ -50,7 +50,7 @@ fn compiled(text: &str) -> Result<Vec<u8>, Error> {
     wat::parse_str(text).map_err(|error| Error::Invalid(error.to_string()))
 }
 
-/// A component may hold core modules that it never instantiates; they are compiled with the rest.
+/// A component may contain core modules that it never instantiates; they are compiled too.
 fn beside_a_plugin(module: &str) -> Result<Vec<u8>, Error> {
     let plugin = Artifacts::find()?.component("guest-misbehaves")?;
     let mut bytes = std::fs::read(&plugin).map_err(Error::io(plugin.display().to_string()))?;

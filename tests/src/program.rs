@@ -26,14 +26,14 @@ pub struct Admittance {
     log: watch::Receiver<Log>,
     listen: Option<SocketAddr>,
     admin: Option<SocketAddr>,
-    /// Removed with it.
+    /// Removed when it is dropped.
     _history: Option<TempDir>,
 }
 
-/// A program that ran to its end.
+/// A program that has exited.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// Its exit code; `None` when a signal ended it.
+    /// Its exit code; `None` if it was killed by a signal.
     pub code: Option<i32>,
     /// What it wrote to standard output.
     pub stdout: String,
@@ -41,8 +41,7 @@ pub struct Finished {
     pub stderr: String,
 }
 
-/// How often the program is asked when nothing tells that it is time to: what it does meanwhile wants the
-/// processor too.
+/// The polling interval if there is no event to wait for; not too short, since the program needs the processor.
 pub const POLL: std::time::Duration = std::time::Duration::from_millis(5);
 
 /// A place in the log of a program.
@@ -55,7 +54,7 @@ impl Mark {
 }
 
 impl Admittance {
-    /// The program, without arguments and without the environment that would change what it does.
+    /// The program, without arguments and without environment variables that would affect it.
     ///
     /// # Errors
     ///
@@ -70,11 +69,11 @@ impl Admittance {
         Ok(command)
     }
 
-    /// Run `admittance` with these arguments to its end.
+    /// Runs `admittance` with these arguments and waits for its exit.
     ///
     /// # Errors
     ///
-    /// When it does not start, or does not end.
+    /// When it does not start, or does not exit.
     pub async fn run<A: Into<OsString>>(arguments: impl IntoIterator<Item = A>) -> Result<Finished, Error> {
         let mut command = Self::command()?;
         command.args(arguments.into_iter().map(Into::into));
@@ -107,7 +106,7 @@ impl Admittance {
         })
     }
 
-    /// Wait until it serves.
+    /// Waits until it serves.
     ///
     /// # Errors
     ///
@@ -121,17 +120,17 @@ impl Admittance {
         Ok(())
     }
 
-    /// A path of the front door, over plain HTTP.
+    /// The URL of a path, over plain HTTP.
     pub fn url(&self, path: &str) -> String {
         Self::at("http", self.listen, path)
     }
 
-    /// A path of the front door, over TLS.
+    /// The URL of a path, over TLS.
     pub fn tls_url(&self, path: &str) -> String {
         Self::at("https", self.listen, path).replace("127.0.0.1", "localhost")
     }
 
-    /// A path of the operator's endpoints.
+    /// The URL of a path on the admin port.
     pub fn admin_url(&self, path: &str) -> String {
         Self::at("http", self.admin, path)
     }
@@ -139,7 +138,7 @@ impl Admittance {
     fn at(scheme: &str, address: Option<SocketAddr>, path: &str) -> String {
         match address {
             Some(address) => format!("{scheme}://{address}{path}"),
-            // A request to it says what is missing.
+            // A request to this URL fails with a helpful message.
             None => format!("{scheme}://not-listening.invalid{path}"),
         }
     }
@@ -148,36 +147,36 @@ impl Admittance {
     ///
     /// # Errors
     ///
-    /// When it has ended already.
+    /// When it has already exited.
     pub fn id(&self) -> Result<u32, Error> {
         self.child
             .id()
             .ok_or_else(|| Error::Invalid("admittance has ended already".to_owned()))
     }
 
-    /// Tell it to stop, with SIGTERM.
+    /// Stops it with SIGTERM.
     ///
     /// # Errors
     ///
-    /// When it has ended already.
+    /// When it has already exited.
     pub fn terminate(&self) -> Result<(), Error> {
         self.signal(Signal::TERM)
     }
 
-    /// Let it do nothing, with SIGSTOP, as if its machine hung. Its connections stay.
+    /// Suspends it with SIGSTOP, as if its machine hung. Its connections stay open.
     ///
     /// # Errors
     ///
-    /// When it has ended already.
+    /// When it has already exited.
     pub fn suspend(&self) -> Result<(), Error> {
         self.signal(Signal::STOP)
     }
 
-    /// Let it go on.
+    /// Resumes it.
     ///
     /// # Errors
     ///
-    /// When it has ended already.
+    /// When it has already exited.
     pub fn resume(&self) -> Result<(), Error> {
         self.signal(Signal::CONT)
     }
@@ -188,20 +187,20 @@ impl Admittance {
         kill_process(id, signal).map_err(|error| Error::io("a signal to admittance")(error.into()))
     }
 
-    /// End it at once, with SIGKILL.
+    /// Kills it with SIGKILL.
     ///
     /// # Errors
     ///
-    /// When it has ended already.
+    /// When it has already exited.
     pub async fn kill(&mut self) -> Result<(), Error> {
         self.child.kill().await.map_err(Error::io("killing admittance"))
     }
 
-    /// How much of its memory is in the machine's, in bytes.
+    /// Its resident memory, in bytes.
     ///
     /// # Errors
     ///
-    /// When the system does not tell.
+    /// When the system does not report it.
     pub fn resident_memory(&self) -> Result<u64, Error> {
         let path = format!("/proc/{}/status", self.id()?);
         let status = std::fs::read_to_string(&path).map_err(Error::io(path.clone()))?;
@@ -212,11 +211,11 @@ impl Admittance {
                 .parse::<u64>()
                 .ok()
         });
-        let kilobytes = kilobytes.ok_or_else(|| Error::Invalid(format!("{path} tells no VmRSS")))?;
+        let kilobytes = kilobytes.ok_or_else(|| Error::Invalid(format!("{path} has no VmRSS")))?;
         Ok(kilobytes * 1024)
     }
 
-    /// The ids of the processes that it started and that have not ended.
+    /// The ids of its running child processes.
     ///
     /// # Errors
     ///
@@ -237,16 +236,16 @@ impl Admittance {
         self.log.borrow().lines.clone()
     }
 
-    /// The end of the log as it is now.
+    /// The current end of the log.
     pub fn mark(&self) -> Mark {
         Mark(self.log.borrow().lines.len())
     }
 
-    /// The first line of the log, past or to come, that is the wanted one.
+    /// The first matching line of the log, past or future.
     ///
     /// # Errors
     ///
-    /// When the program ends without writing it.
+    /// When the program exits without writing it.
     pub async fn until_logged(
         &mut self,
         what: &str,
@@ -255,11 +254,11 @@ impl Admittance {
         until_logged(self.log.clone(), 0, what, wanted).await
     }
 
-    /// As [`until_logged`](Self::until_logged), from this place on.
+    /// Like [`until_logged`](Self::until_logged), from this place on.
     ///
     /// # Errors
     ///
-    /// When the program ends without writing it.
+    /// When the program exits without writing it.
     pub async fn until_logged_after(
         &self,
         mark: Mark,
@@ -269,7 +268,7 @@ impl Admittance {
         until_logged(self.log.clone(), mark.0, what, wanted).await
     }
 
-    /// As [`until_logged`](Self::until_logged), detached from the borrow of the program.
+    /// Like [`until_logged`](Self::until_logged), without borrowing the program.
     pub fn when_logged<F>(
         &self,
         what: &'static str,
@@ -282,7 +281,7 @@ impl Admittance {
         async move { until_logged(log, 0, what, wanted).await }
     }
 
-    /// The metrics of now.
+    /// The current metrics.
     ///
     /// # Errors
     ///
@@ -292,7 +291,7 @@ impl Admittance {
         Ok(Metrics(reply.text()))
     }
 
-    /// What `/v1/status` tells now.
+    /// The current `/v1/status`.
     ///
     /// # Errors
     ///
@@ -301,11 +300,11 @@ impl Admittance {
         Client::new()?.get(&self.admin_url("/v1/status")).await?.json()
     }
 
-    /// Ask `/v1/status` until it tells what is wanted.
+    /// Polls `/v1/status` until it meets a condition.
     ///
     /// # Errors
     ///
-    /// When it cannot be read, or never tells it.
+    /// When it cannot be read, or never meets the condition.
     pub async fn until_status(
         &self,
         what: &str,
@@ -336,7 +335,7 @@ impl Admittance {
         }
     }
 
-    /// Wait for its end.
+    /// Waits for its exit.
     ///
     /// # Errors
     ///

@@ -40,11 +40,11 @@ mod types;
 pub use holdings::{Kept, Kind, MesosCluster, Verb, Write};
 use routes::Found;
 
-/// A Mesos scheduler of BCS, as far as a driver sees one: the routes of the original's `sched/api/routes.go`
-/// and what its handlers do with them. What comes is held against what the original would decode; what is
-/// wrong with it is kept beside it. It stops, with all of its connections, when it is dropped.
+/// A fake BCS Mesos scheduler, as seen by a driver: the routes of the original's `sched/api/routes.go` and the
+/// behavior of its handlers. Requests are compared with what the original could decode, and problems are recorded
+/// with them. It stops, with all of its connections, when it is dropped.
 ///
-/// Like the original it answers 200 with nothing to whatever comes while it is not the master.
+/// Like the original, it answers every request with 200 and an empty body while it is not the master.
 #[derive(Debug)]
 pub struct Scheduler {
     address: SocketAddr,
@@ -73,9 +73,9 @@ pub struct Asked {
     pub headers: HeaderMap,
     /// Its whole body.
     pub body: Bytes,
-    /// Whether the scheduler was the master when it came.
+    /// Whether the scheduler was the master when it arrived.
     pub by_master: bool,
-    /// What the original would not have understood, or not have been sent.
+    /// What the original would not have decoded, or not have been sent.
     pub mistakes: Vec<String>,
 }
 
@@ -85,13 +85,13 @@ impl Asked {
         format!("{} {}", self.method, self.uri)
     }
 
-    /// The body as JSON; null when it is none.
+    /// The body as JSON; null if it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 }
 
-/// The certificate of a scheduler, and whose clients it serves, all as PEM.
+/// The certificate of a scheduler, and the authority of its clients, all as PEM.
 #[derive(Clone, Copy, Debug)]
 pub struct SchedulerTls<'a> {
     /// Its certificate.
@@ -161,28 +161,28 @@ impl Scheduler {
         format!("{}://{}", self.scheme, self.address)
     }
 
-    /// Be the master, or be one no more. What was asked before is still answered as it was then.
+    /// Becomes the master, or stops being it. Requests that arrived before are answered in the previous role.
     pub fn lead(&self, is_master: bool) {
         self.shared.is_master.store(is_master, Ordering::SeqCst);
     }
 
-    /// The same, detached from the borrow of the scheduler.
+    /// The same, without borrowing the scheduler.
     pub fn leading(&self) -> impl Fn(bool) + Send + Sync + use<> {
         let shared = self.shared.clone();
         move |is_master| shared.is_master.store(is_master, Ordering::SeqCst)
     }
 
-    /// Die: listen no more, and break all connections off. What came is still told.
+    /// Simulates a crash: stops listening, and breaks all connections. The received requests remain available.
     pub fn kill(&self) {
         self.task.abort();
     }
 
-    /// All that came so far.
+    /// All requests so far.
     pub fn asked(&self) -> Vec<Asked> {
         self.shared.asked.borrow().clone()
     }
 
-    /// What was wrong with all that came so far, each with the request's line.
+    /// All problems with the requests so far, each with the request line.
     pub fn mistakes(&self) -> Vec<String> {
         let of = |asked: &Asked| {
             let line = asked.line();
@@ -195,11 +195,11 @@ impl Scheduler {
         self.shared.asked.borrow().iter().flat_map(of).collect()
     }
 
-    /// Wait until at least this many requests came.
+    /// Waits until at least this many requests have arrived.
     ///
     /// # Errors
     ///
-    /// When they never come.
+    /// When they do not arrive.
     pub async fn until_asked(&self, count: usize) -> Result<(), Error> {
         let mut asked = self.shared.asked.subscribe();
         let wait = asked.wait_for(|asked| asked.len() >= count);
@@ -215,8 +215,7 @@ impl Scheduler {
         }
     }
 
-    /// Hold replies back until the gate is dropped. Requests are received, and what they want is done, all
-    /// the same.
+    /// Holds replies back until the gate is dropped. Requests are still received and executed.
     pub fn hold(&self) -> Gate {
         self.shared.open.send_replace(false);
         Gate::of(&self.shared.open)
@@ -266,7 +265,7 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router)
             match tls {
                 None => converse(stream, router).await,
                 Some(tls) => {
-                    // The handshake with who has no certificate ends there.
+                    // The handshake with a client without a certificate fails here.
                     if let Ok(stream) = tls.accept(stream).await {
                         converse(stream, router).await;
                     }
@@ -278,7 +277,7 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router)
 
 async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, router: Router) {
     let service = TowerToHyperService::new(router);
-    // A client may end a connection as it likes.
+    // A client may close a connection in any way.
     let _ = auto::Builder::new(TokioExecutor::new())
         .serve_connection(TokioIo::new(stream), service)
         .await;
@@ -315,7 +314,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
     shared.asked.send_modify(|all| all.push(asked));
     // The gate's other end lives as long as the scheduler.
     let _ = shared.open.subscribe().wait_for(|open| *open).await;
-    // The original says no type; its server guesses this one.
+    // The original sets no type; its server detects this one.
     let (status, text) = reply;
     (status, [(CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
 }

@@ -12,8 +12,7 @@ use crate::{
     program::{Finished, finish},
 };
 
-/// `admittance serve`, about to be started. Unless it is told otherwise it has a history of its own, which
-/// ends with it.
+/// Builds a command `admittance serve`. Unless set otherwise, it has its own history, which is removed with it.
 #[derive(Debug)]
 pub struct Serve {
     command: Command,
@@ -49,7 +48,7 @@ impl Serve {
         self
     }
 
-    /// Listen where the configuration says.
+    /// Listens on the configured address.
     pub fn listen_as_configured(mut self) -> Self {
         self.listen = None;
         self
@@ -60,12 +59,12 @@ impl Serve {
         self.arguments(["--upstream", url])
     }
 
-    /// Keep modules and compiled plugins here.
+    /// Stores modules and compiled plugins here.
     pub fn store(self, directory: impl AsRef<Path>) -> Self {
         self.arguments([OsStr::new("--store"), directory.as_ref().as_os_str()])
     }
 
-    /// Keep revisions here, also when the program ends.
+    /// Stores revisions here, also after the program's exit.
     pub fn history(mut self, directory: impl AsRef<Path>) -> Self {
         self.history = Some(directory.as_ref().to_owned());
         self
@@ -77,31 +76,31 @@ impl Serve {
         self
     }
 
-    /// A variable of its environment.
+    /// Sets an environment variable.
     pub fn variable(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.command.env(name, value);
         self
     }
 
-    /// Let another program start it: the whole command stands behind these arguments. It must take the
-    /// other's place.
+    /// Starts it through another program: the whole command is appended to these arguments. The other program must
+    /// be replaced by it.
     pub fn around<A: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
         self.around = arguments.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Start it, and return when it serves.
+    /// Starts it, and returns when it serves.
     ///
     /// # Errors
     ///
-    /// When it ends instead.
+    /// When it exits instead.
     pub async fn start(self) -> Result<Admittance, Error> {
         let mut program = self.spawn()?;
         program.until_serving().await?;
         Ok(program)
     }
 
-    /// Start it, and return at once.
+    /// Starts it, and returns immediately.
     ///
     /// # Errors
     ///
@@ -111,17 +110,17 @@ impl Serve {
         Admittance::spawn(command, history)
     }
 
-    /// Run it to its end.
+    /// Runs it and waits for its exit.
     ///
     /// # Errors
     ///
-    /// When it does not start, or does not end.
+    /// When it does not start, or does not exit.
     pub async fn finish(self) -> Result<Finished, Error> {
         let (command, _history) = self.command()?;
         finish(command).await
     }
 
-    /// The command, and the history that ends with it.
+    /// The command, and its temporary history.
     fn command(self) -> Result<(Command, Option<TempDir>), Error> {
         let Self {
             mut command,
@@ -142,7 +141,7 @@ impl Serve {
     }
 }
 
-/// The same command behind these arguments.
+/// The same command, appended to these arguments.
 fn within(command: Command, around: Vec<OsString>) -> Command {
     let mut around = around.into_iter();
     let Some(first) = around.next() else {

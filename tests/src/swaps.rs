@@ -1,4 +1,4 @@
-//! One plugin, or a chain of them, in version after version while requests flow.
+//! Swaps the versions of a plugin, or of a chain of plugins, under load.
 
 use std::{
     path::Path,
@@ -9,36 +9,36 @@ use serde_json::Value;
 
 use crate::{Error, Load, Serve, Told, Upstream, Versions, files::write, replace};
 
-/// So many changes of a module that a chain has in each of its stages.
+/// A number of changes of a module that is used in each stage of a chain.
 #[derive(Clone, Copy, Debug)]
 pub struct Swaps {
     /// How many versions follow the first one.
     pub rounds: u32,
-    /// Of the chain.
+    /// The number of stages.
     pub stages: usize,
-    /// Of the load.
+    /// The number of client connections.
     pub connections: usize,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug)]
 pub struct Swapped {
-    /// By the clients.
+    /// What the clients observed.
     pub told: Told,
-    /// From the rename to the first answer of the new version, the shortest first.
+    /// The times from the rename to the first response of the new version, sorted.
     pub latencies: Vec<Duration>,
-    /// Of the program, in bytes: under load before the first change.
+    /// The program's memory in bytes, under load before the first change.
     pub memory_before: u64,
-    /// The most that was seen, after any change.
+    /// The maximum after any change.
     pub memory_most: u64,
     /// Under load after the last change.
     pub memory_after: u64,
-    /// What `/v1/status` told at the end, when no request was on its way.
+    /// The final `/v1/status`, when no request was in flight.
     pub status: Value,
 }
 
 impl Swapped {
-    /// The latency that so many of a hundred did not exceed.
+    /// A percentile of the latencies.
     pub fn latency(&self, percent: usize) -> Duration {
         let last = self.latencies.len().saturating_sub(1);
         let at = (self.latencies.len() * percent / 100).min(last);
@@ -55,11 +55,12 @@ store: { directory: store, sizeLimit: 64MiB }
 ";
 
 impl Swaps {
-    /// Do it, and call `progress` after each change with its number and with what the clients tell.
+    /// Runs the changes, and calls `progress` after each with its number and the clients' results.
     ///
     /// # Errors
     ///
-    /// When the program does not start, or a version never comes. What the clients saw is no error.
+    /// When the program does not start, or a version never becomes live. Wrong responses are not an error, but part of
+    /// the result.
     pub async fn run(self, mut progress: impl FnMut(u32, &Told)) -> Result<Swapped, Error> {
         let versions = Versions::find()?;
         let directory = tempfile::tempdir().map_err(Error::io("a directory"))?;
@@ -84,7 +85,7 @@ impl Swaps {
             replace(&module, bytes)?;
             load.until_seen(version).await?;
             latencies.push(started.elapsed());
-            // The table is one for all connections.
+            // All connections use the same table.
             load.oldest(version);
             memory_most = memory_most.max(program.resident_memory()?);
             progress(version - 1, &load.told());
@@ -109,7 +110,7 @@ impl Swaps {
     }
 }
 
-/// A chain of so many stages with this module.
+/// A chain with this number of stages, all with this module.
 fn chain(stages: usize, module: &Path) -> String {
     let stages = (0..stages).map(|stage| {
         format!(

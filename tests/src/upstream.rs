@@ -16,7 +16,7 @@ use tokio::{net::TcpListener, sync::watch};
 
 use crate::Error;
 
-/// A control plane: keeps what it receives, and answers as a BCS scheduler does, with the received object
+/// A fake control plane: records requests, and answers like a BCS scheduler, with the received object
 /// in `data`. It stops when it is dropped.
 #[derive(Debug)]
 pub struct Upstream {
@@ -44,7 +44,7 @@ impl Received {
     ///
     /// # Errors
     ///
-    /// When it is none.
+    /// When it is not JSON.
     pub fn json(&self) -> Result<Value, Error> {
         serde_json::from_slice(&self.body)
             .map_err(|error| Error::Invalid(format!("{} {}: the body: {error}", self.method, self.uri)))
@@ -88,7 +88,7 @@ impl Upstream {
         Self::start_with(SocketAddr::from(([127, 0, 0, 1], 0)), None, true).await
     }
 
-    /// As [`start`](Self::start), and keep nothing of what comes: for more requests than fit into memory.
+    /// Like [`start`](Self::start), but without recording requests: for more requests than fit into memory.
     ///
     /// # Errors
     ///
@@ -126,7 +126,7 @@ impl Upstream {
         };
         let router = Router::new().fallback(answer).with_state(shared);
         let task = tokio::spawn(async move {
-            // It ends only by being aborted.
+            // It only ends when it is aborted.
             let _ = axum::serve(listener, router).await;
         });
         Ok(Self {
@@ -147,7 +147,7 @@ impl Upstream {
         format!("http://{}", self.address)
     }
 
-    /// All that came so far, health checks left out.
+    /// All requests so far, except health checks.
     pub fn received(&self) -> Vec<Received> {
         self.received.borrow().clone()
     }
@@ -164,7 +164,7 @@ impl Upstream {
             .collect()
     }
 
-    /// Wait until at least this many requests came.
+    /// Waits until at least this many requests have arrived.
     pub async fn until_received(&self, count: usize) {
         // The sender lives in `self`, so the wait cannot fail.
         let _ = self
@@ -174,7 +174,7 @@ impl Upstream {
             .await;
     }
 
-    /// Hold replies back until the gate is dropped. Requests are received all the same.
+    /// Holds replies back until the gate is dropped. Requests are still received.
     pub fn close(&self) -> Gate {
         self.gate.send_replace(false);
         Gate::of(&self.gate)

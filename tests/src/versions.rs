@@ -4,15 +4,15 @@ use guest_versioned::VERSION;
 
 use crate::{Artifacts, Error};
 
-/// The guest `versioned`, in any version: about 170 kB each, which differ in six digits.
+/// The guest `versioned` in any version: about 170 kB each, which differ only in six digits.
 #[derive(Clone, Debug)]
 pub struct Versions {
     component: Vec<u8>,
-    /// Where the version stands.
+    /// The offset of the version.
     at: usize,
 }
 
-/// Before the number.
+/// The prefix of the number.
 const PREFIX: &str = "version-";
 
 impl Versions {
@@ -20,7 +20,7 @@ impl Versions {
     ///
     /// # Errors
     ///
-    /// When it was not built, or is not what it should be.
+    /// When it was not built, or does not contain the version exactly once.
     pub fn find() -> Result<Self, Error> {
         let path = Artifacts::find()?.component("guest-versioned")?;
         let component = fs::read(&path).map_err(Error::io(path.display().to_string()))?;
@@ -38,12 +38,12 @@ impl Versions {
         }
     }
 
-    /// What the plugin of this number calls its version. Numbers have at most six digits.
+    /// The version string of the plugin with this number. Numbers have at most six digits.
     pub fn name(number: u32) -> String {
         format!("{PREFIX}{number:06}")
     }
 
-    /// The number of the version that is called so.
+    /// The number of a version string.
     pub fn number(name: &str) -> Option<u32> {
         name.strip_prefix(PREFIX)?.parse().ok()
     }
@@ -57,7 +57,7 @@ impl Versions {
         module
     }
 
-    /// How many bytes each has.
+    /// The size of each in bytes.
     pub fn size(&self) -> usize {
         self.component.len()
     }

@@ -1,4 +1,4 @@
-//! The front door of a BCS cluster, from the client to the scheduler.
+//! The BCS driver, from the client to the scheduler.
 
 use http::{Method, Request};
 use serde_json::{Value, json};
@@ -91,7 +91,7 @@ async fn what_is_created_or_changed_goes_through_the_chain() {
             "/mesosdriver/v4/namespaces/shop/deployments",
             deployment("shop", "redeploy", image),
         ),
-        // The namespace in the body counts, not the one in the path.
+        // The namespace in the body is used, not the one in the path.
         (
             "elsewhere",
             Method::POST,
@@ -121,7 +121,7 @@ async fn what_is_created_or_changed_goes_through_the_chain() {
                 "mirror.example.com/ops/log-agent:2.4"
             ]
         );
-        // All else is as it was, and the client gets the scheduler's own reply.
+        // Everything else is unchanged, and the client gets the scheduler's reply.
         for path in [
             "/restartPolicy",
             "/killPolicy",
@@ -164,7 +164,7 @@ async fn a_refusal_says_which_stage_and_why_and_nothing_is_stored() {
 async fn what_no_stage_is_for_passes_to_the_byte() {
     let scene = scene().await;
     let excluded = application("excluded", "odd", "docker.io/library/nginx:latest");
-    // Spaces, escapes and numbers that a parser and a writer would change.
+    // Spaces, escapes and numbers that parsing and serializing would change.
     let odd = excluded.to_string().replace(
         "\"instance\":2",
         "\"instance\" :  2.0e0, \"note\": \"\\u0041\\/\"",
@@ -212,7 +212,7 @@ async fn what_no_stage_is_for_passes_to_the_byte() {
 #[tokio::test]
 async fn what_is_not_for_chains_streams_through() {
     let scene = scene().await;
-    // Larger than a body that chains read may be.
+    // Larger than the limit for bodies that chains read.
     let large = "x".repeat(20 << 20);
     for (method, path, body) in [
         (
@@ -311,7 +311,7 @@ async fn what_cannot_be_read_is_refused() {
     assert!(scene.upstream.received().is_empty());
 }
 
-/// A client that waits for leave to send its body, as curl does with a large one, need not send it.
+/// A client that sends `Expect: 100-continue`, as curl does for large bodies, does not have to send the body.
 #[tokio::test]
 async fn a_body_that_is_too_large_is_refused_by_its_length() {
     let scene = scene().await;
@@ -330,7 +330,7 @@ async fn a_body_that_is_too_large_is_refused_by_its_length() {
     assert!(scene.upstream.received().is_empty());
 }
 
-/// A client that sends it all the same reads the reply, and is not cut off while it sends.
+/// A client that sends it anyway can read the reply, and is not cut off while it sends.
 #[tokio::test]
 async fn a_body_that_is_too_large_is_refused_when_it_is_sent() {
     let scene = scene().await;

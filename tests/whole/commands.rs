@@ -14,7 +14,7 @@ async fn admittance(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> F
         .unwrap()
 }
 
-/// A native document with mistakes that only its text shows.
+/// A native document with syntactic mistakes.
 const WRONG_CHAIN: &str = "\
 apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
@@ -78,7 +78,7 @@ async fn check_names_every_mistake_of_every_file() {
     let directory = wrong_documents();
     let check = admittance([OsStr::new("check"), directory.path().as_os_str()]).await;
     assert_eq!(check.code, Some(1), "{}{}", check.stdout, check.stderr);
-    // (file and line, what must be said of it)
+    // (file and line, expected message)
     for (place, words) in [
         ("a.yaml:4:", "metadata.name"),
         ("a.yaml:7:", "spec.rules[0].operations[1]"),
@@ -165,7 +165,7 @@ spec:
     }
 }
 
-/// What is valid and probably not meant: the exit code stays 0.
+/// Valid but probably not intended: the exit code stays 0.
 #[tokio::test]
 async fn check_warns() {
     let directory = tempfile::tempdir().unwrap();
@@ -236,7 +236,7 @@ async fn check_warns() {
     }
 }
 
-/// What is needed and not given is named, with an example.
+/// Missing arguments are named, with an example.
 #[tokio::test]
 async fn without_a_path_the_commands_say_what_to_give() {
     let nowhere = tempfile::tempdir().unwrap();
@@ -267,7 +267,7 @@ async fn an_object_without_kind_is_a_mistake() {
     }
 }
 
-/// Whole nanoseconds as microseconds: never the many digits of a product of two fractions.
+/// Microseconds have at most three decimals, without rounding errors of floating point.
 #[tokio::test]
 async fn durations_are_short_numbers() {
     let directory = tempfile::tempdir().unwrap();
@@ -278,7 +278,7 @@ async fn durations_are_short_numbers() {
         application("shop", "web", "nginx:1.29").to_string(),
     );
     let mut seen = 0;
-    // Of so many durations some would be long.
+    // Among this many durations, some would have many digits.
     for _ in 0..8 {
         let run = run(&chains, &object, &["--output", "json"]).await;
         let lines = run
@@ -324,7 +324,7 @@ async fn check_finds_nothing_wrong_with_the_examples() {
     assert!(checked > 0);
 }
 
-/// One request in each form that `run` takes.
+/// One request in each format that `run` accepts.
 fn requests(directory: &TempDir, object: &Value) -> Vec<(&'static str, std::path::PathBuf)> {
     let review = json!({
         "apiVersion": "admission.k8s.io/v1",

@@ -1,4 +1,4 @@
-//! What the README says of the demo.
+//! The demo of the README.
 
 use admittance_tests::Artifacts;
 use tokio::process::Command;

@@ -1,5 +1,5 @@
-//! What the README and the pages below `docs` say is so. Their Rust is compiled by the crates that it is
-//! about, the SDK and `admittance`.
+//! Checks the README and the pages below `docs` against the program. Their Rust examples are compiled in the SDK and
+//! in `admittance`.
 
 mod page;
 
@@ -21,13 +21,13 @@ use serde_json::Value;
 
 use self::page::{Block, Page, codes, resolve, words};
 
-/// The info strings that a block may have. One without would be taken for Rust.
+/// The info strings that a block may have. A block without one would be treated as Rust.
 const INFOS: [&str; 12] = [
-    // A definition, or a whole configuration.
+    // A definition, or a complete configuration.
     "yaml",
-    // A part of one.
+    // A part of either.
     "yaml fragment",
-    // One that `check` refuses, with what it says in the next block.
+    // One that `check` rejects; the next block is its output.
     "yaml wrong",
     "json",
     "console",
@@ -43,12 +43,12 @@ const INFOS: [&str; 12] = [
     "mermaid",
 ];
 
-/// What every configuration must have, one key a line.
+/// The required keys of a configuration, one per line.
 const LEAST: &str = r#"dialect: { bcs: { cluster: BCS-MESOS-10001 } }
 upstream: { servers: ["http://127.0.0.1:8081"] }
 "#;
 
-/// A field that there is nowhere, and that is like none.
+/// A field that does not exist and is not similar to any other.
 const UNKNOWN: &str = "qqqqqqqqqqqqqqqqqqqq";
 
 fn blocks() -> Vec<Block> {
@@ -105,7 +105,7 @@ fn definitions_and_configurations_are_right() {
     assert!(read > 5, "the pages have examples");
 }
 
-/// The commands that the page on running the driver gives for certificates make what its fragments name.
+/// The commands for certificates on the page for operators create the files that its fragments name.
 #[tokio::test]
 async fn fragments_fit_where_they_belong() {
     let folder = tempfile::tempdir().unwrap();
@@ -151,7 +151,7 @@ async fn fragments_fit_where_they_belong() {
     }
 }
 
-/// A chain whose one stage has these fields besides its name and plugin.
+/// A chain whose only stage has these fields in addition to its name and plugin.
 fn chain_with(stage: &str) -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1
@@ -187,7 +187,7 @@ async fn check_says_of_wrong_examples_what_the_pages_say() {
     assert!(checked > 0, "a page shows what `check` says");
 }
 
-/// The commands of a block for a shell, as words.
+/// The shell commands of a block, split into words.
 fn commands(block: &Block) -> Vec<Vec<String>> {
     let lines = block.text.lines().filter(|_| block.info == "console");
     lines
@@ -209,7 +209,7 @@ async fn helps() -> BTreeMap<String, String> {
     let all = Admittance::run(["--help"]).await.unwrap().stdout;
     let (_, commands) = all.split_once("Commands:\n").unwrap();
     let (commands, _) = commands.split_once("\n\n").unwrap();
-    // A line that goes on with the one before is indented further.
+    // A continuation line is indented further.
     let names = commands.lines().filter(|line| !line.starts_with("    "));
     let names = names.map(|line| line.split_whitespace().next().unwrap().to_owned());
     let mut names: Vec<String> = names
@@ -251,7 +251,7 @@ async fn commands_and_flags_are_those_of_the_program() {
             return;
         }
         let help = helps.get(subcommand.as_str());
-        assert!(help.is_some(), "{place}: there is no `{program} {subcommand}`");
+        assert!(help.is_some(), "{place}: `{program} {subcommand}` does not exist");
         for flag in arguments.iter().filter(|word| word.starts_with('-')) {
             assert!(
                 flags(help.unwrap()).contains(flag),
@@ -268,7 +268,7 @@ async fn commands_and_flags_are_those_of_the_program() {
         for (line, code) in page.codes() {
             let place = format!("{}:{line}", page.path.display());
             check(&place, &words(code));
-            // A flag alone; a command of another program may have its own. Documents are parted by `---`.
+            // Only flags by themselves: commands of other programs have their own. `---` separates documents.
             let is_flag = |word: &&str| word.starts_with("--") && *word != "---";
             if let Some(flag) = code.split(' ').next().filter(is_flag) {
                 assert!(all.contains(flag), "{place}: the program has no {flag}");
@@ -300,7 +300,7 @@ async fn flags_and_variables_of_serve_are_listed() {
     real.extend(variables(serve));
     assert_eq!(listed, real);
     let mut all: BTreeSet<String> = helps.values().flat_map(|help| variables(help)).collect();
-    // In a flag a token would be seen by everybody, so it has none.
+    // There is no flag for it, because other users could see a token in the arguments.
     all.insert("ADMITTANCE_TOKEN".to_owned());
     for page in Page::all() {
         let names = page.text.split(|c: char| !(c.is_ascii_uppercase() || c == '_'));
@@ -338,10 +338,10 @@ fn links_lead_somewhere() {
             }
         }
     }
-    assert!(broken.is_empty(), "links that lead nowhere: {broken:#?}");
+    assert!(broken.is_empty(), "broken links: {broken:#?}");
 }
 
-/// Notes what is described, and counts nothing.
+/// Records the descriptions of metrics, but no values.
 #[derive(Clone, Default)]
 struct Described(Arc<Mutex<BTreeMap<String, &'static str>>>);
 
@@ -427,7 +427,7 @@ fn settings_of_the_stock_plugins_are_listed() {
     }
 }
 
-/// The fields that are known where an unknown one was.
+/// The known fields next to the unknown one.
 fn known(mistakes: &Mistakes) -> Vec<String> {
     let unknown = mistakes
         .iter()
@@ -488,9 +488,9 @@ fn keys_of_the_configuration_are_listed() {
     for (section, _) in sections {
         keys.remove(section.trim_end_matches('.').trim_end_matches("[]"));
     }
-    // It may be a file, too.
+    // It may also be a file.
     keys.insert("signatures[].keyless.trustRoot".to_owned());
-    // Its keys are free.
+    // Its keys are arbitrary.
     keys.remove("namespaces");
     keys.insert("namespaces.<name>".to_owned());
     let page = Page::read("docs/configuration.md");
@@ -512,7 +512,7 @@ fn keys_of_the_configuration_are_listed() {
         .map(str::to_owned);
     assert_eq!(listed.collect::<BTreeSet<_>>(), keys);
     let gateway = Page::read("docs/gateway.md");
-    let listed = gateway.first_column("A whole configuration");
+    let listed = gateway.first_column("A complete configuration");
     for key in known("dialect: { gateway: { ? } }") {
         let is_listed = |listed: &&str| **listed == key || listed.starts_with(&format!("{key}."));
         assert!(
@@ -520,10 +520,7 @@ fn keys_of_the_configuration_are_listed() {
             "the key {key} of a gateway is listed"
         );
     }
-    let listed: BTreeSet<&str> = gateway
-        .first_column("A server that knows tokens")
-        .into_iter()
-        .collect();
+    let listed: BTreeSet<&str> = gateway.first_column("Token server").into_iter().collect();
     for key in known("dialect: { gateway: { tokens: { endpoint: { ? } } } }") {
         let is_listed = |listed: &&str| **listed == key || listed.starts_with(&format!("{key}."));
         assert!(
@@ -556,8 +553,8 @@ fn fields_of_definitions_are_listed() {
     const NATIVE: &str = "{ apiVersion: admittance.dev/v1alpha1, kind: AdmissionChain, ";
     const BCS: &str = "{ apiVersion: v4, kind: admissionwebhook, ";
     let page = Page::read("docs/definitions.md");
-    // Heading; what the fields are under; the document around them; what is listed by its own fields, or
-    // refused.
+    // Heading; prefix of the fields; the document around them; fields that are listed by their own fields or
+    // rejected.
     for (heading, parts) in [
         (
             "AdmissionChain",
@@ -644,12 +641,12 @@ fn fields_of_definitions_are_listed() {
             .into_iter()
             .map(str::to_owned)
             .collect();
-        // What BCS and Kubernetes add to the metadata of an object is taken and means nothing.
+        // Metadata that BCS and Kubernetes add to an object is accepted and ignored.
         if heading.starts_with("BCS") {
             listed.remove("metadata.name");
             listed.remove("metadata.namespace");
         }
-        // The form of a document is known before its fields are.
+        // The format of a document is determined before its fields are read.
         listed.retain(|field| fields.contains(field) || !["apiVersion", "kind"].contains(&field.as_str()));
         fields.retain(|field| listed.contains(field) || !["apiVersion", "kind"].contains(&field.as_str()));
         assert_eq!(listed, fields, "{heading}");

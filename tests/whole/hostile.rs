@@ -1,4 +1,4 @@
-//! Guests that behave badly, under both failure policies, and a well-behaved request beside each.
+//! Misbehaving guests, under both failure policies, and a well-behaved request next to each.
 
 use std::{collections::HashSet, fmt::Write as _, fs, net::TcpListener, sync::Arc};
 
@@ -11,27 +11,27 @@ use tokio::task::JoinSet;
 
 use crate::scene::{Scene, application, bcs_message, source, store, write};
 
-/// What comes of a guest.
+/// The expected result of a guest.
 #[derive(Clone, Copy)]
 enum Expected {
-    /// Its stage gives a verdict that lets the request pass.
+    /// Its stage returns a verdict that allows the request.
     Passes,
-    /// Its stage fails at once, in this way and with these words.
+    /// Its stage fails at once, with this failure and a message that contains this text.
     Fails(&'static str, &'static str),
     /// Its stage is stopped by its timeout.
     RunsOn,
-    /// It does not load, with these words.
+    /// It does not load, with a message that contains this text.
     DoesNotLoad(&'static str),
 }
 
 use Expected::{DoesNotLoad, Fails, Passes, RunsOn};
 
-/// A new behaviour of the guest does not compile here without its row.
+/// A new behavior of the guest does not compile without its row here.
 fn expected(behaviour: Behaviour) -> Expected {
     match behaviour {
         Behaviour::WellBehaved | Behaviour::LogsTooMuch => Passes,
         Behaviour::Traps => Fails("trap", "unreachable"),
-        Behaviour::Panics => Fails("trap", "no way out"),
+        Behaviour::Panics => Fails("trap", "deliberate panic"),
         Behaviour::Exits => Fails("trap", "exit code 1"),
         Behaviour::LoopsForever | Behaviour::FillsMemory | Behaviour::Sleeps | Behaviour::LogsWithoutEnd => {
             RunsOn
@@ -48,9 +48,9 @@ fn expected(behaviour: Behaviour) -> Expected {
         Behaviour::AsksForCluster => Fails("capability-denied", "v1/Node"),
         Behaviour::AsksForHttp => Fails("capability-denied", "https://policy.example.com"),
         Behaviour::AnswersPatch => Fails("error", "no patch in the settings"),
-        Behaviour::ReturnsError => Fails("error", "the moon is in the wrong place"),
-        Behaviour::RefusesSettings => DoesNotLoad("these settings are never right"),
-        Behaviour::PanicsInConfigure => DoesNotLoad("no way to begin"),
+        Behaviour::ReturnsError => Fails("error", "deliberate error"),
+        Behaviour::RefusesSettings => DoesNotLoad("these settings are never valid"),
+        Behaviour::PanicsInConfigure => DoesNotLoad("deliberate panic in configure"),
     }
 }
 
@@ -82,7 +82,7 @@ fn cases() -> Vec<Case> {
         )
     };
     let of_their_own = [
-        // There are no files, and the standard library says so to the guest.
+        // There are no files, and the standard library reports that to the guest.
         ("opens-file", Passes, reaches_out("file")),
         (
             "connects",
@@ -127,7 +127,7 @@ fn loads(case: &Case) -> bool {
     !matches!(case.expected, DoesNotLoad(_))
 }
 
-/// A chain for each case: a good stage, the bad one, and another good one.
+/// A chain for each case: a valid stage, the bad one, and another valid one.
 fn chains<'a>(cases: impl IntoIterator<Item = &'a Case>) -> String {
     let mut text = String::new();
     let (first, last) = (source("guest-misbehaves"), source("sidecar-injector"));
@@ -138,7 +138,7 @@ fn chains<'a>(cases: impl IntoIterator<Item = &'a Case>) -> String {
         plugin,
     } in cases
     {
-        // Long enough to see that the request beside it is answered first; the others end at once.
+        // Long enough to see that the concurrent request is answered first; the others end at once.
         let timeout = if matches!(expected, RunsOn) { "3s" } else { "8s" };
         write!(
             text,
@@ -173,7 +173,7 @@ spec:
 async fn a_bad_guest_ends_its_own_call_and_nothing_else() {
     let cases: Vec<_> = cases().into_iter().filter(loads).collect();
     let scene = Arc::new(Scene::bcs(&chains(&cases)).await);
-    // All at once: what runs on shares the threads with all others.
+    // Concurrently, so that all share the same threads.
     let mut calls = JoinSet::new();
     for case in cases {
         calls.spawn(call(scene.clone(), case));
@@ -193,7 +193,7 @@ async fn a_bad_guest_ends_its_own_call_and_nothing_else() {
     check_logs(&scene.program);
 }
 
-/// Send a request to the case's chain, one to a good chain beside it, and check what comes of both.
+/// Sends a request to the case's chain and one to a valid chain, and checks both results.
 async fn call(scene: Arc<Scene>, case: Case) -> Case {
     let name = &case.name;
     let object = application(name, "app", "nginx:1.29");
@@ -255,7 +255,7 @@ async fn call(scene: Arc<Scene>, case: Case) -> Case {
     case
 }
 
-/// What was stored is the client's object with what the good stages added, and nothing else.
+/// The stored object is the client's object with the additions of the valid stages, and nothing else.
 fn check_object(name: &str, sent: &Value, stored: &Value) {
     let mut rest = stored.clone();
     let annotations = rest["metadata"]
@@ -306,7 +306,7 @@ fn check_metrics(
     );
 }
 
-/// A plugin's log is kept, and limited.
+/// Plugins can log, within limits.
 fn check_logs(program: &Admittance) {
     for noisy in ["logs-too-much-fail", "logs-without-end-ignore"] {
         let log = program.log();
@@ -355,7 +355,7 @@ async fn a_guest_that_does_not_load_is_told_before_anything_is_served() {
     assert_eq!(check.code, Some(1), "{}", check.stdout);
 
     for output in [&serve.stderr, &check.stdout] {
-        // One part for each mistake: what a panicking guest says has more than one line.
+        // One part for each mistake: a panic message has more than one line.
         let mistakes: Vec<_> = output.split("chains.yaml:").skip(1).collect();
         assert_eq!(mistakes.len(), cases.len(), "{output}");
         for Case { name, expected, .. } in &cases {
@@ -369,7 +369,7 @@ async fn a_guest_that_does_not_load_is_told_before_anything_is_served() {
     }
 }
 
-/// A directory with files that are no components.
+/// A directory with files that are not components.
 fn bad_modules() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "not-wasm.wasm", "this is a text");
@@ -377,7 +377,7 @@ fn bad_modules() -> TempDir {
     directory
 }
 
-/// Out of file descriptors a stage cannot connect to its webhook: that is `overloaded`, and no fault of the webhook.
+/// Without file descriptors, a stage cannot connect to its webhook: that is `overloaded`, not a failure of the webhook.
 #[tokio::test]
 async fn without_file_descriptors_a_webhook_stage_is_overloaded() {
     let webhook = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -396,7 +396,7 @@ spec:
 "
     ))
     .await;
-    // The client and the upstream have their connections from now on.
+    // From now on, the client and the upstream have their connections.
     let mut other = application("shop", "other", "nginx:1.29");
     other["kind"] = "deployment".into();
     assert_eq!(scene.create(&other).await.status, 200);

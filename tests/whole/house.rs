@@ -1,5 +1,4 @@
-//! What holds for the repository as a whole: which way the arrows between crates point, and what
-//! dependencies may be.
+//! Rules for the repository as a whole: dependencies between its crates, and external dependencies.
 
 use std::{collections::BTreeSet, fs, process::Command};
 
@@ -54,7 +53,7 @@ fn metadata(platforms: &[String]) -> Metadata {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The part of deny.toml that is held here.
+/// The part of deny.toml that is checked here.
 #[derive(Deserialize)]
 struct Deny {
     graph: Graph,
@@ -95,7 +94,7 @@ struct Sources {
 fn dependencies_are_what_deny_toml_allows() {
     let deny: Deny = toml::from_str(&fs::read_to_string(repository().join("deny.toml")).unwrap()).unwrap();
     let metadata = metadata(&deny.graph.targets);
-    assert!(metadata.packages.len() > 100, "all dependencies are seen");
+    assert!(metadata.packages.len() > 100, "all dependencies are listed");
     let mut wrong = Vec::new();
     for package in &metadata.packages {
         if metadata.workspace_members.contains(&package.id) {
@@ -177,22 +176,22 @@ const LAYERS: [&[&str]; 6] = [
     ],
 ];
 
-/// Which crates of the workspace the others may use.
+/// Whether a crate of the workspace may depend on another.
 fn may_use(user: &str, used: &str) -> bool {
     let layer = |name: &str| LAYERS.iter().position(|layer| layer.contains(&name));
     match (layer(user), layer(used)) {
-        // The fuzz targets call the host, and nothing calls them.
+        // The fuzz targets depend on the host, and nothing depends on them.
         (None, Some(_)) if user == "admittance-fuzz" => true,
-        // The one arrow within a layer: certificates are read again when their files change.
+        // The only dependency within a layer: certificates are reloaded when their files change.
         _ if (user, used) == ("admittance-net", "admittance-watch") => true,
         (Some(user), Some(used)) => user < used,
         (Some(_), None) | (None, Some(_)) => false,
-        // The side of the guests: the SDK, and what is written with it.
+        // Guests: the SDK, and plugins written with it.
         (None, None) => matches!(
             (user, used),
             ("admittance-sdk", "admittance-sdk-macros")
                 | (_, "admittance-sdk")
-                // What the guest calls its version, of which the tests make others.
+                // For the version of the guest, which the tests replace.
                 | ("admittance-tests", "guest-versioned")
         ),
     }
@@ -209,12 +208,12 @@ fn the_arrows_between_crates_point_one_way() {
     for layered in LAYERS.concat() {
         assert!(
             members.iter().any(|package| package.name == layered),
-            "{layered} is a crate"
+            "{layered} is not a crate of the workspace"
         );
     }
     for package in members {
         for dependency in &package.dependencies {
-            // What a crate's own tests use is no arrow of the house.
+            // Dev-dependencies are not restricted.
             if dependency.path.is_some() && dependency.kind.as_deref() != Some("dev") {
                 let allowed = may_use(&package.name, &dependency.name);
                 assert!(allowed, "{} must not use {}", package.name, dependency.name);

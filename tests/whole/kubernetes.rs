@@ -1,9 +1,9 @@
 //! Admittance as the admission webhook of a Kubernetes API server.
 //!
 //! `recorded` sends it what a real kube-apiserver sent to a webhook. `http`, `stopping` and `deadlines`
-//! hold how it answers as a server. In `conformance` is the list of what kube-apiserver's own tests of
-//! admission webhooks hold, each row with how it stands here; there and in `documents` Admittance reads
-//! webhook configurations of Kubernetes and is itself the caller, of a webhook server in the test.
+//! test how it answers as a server. `conformance` contains the list of what kube-apiserver's own tests of
+//! admission webhooks check, with the status of each row here; there and in `documents`, Admittance reads
+//! webhook configurations of Kubernetes and is itself the caller of a webhook server in the test.
 
 mod conformance;
 mod deadlines;

@@ -1,4 +1,4 @@
-//! The program from its start to its end: configuration, ports, the store, metrics, shutdown.
+//! The program from startup to exit: configuration, ports, the store, metrics, shutdown.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use http::Method;
 
 use crate::scene::{BCS, Scene, application, source, write};
 
-/// A chain with one good plugin.
+/// A chain with one valid plugin.
 fn chain() -> String {
     format!(
         "
@@ -29,7 +29,7 @@ spec:
     )
 }
 
-/// Tell it to stop, and wait until it does.
+/// Stops it, and waits for its exit.
 async fn begin_shutdown(program: &mut Admittance) {
     program.terminate().unwrap();
     program
@@ -137,7 +137,7 @@ async fn one_request_more_than_allowed_is_turned_away_at_once() {
     drop(gate);
     assert_eq!(sent.await.unwrap().unwrap().status, 200);
     assert_eq!(scene.stored("shop", "second"), None);
-    // The place is free when the reply has been sent to its end, which the client may see before.
+    // The slot is free once the reply has been sent completely, which the client may notice earlier.
     while scene
         .program
         .metrics()
@@ -248,11 +248,11 @@ spec:
     }
 }
 
-/// `increase()` does not see the first failure of a series that begins with it.
+/// `increase()` would not see the first failure of a series that starts with it.
 fn check_counters_begin_at_zero(metrics: &Metrics) {
     let failures = "admittance_stage_failures_total";
     for failure in FailureKind::ALL {
-        // A plugin cannot fail as a webhook does, and there are no selectors and no conditions.
+        // A plugin has no webhook failures, and there are no selectors and no conditions.
         let can_fail = ![
             "unreachable",
             "tls",
@@ -261,7 +261,7 @@ fn check_counters_begin_at_zero(metrics: &Metrics) {
             "condition-failed",
         ]
         .contains(&failure.as_str());
-        // What a stage in Audit mode cannot do is ignored, whatever its policy.
+        // Failures of a stage in Audit mode are ignored, whatever its policy.
         for (stage, policy) in [("changes", "Fail"), ("fails", "Ignore"), ("audited", "Ignore")] {
             let labels = [
                 ("stage", stage),
@@ -381,7 +381,7 @@ async fn a_plugin_is_compiled_once_and_again_when_its_entry_is_damaged() {
 #[tokio::test]
 async fn every_mistake_of_the_configuration_is_told_before_a_port_is_bound() {
     let directory = tempfile::tempdir().unwrap();
-    // Taken: whoever tried to bind it would say so.
+    // Taken: binding it would fail with an error.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let config = write(
@@ -445,7 +445,7 @@ async fn a_port_that_is_taken_is_told() {
     assert!(ended.stderr.contains(&words), "{}", ended.stderr);
 }
 
-/// What `/v1/status` says, the command says too.
+/// The command shows the same as `/v1/status`.
 #[tokio::test]
 async fn the_command_shows_the_upstream() {
     let scene = Scene::bcs(&chain()).await;

@@ -1,4 +1,4 @@
-//! `admittance kubernetes manifests`: what it prints is whole, and a Pod that is made of it serves.
+//! `admittance kubernetes manifests`: its output is complete, and a Pod created from it serves.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use crate::scene::{source, store, write};
 
-/// Two chains, of a phase each.
+/// Two chains, one of each phase.
 fn chains() -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1
@@ -52,7 +52,7 @@ spec:
     )
 }
 
-/// The program with these arguments, which stand between spaces, after `kubernetes manifests`.
+/// Runs `kubernetes manifests` with these arguments, separated by spaces.
 async fn run(arguments: &str) -> Finished {
     let words = ["kubernetes", "manifests"]
         .into_iter()
@@ -60,7 +60,7 @@ async fn run(arguments: &str) -> Finished {
     Admittance::run(words).await.unwrap()
 }
 
-/// What is printed for a file with these definitions.
+/// The output for a file with these definitions.
 struct Printed {
     directory: TempDir,
     objects: Vec<Value>,
@@ -95,7 +95,7 @@ impl Printed {
             .collect()
     }
 
-    /// The one object of this kind, with a name that ends so.
+    /// The only object of this kind whose name has this suffix.
     fn object(&self, kind: &str, name: &str) -> &Value {
         let is_wanted = |object: &&Value| {
             object["kind"] == kind && object["metadata"]["name"].as_str().unwrap().ends_with(name)
@@ -109,7 +109,7 @@ impl Printed {
         &self.object("Deployment", "")["spec"]["template"]["spec"]
     }
 
-    /// Write what the Pod mounts below a folder, as the mounts say.
+    /// Writes the Pod's mounts below a directory.
     fn mount(&self, root: &Path) {
         let volumes = self.pod()["volumes"].as_array().unwrap();
         for mount in self.pod()["containers"][0]["volumeMounts"].as_array().unwrap() {
@@ -156,7 +156,7 @@ fn decoded(data: &Value) -> impl Iterator<Item = (String, Vec<u8>)> {
     })
 }
 
-/// The documents of a text, read by the project's own reader.
+/// The documents of a text, parsed by the project's own parser.
 fn objects(text: &str) -> Vec<Value> {
     use admittance::definitions::{Mistakes, document};
     let parts = text
@@ -171,7 +171,7 @@ fn objects(text: &str) -> Vec<Value> {
         assert_eq!(documents.len(), 1);
         documents[0].root().json()
     };
-    // Each alone: together they are more than the reader takes.
+    // One at a time: together they exceed the limit of the parser.
     parts.map(read).collect()
 }
 
@@ -181,7 +181,7 @@ async fn a_pod_of_the_manifests_answers_the_api_server() {
     let root = printed.directory.path().join("pod");
     printed.mount(&root);
 
-    // The comments of the definitions are still there, and nothing of this machine.
+    // The comments of the definitions are kept, and there are no paths of this machine.
     let chains = fs::read_to_string(root.join("etc/admittance/chains/pods.yaml")).unwrap();
     assert!(
         chains.contains("- name: log-agent   # stays where it is"),
@@ -227,7 +227,7 @@ async fn a_pod_of_the_manifests_answers_the_api_server() {
         let bundle = BASE64_STANDARD
             .decode(config["caBundle"].as_str().unwrap())
             .unwrap();
-        // As kube-apiserver does: the Service's name, at whatever address it has.
+        // As kube-apiserver does: by the Service's name, whatever its address.
         let service = &config["service"];
         let host = format!(
             "{}.{}.svc",
@@ -248,7 +248,7 @@ async fn a_pod_of_the_manifests_answers_the_api_server() {
         }
     }
 
-    // `check` takes it as `serve` does.
+    // `check` accepts it as `serve` does.
     let config = config.to_str().unwrap();
     let checked = Admittance::run(["check", "--config", config, "--store", store().to_str().unwrap()])
         .await
@@ -358,7 +358,7 @@ async fn everything_that_is_named_is_there() {
         pod["automountServiceAccountToken"], false,
         "nothing is asked of the cluster"
     );
-    // Every mount has a volume with files, but for those that the driver fills itself.
+    // Every mount has a volume with files, except those that the driver fills itself.
     let container = &pod["containers"][0];
     for volume in pod["volumes"].as_array().unwrap() {
         let is_empty = printed.files(volume).is_empty();
@@ -370,7 +370,7 @@ async fn everything_that_is_named_is_there() {
         pod["volumes"].as_array().unwrap().len()
     );
 
-    // Ports are named by those who use them.
+    // Ports are referred to by name.
     let ports: Vec<_> = container["ports"]
         .as_array()
         .unwrap()
@@ -393,7 +393,7 @@ async fn everything_that_is_named_is_there() {
     ] {
         assert_eq!(selector, labels);
     }
-    // Pods end on their own before they are ended: 5 s of delay, 30 s for requests in flight.
+    // Pods exit before they are killed: 5 s of delay, 30 s for requests in flight.
     assert!(pod["terminationGracePeriodSeconds"].as_u64().unwrap() > 35);
 
     let mutating = &printed.object("MutatingWebhookConfiguration", "")["webhooks"];
@@ -564,13 +564,13 @@ async fn flags() {
     assert!(!printed.stderr.contains("--server-side"), "{}", printed.stderr);
 }
 
-/// What somebody should know who applies it: who is locked out, and what passes by.
+/// Notes for the user: what may be locked out, and what is not checked.
 #[tokio::test]
 async fn notes() {
     let forgetful = chains().replace("pods, pods/ephemeralcontainers", "pods");
     let lock_out = "the webhooks are for kube-system, and the failure policy is Fail";
     let ephemeral = "add pods/ephemeralcontainers to `resources`";
-    // (definitions, flags, of these notes those that are printed)
+    // (definitions, flags, which of these notes are printed)
     for (definitions, flags, expected) in [
         (chains(), "", &[][..]),
         (chains(), "--include-kube-system", &[lock_out]),
@@ -585,7 +585,7 @@ async fn notes() {
     }
 }
 
-/// TLS, tokens and clients of the operator's configuration hold for the Pods' admin port.
+/// TLS, tokens and clients of the configuration apply to the Pods' admin port.
 #[tokio::test]
 async fn the_admin_port_of_a_pod_is_for_those_who_are_listed() {
     let directory = tempfile::tempdir().unwrap();
@@ -645,7 +645,7 @@ async fn the_admin_port_of_a_pod_is_for_those_who_are_listed() {
         refused.stderr
     );
 
-    // Tokens alone are for loopback, which nobody reaches in a Pod: they get the webhook's certificate.
+    // Tokens without TLS are only for loopback, which is unreachable in a Pod: the webhook's certificate is used.
     let without = printed("").await;
     let text = without.object("ConfigMap", "-config")["data"]["admittance.yaml"]
         .as_str()
@@ -677,7 +677,7 @@ spec:
 "
         )
     };
-    // (the rest of a stage, group and resource that are read)
+    // (the rest of a stage, group and resource that it reads)
     let table: [(&str, &[(&str, &str)]); 4] = [
         (" } }", &[]),
         (" }, namespaceSelector: { operator: NotIn, values: [a] } }", &[]),
@@ -766,7 +766,7 @@ async fn certificates_of_a_directory_are_taken() {
     let webhook = &objects.last().unwrap()["webhooks"][0];
     assert_eq!(webhook["clientConfig"]["caBundle"], read("ca.pem"));
 
-    // (what is done to the files, what is said)
+    // (change of the files, expected message)
     type Change = fn(&Path);
     let file = "admittance.admittance-system";
     let table: [(Change, &str); 4] = [
@@ -813,7 +813,7 @@ async fn certificates_of_a_directory_are_taken() {
 async fn the_example_is_installed() {
     let example = repository().join("docs/examples/kubernetes");
     let output = tempfile::tempdir().unwrap();
-    // Its chains name the plugins of `cargo task plugins` in the repository.
+    // Its chains refer to the plugins of `cargo task plugins` in the repository.
     let folder = example_with_plugins(&example, output.path());
     let arguments = format!(
         "--config {} --output-directory {}",
@@ -856,7 +856,7 @@ async fn the_example_is_installed() {
             "admittance-module-sidecar-injector",
         ]
     );
-    // Without the sidecar Pods are made, with images of no version they are not.
+    // Pods without the sidecar are created, Pods with images without a version are not.
     let mutating = &read("10-mutatingwebhookconfiguration.yaml")[0]["webhooks"][0];
     assert_eq!(mutating["failurePolicy"], "Ignore");
     let validating = &read("11-validatingwebhookconfiguration.yaml")[0]["webhooks"][0];
@@ -867,7 +867,7 @@ async fn the_example_is_installed() {
     );
 }
 
-/// The example beside plugins, as it lies in a repository.
+/// The example next to the plugins, as in a repository.
 fn example_with_plugins(example: &Path, root: &Path) -> PathBuf {
     let plugins = root.join("target/plugins");
     let chains = root.join("docs/examples/kubernetes/chains");
@@ -903,7 +903,7 @@ async fn what_cannot_be_installed_is_told() {
     let pods = "{ operations: [CREATE], resources: [pods] }";
     let proxy =
         "dialect: { bcs: { cluster: BCS-MESOS-10001 } }\nupstream: { servers: [\"http://127.0.0.1:1\"] }\n";
-    // (definitions, configuration, a further argument, what is said)
+    // (definitions, configuration, an additional argument, expected message)
     for (definitions, config, argument, expected) in [
         (
             chain("{ operations: [CREATE], kinds: [Pod] }", &stage),
@@ -954,7 +954,7 @@ async fn what_cannot_be_installed_is_told() {
     }
 }
 
-/// The client that the other tests use does not trust a CA that it was not told of, nor another name.
+/// The client of the other tests does not trust an unknown CA or another name.
 #[tokio::test]
 async fn nobody_else_trusts_the_certificate() {
     let printed = Printed::of(&chains(), "").await;
@@ -969,7 +969,7 @@ async fn nobody_else_trusts_the_certificate() {
             identity: None,
         })
         .unwrap();
-        // By the name `localhost`, which is not in it.
+        // With the name `localhost`, which is not in the certificate.
         assert!(client.get(&program.tls_url("/mutate")).await.is_err());
     }
 }

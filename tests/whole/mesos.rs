@@ -1,4 +1,4 @@
-//! The program in the place of bcs-mesos-driver: in front of schedulers that check what they are asked.
+//! The program as a replacement of bcs-mesos-driver: in front of schedulers that check their requests.
 
 mod definitions;
 mod digest;

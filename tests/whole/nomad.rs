@@ -1,4 +1,4 @@
-//! Another control plane behind the driver: Nomad, by the example that is shipped.
+//! Another control plane behind the driver: Nomad, with the example configuration.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::{
     webhooks::{certificate, serve},
 };
 
-/// The example as it is, with an address and a CA for the webhook that it names.
+/// The unchanged example, with an address and a CA for its webhook.
 async fn example() -> (tempfile::TempDir, Upstream, Admittance) {
     let directory = tempfile::tempdir().unwrap();
     let bundle = certificate(directory.path(), "--host", "rules.example.com").await;

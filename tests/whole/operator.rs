@@ -1,4 +1,4 @@
-//! What an operator does to a running driver, with the commands of the program.
+//! The operator's commands for a running driver.
 
 mod modules;
 #[path = "../../host/catalog/tests/catalog/registry.rs"]

@@ -1,4 +1,4 @@
-//! The program between a client and an upstream, with the chains that a test writes.
+//! The program between a client and an upstream, with the chains of a test.
 
 use std::{
     fs,
@@ -53,7 +53,7 @@ impl Scene {
         }
     }
 
-    /// Send a request as a BCS user does.
+    /// Sends a request as a BCS client does.
     pub(crate) async fn send(&self, method: Method, path: &str, body: &Value) -> Reply {
         self.client
             .bcs(method, &self.program.url(path), body.to_string())
@@ -73,7 +73,7 @@ impl Scene {
         .await
     }
 
-    /// The one object that the upstream got by this namespace and name; `None` when it got none.
+    /// The only object that the upstream got with this namespace and name, if any.
     pub(crate) fn stored(&self, namespace: &str, name: &str) -> Option<Value> {
         let received = self.upstream.received_of(namespace, name);
         assert!(
@@ -91,7 +91,7 @@ pub(crate) fn write(directory: &TempDir, name: &str, text: impl AsRef<[u8]>) -> 
     path
 }
 
-/// Where modules and compiled plugins are kept between runs of the tests.
+/// The store of modules and compiled plugins, kept between test runs.
 pub(crate) fn store() -> &'static Path {
     Path::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/compiled"))
 }
@@ -127,7 +127,7 @@ pub(crate) fn application(namespace: &str, name: &str, image: &str) -> Value {
     })
 }
 
-/// What the BCS driver says of a refused request.
+/// The BCS driver's message for a refused request.
 pub(crate) fn bcs_message(reply: &Reply) -> String {
     reply.json().unwrap()["message"].as_str().unwrap().to_owned()
 }

@@ -19,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::scene::{Scene, application, bcs_message, store, write};
 
-/// Make a CA and a server certificate for a service or host; give back the `caBundle`.
+/// Creates a CA and a server certificate for a service or host; returns the `caBundle`.
 pub(crate) async fn certificate(directory: &Path, what: &str, name: &str) -> String {
     let out = directory.to_str().unwrap();
     let arguments = ["certs", "--out", out, what, name, "--output", "json"];
@@ -29,14 +29,14 @@ pub(crate) async fn certificate(directory: &Path, what: &str, name: &str) -> Str
     made["caBundle"].as_str().unwrap().to_owned()
 }
 
-/// A webhook server; what it does depends on the path. It ends with the test.
+/// A webhook server, whose behavior depends on the path. It ends with the test.
 pub(crate) async fn serve(directory: &Path, service: &str) -> SocketAddr {
     listen(directory, service, &[], |_, request| answer(request)).await
 }
 
-/// Listen with the certificate of a service or host; `answer` is told how many connections were accepted
-/// before that of the request. Of the protocols the client chooses by ALPN; without any it speaks HTTP/1.1.
-/// It ends with the test.
+/// Listens with the certificate of a service or host; `answer` gets the number of connections accepted before that of
+/// the request. The client selects one of the protocols by ALPN; without any, the server uses HTTP/1.1. It ends with
+/// the test.
 pub(crate) async fn listen<F, A>(directory: &Path, service: &str, protocols: &[&str], answer: F) -> SocketAddr
 where
     F: Fn(usize, Request<Incoming>) -> A + Clone + Send + Sync + 'static,
@@ -60,7 +60,7 @@ where
             let (stream, _) = listener.accept().await.unwrap();
             let (acceptor, answer) = (acceptor.clone(), answer.clone());
             tokio::spawn(async move {
-                // A client that trusts another CA breaks the handshake off.
+                // A client that trusts another CA aborts the handshake.
                 let Ok(stream) = acceptor.accept(stream).await else {
                     return;
                 };
@@ -145,7 +145,7 @@ fn review(what: &str, review: &Value) -> (u16, String) {
     (200, reply.to_string())
 }
 
-/// What comes of a hook.
+/// The expected result of a hook.
 #[derive(Clone, Copy)]
 enum Expected {
     Changes,
@@ -156,7 +156,7 @@ enum Expected {
 
 use Expected::{Changes, Denies, Fails, Passes};
 
-/// (name, protocol, service, path, CA bundle, what comes of it)
+/// (name, protocol, service, path, CA bundle, expected result)
 const HOOKS: [(&str, &str, &str, &str, Authority, Expected); 21] = [
     (
         "annotates",
@@ -334,7 +334,7 @@ enum Authority {
     Wrong,
 }
 
-/// The names that a webhook's server may be known by, each with where it is.
+/// The names of a webhook's server, with their addresses.
 fn resolve(hook: SocketAddr, away: SocketAddr) -> String {
     let rows = [("hook", hook), ("other", hook), ("away", away)];
     let of = |(name, address): &(&str, SocketAddr)| {
@@ -346,7 +346,7 @@ fn resolve(hook: SocketAddr, away: SocketAddr) -> String {
     )
 }
 
-/// A port at which nobody listens.
+/// An unused port.
 async fn nobody() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0")
         .await
@@ -532,14 +532,14 @@ async fn a_bcs_admissionwebhook_is_a_chain_as_it_is() {
         reply.text()
     );
 
-    // It is for CREATE alone.
+    // It is only for CREATE.
     let path = "/mesosdriver/v4/namespaces/shop/applications";
     let update = application("shop", "update", "nginx:1.29");
     assert_eq!(scene.send(http::Method::PUT, path, &update).await.status, 200);
     assert_eq!(scene.stored("shop", "update"), Some(update));
 }
 
-/// The front door itself over TLS, and over mutual TLS.
+/// The driver's own port with TLS, and with mutual TLS.
 #[tokio::test]
 async fn the_front_door_speaks_tls() {
     let directory = tempfile::tempdir().unwrap();
@@ -571,7 +571,7 @@ async fn the_front_door_speaks_tls() {
         })
         .unwrap()
     };
-    // (client CA in the configuration, [(client, whether it is served)])
+    // (client CA in the configuration, [(client, whether it is accepted)])
     for (client_ca, clients) in [
         (
             "",

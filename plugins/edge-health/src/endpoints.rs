@@ -1,4 +1,4 @@
-//! Endpoints: the addresses of a Service's Pods, those that are ready and those that are not.
+//! Endpoints: the ready and not ready addresses of a Service's Pods.
 
 use admittance_sdk::Text;
 use admittance_sdk::prelude::*;
@@ -26,7 +26,7 @@ struct Address<'a> {
     node_name: Option<Text<'a>>,
 }
 
-/// Move the addresses of nodes that are kept to those that are ready, behind them and in their order.
+/// Moves the addresses of kept nodes to the end of the ready ones, in their order.
 pub(crate) fn patch<'r>(request: &'r Request, nodes: &mut Nodes<'r>) -> Result<Patch, Error> {
     let mut patch = Patch::new();
     let subsets = request
@@ -66,7 +66,7 @@ fn take_in<'r>(
     patch.ensure_array(&to, subset.addresses.is_some());
     let end = to.with_trailing_token("-");
     for (moved, at) in kept.into_iter().enumerate() {
-        // Each that has moved has drawn those behind it one place forward.
+        // Each move shifts the following elements by one.
         patch.move_to(from.with_trailing_token(at - moved), &end);
     }
     if all {

@@ -1,33 +1,33 @@
-//! The stock plugin `edge-health`: keeps Kubernetes from evicting the Pods of an edge node, and from
-//! taking their addresses out of Services, when only the line between node and control plane is cut.
+//! The stock plugin `edge-health`: prevents Kubernetes from evicting the Pods of an edge node, and from
+//! removing their addresses from Services, if only the connection between node and control plane is lost.
 //!
 //! ```yaml
 //! alwaysReachable: false
 //! ```
 //!
-//! When the control plane no longer hears from a node, its condition `Ready` becomes `Unknown`. The node
-//! may be well all the same: at the edge the line fails more often than the machine. Something that still
-//! reaches the node, such as the edge-health daemon of [SuperEdge], says so by a Node's annotation
-//! `nodeunhealth`: nodes that have it are gone, whatever its value, and nodes that do not have it are there.
-//! The rules are those of SuperEdge's edge-health-admission.
+//! When the control plane loses contact with a node, the node's condition `Ready` becomes `Unknown`. The node
+//! may still be healthy: at the edge, connections fail more often than machines. A component that can still
+//! reach the nodes, such as the edge-health daemon of [SuperEdge], marks unhealthy Nodes with the annotation
+//! `nodeunhealth`, with any value; nodes without it are healthy. The rules are those of SuperEdge's
+//! edge-health-admission.
 //!
-//! For a node that is `Unknown` and does not have the annotation:
+//! For a node that is `Unknown` without the annotation:
 //!
-//! | request | what becomes of it |
+//! | request | effect |
 //! |---|---|
 //! | UPDATE of the Node | its taints `node.kubernetes.io/unreachable` with the effect `NoExecute` are removed |
 //! | CREATE, UPDATE of Endpoints | its addresses move from `notReadyAddresses` to `addresses` |
 //! | CREATE, UPDATE of an EndpointSlice | its endpoints become ready, unless they are terminating |
 //!
-//! SuperEdge acts on UPDATE only. Endpoints and slices are treated alike when they are created here: the
-//! outcome depends on the nodes as they are and not on what was there before, and a slice that is new while
-//! the line is cut would otherwise wait for its next update. A chain whose rules name UPDATE alone has it
-//! as SuperEdge does. Why an address is not ready the plugin cannot see: one whose own probe failed is
-//! taken in again too while its node is `Unknown`.
+//! SuperEdge acts only on UPDATE. This plugin also handles the creation of Endpoints and slices: the outcome
+//! depends on the current nodes and not on the old object, and a slice that is created while the connection is
+//! lost would otherwise wait for its next update. For the behavior of SuperEdge, name only UPDATE in the rules of
+//! the chain. The plugin cannot see why an address is not ready: while its node is `Unknown`, an address whose own
+//! probe failed becomes ready too.
 //!
-//! Nodes are read with the capability `cluster("v1/Node")`, each once in a request, and only for addresses
-//! that are not ready. A Node that does not exist leaves its addresses alone. When Nodes cannot be read
-//! the call fails, and the stage's failure policy decides. Requests for subresources are left alone:
+//! Nodes are read with the capability `cluster("v1/Node")`, each once per request, and only for addresses
+//! that are not ready. Addresses of a Node that does not exist are not changed. If Nodes cannot be read,
+//! the call fails, and the stage's failure policy applies. Requests for subresources are ignored:
 //! an update of `nodes/status` cannot change taints.
 //!
 //! [SuperEdge]: https://github.com/superedge/superedge
@@ -44,7 +44,7 @@ use node::Judge;
 use nodes::Nodes;
 pub use settings::Settings;
 
-/// A list of the control plane's: it may be absent or `null`, and so may what is in it.
+/// A list in an object of the control plane: the list and its elements may be absent or `null`.
 type List<T> = Option<Vec<Option<T>>>;
 
 /// The configured plugin.

@@ -1,4 +1,4 @@
-//! Nodes: which of them are well though the control plane has lost them, and their taints.
+//! Nodes: which of them are healthy although the control plane has lost contact, and their taints.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use admittance_sdk::serde::de::IgnoredAny;
 
 use crate::List;
 
-/// What says that a node is gone, and not only the line to it. Its value does not matter.
+/// The annotation of unhealthy nodes. Its value does not matter.
 const UNHEALTHY: &str = "nodeunhealth";
 
-/// The taint by which Kubernetes evicts the Pods of a node that it has lost.
+/// The taint with which Kubernetes evicts the Pods of an unreachable node.
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
-/// The parts of a Node that matter here.
+/// The parts of a Node that are used here.
 #[view]
 pub(crate) struct Node {
     metadata: Option<Metadata>,
@@ -49,15 +49,15 @@ struct Condition {
     status: Option<String>,
 }
 
-/// Says which nodes are kept.
+/// Decides which nodes are kept.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Judge {
-    /// Whether the annotation does not count.
+    /// Whether to ignore the annotation.
     pub(crate) always_reachable: bool,
 }
 
 impl Judge {
-    /// Whether the control plane does not hear from the node, and nothing says that it is gone.
+    /// Whether the control plane has lost contact with the node, and it is not marked as unhealthy.
     pub(crate) fn keeps(self, node: &Node) -> bool {
         node.is_unknown() && (self.always_reachable || !node.is_marked_unhealthy())
     }
@@ -88,7 +88,7 @@ impl Taint {
     }
 }
 
-/// Remove the taints that would evict the Pods of a node that is kept.
+/// Removes the taints that would evict the Pods of a kept node.
 pub(crate) fn patch(request: &Request, judge: Judge) -> Result<Patch, Error> {
     let mut patch = Patch::new();
     let Some(node) = request.object::<Node>()? else {
@@ -107,7 +107,7 @@ pub(crate) fn patch(request: &Request, judge: Judge) -> Result<Patch, Error> {
     if !evicting.is_empty() && evicting.len() == taints.len() {
         patch.remove(pointer!["spec", "taints"]);
     } else {
-        // From the last to the first, so that no removal moves what is still to be removed.
+        // From last to first, so that removals do not shift the remaining indexes.
         for index in evicting.into_iter().rev() {
             patch.remove(pointer!["spec", "taints", index]);
         }

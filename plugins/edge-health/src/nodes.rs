@@ -1,4 +1,4 @@
-//! Looking nodes up, each once.
+//! Looks up each node once.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use admittance_sdk::{Text, cluster};
 
 use crate::node::{Judge, Node};
 
-/// Gives the Node of a name, if there is one.
+/// Returns the Node with a name, if it exists.
 type LookUp<'r> = Box<dyn FnMut(&str) -> Result<Option<Node>, cluster::Error> + 'r>;
 
-/// What is known of the nodes that a request names, and how to learn more.
+/// A cache of the nodes in a request.
 pub(crate) struct Nodes<'r> {
     judge: Judge,
     look_up: LookUp<'r>,
@@ -18,7 +18,7 @@ pub(crate) struct Nodes<'r> {
 }
 
 impl<'r> Nodes<'r> {
-    /// Nothing is known yet; `look_up` is asked for each node once.
+    /// An empty cache; `look_up` is called once per node.
     pub(crate) fn new(
         judge: Judge,
         look_up: impl FnMut(&str) -> Result<Option<Node>, cluster::Error> + 'r,
@@ -30,12 +30,12 @@ impl<'r> Nodes<'r> {
         }
     }
 
-    /// The nodes as the control plane has them now.
+    /// Looks up nodes in the control plane.
     pub(crate) fn of_the_cluster(judge: Judge) -> Self {
         Self::new(judge, |name| cluster::get("v1", "Node", None, name))
     }
 
-    /// Whether the node is kept; one without a name or that does not exist is not.
+    /// Whether the node is kept; false if it has no name or does not exist.
     pub(crate) fn keeps(&mut self, name: Option<&Text<'r>>) -> Result<bool, Error> {
         let Some(name) = name.filter(|name| !name.is_empty()) else {
             return Ok(false);

@@ -17,12 +17,12 @@ struct Endpoint<'a> {
     conditions: Option<Conditions>,
     #[serde(borrow)]
     node_name: Option<Text<'a>>,
-    /// What `v1beta1` has of the node when `nodeName` is absent; `v1` has no such field.
+    /// Contains the node in `v1beta1` if `nodeName` is absent; does not exist in `v1`.
     #[serde(borrow)]
     topology: Option<Topology<'a>>,
 }
 
-/// What is absent is not known, and consumers take it for ready.
+/// An absent condition is unknown; consumers treat it as ready.
 #[view]
 #[derive(Clone, Copy)]
 struct Conditions {
@@ -33,12 +33,12 @@ struct Conditions {
 
 #[view]
 struct Topology<'a> {
-    /// The name of the node, as the control plane fills it in.
+    /// The name of the node, set by the control plane.
     #[serde(borrow, rename = "kubernetes.io/hostname")]
     hostname: Option<Text<'a>>,
 }
 
-/// Make the endpoints ready that are on nodes that are kept.
+/// Marks the endpoints on kept nodes as ready.
 pub(crate) fn patch<'r>(request: &'r Request, nodes: &mut Nodes<'r>) -> Result<Patch, Error> {
     let mut patch = Patch::new();
     let has_topology = request.kind().version == "v1beta1";
@@ -61,7 +61,7 @@ pub(crate) fn patch<'r>(request: &'r Request, nodes: &mut Nodes<'r>) -> Result<P
         }
         let at = pointer!["endpoints", index, "conditions"];
         patch.replace(at.with_trailing_token("ready"), &true)?;
-        // Unless it is terminating, an endpoint serves exactly when it is ready.
+        // Unless it is terminating, an endpoint is serving if and only if it is ready.
         if conditions.serving == Some(false) {
             patch.replace(at.with_trailing_token("serving"), &true)?;
         }
@@ -70,7 +70,7 @@ pub(crate) fn patch<'r>(request: &'r Request, nodes: &mut Nodes<'r>) -> Result<P
 }
 
 impl Conditions {
-    /// Not ready, and not on its way out: no new connection goes to an endpoint that is terminating.
+    /// Not ready, and not terminating: terminating endpoints get no new connections.
     fn can_become_ready(&self) -> bool {
         self.ready == Some(false) && self.terminating != Some(true)
     }

@@ -1,5 +1,5 @@
-//! What the plugin makes of Nodes, Endpoints and EndpointSlices. The rules are those of
-//! `pkg/edge-health-admission` in `superedge/superedge`, less its mistakes with several addresses.
+//! How the plugin changes Nodes, Endpoints and EndpointSlices. The rules are those of
+//! `pkg/edge-health-admission` in `superedge/superedge`, without its bugs with several addresses.
 
 mod endpoints;
 mod node;
@@ -29,7 +29,7 @@ fn node_object(name: &str, ready: &str, annotations: Value) -> Value {
     })
 }
 
-/// `lost` and `far` are cut off and well, `dead` is marked, `near` is ready, `ill` says itself that it is not.
+/// `lost` and `far` are disconnected and healthy, `dead` is marked, `near` is ready, `ill` reports that it is not ready.
 fn nodes() -> [Value; 5] {
     [
         node_object("lost", "Unknown", Value::Null),
@@ -40,7 +40,7 @@ fn nodes() -> [Value; 5] {
     ]
 }
 
-/// What becomes of a request, where those nodes are. What came out, judged once more, stays as it is.
+/// The outcome of a request with those nodes. A second run on the result must not change it.
 fn judged(settings: &Value, request: RequestBuilder) -> Outcome {
     let plugin = plugin(settings);
     testing::with_cluster(nodes(), || {
@@ -106,7 +106,7 @@ fn wrong_settings_are_told() {
     }
 }
 
-/// Neither what is not for this plugin nor what needs no node asks the control plane, which is not there.
+/// Requests that are not for this plugin or need no node do not call the control plane, which does not exist here.
 #[test]
 fn the_control_plane_is_asked_only_when_it_must_be() {
     let endpoints = |subset: Value| json!({"apiVersion": "v1", "kind": "Endpoints", "subsets": [subset]});

@@ -1,4 +1,4 @@
-//! The stock plugin `image-policy`: rewrites container images to other registries, and refuses those
+//! The stock plugin `image-policy`: rewrites container images to other registries, and denies those
 //! that break the rules, in Pods and workloads of Kubernetes and of BCS.
 //!
 //! ```yaml
@@ -10,13 +10,13 @@
 //! requireDigest: false
 //! ```
 //!
-//! Every rule is optional, and holds for the image as it is after rewriting. `containers`,
-//! `initContainers`, `ephemeralContainers` and image volumes are covered. An image that is no valid
-//! reference is refused as soon as there is a rule to check.
+//! Every rule is optional, and applies to the rewritten image. `containers`, `initContainers`,
+//! `ephemeralContainers` and image volumes are covered. If there is a rule to check, an image that is not
+//! a valid reference is denied.
 //!
-//! Images that an existing Pod has already are left alone when it is updated: it runs them, and
-//! another name for them would restart it. So are objects that are being deleted, which a refusal
-//! would keep from going.
+//! Images that an existing Pod already has are not changed when it is updated: it runs them, and
+//! another name would restart it. Objects that are being deleted are ignored too, because a denial
+//! would prevent their deletion.
 
 mod reference;
 mod settings;
@@ -62,7 +62,7 @@ impl Plugin for ImagePolicy {
             if texts.is_empty() {
                 errors.push(
                     pointer!["allowedRegistries"],
-                    "an empty list refuses every image; name a registry, or leave the field out",
+                    "an empty list refuses every image; add a registry, or remove the field",
                 );
             }
             registries("allowedRegistries", &texts, &mut errors)
@@ -100,7 +100,7 @@ impl Plugin for ImagePolicy {
             && self.checks()
         {
             violations.push(format!(
-                "{}: the control plane reads this field as \"{}\"; write it so",
+                "{}: the control plane reads this field as \"{}\"; use that spelling",
                 field_path(&misspelt.path),
                 misspelt.expected
             ));
@@ -130,18 +130,18 @@ impl Plugin for ImagePolicy {
     }
 
     fn warm_up(&self, sample: &Request) {
-        // Leaves the heap as large as a call needs it.
+        // Grows the heap to the size that a call needs.
         let _ = self.admit(sample);
     }
 }
 
 impl ImagePolicy {
-    /// Whether there is a rule that can refuse an image.
+    /// Whether there is a rule that can deny an image.
     fn checks(&self) -> bool {
         self.allowed.is_some() || !self.refused.is_empty() || self.refuse_latest || self.require_digest
     }
 
-    /// Add to the patch or to the violations what one image calls for.
+    /// Adds the change of one image to the patch, or its violation to the list.
     fn judge(
         &self,
         image: &Image<'_>,
@@ -170,7 +170,7 @@ impl ImagePolicy {
             None => self.broken(&written),
             Some(text) => match Reference::parse(text) {
                 Ok(reference) => self.broken(&reference),
-                // Both parts were valid, so together they can only be too long.
+                // Both parts are valid, so together they can only be too long.
                 Err(why) => Some(format!(
                     "cannot be used: {why}; shorten the name, or change `rewrites`"
                 )),
@@ -193,18 +193,18 @@ impl ImagePolicy {
         Ok(())
     }
 
-    /// The first rule that an image breaks, and what to do.
+    /// The first rule that an image breaks, and how to fix it.
     fn broken(&self, image: &Reference<'_>) -> Option<String> {
         if let Some(prefix) = self.refused.iter().find(|prefix| image.is_under_any_port(prefix)) {
             return Some(format!(
-                "is under \"{prefix}\", which refusedRegistries lists; use another registry"
+                "is under \"{prefix}\", which is listed in refusedRegistries; use another registry"
             ));
         }
         if let Some(allowed) = &self.allowed
             && !allowed.iter().any(|prefix| image.is_under(prefix))
         {
             let mut message =
-                String::from("is from a registry that allowedRegistries does not list; use one of ");
+                String::from("is from a registry that is not listed in allowedRegistries; use one of ");
             for (index, prefix) in allowed.iter().enumerate() {
                 let separator = if index == 0 { "" } else { ", " };
                 let _ = write!(message, "{separator}\"{prefix}\"");
@@ -213,12 +213,12 @@ impl ImagePolicy {
         }
         if self.require_digest && !image.has_digest() {
             return Some(
-                "has no digest, which requireDigest asks for; pin it with \"@sha256:...\"".to_owned(),
+                "has no digest, which requireDigest requires; pin it with \"@sha256:...\"".to_owned(),
             );
         }
         if self.refuse_latest && image.is_latest() {
             return Some(
-                "has no tag or the tag \"latest\", which refuseLatest refuses; name a version, as in \":1.2.3\""
+                "has no tag or the tag \"latest\", which refuseLatest forbids; use a version tag, such as \":1.2.3\""
                     .to_owned(),
             );
         }
@@ -226,7 +226,7 @@ impl ImagePolicy {
     }
 }
 
-/// An image, and where in its pod spec it stands.
+/// An image, and its place in the pod spec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Image<'a> {
     place: Place,
@@ -309,8 +309,8 @@ fn has(old: &Workload<'_>, image: &Image<'_>) -> bool {
     })
 }
 
-/// Whether the object as it is stored is on its way out. What the new object says does not count:
-/// its sender writes it.
+/// Whether the stored object is being deleted. The new object is ignored, because the client
+/// controls it.
 #[cold]
 fn is_being_deleted(request: &Request) -> Result<bool, Error> {
     #[view]
@@ -329,7 +329,7 @@ fn is_being_deleted(request: &Request) -> Result<bool, Error> {
         .is_some_and(|metadata| metadata.deletion_timestamp.is_some()))
 }
 
-/// The path as Kubernetes writes it: `spec.containers[0].image`.
+/// The path in the notation of Kubernetes: `spec.containers[0].image`.
 fn field_path(pointer: &Pointer) -> String {
     let mut path = String::new();
     for token in pointer.tokens() {

@@ -1,17 +1,17 @@
-//! Image references, by the grammar of the distribution project that Docker and Kubernetes use:
+//! Image references, in the grammar of the distribution project, which Docker and Kubernetes use:
 //! `[registry[:port]/]path[:tag][@digest]`.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::net::Ipv6Addr;
 
-/// The registry of a reference that names none.
+/// The registry of a reference without one.
 const DEFAULT_REGISTRY: &str = "docker.io";
 
-/// The most characters of registry and path together.
+/// The maximum length of registry and path together.
 const NAME_LIMIT: usize = 255;
 
-/// A reference, in full: with its registry, and with `library/` where Docker Hub means it.
+/// A complete reference: with its registry, and with `library/` for official images of Docker Hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reference<'a> {
     registry: &'a str,
@@ -20,7 +20,7 @@ pub(crate) struct Reference<'a> {
     digest: Option<&'a str>,
 }
 
-/// Why a text is no reference.
+/// Why a string is not a valid reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Malformed {
     Empty,
@@ -35,13 +35,13 @@ impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Empty => "it is empty",
-            Self::Registry => "its registry is not a host name with an optional port",
+            Self::Registry => "its registry must be a host name with an optional port",
             Self::Path => {
-                "its path is not of lower-case letters and digits, separated by \"/\", \".\", \"_\" or \"-\""
+                "its path must consist of lower-case letters and digits, separated by \"/\", \".\", \"_\" or \"-\""
             }
-            Self::Tag => "its tag is not of at most 128 letters, digits, \"_\", \".\" and \"-\"",
+            Self::Tag => "its tag must consist of at most 128 letters, digits, \"_\", \".\" and \"-\"",
             Self::Digest => {
-                "its digest is not an algorithm and a value in hexadecimal, as \"sha256:\" and 64 digits"
+                "its digest must be an algorithm and a hexadecimal value, such as \"sha256:\" and 64 digits"
             }
             Self::TooLong => "its name is longer than 255 characters",
         })
@@ -49,7 +49,7 @@ impl fmt::Display for Malformed {
 }
 
 impl<'a> Reference<'a> {
-    /// Read a reference as a container runtime would.
+    /// Parses a reference as a container runtime would.
     pub(crate) fn parse(text: &'a str) -> Result<Self, Malformed> {
         if text.is_empty() {
             return Err(Malformed::Empty);
@@ -61,7 +61,7 @@ impl<'a> Reference<'a> {
         if digest.is_some_and(|digest| !is_digest(digest)) {
             return Err(Malformed::Digest);
         }
-        // A colon after the last slash begins a tag; one before it, a port.
+        // A colon after the last slash starts a tag, one before it a port.
         let (name, tag) = match rest.rsplit_once(':') {
             Some((name, tag)) if !tag.contains('/') => (name, Some(tag)),
             _ => (rest, None),
@@ -96,7 +96,7 @@ impl<'a> Reference<'a> {
         })
     }
 
-    /// Whether nothing pins what is run: no digest, and no tag or the tag `latest`.
+    /// Whether the version is not fixed: no digest, and no tag or the tag `latest`.
     pub(crate) fn is_latest(&self) -> bool {
         self.digest.is_none() && self.tag.is_none_or(|tag| tag == "latest")
     }
@@ -106,12 +106,12 @@ impl<'a> Reference<'a> {
         self.digest.is_some()
     }
 
-    /// Whether the reference is under a prefix. Registries are compared without regard to case, as host names are.
+    /// Whether the reference is under a prefix. Registries are case-insensitive, like host names.
     pub(crate) fn is_under(&self, prefix: &Prefix) -> bool {
         self.registry.eq_ignore_ascii_case(&prefix.registry) && self.below(prefix).is_some()
     }
 
-    /// Like [`Reference::is_under`], where a prefix without a port stands for every port of its host.
+    /// Like [`Reference::is_under`], but a prefix without a port matches every port of its host.
     pub(crate) fn is_under_any_port(&self, prefix: &Prefix) -> bool {
         let host = if prefix.has_port() {
             self.registry
@@ -121,7 +121,7 @@ impl<'a> Reference<'a> {
         host.eq_ignore_ascii_case(&prefix.registry) && self.below(prefix).is_some()
     }
 
-    /// The reference with `to` in place of `from`, if it is under it.
+    /// The reference with `from` replaced by `to`, if it is under `from`.
     pub(crate) fn rewritten(&self, from: &Prefix, to: &Prefix) -> Option<String> {
         if !self.is_under(from) {
             return None;
@@ -151,7 +151,7 @@ impl<'a> Reference<'a> {
         Some(text)
     }
 
-    /// What of the path follows the prefix's, if that ends where a component does.
+    /// The rest of the path after the prefix, if the prefix ends at a component boundary.
     fn below(&self, prefix: &Prefix) -> Option<&str> {
         if prefix.path.is_empty() {
             return Some(&self.path);
@@ -174,7 +174,7 @@ impl fmt::Display for Reference<'_> {
 }
 
 /// A registry, or a registry and the beginning of a path: `docker.io`,
-/// `registry.example.com:5000/team`. Always ends where a component ends.
+/// `registry.example.com:5000/team`. Always ends at a component boundary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Prefix {
     registry: String,
@@ -182,14 +182,14 @@ pub(crate) struct Prefix {
 }
 
 impl Prefix {
-    /// Read a prefix; a slash at its end means nothing. The registry must be there.
+    /// Parses a prefix; a trailing slash is ignored. The registry is required.
     ///
     /// # Errors
-    /// What is wrong, as the end of a sentence that begins with the text.
+    /// What is wrong, as the rest of a sentence that starts with the string.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         let text = text.strip_suffix('/').unwrap_or(text);
         if text.contains("://") {
-            return Err("has a scheme; write the host alone, as in \"registry.example.com\"");
+            return Err("has a scheme; write only the host, such as \"registry.example.com\"");
         }
         let (registry, path) = match text.split_once('/') {
             Some((registry, path)) => (registry, Some(path)),
@@ -197,11 +197,11 @@ impl Prefix {
         };
         if !looks_like_registry(registry) || !is_registry(registry) {
             return Err(
-                "does not begin with a registry; write \"registry.example.com\", \"docker.io\" or \"docker.io/team\"",
+                "does not begin with a registry; use \"registry.example.com\", \"docker.io\" or \"docker.io/team\"",
             );
         }
         if path.is_some_and(|path| !is_path(path)) {
-            return Err("has more after its registry than a path; tags and digests do not belong here");
+            return Err("is not a registry and a path; tags and digests are not allowed here");
         }
         Ok(Self {
             registry: canonical(registry).to_owned(),
@@ -209,7 +209,7 @@ impl Prefix {
         })
     }
 
-    /// Whether all that is under `other` is under this too.
+    /// Whether everything under `other` is under this prefix too.
     pub(crate) fn covers(&self, other: &Self) -> bool {
         self.registry.eq_ignore_ascii_case(&other.registry)
             && (self.path.is_empty()
@@ -219,7 +219,7 @@ impl Prefix {
                     .is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
     }
 
-    /// How many characters a match is worth: the longer prefix says more.
+    /// The length, by which matches are compared: the longest prefix is used.
     pub(crate) fn specificity(&self) -> usize {
         self.path.len()
     }
@@ -240,7 +240,7 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// Docker Hub has a second name, from before references had registries.
+/// Docker Hub has a second, older name.
 fn canonical(registry: &str) -> &str {
     if registry.eq_ignore_ascii_case("index.docker.io") || registry.eq_ignore_ascii_case(DEFAULT_REGISTRY) {
         DEFAULT_REGISTRY
@@ -249,7 +249,7 @@ fn canonical(registry: &str) -> &str {
     }
 }
 
-/// Whether a first component is a registry rather than the beginning of a path on Docker Hub.
+/// Whether a first component is a registry, not the beginning of a path on Docker Hub.
 fn looks_like_registry(component: &str) -> bool {
     component.contains(['.', ':'])
         || component == "localhost"
@@ -308,7 +308,7 @@ fn is_path_component(component: &str) -> bool {
             })
 }
 
-/// 64 hexadecimal digits are the identifier of a local image, and no name.
+/// 64 hexadecimal digits are the identifier of a local image, not a name.
 fn is_identifier(name: &str) -> bool {
     name.len() == 64
         && name
@@ -325,7 +325,7 @@ fn is_tag(tag: &str) -> bool {
             .all(|byte| is_word(byte) || matches!(byte, b'.' | b'-'))
 }
 
-/// An algorithm and at least 32 hexadecimal digits; of the known algorithms, as many as they have.
+/// An algorithm and at least 32 hexadecimal digits; for known algorithms, exactly as many as they have.
 fn is_digest(digest: &str) -> bool {
     let Some((algorithm, value)) = digest.split_once(':') else {
         return false;

@@ -1,4 +1,4 @@
-//! What the operator writes, and what is kept of it.
+//! The settings, and their parsed form.
 
 use std::collections::BTreeMap;
 
@@ -6,24 +6,24 @@ use admittance_sdk::prelude::*;
 
 use crate::reference::Prefix;
 
-/// Where images come from, and which may run. Every rule is optional.
+/// Rewrites of images, and rules for them. Every rule is optional.
 #[settings]
 #[derive(Debug, Default)]
 pub struct Settings {
-    /// From a registry, or a registry and the beginning of a path, to what takes its place. Of
-    /// several that match, the longest counts. An image without a registry is one of `docker.io`.
+    /// Maps a registry, or a registry and the beginning of a path, to its replacement. If several
+    /// match, the longest is used. An image without a registry belongs to `docker.io`.
     #[serde(default)]
     pub rewrites: BTreeMap<String, String>,
     /// The only registries, or beginnings of names, that images may have after rewriting.
     pub allowed_registries: Option<Vec<String>>,
-    /// Registries, or beginnings of names, that images may not have after rewriting. One without a
-    /// port stands for all ports of its host.
+    /// Registries, or beginnings of names, that images must not have after rewriting. An entry without
+    /// a port covers all ports of its host.
     #[serde(default)]
     pub refused_registries: Vec<String>,
-    /// Refuse images without a tag, or with the tag `latest`, unless they have a digest.
+    /// Deny images without a tag, or with the tag `latest`, unless they have a digest.
     #[serde(default)]
     pub refuse_latest: bool,
-    /// Refuse images without a digest.
+    /// Deny images without a digest.
     #[serde(default)]
     pub require_digest: bool,
 }
@@ -55,12 +55,12 @@ pub(crate) fn rewrites(rewrites: &BTreeMap<String, String>, errors: &mut Setting
         }
     }
     for (key, rewrite) in &read {
-        // The plugin may run again on its own result, which must stay as it is.
+        // The plugin must be idempotent: run again on its own result, it must not change it.
         if let Some((other, _)) = read.iter().find(|(_, other)| other.from.covers(&rewrite.to)) {
             errors.push(
                 pointer!["rewrites", *key],
                 format!(
-                    "\"{}\" would be rewritten again, by the rule for \"{other}\"; rewrite to a name that no rule is for",
+                    "\"{}\" would be rewritten again, by the rule for \"{other}\"; rewrite to a name that no rule matches",
                     rewrite.to
                 ),
             );
@@ -71,7 +71,7 @@ pub(crate) fn rewrites(rewrites: &BTreeMap<String, String>, errors: &mut Setting
         {
             errors.push(
                 pointer!["rewrites", *key],
-                format!("this is the same as \"{other}\"; remove one of them"),
+                format!("this is the same as \"{other}\"; remove one of the two"),
             );
         }
     }

@@ -72,7 +72,7 @@ fn each_rule() {
             "not allowed",
             mirror_only.clone(),
             "x.io/a",
-            Err("allowedRegistries does not list; use one of \"m.io\""),
+            Err("is not listed in allowedRegistries; use one of \"m.io\""),
         ),
         (
             "a lookalike",
@@ -96,7 +96,7 @@ fn each_rule() {
             "refused",
             json!({"refusedRegistries": ["x.io"]}),
             "x.io/a",
-            Err("under \"x.io\", which refusedRegistries lists"),
+            Err("under \"x.io\", which is listed in refusedRegistries"),
         ),
         (
             "refused on any port",
@@ -132,7 +132,7 @@ fn each_rule() {
             "no digest",
             json!({"requireDigest": true}),
             "nginx:1",
-            Err("requireDigest asks for"),
+            Err("requireDigest requires"),
         ),
         (
             "malformed",

@@ -1,4 +1,4 @@
-//! How workloads say whether they want the injection, and how it is recorded on them.
+//! How workloads opt in or out of the injection, and how it is recorded on them.
 
 use admittance_sdk::workload::{PodTemplate, Workload};
 
@@ -10,32 +10,32 @@ const KUBE_SIDECAR_INJECTOR: (&str, &str) = (
     "sidecar-injector-webhook.morven.me/status",
 );
 
-/// Where kube-sidecar-injector injects nothing.
+/// The namespaces in which kube-sidecar-injector injects nothing.
 const SYSTEM_NAMESPACES: [&str; 2] = ["kube-system", "kube-public"];
 
-/// What it writes to its status annotation, and reads there in any case.
+/// The value of its status annotation, which it reads case-insensitively.
 const INJECTED: &str = "injected";
 
-/// A pair of annotations, and how they are read and written.
+/// A pair of annotations, and their syntax.
 #[derive(Debug)]
 pub(crate) struct Marks {
-    /// By which a workload asks for the injection or declines it.
+    /// The annotation by which a workload opts in or out.
     pub(crate) answer: String,
-    /// That records the injection.
+    /// The annotation that records the injection.
     pub(crate) status: String,
     pub(crate) style: Style,
 }
 
-/// Whose words stand in the annotations.
+/// The syntax of the annotations' values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
     /// The status lists the containers.
     Admittance,
-    /// The status is `injected`, and then nothing is injected again.
+    /// The status is `injected`, which prevents another injection.
     KubeSidecarInjector,
 }
 
-/// What a workload's annotation says.
+/// The value of a workload's annotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wish {
     Ask,
@@ -43,7 +43,7 @@ pub(crate) enum Wish {
     Unclear,
 }
 
-/// The annotation that counted.
+/// The annotation that was used.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Answer<'a> {
     pub(crate) wish: Wish,
@@ -51,7 +51,7 @@ pub(crate) struct Answer<'a> {
     pub(crate) marks: &'a Marks,
 }
 
-/// All the annotations that count: those of the convention, and perhaps others that are understood too.
+/// All annotations in use: those of the convention, and others that are also supported.
 #[derive(Debug)]
 pub(crate) struct Conventions {
     pub(crate) main: Marks,
@@ -59,8 +59,8 @@ pub(crate) struct Conventions {
 }
 
 impl Conventions {
-    /// The annotations have the names that the operator gave them, or those that are usual in the
-    /// convention. `is_added` says whether the plugin itself is to add an annotation of a name.
+    /// The annotations have the names that the operator set, or the default names of the convention.
+    /// `is_added` says whether the plugin itself adds an annotation with a name.
     pub(crate) fn new(
         convention: Convention,
         answer: Option<String>,
@@ -82,7 +82,7 @@ impl Conventions {
             status: status.unwrap_or_else(|| names.1.to_owned()),
             style,
         };
-        // An operator who uses the names for something else has said what they mean here.
+        // If the operator uses these names for something else, that takes precedence.
         let is_taken = |name: &str| name == main.answer || name == main.status || is_added(name);
         let (answer, status) = KUBE_SIDECAR_INJECTOR;
         let understood =
@@ -94,12 +94,12 @@ impl Conventions {
         Self { main, understood }
     }
 
-    /// Whether nothing is injected in a namespace, whatever a workload says.
+    /// Whether nothing is injected in a namespace, whatever the annotations.
     pub(crate) fn skips(&self, namespace: Option<&str>) -> bool {
         self.main.style == Style::KubeSidecarInjector && is_system(namespace)
     }
 
-    /// What a template or its workload says; the annotations of the convention count before others.
+    /// The value on a template or its workload; the annotations of the convention take precedence.
     pub(crate) fn answer<'a>(
         &'a self,
         template: &'a PodTemplate<'_>,
@@ -118,7 +118,7 @@ impl Conventions {
         })
     }
 
-    /// Whether a template says that it has been injected, and must not be again.
+    /// Whether a template has been injected, and must not be injected again.
     pub(crate) fn is_done(&self, template: &PodTemplate<'_>) -> bool {
         self.all().any(|marks| marks.says_injected(template))
     }
@@ -129,8 +129,8 @@ impl Conventions {
         lists.then(|| template.annotation(&self.main.status)).flatten()
     }
 
-    /// The annotations that record the injection of a template and are missing there. `containers` is
-    /// the list of what was added, `answer` what asked for it.
+    /// The annotations that record the injection of a template and are missing there. `containers` lists
+    /// what was added, `answer` is the annotation that requested it.
     pub(crate) fn missing_status<'a>(
         &'a self,
         template: &PodTemplate<'_>,
@@ -173,7 +173,7 @@ impl Style {
                 &["true", "yes", "on", "enabled", "1"],
                 &["false", "no", "off", "disabled", "0"],
             ),
-            // Its versions differ in what they take for the default, not in these words.
+            // Its versions differ in the default, not in these values.
             Self::KubeSidecarInjector => (&["y", "yes", "true", "on"], &["n", "no", "not", "false", "off"]),
         };
         if is(ask) {
@@ -185,7 +185,7 @@ impl Style {
         }
     }
 
-    /// The plainest words for asking and declining.
+    /// The values to suggest for opting in and out.
     pub(crate) fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Admittance => ("true", "false"),

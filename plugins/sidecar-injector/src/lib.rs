@@ -12,17 +12,17 @@
 //! mode: optOut          # or optIn, always
 //! ```
 //!
-//! It adds, and never changes: a container, volume, annotation or label of the same name stays as it
-//! is. So it injects once however often it runs, and puts back what an update left out. A workload
-//! decides by the annotation `sidecar-injector.admittance.dev/inject` on its pod template or on itself.
+//! It adds, and never changes: an existing container, volume, annotation or label with the same name stays as it
+//! is. So it is idempotent, and adds again what an update removed. A workload opts in or out with the annotation
+//! `sidecar-injector.admittance.dev/inject` on its pod template or on itself.
 //!
-//! The file `sidecarconfig.yaml` of [kube-sidecar-injector] and of the tutorials that follow it is
-//! settings as it stands. Its annotations `sidecar-injector-webhook.morven.me/inject` and `.../status`
-//! are understood beside the plugin's own; `convention: kubeSidecarInjector` makes the plugin behave as
-//! that injector does.
+//! The file `sidecarconfig.yaml` of [kube-sidecar-injector] and of tutorials based on it can be used as
+//! settings unchanged. Its annotations `sidecar-injector-webhook.morven.me/inject` and `.../status`
+//! are supported in addition to the plugin's own; `convention: kubeSidecarInjector` makes the plugin behave
+//! as that injector does.
 //!
-//! Kubernetes takes no further containers for a Pod that exists, so a bare Pod is injected when it is
-//! created and left alone when it is updated. Requests for subresources are left alone too.
+//! Kubernetes does not allow adding containers to an existing Pod, so a Pod is injected only when it is
+//! created. Requests for subresources are ignored.
 //!
 //! [kube-sidecar-injector]: https://github.com/morvencao/kube-sidecar-injector
 
@@ -50,7 +50,7 @@ pub struct SidecarInjector {
     labels: BTreeMap<String, String>,
     mode: Mode,
     conventions: Conventions,
-    /// What the status annotation says: the containers, separated by commas.
+    /// The value of the status annotation: the containers, separated by commas.
     status: String,
 }
 
@@ -80,7 +80,7 @@ impl Plugin for SidecarInjector {
             status_annotation,
         } = settings;
         let mut errors = SettingsErrors::new();
-        // Containers and init containers share their names, volumes have their own.
+        // Containers and init containers share one namespace for names; volumes have another.
         let mut taken = BTreeSet::new();
         let empty = containers.is_empty()
             && init_containers.is_empty()
@@ -131,7 +131,7 @@ impl Plugin for SidecarInjector {
             if value.is_empty() {
                 errors.push(
                     pointer![field],
-                    "the annotation has no name; give one, or leave the field out",
+                    "the annotation has no name; set one, or remove the field",
                 );
             }
         }
@@ -195,7 +195,7 @@ impl Plugin for SidecarInjector {
         if let Some(misspelt) = workload.misspelt() {
             return Ok(Response::deny(
                 Denial::new(format!(
-                    "{}: the control plane reads this field as \"{}\"; write it so, that the sidecar can be injected",
+                    "{}: the control plane reads this field as \"{}\"; use that spelling, so that the sidecar can be injected",
                     misspelt.path, misspelt.expected
                 ))
                 .code(422)
@@ -227,7 +227,7 @@ impl Plugin for SidecarInjector {
     }
 
     fn warm_up(&self, sample: &Request) {
-        // Leaves the heap as large as a call needs it.
+        // Grows the heap to the size that a call needs.
         let _ = self.admit(sample);
     }
 }
@@ -242,8 +242,8 @@ impl SidecarInjector {
         }
     }
 
-    /// Add to the patch what one template lacks. Only where containers run: a template of something
-    /// else has no such list.
+    /// Adds what is missing in one template to the patch. Only for templates with containers: templates of other
+    /// things have no such list.
     fn inject(
         &self,
         template: &PodTemplate<'_>,
@@ -306,7 +306,7 @@ impl SidecarInjector {
     }
 }
 
-/// What is to be added and is not there under its key.
+/// The entries to add whose keys do not exist yet.
 fn absent<'a>(
     added: &'a BTreeMap<String, String>,
     present: Option<&TextMap<'_>>,
@@ -319,8 +319,8 @@ fn absent<'a>(
 
 /// Whether the element is in the list.
 ///
-/// BCS drops the names of containers when it stores them. Where there are containers without names, one of the same
-/// image counts, and so does the status: another stage may have rewritten the image since.
+/// BCS drops the names of containers when it stores them. If there are containers without names, one with the same
+/// image counts as present, and so does one in the status: another stage may have rewritten the image since.
 fn is_present(list: &[Container<'_>], element: &Element, status: Option<&str>) -> bool {
     let named = |container: &Container<'_>| container.name.as_deref().is_some_and(|name| !name.is_empty());
     if !element.name.is_empty()

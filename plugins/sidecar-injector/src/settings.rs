@@ -1,4 +1,4 @@
-//! What the operator writes, and what is kept of it.
+//! The settings, and their parsed form.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,64 +7,64 @@ use admittance_sdk::serde::{Deserialize, Deserializer};
 use admittance_sdk::serde_json::value::{RawValue, to_raw_value};
 use admittance_sdk::serde_json::{Map, Value};
 
-/// What is added, and to which workloads.
+/// What to add, and to which workloads.
 ///
-/// The file `sidecarconfig.yaml` of kube-sidecar-injector, with its `containers` and `volumes`, is such
-/// settings as it stands.
+/// The file `sidecarconfig.yaml` of kube-sidecar-injector, with its `containers` and `volumes`, can be used
+/// unchanged.
 #[settings]
 #[derive(Debug)]
 pub struct Settings {
-    /// Containers to add, as they stand in a pod spec. Each has a `name`, or at least an `image`
-    /// where the control plane gives containers no names.
+    /// Containers to add, written as in a pod spec. Each needs a `name`, or at least an `image`
+    /// if containers have no names in the control plane.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub containers: Vec<Map<String, Value>>,
-    /// Init containers to add, as they stand in a pod spec.
+    /// Init containers to add, written as in a pod spec.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub init_containers: Vec<Map<String, Value>>,
-    /// Volumes to add, as they stand in a pod spec. Each has a `name`.
+    /// Volumes to add, written as in a pod spec. Each needs a `name`.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub volumes: Vec<Map<String, Value>>,
-    /// Secrets to add by which images are pulled, as they stand in a pod spec. Each has a `name`.
-    /// Kubernetes gives a Pod those of its service account only if it has none of its own: name them
-    /// too where workloads rely on them and their templates are injected.
+    /// Image pull secrets to add, written as in a pod spec. Each needs a `name`. Kubernetes gives a Pod
+    /// those of its service account only if it has none of its own: list them too if workloads rely
+    /// on them and their templates are injected.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub image_pull_secrets: Vec<Map<String, Value>>,
-    /// Annotations to add; one that is there already keeps its value.
+    /// Annotations to add; an existing one keeps its value.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// Labels to add; one that is there already keeps its value.
+    /// Labels to add; an existing one keeps its value.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// By which annotations workloads decide, and how the injection is recorded.
+    /// By which annotations workloads opt in or out, and how the injection is recorded.
     #[serde(default)]
     pub convention: Convention,
-    /// Which workloads are injected. `optOut` by default; `optIn` by default in the convention
-    /// `kubeSidecarInjector`.
+    /// Which workloads are injected. The default is `optOut`; with the convention
+    /// `kubeSidecarInjector` it is `optIn`.
     pub mode: Option<Mode>,
-    /// The annotation by which a workload asks for the injection (`"true"`) or declines it
-    /// (`"false"`). `sidecar-injector.admittance.dev/inject` by default; in the convention
+    /// The annotation by which a workload opts in (`"true"`) or out (`"false"`).
+    /// `sidecar-injector.admittance.dev/inject` by default; with the convention
     /// `kubeSidecarInjector` it is `sidecar-injector-webhook.morven.me/inject`, with `"yes"` and `"no"`.
     pub annotation: Option<String>,
     /// The annotation that records which containers were added.
-    /// `sidecar-injector.admittance.dev/status` by default; in the convention `kubeSidecarInjector` it
-    /// is `sidecar-injector-webhook.morven.me/status`, and says `injected`.
+    /// `sidecar-injector.admittance.dev/status` by default; with the convention `kubeSidecarInjector` it
+    /// is `sidecar-injector-webhook.morven.me/status` with the value `injected`.
     pub status_annotation: Option<String>,
 }
 
-/// By which annotations workloads decide, and how the injection is recorded.
+/// By which annotations workloads opt in or out, and how the injection is recorded.
 #[settings]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Convention {
-    /// Those of `annotation` and `statusAnnotation`. Where a workload does not have the first,
-    /// `sidecar-injector-webhook.morven.me/inject` counts as kube-sidecar-injector reads it: `"yes"`
-    /// asks, though not in `kube-system` and `kube-public`, and `"no"` declines. Such a workload gets
-    /// `sidecar-injector-webhook.morven.me/status: injected` too, and one that has it is left alone,
-    /// unless the mode is `always`.
+    /// Those of `annotation` and `statusAnnotation`. If a workload does not have the first,
+    /// `sidecar-injector-webhook.morven.me/inject` is read as by kube-sidecar-injector: `"yes"`
+    /// opts in, except in `kube-system` and `kube-public`, and `"no"` opts out. Such a workload also
+    /// gets `sidecar-injector-webhook.morven.me/status: injected`, and one that has it is not injected
+    /// again, unless the mode is `always`.
     #[default]
     Both,
     /// Only those of `annotation` and `statusAnnotation`.
     Admittance,
-    /// As kube-sidecar-injector does: only workloads that ask by
+    /// As kube-sidecar-injector does: only workloads that opt in with
     /// `sidecar-injector-webhook.morven.me/inject`, unless `mode` says otherwise; none with the status
     /// `injected`, unless the mode is `always`; and none in `kube-system` and `kube-public`.
     KubeSidecarInjector,
@@ -74,16 +74,16 @@ pub enum Convention {
 #[settings]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// All but those that decline.
+    /// All except those that opt out.
     OptOut,
-    /// Those that ask for it.
+    /// Only those that opt in.
     OptIn,
-    /// All; nobody can decline.
+    /// All, without a way to opt out.
     Always,
 }
 
 impl Convention {
-    /// The mode where the operator names none.
+    /// The default mode.
     pub(crate) fn default_mode(self) -> Mode {
         match self {
             Self::Both | Self::Admittance => Mode::OptOut,
@@ -92,7 +92,7 @@ impl Convention {
     }
 }
 
-/// A list or map; a key of YAML with nothing behind it is an empty one.
+/// A list or map; a YAML key without a value is an empty one.
 fn null_is_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -101,7 +101,7 @@ where
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// One element to add to a list of the pod spec, written as JSON already.
+/// One element to add to a list of the pod spec, serialized as JSON.
 #[derive(Debug)]
 pub(crate) struct Element {
     /// Its `name`; empty only for a container without one.
@@ -112,7 +112,7 @@ pub(crate) struct Element {
 }
 
 impl Element {
-    /// What the status calls it.
+    /// How the status identifies it.
     pub(crate) fn identity(&self) -> &str {
         if self.name.is_empty() {
             &self.image
@@ -122,14 +122,14 @@ impl Element {
     }
 }
 
-/// Whether an element may do without a name.
+/// Whether an element may have no name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Naming {
     NameOrImage,
     Name,
 }
 
-/// The elements of one list, with every mistake noted. `taken` holds what shares its names with them.
+/// Parses the elements of one list and collects all mistakes. `taken` contains the names that are already used.
 pub(crate) fn elements(
     list: &str,
     values: Vec<Map<String, Value>>,
@@ -175,12 +175,12 @@ pub(crate) fn elements(
             };
             errors.push(
                 pointer![list, index],
-                format!("this cannot be told from others; {wanted}"),
+                format!("this element cannot be identified; {wanted}"),
             );
         } else if !taken.insert(element.identity().to_owned()) {
             errors.push(
                 pointer![list, index],
-                format!("\"{}\" is there twice; rename or remove one", element.identity()),
+                format!("\"{}\" is a duplicate; rename or remove one", element.identity()),
             );
         } else {
             elements.push(element);

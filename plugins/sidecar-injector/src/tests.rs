@@ -365,7 +365,7 @@ fn wrong_settings_are_all_told() {
             &[
                 ("/containers/0", "`name`, or at least an `image`"),
                 ("/containers/2/name", "must be a string"),
-                ("/initContainers/0", "\"a\" is there twice"),
+                ("/initContainers/0", "\"a\" is a duplicate"),
                 ("/volumes/0", "give it a `name`"),
             ],
         ),

@@ -4,7 +4,7 @@ use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{Error, Ident, LitBool, LitStr, Result, Token};
 
-/// All of them; what is absent has its default.
+/// All arguments; absent ones have their defaults.
 #[derive(Default)]
 pub(crate) struct Arguments {
     pub(crate) name: Option<LitStr>,
@@ -22,7 +22,7 @@ pub(crate) struct ResourceRule {
     pub(crate) resources: Vec<String>,
 }
 
-/// Something that the plugin asks for.
+/// A capability that the plugin requests.
 pub(crate) enum Capability {
     Cluster(String),
     Http(String),
@@ -37,7 +37,10 @@ impl Parse for Arguments {
             let key: Ident = input.parse()?;
             let text = key.to_string();
             if seen.contains(&text) {
-                return Err(Error::new(key.span(), format!("`{text}` is given twice")));
+                return Err(Error::new(
+                    key.span(),
+                    format!("`{text}` is a duplicate argument"),
+                ));
             }
             match text.as_str() {
                 "name" => arguments.name = Some(name(input)?),
@@ -48,7 +51,7 @@ impl Parse for Arguments {
                 "capabilities" => arguments.capabilities = list(input)?.into_iter().collect(),
                 _ => {
                     let message = format!(
-                        "unknown argument `{text}`; there are name, version, summary, mutates, resources and capabilities"
+                        "unknown argument `{text}`; expected name, version, summary, mutates, resources or capabilities"
                     );
                     return Err(Error::new(key.span(), message));
                 }
@@ -80,7 +83,7 @@ fn name(input: ParseStream<'_>) -> Result<LitStr> {
     } else {
         Err(Error::new(
             name.span(),
-            "a plugin's name is in lower case with hyphens: \"sidecar-injector\"",
+            "a plugin's name must be in lower case with hyphens: \"sidecar-injector\"",
         ))
     }
 }
@@ -95,7 +98,7 @@ fn version(input: ParseStream<'_>) -> Result<LitStr> {
     } else {
         Err(Error::new(
             version.span(),
-            "a plugin's version is semver: \"1.2.3\"",
+            "a plugin's version must be semver: \"1.2.3\"",
         ))
     }
 }
@@ -134,7 +137,7 @@ fn resources(list: &Punctuated<LitStr, Token![,]>) -> Result<Vec<ResourceRule>> 
         if !right {
             return Err(Error::new(
                 literal.span(),
-                "a resource is version and plural in lower case, after the group if it has one: \"v1/pods\", \
+                "a resource must be version and plural in lower case, after the group if it has one: \"v1/pods\", \
                  \"apps/v1/deployments\", \"*/*/*\"",
             ));
         }
@@ -170,7 +173,7 @@ impl Parse for Capability {
             _ => {
                 return Err(Error::new(
                     kind.span(),
-                    "a capability is cluster(\"v1/Node\"), http(\"https://policy.example.com\") or environment(\"NAME\")",
+                    "a capability must be cluster(\"v1/Node\"), http(\"https://policy.example.com\") or environment(\"NAME\")",
                 ));
             }
         };
@@ -178,7 +181,7 @@ impl Parse for Capability {
         syn::parenthesized!(content in input);
         let literal: LitStr = content.parse()?;
         if !content.is_empty() {
-            return Err(content.error("one text, and nothing after it"));
+            return Err(content.error("expected exactly one string"));
         }
         let text = literal.value();
         let mistake = match make(String::new()) {
@@ -206,12 +209,12 @@ mod tests {
     fn wrong_arguments_are_told_apart() {
         let table = [
             ("colour = 1", "unknown argument `colour`"),
-            ("name = \"a\", name = \"b\"", "`name` is given twice"),
+            ("name = \"a\", name = \"b\"", "`name` is a duplicate argument"),
             ("name = \"Big Name\"", "lower case with hyphens"),
             ("version = \"one\"", "semver"),
             ("resources = [\"pods\"]", "version and plural"),
             ("resources = [\"v1/Pods\"]", "version and plural"),
-            ("capabilities = [disk(\"/\")]", "a capability is"),
+            ("capabilities = [disk(\"/\")]", "a capability must be"),
             ("capabilities = [cluster(\"Node\")]", "a kind with its version"),
             ("capabilities = [http(\"http://a\")]", "an origin"),
             ("capabilities = [environment(\"\")]", "a name"),

@@ -1,4 +1,4 @@
-//! `#[settings]` and `#[view]`: derives, with the defaults that nearly all want.
+//! `#[settings]` and `#[view]`: derives with common defaults.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -9,8 +9,8 @@ pub(crate) fn settings(arguments: TokenStream, item: TokenStream) -> Result<Toke
     no_arguments("settings", &arguments)?;
     let item: DeriveInput = syn::parse2(item)?;
     let mut attributes = serde_attributes(&item)?;
-    // On an enum it would also refuse the fields of struct variants, which is what is wanted; on a unit
-    // or tuple struct serde has no use for it.
+    // On an enum it also rejects unknown fields of struct variants, as intended; on a unit
+    // or tuple struct it has no effect.
     let has_fields = match &item.data {
         Data::Struct(data) => matches!(data.fields, syn::Fields::Named(_)),
         Data::Enum(_) => true,
@@ -55,7 +55,7 @@ fn serde_attributes(item: &DeriveInput) -> Result<Vec<TokenStream>> {
     if let Data::Union(data) = &item.data {
         return Err(syn::Error::new_spanned(
             data.union_token,
-            "serde reads structs and enums, not unions",
+            "serde supports structs and enums, not unions",
         ));
     }
     let mut attributes = vec![quote!(crate = "::admittance_sdk::serde")];
@@ -78,7 +78,7 @@ fn has(item: &DeriveInput, name: &str) -> Result<bool> {
     {
         attribute.parse_nested_meta(|meta| {
             found |= meta.path.is_ident(name);
-            // Past `= value` or `(...)`, which are serde's business.
+            // Skips `= value` or `(...)`, which serde validates.
             if meta.input.peek(syn::Token![=]) {
                 let _: syn::Expr = meta.value()?.parse()?;
             } else if meta.input.peek(syn::token::Paren) {

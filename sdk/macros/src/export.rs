@@ -49,9 +49,9 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
     })
 }
 
-/// `impl Plugin for SomeType`, and nothing else.
+/// Accepts only `impl Plugin for SomeType`.
 fn implementation(item: TokenStream) -> Result<ItemImpl> {
-    const RIGHT: &str = "`#[plugin]` goes on `impl Plugin for YourType`";
+    const RIGHT: &str = "`#[plugin]` must be on `impl Plugin for YourType`";
     let whole = item.clone();
     let item: ItemImpl = syn::parse2(item).map_err(|_| Error::new_spanned(&whole, RIGHT))?;
     let Some((negative, path, _)) = &item.trait_ else {
@@ -70,7 +70,7 @@ fn implementation(item: TokenStream) -> Result<ItemImpl> {
     if !item.generics.params.is_empty() {
         return Err(Error::new_spanned(
             &item.generics,
-            "a component has one plugin of one type; take the parameters away, or name the type that is meant",
+            "a component has one plugin of one type; remove the type parameters, or name a concrete type",
         ));
     }
     Ok(item)
@@ -124,7 +124,7 @@ fn description(arguments: &Arguments) -> TokenStream {
     }
 }
 
-/// What the author wrote, or what Cargo says of the author's crate.
+/// The argument, or the value from the author's Cargo.toml.
 fn or_else(given: Option<&syn::LitStr>, variable: &str) -> TokenStream {
     match given {
         Some(given) => quote!(#given),

@@ -1,5 +1,4 @@
-//! The attribute macros of `admittance-sdk`. Authors reach them through that crate, which documents
-//! them with examples that run.
+//! The attribute macros of `admittance-sdk`. Use them through that crate, where their examples are tested.
 
 mod arguments;
 mod derives;
@@ -7,19 +6,19 @@ mod export;
 
 use proc_macro::TokenStream;
 
-/// Make an implementation of `Plugin` the plugin of its crate.
+/// Makes an implementation of `Plugin` the plugin of its crate.
 ///
-/// On WebAssembly it exports the contract's functions; everywhere it implements `Describe`. Name,
-/// version and summary are those of the crate's `Cargo.toml`. A crate holds one plugin.
+/// On WebAssembly it exports the contract's functions; on all targets it implements `Describe`. Name,
+/// version and summary default to those in the crate's `Cargo.toml`. A crate contains one plugin.
 ///
 /// | argument | meaning | default |
 /// |---|---|---|
 /// | `name = "..."` | short, in lower case with hyphens | the crate's name |
 /// | `version = "..."` | the plugin's version | the crate's |
 /// | `summary = "..."` | one or two sentences for the operator | the crate's description |
-/// | `mutates` | it may answer `patch` or `replace` | it does not |
-/// | `resources = ["v1/pods", "apps/v1/deployments"]` | what it is for: version and resource, with the group before them if there is one; `*` stands for any | everything |
-/// | `capabilities = [cluster("v1/Node"), http("https://policy.example.com"), environment("REGION")]` | what it asks for | nothing |
+/// | `mutates` | it may return `patch` or `replace` | it does not |
+/// | `resources = ["v1/pods", "apps/v1/deployments"]` | supported resources: version and resource, with the group before them if there is one; `*` stands for any | everything |
+/// | `capabilities = [cluster("v1/Node"), http("https://policy.example.com"), environment("REGION")]` | capabilities that it requests | none |
 ///
 /// ```
 /// use admittance_sdk::prelude::*;
@@ -55,13 +54,13 @@ use proc_macro::TokenStream;
 /// # }
 /// ```
 ///
-/// What is wrong is said where it is wrong:
+/// Errors are reported at the place of the mistake:
 ///
 /// ```compile_fail
 /// struct NotAPlugin;
 ///
 /// #[admittance_sdk::plugin]
-/// impl NotAPlugin {} // error: `#[plugin]` goes on `impl Plugin for YourType`
+/// impl NotAPlugin {} // error: `#[plugin]` must be on `impl Plugin for YourType`
 /// ```
 #[proc_macro_attribute]
 pub fn plugin(arguments: TokenStream, item: TokenStream) -> TokenStream {
@@ -70,11 +69,10 @@ pub fn plugin(arguments: TokenStream, item: TokenStream) -> TokenStream {
         .into()
 }
 
-/// Make a type settings: derives `Deserialize` and `JsonSchema`.
+/// Makes a type the settings of a plugin: derives `Deserialize` and `JsonSchema`.
 ///
-/// Fields are written in `camelCase`, and fields that the type does not have are mistakes, so that a
-/// misspelt one is found. A `#[serde(...)]` of your own for either wins. Doc comments become the schema's
-/// descriptions.
+/// Fields are written in `camelCase`, and unknown fields are mistakes, so that misspelt ones are found. Your own
+/// `#[serde(...)]` attributes take precedence. Doc comments become the schema's descriptions.
 ///
 /// ```
 /// use admittance_sdk::prelude::*;
@@ -107,9 +105,9 @@ pub fn settings(arguments: TokenStream, item: TokenStream) -> TokenStream {
         .into()
 }
 
-/// Make a type a partial view of an object: derives `Deserialize`.
+/// Makes a type a partial view of an object: derives `Deserialize`.
 ///
-/// Fields are written in `camelCase`, and what the type does not name is skipped. Texts borrow from the
+/// Fields are written in `camelCase`, and unknown fields are skipped. Strings borrow from the
 /// request with `#[serde(borrow)]` and `Cow<'a, str>`.
 ///
 /// ```

@@ -1,4 +1,4 @@
-//! A control plane of a few objects, for the test that holds it.
+//! A fake control plane with a few objects, for tests.
 
 use std::cell::RefCell;
 
@@ -10,9 +10,9 @@ thread_local! {
     static OBJECTS: RefCell<Option<Vec<Value>>> = const { RefCell::new(None) };
 }
 
-/// Run `test` with a control plane that holds these objects, on this thread.
+/// Runs `test` on this thread with a control plane that contains these objects.
 ///
-/// Selectors are understood as far as they are lists of `key=value`, `key==value` and `key!=value`.
+/// Supported selectors are lists of `key=value`, `key==value` and `key!=value`.
 ///
 /// ```
 /// use admittance_sdk::serde_json::{Value, json};
@@ -26,7 +26,7 @@ thread_local! {
 /// assert!(cluster::get::<Value>("v1", "Node", None, "n1").is_err());
 /// ```
 pub fn with_cluster<R>(objects: impl IntoIterator<Item = Value>, test: impl FnOnce() -> R) -> R {
-    /// Puts back what was there, also when the test panics.
+    /// Restores the previous objects, also if the test panics.
     struct Restore(Option<Vec<Value>>);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -79,7 +79,7 @@ fn matching(
     OBJECTS.with_borrow(|objects| {
         let objects = objects.as_ref().ok_or_else(|| {
             Error::Unavailable(format!(
-                "{api_version}/{kind}: there is no host around a native build; see testing::with_cluster"
+                "{api_version}/{kind}: there is no host in a native build; see testing::with_cluster"
             ))
         })?;
         Ok(objects

@@ -1,4 +1,4 @@
-//! The fields on the way to the containers. Everything else is skipped.
+//! The fields on the path to the containers. Everything else is skipped.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Vi
 use super::Misspelt;
 use crate::Text;
 
-/// A type of optional fields that notes a key which is one of them but for its case, as derived
-/// types cannot, and refuses a key that stands there twice.
+/// A type with optional fields that records a key in another case, which derived types cannot do, and rejects
+/// duplicate keys.
 macro_rules! shape {
     ($(#[$doc:meta])* $vis:vis struct $name:ident { $($(#[$field_doc:meta])* $key:literal => $field_vis:vis $field:ident: $type:ty,)* }) => {
         $(#[$doc])*
@@ -21,7 +21,7 @@ macro_rules! shape {
 
         impl<'a> $name<'a> {
             /// The misspelt key of this object itself.
-            #[allow(dead_code, reason = "only some shapes are asked for")]
+            #[allow(dead_code, reason = "only some shapes use it")]
             fn misspelt_here(&self, at: &Pointer) -> Option<Misspelt> {
                 self.misspelt.as_ref().map(|(key, expected)| Misspelt {
                     path: at.with_trailing_token(key.as_str()),
@@ -134,7 +134,7 @@ shape! {
     pub struct Container {
         /// Its name. BCS containers may have none.
         "name" => pub name: Text<'a>,
-        /// The reference of its image, as written.
+        /// The reference of its image, unparsed.
         "image" => pub image: Text<'a>,
     }
 }
@@ -144,13 +144,13 @@ shape! {
     pub struct Volume {
         /// Its name.
         "name" => pub name: Text<'a>,
-        /// The image that it shows, for an image volume.
+        /// The image of an image volume.
         "image" => image: ImageSource<'a>,
     }
 }
 
 shape! {
-    /// A Secret by which images are pulled.
+    /// An image pull secret.
     pub struct ImagePullSecret {
         /// Its name.
         "name" => pub name: Text<'a>,
@@ -164,7 +164,7 @@ shape! {
 }
 
 impl Volume<'_> {
-    /// The image that an image volume shows, at `image.reference`.
+    /// The image of an image volume, at `image.reference`.
     pub fn image_reference(&self) -> Option<&str> {
         self.image.as_ref()?.reference.as_deref()
     }
@@ -187,14 +187,14 @@ impl Object<'_> {
 }
 
 impl Metadata<'_> {
-    /// The first misspelt key in metadata that stands at `at`.
+    /// The first misspelt key in the metadata at `at`.
     pub(super) fn misspelt(&self, at: &Pointer) -> Option<Misspelt> {
         self.misspelt_here(at)
     }
 }
 
 impl PodSpec<'_> {
-    /// The first misspelt key in a pod spec that stands at `at`.
+    /// The first misspelt key in the pod spec at `at`.
     pub(super) fn misspelt(&self, at: &Pointer) -> Option<Misspelt> {
         let lists = [
             ("containers", &self.containers),
@@ -216,12 +216,12 @@ impl PodSpec<'_> {
     }
 }
 
-/// Annotations or labels, in the order of the object. Looked up one after the other: there are few.
+/// Annotations or labels, in the order of the object. Lookups are linear: there are few entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TextMap<'a>(Vec<(Text<'a>, Text<'a>)>);
 
 impl<'a> TextMap<'a> {
-    /// The value of a key; of the last one, if the object has it twice.
+    /// The value of a key; the last one if the key is duplicate.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.0
             .iter()
@@ -255,7 +255,7 @@ impl<'de> Deserialize<'de> for TextMap<'de> {
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
                 let mut entries = Vec::new();
                 while let Some(key) = map.next_key()? {
-                    // A `null` is the empty string to the control planes.
+                    // Control planes treat `null` as the empty string.
                     entries.push((key, map.next_value::<Option<_>>()?.unwrap_or_default()));
                 }
                 Ok(TextMap(entries))
@@ -266,15 +266,15 @@ impl<'de> Deserialize<'de> for TextMap<'de> {
     }
 }
 
-/// Whether Go's `encoding/json` takes `key` for the field `name`: it folds ASCII case, and two letters of
-/// Unicode fold to ASCII ones (the long s and the Kelvin sign). `name` is ASCII.
+/// Whether Go's `encoding/json` matches `key` with the field `name`: it folds ASCII case, and two Unicode letters
+/// fold to ASCII ones (the long s and the Kelvin sign). `name` is ASCII.
 fn folds_to(key: &str, name: &str) -> bool {
     let fold = |character: char| match character {
         '\u{17f}' => 's',
         '\u{212a}' => 'k',
         other => other.to_ascii_lowercase(),
     };
-    // Two bytes of slack for each letter that may be one of the two; the names are far apart in length.
+    // Each letter may be one of the two, which are up to two bytes longer.
     key.len() >= name.len()
         && key.len() <= name.len() * 3
         && key

@@ -1,4 +1,4 @@
-//! How long it takes until what is new is served: by the whole program, started and changed.
+//! How long it takes until new modules are served: after a start and after a change of the whole program.
 
 use std::{
     fs,
@@ -19,7 +19,7 @@ upstream: { servers: [\"http://127.0.0.1:1\"] }
 definitions: [definitions]
 ";
 
-/// What the program starts with.
+/// The files of the program.
 struct Scene {
     directory: TempDir,
     upstream: Upstream,
@@ -28,7 +28,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// With so many plugins, each a module of its own and a chain of its own, called by the same request.
+    /// With this number of plugins, each with its own module and chain, all called for the same request.
     async fn new(plugins: u32) -> Self {
         let scene = Self {
             directory: tempfile::tempdir().unwrap(),
@@ -56,7 +56,7 @@ impl Scene {
         self.path(&format!("definitions/{plugin}.wasm"))
     }
 
-    /// Give a plugin a version.
+    /// Sets the version of a plugin.
     fn put(&self, plugin: u32, version: u32) {
         replace(&self.module(plugin), self.versions.module(version)).unwrap();
     }
@@ -71,7 +71,7 @@ impl Scene {
             .unwrap()
     }
 
-    /// Ask until the first plugin answers with this version.
+    /// Polls until the first plugin answers with this version.
     async fn until_answered(&self, program: &Admittance, version: u32) {
         let url = program.url("/mesosdriver/v4/namespaces/bench/applications");
         let object = json!({
@@ -141,7 +141,7 @@ async fn starts(table: &mut Table, rounds: u32, plugins: u32) {
     table.add(&name, None, times);
 }
 
-/// From the rename of a module to the first answer of it.
+/// From the rename of a module to its first answer.
 async fn changes(table: &mut Table, rounds: u32) {
     let scene = Scene::new(1).await;
     let program = scene.start().await;

@@ -1,9 +1,9 @@
-//! What a stage costs: `cargo task bench`.
+//! Measures the cost of stages: `cargo task bench`.
 //!
-//! One plugin in a fresh instance beside the same code called natively and beside the same code behind
-//! a webhook; a chain of ten; the whole proxy beside its upstream; and the webhook server. Every row is
-//! measured in the same run on the same thread pool, one request after another, so the ratios mean more
-//! than the times. At the end, how long starts and changes of the whole program take.
+//! One plugin in a fresh instance, compared with the same code called natively and behind a webhook; a chain of
+//! ten; the whole proxy, compared with its upstream; and the webhook server. Every row is measured in the same
+//! run on the same thread pool, one request after another, so the ratios mean more than the times. Finally, the
+//! duration of starts and changes of the whole program.
 
 #![expect(
     clippy::unwrap_used,
@@ -29,7 +29,7 @@ use admittance_tests::Artifacts;
 
 use crate::{measure::Table, native::Native};
 
-/// What the sidecar injector is told, everywhere.
+/// The settings of the sidecar injector, for all benchmarks.
 const SETTINGS: &str = r#"{
     "containers": [{"name": "log-agent", "image": "registry.example.com/log-agent:2.1"}],
     "volumes": [{"name": "logs", "emptyDir": {}}],
@@ -38,12 +38,12 @@ const SETTINGS: &str = r#"{
 
 #[tokio::main]
 async fn main() {
-    // `cargo bench` passes --bench. Without it, show that it runs, and measure nothing worth telling.
+    // `cargo bench` passes --bench. Without it, only check that it runs.
     let quick = std::env::args().all(|argument| argument != "--bench");
     let calls = if quick { 20 } else { 20_000 };
     let directory = tempfile::tempdir().unwrap();
 
-    // `cargo bench --bench admission -- proxy` measures that block alone.
+    // `cargo bench --bench admission -- proxy` measures only that block.
     let named: Vec<String> = std::env::args()
         .skip(1)
         .filter(|name| !name.starts_with('-'))
@@ -68,7 +68,7 @@ async fn main() {
     }
 }
 
-/// A stage, in a chain of its own and among ten, beside the same code called natively and by webhook.
+/// A stage, alone in a chain and among ten, compared with the same code called natively and by webhook.
 async fn stages(directory: &std::path::Path, calls: usize) {
     let native = Native::new(SETTINGS);
     let one = host(directory, 1).await;
@@ -132,7 +132,7 @@ async fn stages(directory: &std::path::Path, calls: usize) {
     table.print();
 }
 
-/// A host with a chain of the sidecar injector, so many times.
+/// A host with a chain of this number of sidecar injectors.
 async fn host(directory: &std::path::Path, stages: usize) -> Host {
     Host::builder()
         .definitions(chain_file(directory, stages))
@@ -141,7 +141,7 @@ async fn host(directory: &std::path::Path, stages: usize) -> Host {
         .unwrap()
 }
 
-/// A chain file with the sidecar injector, so many times; each stage adds a container of its own.
+/// A chain file with this number of sidecar injectors; each stage adds a different container.
 fn chain_file(directory: &std::path::Path, stages: usize) -> std::path::PathBuf {
     chain_file_for(directory, "Pod", stages)
 }
@@ -181,14 +181,14 @@ fn write_chain(
     path
 }
 
-/// As a front door makes it: the object is parsed as far as its head.
+/// As built by a front end: only the object's metadata is parsed.
 fn request(text: &str) -> Request {
     let kind = GroupVersionKind::from_api_version("v1", "Pod");
     let resource = kind.guess_resource();
     Request::new(Operation::Create, kind, resource).with_object(Object::parse(text).unwrap())
 }
 
-/// A benchmark of something that does not work tells nothing.
+/// Checks that what is measured works.
 fn changed(outcome: Outcome) -> Outcome {
     assert!(
         outcome.is_allowed() && outcome.is_changed(),

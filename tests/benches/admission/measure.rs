@@ -12,7 +12,7 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// How many times slower than the other, by the median.
+    /// The ratio of the medians.
     pub(crate) fn ratio(self, other: Self) -> f64 {
         self.median.as_secs_f64() / other.median.as_secs_f64()
     }
@@ -34,7 +34,7 @@ impl Table {
         }
     }
 
-    /// Call it so many times after some calls that do not count, and compare it with the row `base`.
+    /// Measures this number of calls after a warm-up, and compares the row with the row `base`.
     pub(crate) async fn measure<T>(
         &mut self,
         name: &str,
@@ -55,7 +55,7 @@ impl Table {
         self.add(name, base, times)
     }
 
-    /// A row of times that were measured elsewhere, one or more.
+    /// Adds a row of times that were measured elsewhere.
     pub(crate) fn add(&mut self, name: &str, base: Option<Times>, mut times: Vec<Duration>) -> Times {
         times.sort_unstable();
         let at = |percent: usize| {

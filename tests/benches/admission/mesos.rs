@@ -1,4 +1,4 @@
-//! The driver of BCS in front of a scheduler, and the gateway in front of the driver.
+//! The BCS driver in front of a scheduler, and the gateway in front of the driver.
 
 use std::{path::Path, sync::Arc};
 
@@ -113,7 +113,7 @@ async fn post(client: &Client, url: &str, object: &str) {
         .body(object.to_owned())
         .unwrap();
     let reply = client.send(request).await.unwrap();
-    // Whatever went wrong, the status is 200.
+    // The status is 200 even for errors.
     assert!(
         reply.status.is_success() && reply.text().contains("\"code\":0"),
         "{reply:?}"

@@ -10,7 +10,7 @@ use admittance_sdk::{
 };
 use sidecar_injector::SidecarInjector;
 
-/// The plugin, configured once; what its component does in each instance, without the component.
+/// The plugin, configured once: the same work as in each instance of its component.
 pub(crate) struct Native(Configured<SidecarInjector>);
 
 impl Native {
@@ -69,7 +69,7 @@ impl Hook for Native {
     }
 }
 
-/// A chain with the native code as its one stage.
+/// A chain with the native code as its only stage.
 pub(crate) fn chain(settings: &str) -> Chain {
     Chain::new(
         "native",

@@ -1,4 +1,4 @@
-//! The whole proxy, beside its upstream without it.
+//! The whole proxy, compared with its upstream alone.
 
 use std::{path::Path, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! The webhook server, asked as kube-apiserver asks it: reviews over TLS, on one connection.
+//! The webhook server, called like by kube-apiserver: reviews over TLS, on one connection.
 
 use std::{path::Path, sync::Arc};
 
@@ -75,7 +75,7 @@ async fn ask(client: &Client, url: &str, review: &str, is_changed: bool) {
     );
 }
 
-/// What kube-apiserver sends when the object is created.
+/// The review that kube-apiserver sends when the object is created.
 fn review(object: &str) -> String {
     let object: Value = serde_json::from_str(object).unwrap();
     let kind = json!({"group": "", "version": "v1", "kind": "Pod"});

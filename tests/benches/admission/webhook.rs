@@ -1,4 +1,4 @@
-//! The same work behind a webhook: a TLS server of our own that calls the plugin's code natively.
+//! The same work behind a webhook: a TLS server that calls the plugin's code natively.
 
 use std::{convert::Infallible, net::SocketAddr, path::Path, sync::Arc};
 
@@ -56,7 +56,7 @@ impl Server {
                     key.serialize_der().try_into().unwrap(),
                 )
                 .unwrap();
-        // As kube-apiserver's calls to a service: HTTP/1.1.
+        // Like kube-apiserver's calls to a service: HTTP/1.1.
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,4 +1,4 @@
-//! The API server without webhooks: what the other scenarios are compared with.
+//! The API server without webhooks, as a baseline for the other scenarios.
 
 use std::sync::Arc;
 

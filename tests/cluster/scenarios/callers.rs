@@ -1,4 +1,4 @@
-//! Servers that answer nobody but the API server: it shows a certificate.
+//! Servers that accept only the API server, by its client certificate.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(crate) async fn the_api_server_shows_its_certificate(cluster: Arc<Cluster>) 
 }
 
 pub(crate) async fn a_caller_of_another_authority_is_turned_away(cluster: Arc<Cluster>) {
-    // The server's own authority, which signed nothing that the API server has.
+    // The server's own authority, which did not sign the API server's certificate.
     let config = json!({"listen": {"tls": {"clientCa": "certs/ca.pem"}}});
     let scene = Scene::configured(cluster, config, &[injection()]).await;
     let registration = Registration::mutating("/mutate/injection");

@@ -1,5 +1,5 @@
-//! The cluster's own webhook configurations as definitions: Admittance calls the webhooks in the API
-//! server's place, and one after another they become plugins.
+//! The cluster's webhook configurations as definitions: Admittance calls the webhooks instead of the API
+//! server, and they are replaced by plugins one after another.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
 const OLD: &str = "registry.example.com/log-agent:2.1";
 const NEW: &str = "registry.example.com/log-agent:2.2";
 
-/// A server that injects, and its configuration as kubectl prints it, with all that the API server added.
+/// A server that injects, and its configuration as printed by kubectl, with all additions of the API server.
 async fn hooked(cluster: Arc<Cluster>) -> (Scene, Value) {
     let injection = chain("injection", core(&["CREATE"], &["pods"]), json!([sidecar("2.1")]));
     let hook = Scene::start(cluster, &[injection]).await;
@@ -27,7 +27,7 @@ async fn hooked(cluster: Arc<Cluster>) -> (Scene, Value) {
     (hook, document)
 }
 
-/// The entry of the document that is not the probe.
+/// The webhook in the document that is not the probe.
 fn webhook(document: &mut Value) -> &mut Value {
     &mut document["webhooks"][1]
 }
@@ -47,13 +47,13 @@ pub(crate) async fn a_webhook_is_called_and_then_becomes_a_plugin(cluster: Arc<C
     entry["plugin"] = stage["plugin"].clone();
     scene.define(&document);
     until_image(&scene, "plugin", NEW).await;
-    // Nothing needs it any more.
+    // It is no longer needed.
     drop(hook);
     scene.create(&pod("last", GOOD_IMAGE)).await.succeeds();
     assert_eq!(image(&scene.get("pod last").await, "log-agent").unwrap(), NEW);
 }
 
-/// The definitions are read a moment after they are written.
+/// The definitions are loaded shortly after they are written.
 async fn until_image(scene: &Scene, prefix: &str, expected: &str) {
     until("the effect of a definition", async || {
         let name = format!("{prefix}-{}", scene.cluster.number());
@@ -64,7 +64,7 @@ async fn until_image(scene: &Scene, prefix: &str, expected: &str) {
     .await;
 }
 
-/// This API server has no match conditions; with Admittance behind it a webhook has them.
+/// This API server does not support match conditions; Admittance adds them to a webhook.
 pub(crate) async fn a_match_condition_holds(cluster: Arc<Cluster>) {
     let mut stage = sidecar("2.1");
     stage["matchConditions"] = json!([
@@ -86,7 +86,7 @@ pub(crate) async fn a_match_condition_holds(cluster: Arc<Cluster>) {
         ("skipped", &scene.kubectl, &["web"]),
         ("of-alice", &alice, &["web"]),
     ] {
-        // Roles take a moment too: of the users, only alice needs one.
+        // Roles are not effective immediately either; only alice needs one.
         until("the right to create Pods", async || {
             let arguments = ["create", "--namespace", &scene.namespace, "-f", "-"];
             let said = kubectl

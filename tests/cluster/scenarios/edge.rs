@@ -1,4 +1,4 @@
-//! The plugin `edge-health`, which looks at Nodes, with Nodes that the API server has.
+//! The plugin `edge-health`, which reads Nodes, with Nodes of the API server.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{
 
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
-/// A scene whose webhook is for what these rules say.
+/// A scene whose webhook has these rules.
 async fn edge(cluster: Arc<Cluster>, rules: Value) -> Scene {
     let mut stage = plugin("edge-health", json!({}));
     stage["plugin"]["allow"] = json!({"cluster": ["v1/Node"]});
@@ -27,7 +27,7 @@ async fn edge(cluster: Arc<Cluster>, rules: Value) -> Scene {
     scene
 }
 
-/// A Node from which the control plane does not hear.
+/// A Node with which the control plane has lost contact.
 async fn lost_node(scene: &Scene, name: &str, annotations: Value) {
     let node = json!({
         "apiVersion": "v1",
@@ -42,7 +42,7 @@ async fn lost_node(scene: &Scene, name: &str, annotations: Value) {
     assert_eq!(reply.status, 200, "{}", reply.text());
 }
 
-/// What the controller of the nodes does with such a Node.
+/// What the node controller does with such a Node.
 pub(crate) async fn a_lost_node_keeps_its_pods(cluster: Arc<Cluster>) {
     let scene = edge(cluster, core(&["UPDATE"], &["nodes"])).await;
     for (index, (annotations, keeps_taint)) in [(json!({}), false), (json!({"nodeunhealth": "yes"}), true)]
@@ -69,7 +69,7 @@ pub(crate) async fn addresses_on_a_lost_node_stay_ready(cluster: Arc<Cluster>) {
     let node = format!("{}-node", scene.namespace);
     lost_node(&scene, &node, json!({})).await;
     let address = |ip: &str, node: &str| json!({"ip": ip, "nodeName": node});
-    // The server has its own view of the Nodes, a moment later.
+    // The server watches Nodes, so it sees the change shortly after.
     until("the Node in the server's view", async || {
         let name = format!("web-{}", scene.cluster.number());
         let endpoints = json!({

@@ -1,8 +1,8 @@
-//! What `admittance kubernetes manifests` prints, applied to the API server.
+//! The manifests of `admittance kubernetes manifests`, applied to the API server.
 //!
-//! There is no node to run its Pods, so this program does the work of one: it mounts what the Deployment
-//! mounts, and starts what the Deployment starts. In place of the Service's Pods stands the name `localhost`
-//! (`type: ExternalName`), so the API server calls the Service by its name, and checks the certificate for it.
+//! There is no node to run its Pods, so this program does the work of one: it sets up the Deployment's mounts, and
+//! starts its command. The Service refers to `localhost` (`type: ExternalName`) instead of Pods, so the API server
+//! calls the Service by its name, and verifies the certificate for that name.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -38,7 +38,7 @@ pub(crate) async fn what_is_printed_injects_and_refuses(cluster: Arc<Cluster>) {
         .stdout
         .split("\n---\n")
         .partition(|document| document.contains("WebhookConfiguration"));
-    // Again, as somebody does who has changed nothing.
+    // Apply again, without changes.
     for _ in 0..2 {
         apply(&kubectl, &first.join("\n---\n")).await;
     }
@@ -91,7 +91,7 @@ pub(crate) async fn what_is_printed_injects_and_refuses(cluster: Arc<Cluster>) {
     );
     run(&kubectl, "label namespace kube-system admittance.dev/ignore=true").await;
     for namespace in ["kube-system", NAMESPACE] {
-        until("a namespace that is left alone", async || {
+        until("a namespace that is excluded", async || {
             let arguments = ["--dry-run=server", "--output=json"];
             let said = create(&kubectl, namespace, &pod("left-alone", BAD_IMAGE), &arguments).await;
             said.succeeded
@@ -101,8 +101,7 @@ pub(crate) async fn what_is_printed_injects_and_refuses(cluster: Arc<Cluster>) {
     }
 }
 
-/// What the kubelet does for a Pod: a directory for each mount, under one that takes the place of the
-/// root.
+/// Does the work of the kubelet: a directory for each mount, under one that stands for the root.
 async fn mount(kubectl: &Kubectl, spec: &Value, root: &Path) {
     let mounts = spec["containers"][0]["volumeMounts"].as_array().unwrap();
     for mount in mounts {
@@ -142,7 +141,7 @@ async fn mount(kubectl: &Kubectl, spec: &Value, root: &Path) {
     }
 }
 
-/// Start what the container starts, but on addresses that are free.
+/// Starts the container's command, but on free addresses.
 async fn start(spec: &Value, root: &Path) -> Admittance {
     let arguments = &spec["containers"][0]["args"];
     assert_eq!(arguments[0], "serve");

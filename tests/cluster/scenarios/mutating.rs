@@ -1,4 +1,4 @@
-//! Chains that change what is created.
+//! Chains that change created objects.
 
 use std::sync::Arc;
 
@@ -24,13 +24,13 @@ pub(crate) async fn pods_gain_the_sidecar(cluster: Arc<Cluster>) {
     let stored = scene.get("pod web").await;
     assert_eq!(containers(&stored), ["web", "log-agent"]);
     assert_eq!(stored["metadata"]["annotations"][STATUS], "log-agent");
-    // The API server gave it the defaults of a container, as if the user had written it.
+    // The API server set the defaults of a container, as if the user had written it.
     assert_eq!(
         stored["spec"]["containers"][1]["terminationMessagePath"],
         "/dev/termination-log"
     );
 
-    // Its name is made after the call.
+    // Its name is generated after the call.
     let mut nameless = pod("", GOOD_IMAGE);
     nameless["metadata"] = json!({"generateName": "web-"});
     let created = scene
@@ -69,8 +69,8 @@ pub(crate) async fn every_path_runs_its_chains(cluster: Arc<Cluster>) {
     );
     let policy = validating(chain("policy", core(&["CREATE"], &["pods"]), json!([images()])));
     let scene = Scene::start(cluster, &[injection(), annotation, policy]).await;
-    // (path, the containers of a good Pod, whether it has the other chain's annotation, whether a bad
-    // one is refused)
+    // (path, the containers of a valid Pod, whether it has the other chain's annotation, whether a bad
+    // one is denied)
     let both: &[&str] = &["web", "log-agent"];
     for (index, (path, expected, annotated, refuses)) in [
         ("/mutate", both, true, false),
@@ -147,7 +147,7 @@ pub(crate) async fn a_second_round_changes_nothing_more(cluster: Arc<Cluster>) {
     scene
         .register(&Registration::mutating("/mutate/injection").reinvoked())
         .await;
-    // By its name it comes after the other.
+    // Its name sorts after that of the other.
     scene
         .register(&Registration::mutating("/mutate/annotation").named("second"))
         .await;
@@ -191,7 +191,7 @@ pub(crate) async fn the_audit_log_tells_what_was_changed(cluster: Arc<Cluster>) 
     assert!(patched.contains(&"/spec/containers/-"), "{patched:?}");
 }
 
-/// Near to the most that the API server stores.
+/// Close to the maximum size that the API server stores.
 pub(crate) async fn a_large_object_is_changed(cluster: Arc<Cluster>) {
     let rules = core(&["CREATE"], &["configmaps"]);
     let annotation = chain("annotation", rules.clone(), json!([misbehaves("well-behaved")]));

@@ -1,4 +1,4 @@
-//! Requests that are no creation of a Pod.
+//! Requests other than the creation of a Pod.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, core, images, misbehaves, plugin, pod, validating},
 };
 
-/// What the guest that refuses to answer says.
-const REFUSAL: &[&str] = &["the moon is in the wrong place"];
+/// The message of the guest that returns an error.
+const REFUSAL: &[&str] = &["deliberate error"];
 
 /// A scene with one chain for these rules, which both the API server and the chain have.
 async fn refusing(cluster: Arc<Cluster>, rules: Value) -> Scene {
@@ -36,7 +36,7 @@ pub(crate) async fn an_update_is_refused(cluster: Arc<Cluster>) {
     scene
         .register(&Registration::validating("/validate/policy").rules(rules))
         .await;
-    // Created with it, before there was a rule for creation: it may stay.
+    // The Pod was created with it, before there was a rule for creation: it may keep it.
     scene
         .create(&pod("web", "registry.example.com/web:latest"))
         .await
@@ -170,7 +170,7 @@ pub(crate) async fn a_custom_resource_is_changed(cluster: Arc<Cluster>) {
         "metadata": {"name": "wheel"},
         "spec": {"size": 3},
     });
-    // The resource is served a moment after it is established.
+    // The resource is served shortly after it is established.
     until("the custom resource", async || {
         let said = scene.create(&widget).await;
         let missing = said.stderr.contains("no matches for kind") || said.stderr.contains("not find");
@@ -183,7 +183,7 @@ pub(crate) async fn a_custom_resource_is_changed(cluster: Arc<Cluster>) {
 }
 
 /// The rules name one version of the resource, and the user another: the API server converts the object
-/// before it calls, and back.
+/// before the call, and back afterwards.
 pub(crate) async fn another_version_is_converted(cluster: Arc<Cluster>) {
     let rules = json!([{
         "operations": ["CREATE"],
@@ -208,7 +208,7 @@ pub(crate) async fn another_version_is_converted(cluster: Arc<Cluster>) {
     assert_eq!(stored["spec"]["backend"]["serviceName"], "web");
 }
 
-/// A Namespace that is created is selected by the labels that it is created with.
+/// A new Namespace is selected by the labels with which it is created.
 pub(crate) async fn a_namespace_is_admitted_by_its_own_labels(cluster: Arc<Cluster>) {
     let rules = core(&["CREATE"], &["namespaces"]);
     let mut stage = plugin("guest-misbehaves", json!({"behaviour": "well-behaved"}));

@@ -1,4 +1,4 @@
-//! Chains that refuse.
+//! Chains that deny requests.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ pub(crate) async fn a_dry_run_is_refused_too(cluster: Arc<Cluster>) {
         .fails_with(&["denied the request", "latest"]);
 }
 
-/// The image that is refused is that of the container that the mutating chain adds.
+/// The denied image is that of the container added by the mutating chain.
 pub(crate) async fn validating_chains_see_what_mutating_ones_made(cluster: Arc<Cluster>) {
     let injection = chain(
         "injection",

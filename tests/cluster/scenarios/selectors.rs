@@ -1,4 +1,4 @@
-//! Chains that look at the labels of namespaces, which the server reads from the API server.
+//! Chains with selectors for labels of namespaces, which the server reads from the API server.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, core, pod, sidecar},
 };
 
-/// A chain for all namespaces but those that the label excludes.
+/// A chain for all namespaces except those with the label.
 fn injection() -> Value {
     let mut stage = sidecar("2.1");
     stage["namespaceSelector"] = json!({
@@ -40,7 +40,7 @@ pub(crate) async fn a_label_turns_a_chain_off(cluster: Arc<Cluster>) {
     until_containers(&scene, "on-again", &["web", "log-agent"]).await;
 }
 
-/// The server watches namespaces, so it learns of a change a moment after the user is told of it.
+/// The server watches namespaces, so it sees a change shortly after the user's command.
 async fn until_containers(scene: &Scene, prefix: &str, expected: &[&str]) {
     until("the effect of a namespace's label", async || {
         let name = format!("{prefix}-{}", scene.cluster.number());
@@ -50,7 +50,7 @@ async fn until_containers(scene: &Scene, prefix: &str, expected: &[&str]) {
     .await;
 }
 
-/// A Pod follows its namespace at once, before a watch can have told of the namespace.
+/// A Pod is created directly after its namespace, before the watch can have reported the namespace.
 pub(crate) async fn a_namespace_is_known_as_soon_as_it_is_there(cluster: Arc<Cluster>) {
     let access = Scene::cluster_access(&cluster).await;
     let scene = Scene::configured(cluster, access, &[injection()]).await;
@@ -85,7 +85,7 @@ pub(crate) async fn a_namespace_is_known_as_soon_as_it_is_there(cluster: Arc<Clu
     }
 }
 
-/// Chains that need no labels go on; those that do fail by their policy.
+/// Chains that need no labels continue to work; others fail according to their policy.
 pub(crate) async fn the_server_starts_without_the_cluster(cluster: Arc<Cluster>) {
     let plain = chain("plain", core(&["CREATE"], &["pods"]), json!([sidecar("2.1")]));
     let nobody = json!({

@@ -1,4 +1,4 @@
-//! What changes while Pods are created: no creation fails, and from some moment on all show the change.
+//! Changes while Pods are created: no creation fails, and from some point on all show the change.
 
 use std::{fs, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, core, image, pod, replace, sidecar},
 };
 
-/// Users who create Pods one after another, until they are told to stop. One has kubectl, the others are
+/// Users who create Pods one after another until they are stopped. One uses kubectl, the others are
 /// faster.
 struct Creating {
     creators: Vec<Creator>,
@@ -23,9 +23,9 @@ struct Creating {
 }
 
 struct Creator {
-    /// What is of interest in each Pod that was stored, in the order they were created.
+    /// The mark of each stored Pod, in the order of creation.
     marks: watch::Receiver<Vec<String>>,
-    /// How many of them count no more.
+    /// How many of them are ignored.
     past: usize,
     task: JoinHandle<()>,
 }
@@ -37,7 +37,7 @@ enum Way {
 }
 
 impl Way {
-    /// Create a Pod, and return it as it is stored.
+    /// Creates a Pod, and returns the stored object.
     async fn create(&self, namespace: &str, pod: &Value) -> Value {
         match self {
             Self::Kubectl(kubectl) => {
@@ -55,7 +55,7 @@ impl Way {
     }
 }
 
-/// Enough of one kind to see that it stays.
+/// Enough of one kind to be sure that it stays.
 const SOME: usize = 5;
 
 impl Creating {
@@ -87,7 +87,7 @@ impl Creating {
         }
     }
 
-    /// Wait until every one's last Pods have this mark.
+    /// Waits until the last Pods of every user have this mark.
     async fn until_all(&mut self, mark: &str) {
         for creator in &mut self.creators {
             let past = creator.past;
@@ -97,23 +97,23 @@ impl Creating {
             });
             match timeout(NEVER, all).await {
                 Ok(Ok(_)) => {}
-                // A creation failed, and said why.
+                // A creation failed, with a reason.
                 Ok(Err(_)) => unreachable!("a creation failed before Pods were marked {mark}"),
                 Err(_) => unreachable!("no Pods marked {mark} within {NEVER:?}"),
             }
         }
     }
 
-    /// Wait until every one created some more, all with this mark.
+    /// Waits until every user has created some more, all with this mark.
     async fn until_more(&mut self, mark: &str) {
         for creator in &mut self.creators {
-            // The next one may be on its way already.
+            // The next one may already be in flight.
             creator.past = creator.marks.borrow().len() + 1;
         }
         self.until_all(mark).await;
     }
 
-    /// Stop, and check that each one saw these marks, one after another and never back.
+    /// Stops, and checks that each user saw these marks in this order.
     async fn end(self, expected: &[&str]) {
         self.stop.send_replace(true);
         for creator in self.creators {
@@ -146,7 +146,7 @@ pub(crate) async fn a_changed_definition_takes_effect_between_two_creates(cluste
     creating.end(&[OLD, NEW]).await;
 }
 
-/// The annotation in which the plugin records what it did, and another one that is as long.
+/// The annotation in which the plugin records its work, and another one of the same length.
 const STATUS: &str = "sidecar-injector.admittance.dev/status";
 const OTHER_STATUS: &str = "sidecar-injector.admittance.dev/second";
 
@@ -161,7 +161,7 @@ fn status_annotation(pod: &Value) -> String {
     .to_owned()
 }
 
-/// The new version of the plugin differs from the old one by the annotation that it writes.
+/// The new version of the plugin differs from the old one in its annotation.
 pub(crate) async fn a_changed_module_takes_effect_between_two_creates(cluster: Arc<Cluster>) {
     let component = Artifacts::find().unwrap().component("sidecar-injector").unwrap();
     let old = fs::read(component).unwrap();
@@ -180,7 +180,7 @@ pub(crate) async fn a_changed_module_takes_effect_between_two_creates(cluster: A
     creating.end(&[STATUS, OTHER_STATUS]).await;
 }
 
-/// The bytes with one text in the place of another, wherever it stands.
+/// The bytes with all occurrences of one string replaced by another.
 fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let mut result = bytes.to_vec();
@@ -191,7 +191,7 @@ fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
             found += 1;
         }
     }
-    assert!(found > 0, "the module does not hold the text");
+    assert!(found > 0, "the module does not contain the string");
     result
 }
 
@@ -217,8 +217,8 @@ pub(crate) async fn a_broken_definition_leaves_the_last_good_one(cluster: Arc<Cl
     creating.end(&[OLD, NEW]).await;
 }
 
-/// A new authority takes over from the old one, the way its operator would do it: trust both, change the
-/// certificate, trust the new one alone. The API server connects anew whenever what it trusts changes.
+/// A new authority replaces the old one, as an operator would do it: trust both, change the certificate, trust
+/// only the new one. The API server reconnects whenever its trusted authorities change.
 pub(crate) async fn certificates_are_replaced_between_two_creates(cluster: Arc<Cluster>) {
     let mut scene = Scene::start(cluster, &[injection(sidecar("2.1"))]).await;
     let registration = Registration::mutating("/mutate/injection");
@@ -226,7 +226,7 @@ pub(crate) async fn certificates_are_replaced_between_two_creates(cluster: Arc<C
     let mut creating = Creating::begin(&scene, sidecar_image);
     creating.until_all(OLD).await;
 
-    // Twice in a row: the second change comes while the first is read.
+    // Twice in a row: the second change happens while the first is read.
     for name in ["second", "third"] {
         scene.make_certificates(name).await;
     }
@@ -253,7 +253,7 @@ pub(crate) async fn certificates_are_replaced_between_two_creates(cluster: Arc<C
     creating.end(&[OLD]).await;
 }
 
-/// A new server takes over from the old one, which finishes what it has and ends.
+/// A new server replaces the old one, which finishes its requests and exits.
 pub(crate) async fn a_server_hands_over_to_another(cluster: Arc<Cluster>) {
     let mut scene = Scene::start(cluster, &[injection(sidecar("2.1"))]).await;
     let registration = Registration::mutating("/mutate/injection");
@@ -271,7 +271,7 @@ pub(crate) async fn a_server_hands_over_to_another(cluster: Arc<Cluster>) {
     creating.end(&[OLD, NEW]).await;
 }
 
-/// Wait until the server shows a certificate of this authority.
+/// Waits until the server presents a certificate of this authority.
 async fn until_trusted(scene: &Scene, authority: &[u8]) {
     let authorities = String::from_utf8(authority.to_vec()).unwrap();
     until("a certificate of the new authority", async || {

@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use crate::parts;
 
-/// A request to a BCS driver: `METHOD /path`, an empty line, the body. A body in two spellings becomes one
-/// that is read in one way; an object that the chains left alone comes out as it went in; and what the scheduler
-/// is asked is JSON.
+/// A request to a BCS driver: `METHOD /path`, an empty line, the body. The result is unambiguous even if the body has
+/// keys in two spellings; an object that the chains did not change comes out unchanged; and the request to the
+/// scheduler is JSON.
 pub fn bcs(input: &[u8]) {
     let [line, body] = parts(input);
     let body = Bytes::copy_from_slice(body);
@@ -26,7 +26,7 @@ pub fn bcs(input: &[u8]) {
         };
         check_onward(&forwarding);
     }
-    // The same bytes as a reply of the scheduler, and of kube-apiserver.
+    // The same bytes as a reply of the scheduler and of kube-apiserver.
     for status in [StatusCode::OK, StatusCode::INTERNAL_SERVER_ERROR] {
         if let Relay::Reply(reply) | Relay::Idle(reply) = dialect.relay(status, &body) {
             is_json(reply.body());
@@ -35,7 +35,7 @@ pub fn bcs(input: &[u8]) {
     Bcs::definitions_reply(&body);
 }
 
-/// The head of a request of which this is the first line, and the cluster's header.
+/// The headers of a request with this first line, and the cluster's header.
 pub(crate) fn head(line: &[u8]) -> Option<Parts> {
     let line = std::str::from_utf8(line).ok()?;
     let (method, path) = line.split_once(' ')?;
@@ -46,7 +46,7 @@ pub(crate) fn head(line: &[u8]) -> Option<Parts> {
     Some(request.body(()).ok()?.into_parts().0)
 }
 
-/// Read a body, and read again what goes on in its place.
+/// Parses a body, and parses the forwarded body again.
 pub(crate) fn inspect(dialect: &impl Dialect, head: &Parts, inspection: &Inspection, body: &Bytes) {
     let Ok(Reading::Admit { request, canonical }) = dialect.read(head, inspection, body) else {
         return;

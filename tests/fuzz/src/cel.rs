@@ -8,8 +8,8 @@ use admittance::{
 
 use crate::{block_on, parts};
 
-/// A match condition in CEL and the AdmissionReview that it is about. It compiles or has a mistake that can be
-/// found, its evaluation ends, and says the same twice.
+/// A match condition in CEL and an AdmissionReview. It compiles or reports a mistake with its place, and its evaluation
+/// ends and is deterministic.
 pub fn cel(input: &[u8]) {
     tolerate_the_parser();
     let [expression, review] = parts(input);
@@ -41,7 +41,7 @@ pub fn cel(input: &[u8]) {
     assert_eq!(evaluate(), evaluate());
 }
 
-/// The parser is a crate that panics on some texts; that is caught, and is an error of the expression.
+/// The crate for parsing panics on some inputs; that is caught and becomes an error of the expression.
 fn tolerate_the_parser() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -4,13 +4,13 @@ use admittance_driver::Config;
 
 use crate::{definitions::check_mistakes, in_directory};
 
-/// The configuration file. Mistakes are found where there is text, and what is accepted is understood in the
-/// same way again.
+/// The configuration file. Mistakes have a place in the text, and reading an accepted file again gives the same
+/// result.
 pub fn config(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else {
         return;
     };
-    // A path that leads out of the directory could name a device.
+    // A path outside of the directory could refer to a device.
     if text.contains("/dev") || text.contains("/proc") || text.contains("..") {
         return;
     }

@@ -4,9 +4,9 @@ use admittance::definitions::{
     BcsObject, DefinitionFile, DefinitionId, DefinitionSet, Expected, Mistakes, load_text,
 };
 
-/// A file of definitions in any form, as YAML or JSON. Mistakes are found where there is text. What is accepted
-/// gives the same chains when it is read again, is left as it is when its own documents are applied to it, and
-/// each document can be deleted.
+/// A file of definitions in any format, as YAML or JSON. Mistakes have a place in the text. An accepted file gives the
+/// same chains when it is read again, is unchanged when its own documents are applied to it, and each document can be
+/// deleted.
 pub fn definitions(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else {
         return;
@@ -31,7 +31,7 @@ pub fn definitions(input: &[u8]) {
     bcs_object(input);
 }
 
-/// Each mistake is one that can be found: it has a sentence, and a place in the text.
+/// Each mistake has a message and a place in the text.
 pub(crate) fn check_mistakes(mistakes: &Mistakes, text: &str) {
     assert!(!mistakes.is_empty(), "an error without a mistake");
     let lines = text.split('\n').count() + text.matches('\r').count();
@@ -45,7 +45,7 @@ pub(crate) fn check_mistakes(mistakes: &Mistakes, text: &str) {
 fn change_back_and_forth(set: &DefinitionSet) {
     for stored in set.documents() {
         let applied = set.apply(&stored.text, "input", Expected::There, &|_| None);
-        // Of a list only the items are documents, and cannot be replaced alone.
+        // The items of a list are documents, but cannot be replaced separately.
         let Ok(change) = applied else {
             continue;
         };
@@ -65,7 +65,7 @@ fn change_back_and_forth(set: &DefinitionSet) {
     }
 }
 
-/// The body of a request that creates a definition of BCS: what is accepted is the same after it was written.
+/// The body of a request that creates a BCS definition: an accepted one survives a round trip.
 fn bcs_object(input: &[u8]) {
     if let Ok(object) = BcsObject::parse(input) {
         let again = BcsObject::parse(object.to_text().as_bytes()).expect("a written definition can be read");

@@ -12,20 +12,20 @@ use crate::{
     verdict::{chain, judge},
 };
 
-/// Where the answer is in the guest's memory: the input begins here, so pointers in it may lead into it.
+/// The address of the answer in the guest's memory: the input starts here, so its pointers may point into it.
 const ANSWER: usize = 2048;
-/// Longer inputs are cut: they would reach what the host hands over.
+/// Longer inputs are truncated: they would overlap what the host passes in.
 const LONGEST: usize = 16 << 10;
 
-/// What the memory of a guest holds when it returns, from the answer on: lists and texts that lead anywhere, in
-/// the canonical ABI. The host reads it or fails, and the object that comes of it is held to every rule.
+/// The memory of a guest when it returns, from the answer on: lists and strings with arbitrary pointers, in the
+/// canonical ABI. The host reads it or fails, and every rule applies to the resulting object.
 pub fn guest(input: &[u8]) {
     thread_local! {
         static GUEST: (Chain, Request) = (block_on(plugin()), request());
     }
     GUEST.with(|(chain, request)| {
         let mut request = request.clone();
-        // The guest gets the bytes as the name of the request, in hexadecimal digits: a name is text.
+        // The guest gets the bytes as the name of the request, in hexadecimal digits, since a name is a string.
         let cut = &input[..input.len().min(LONGEST)];
         request.name = cut.iter().map(|byte| format!("{byte:02x}")).collect();
         judge(chain, &request);

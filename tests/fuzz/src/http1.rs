@@ -1,4 +1,4 @@
-//! The least HTTP/1.1 server, for what reads answers from the network: a task of the same thread.
+//! A minimal HTTP/1.1 server, as a task of the same thread, for targets that read responses from the network.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -8,14 +8,14 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// From the path of a request to the answer.
+/// Maps the path of a request to the response.
 type Responder = dyn Fn(&str) -> Answer + Send + Sync;
 
-/// What a server answers.
+/// A response.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// Lines of the head, without the length.
+    /// The header lines, without the length.
     pub(crate) headers: String,
     pub(crate) body: Vec<u8>,
 }
@@ -30,7 +30,7 @@ impl Answer {
     }
 }
 
-/// Serve on a port of the loopback, for as long as the thread lives.
+/// Serves on a loopback port until the thread ends.
 pub(crate) async fn serve(
     tls: Option<TlsAcceptor>,
     answer: impl Fn(&str) -> Answer + Send + Sync + 'static,
@@ -56,7 +56,7 @@ pub(crate) async fn serve(
     address
 }
 
-/// Answer requests until the client or a broken answer ends the connection.
+/// Answers requests until the client or a broken response closes the connection.
 async fn connection(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin, answer: &Responder) -> Option<()> {
     let mut received: Vec<u8> = Vec::new();
     loop {
@@ -64,7 +64,7 @@ async fn connection(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin, answe
             if let Some(end) = received.windows(4).position(|window| window == b"\r\n\r\n") {
                 break end + 4;
             }
-            // A client that begins with TLS, or with anything else that is no HTTP.
+            // A client that starts with TLS, or with anything else that is not HTTP.
             if received.first().is_some_and(|first| !first.is_ascii_uppercase()) {
                 let _ = stream
                     .write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")

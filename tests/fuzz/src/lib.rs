@@ -1,9 +1,8 @@
-//! Fuzz targets: for everything that reads input from outside, a function that takes any bytes and panics
-//! when an invariant does not hold.
+//! Fuzz targets: for every parser of untrusted input, a function that takes arbitrary bytes and panics if an
+//! invariant does not hold.
 //!
-//! The targets go through the public entry that reads such input in production. `fuzz_targets/` makes a
-//! libFuzzer program of each, `corpus/` holds the inputs that fuzzing starts with, and the test `corpus` runs
-//! each of those once, without instrumentation.
+//! The targets use the same public functions as production. `fuzz_targets/` contains a libFuzzer program for each,
+//! `corpus/` the initial inputs, and the test `corpus` runs each of those once, without instrumentation.
 
 #![expect(
     clippy::expect_used,
@@ -37,7 +36,7 @@ pub use self::{
     signatures::signatures, store::store, webhook::webhook,
 };
 
-/// A fuzz target: it takes any bytes, and panics when an invariant does not hold.
+/// A fuzz target: it takes arbitrary bytes, and panics if an invariant does not hold.
 pub type Target = fn(&[u8]);
 
 /// Every target by its name, which is also the name of its corpus and of its program.
@@ -58,8 +57,7 @@ pub const TARGETS: [(&str, Target); 14] = [
     ("webhook", webhook),
 ];
 
-/// The parts of an input, which are separated by empty lines; the last one takes the rest. A part that is
-/// missing is empty.
+/// The parts of an input, separated by empty lines; the last one is the rest. A missing part is empty.
 fn parts<const N: usize>(input: &[u8]) -> [&[u8]; N] {
     const SEPARATOR: &[u8] = b"\n\n";
     let mut rest = input;
@@ -78,7 +76,7 @@ fn parts<const N: usize>(input: &[u8]) -> [&[u8]; N] {
     })
 }
 
-/// Run a future on the runtime of this thread, which keeps servers and connections from one input to the next.
+/// Runs a future on the runtime of this thread, which keeps servers and connections between inputs.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     thread_local! {
         static RUNTIME: tokio::runtime::Runtime = tokio::runtime::Builder::new_current_thread()
@@ -89,7 +87,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     RUNTIME.with(|runtime| runtime.block_on(future))
 }
 
-/// Do something in a directory of this thread that is empty at the start.
+/// Runs a function in an empty directory of this thread.
 fn in_directory<T>(work: impl FnOnce(&Path) -> T) -> T {
     thread_local! {
         static PARENT: RefCell<tempfile::TempDir> =
@@ -97,7 +95,7 @@ fn in_directory<T>(work: impl FnOnce(&Path) -> T) -> T {
     }
     PARENT.with_borrow(|parent| {
         let directory = parent.path().join("input");
-        // Of an input before this one.
+        // Left by a previous input.
         let _ = std::fs::remove_dir_all(&directory);
         std::fs::create_dir(&directory).expect("a directory can be made");
         work(&directory)

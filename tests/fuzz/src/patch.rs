@@ -3,9 +3,8 @@ use serde_json::Value;
 
 use crate::parts;
 
-/// An object and a JSON Patch. What comes of them is what the crate json-patch makes of them; it can be read
-/// again; the patch can be written and read; and the difference between before and after leads from one to the
-/// other.
+/// An object and a JSON Patch. The result is the same as with the crate json-patch and can be parsed again; the patch
+/// survives a round trip; and the diff of the objects before and after transforms one into the other.
 pub fn patch(input: &[u8]) {
     let [document, patch] = parts(input);
     let (Ok(object), Ok(parsed)) = (Object::parse(document), Patch::parse(patch)) else {
@@ -23,7 +22,7 @@ pub fn patch(input: &[u8]) {
         let there = difference.apply(&object).expect("a difference applies");
         assert_eq!(there.value(), after.value());
     }
-    // A limit is no matter of the oracle.
+    // The oracle has no limits.
     if matches!(
         result,
         Ok(_) | Err(PatchError::DoesNotApply { .. } | PatchError::NotAnObject)
@@ -44,7 +43,7 @@ fn compare(object: &Object, patch: &Patch, result: &Result<Object, PatchError>) 
         panic!("only here a patch: {patch}");
     };
     let mut expected = object.value().clone();
-    // Not `patch`, which panics when it cannot undo.
+    // Not `patch`, which panics if it cannot undo.
     let applies = json_patch::patch_unsafe(&mut expected, &other).is_ok() && expected.is_object();
     match result {
         Ok(after) => {
@@ -55,8 +54,8 @@ fn compare(object: &Object, patch: &Patch, result: &Result<Object, PatchError>) 
     }
 }
 
-/// Operations that the oracle understands in another way: it leaves `null` where the root was removed, refuses
-/// a move to the place where the value is, and moves the root.
+/// Operations that the oracle treats differently: it leaves `null` if the root is removed, rejects a move of a value
+/// to its own place, and moves the root.
 fn is_unlike(operation: &Value) -> bool {
     let text = |name: &str| operation.get(name).and_then(Value::as_str);
     match text("op") {

@@ -9,9 +9,8 @@ use admittance::{
 
 use crate::parts;
 
-/// The name of a module and a pattern of names. A name that is accepted says the same when it is written and
-/// read again, and has one form in which patterns look at it; one of a registry has no part that leads
-/// elsewhere.
+/// A module reference and a pattern. An accepted reference survives a round trip, and has one canonical form for
+/// patterns; one of a registry has no part that leads elsewhere.
 pub fn references(input: &[u8]) {
     let [reference, pattern] = parts(input);
     let (Ok(reference), Ok(pattern)) = (std::str::from_utf8(reference), std::str::from_utf8(pattern)) else {
@@ -31,7 +30,7 @@ pub fn references(input: &[u8]) {
         }
         assert!(!name.registry().contains(['/', '@', ' ']), "{name}");
     }
-    // Where a file is, is a question to the disk.
+    // The location of a file depends on the file system.
     if matches!(reference, ModuleReference::File(_)) {
         return;
     }

@@ -23,9 +23,9 @@ const KEY: &str = include_str!(concat!(
     "/../../host/catalog/tests/signature/fixtures/p256.pub"
 ));
 
-/// What a registry answers: the manifest of an artifact, an empty line, the index of what refers to it, an empty
-/// line, and the manifest of a signature. A module that is taken has the bytes and the digest that the manifest
-/// lists; without a signature by the key that is required none is taken.
+/// Responses of a registry: the manifest of an artifact, an empty line, the index of its referrers, an empty line, and
+/// the manifest of a signature. An accepted module has the bytes and the digest in the manifest; without a signature
+/// by the required key, none is accepted.
 pub fn registry(input: &[u8]) {
     thread_local! {
         static SCENE: Scene = block_on(Scene::new());
@@ -51,7 +51,7 @@ pub fn registry(input: &[u8]) {
     });
 }
 
-/// What the registry has.
+/// The content of the registry.
 #[derive(Default)]
 struct Content {
     manifest: Vec<u8>,
@@ -84,9 +84,9 @@ impl Content {
 struct Scene {
     content: Arc<Mutex<Content>>,
     reference: ModuleReference,
-    /// It takes modules without signatures.
+    /// Accepts modules without signatures.
     trusting: Catalog,
-    /// It takes none.
+    /// Accepts none.
     strict: Catalog,
 }
 

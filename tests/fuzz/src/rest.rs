@@ -10,8 +10,8 @@ use crate::{
     parts,
 };
 
-/// A request to a JSON API with a hooked collection: `METHOD /path`, an empty line, the body. No way of writing
-/// the path leads around the hooks, and what they left alone comes out as it went in.
+/// A request to a JSON API with hooks for a collection: `METHOD /path`, an empty line, the body. No spelling of the path
+/// bypasses the hooks, and an object that they did not change comes out unchanged.
 pub fn rest(input: &[u8]) {
     let [line, body] = parts(input);
     let Some(head) = head(line) else {
@@ -66,13 +66,13 @@ fn dialect() -> Rest {
     .expect("the routes are right")
 }
 
-/// The methods that the routes are for.
+/// The methods of the routes.
 fn is_write(method: &Method) -> bool {
     *method == Method::PUT
 }
 
-/// Whether a server may take the path for one of a job: written here once more, and in another way than in the
-/// program.
+/// Whether a server may read the path as that of a job: an independent implementation, different from the
+/// program's.
 fn is_hooked(path: &str) -> bool {
     let segments = |path: &str| {
         let mut kept: Vec<String> = Vec::new();

@@ -4,8 +4,8 @@ use admittance::{
 };
 use admittance_webhook::write_review;
 
-/// An AdmissionReview as kube-apiserver sends it. One that is accepted is the same after it was written to a
-/// webhook and read again: nothing is lost, and no text of it is spelled in another way.
+/// An AdmissionReview as kube-apiserver sends it. An accepted one survives a round trip through the format for
+/// webhooks: nothing is lost, and no text changes its spelling.
 pub fn review(input: &[u8]) {
     let Ok(Review { version, request }) = read_review(input) else {
         return;

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use crate::{block_on, parts};
 
-/// A label selector of Kubernetes as JSON, and the labels of a namespace. Whether the selector of a stage chooses
-/// the namespace is what the words of the selector say.
+/// A Kubernetes label selector as JSON, and the labels of a namespace. The selector of a stage matches the namespace if
+/// and only if a direct evaluation does.
 pub fn selectors(input: &[u8]) {
     let [selector, labels] = parts(input);
     let (Ok(selector), Ok(labels)) = (
@@ -43,7 +43,7 @@ pub fn selectors(input: &[u8]) {
         expected(&labels),
         "{selector} {labels:?}"
     );
-    // Through a request in a namespace, which has the label of its name too.
+    // With a request in a namespace, which also has the label with its name.
     let resource = GroupVersionResource {
         resource: "pods".to_owned(),
         ..Default::default()
@@ -58,7 +58,7 @@ pub fn selectors(input: &[u8]) {
     assert_eq!(matches.expect("the labels are known"), expected(&all));
 }
 
-/// What the selector says, word for word.
+/// Evaluates the selector directly.
 fn is_chosen(selector: &Value, labels: &Labels) -> bool {
     let same = selector["matchLabels"].as_object().is_none_or(|wanted| {
         wanted

@@ -10,7 +10,7 @@ use admittance::{
 
 use crate::parts;
 
-/// Of the tests of signatures.
+/// A fixture of the tests of signatures.
 macro_rules! fixture {
     ($name:literal) => {
         include_bytes!(concat!(
@@ -24,8 +24,8 @@ macro_rules! fixture {
 const MODULE: &[u8] = fixture!("module.wasm");
 const MANIFEST: &[u8] = fixture!("manifest.json");
 
-/// What is found beside a module as its signature: a bundle, a bare signature, an artifact of cosign (payload,
-/// empty line, signature), and what the store kept of it. It never vouches for another module.
+/// The signature next to a module: a bundle, a bare signature, an artifact of cosign (payload, empty line, signature),
+/// and the copy in the store. It is never valid for another module.
 pub fn signatures(input: &[u8]) {
     let name = || "module.wasm.sigstore.json".to_owned();
     let [payload, signature] = parts(input);

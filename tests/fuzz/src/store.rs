@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 use crate::{block_on, in_directory, parts};
 
-/// What is kept on disk, as a crash, a full disk or somebody else may have left it: the kind of the file, an
-/// empty line, its content. `sealed`: the whole entry; `resolution`: what is under the seal of one; `revision`:
-/// what is under the digest of a revision of the history; `journal`: the texts of a change that was broken off.
+/// A file on disk, as left by a crash, a full disk or another program: the kind of the file, an empty line, its
+/// content. `sealed`: the whole entry; `resolution`: the content of a sealed entry; `revision`: the content of a
+/// revision in the history, without its digest; `journal`: the texts of an interrupted change.
 pub fn store(input: &[u8]) {
     let [kind, content] = parts(input);
     in_directory(|directory| match kind {
@@ -27,7 +27,7 @@ pub fn store(input: &[u8]) {
     });
 }
 
-/// The one file in a directory of a store.
+/// The only file in a directory of a store.
 fn only_file(directory: &Path) -> PathBuf {
     let mut files = fs::read_dir(directory).expect("it is there");
     files
@@ -37,7 +37,7 @@ fn only_file(directory: &Path) -> PathBuf {
         .path()
 }
 
-/// An entry counts only with the right digest.
+/// An entry is used only if its digest is right.
 fn sealed(directory: &Path, content: &[u8]) {
     let store = Store::open(directory).expect("the directory is private");
     let key = CompiledKey::new(Digest::of("module"), "{}", "engine");
@@ -50,7 +50,7 @@ fn sealed(directory: &Path, content: &[u8]) {
     }
 }
 
-/// What a reference was resolved to can be kept and read again.
+/// A resolved reference can be stored and read again.
 fn resolution(directory: &Path, content: &[u8]) {
     let store = Store::open(directory).expect("the directory is private");
     let reference: ModuleReference = "oci://registry.example.com/a:1".parse().expect("a reference");
@@ -79,7 +79,7 @@ fn resolution(directory: &Path, content: &[u8]) {
     }
 }
 
-/// A program starts with whatever history there is.
+/// The program starts with any history.
 fn revision(directory: &Path, content: &[u8]) {
     let mut file = Digest::of(content).to_string().into_bytes();
     file.push(b'\n');
@@ -88,7 +88,7 @@ fn revision(directory: &Path, content: &[u8]) {
     let store = tempfile::tempdir().expect("a directory can be made");
     block_on(async {
         let start = || Host::builder().history(directory).store(store.path()).build();
-        // A table that cannot be made again is a start that fails.
+        // If the table cannot be built again, the start fails.
         let Ok(host) = start().await else {
             return;
         };
@@ -102,12 +102,12 @@ fn revision(directory: &Path, content: &[u8]) {
     });
 }
 
-/// A change that was broken off is made whole, and touches nothing that somebody else has changed.
+/// An interrupted change is completed, and does not touch files that were changed by others.
 fn journal(directory: &Path, content: &[u8]) {
     let Ok(Value::Array(entries)) = serde_json::from_slice::<Value>(content) else {
         return;
     };
-    // Each is what a file holds, what it held before the change and what the change makes of it.
+    // Each is the current content of a file, its content before the change, and its content after the change.
     let text = |entry: &Value, name: &str| entry.get(name).and_then(Value::as_str).map(str::to_owned);
     let mut files = Vec::new();
     for (index, entry) in entries.iter().enumerate().take(8) {

@@ -7,19 +7,19 @@ use admittance::admission::{
 
 use crate::block_on;
 
-/// The most bytes that a verdict may leave of an object of this size: what stages may answer, and room.
+/// The maximum size of the object after a verdict, for an object of this size: the limit of answers, with a margin.
 const LARGEST: usize = 64 << 20;
 
-/// A chain of one stage. Lives as long as the thread.
+/// A chain with one stage. Lives as long as the thread.
 pub(crate) fn chain(hook: impl Hook) -> Chain {
     let mut stage = Stage::new("fuzz", hook);
-    // A busy machine is no finding; an input that takes long is one of libFuzzer's.
+    // A busy machine is not a finding; slow inputs are detected by libFuzzer.
     stage.timeout = Duration::from_secs(60);
     Chain::new("fuzz", vec![Rule::for_operations(Operation::ALL)], vec![stage])
 }
 
-/// What the chain says of a request, whoever answers in it: the object that comes out can be read, is still the
-/// same one, and is what the patch says.
+/// Checks the outcome of a request for any hook: the resulting object can be parsed, has the same identity, and is the
+/// result of the patch.
 pub(crate) fn judge(chain: &Chain, request: &Request) -> Outcome {
     let surroundings = Surroundings {
         namespaces: &StaticNamespaces::default(),

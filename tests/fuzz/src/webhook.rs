@@ -13,8 +13,8 @@ use crate::{
     verdict::{chain, judge},
 };
 
-/// The answer of a webhook: which kind is asked and what the status is (`v1 200`, `v1beta1 200`, `resource 200`)
-/// with lines of headers below, an empty line, the body.
+/// The response of a webhook: protocol and status (`v1 200`, `v1beta1 200`, `resource 200`), header lines, an empty
+/// line, the body.
 pub fn webhook(input: &[u8]) {
     thread_local! {
         static SCENE: Scene = block_on(Scene::new());

@@ -1,4 +1,4 @@
-//! Every input of the corpora, once, without instrumentation.
+//! Runs every input of the corpora once, without instrumentation.
 
 #![expect(
     clippy::unwrap_used,
@@ -37,7 +37,7 @@ fn every_target_has_a_corpus_and_a_program() {
     assert_eq!(names("fuzz_targets"), targets);
 }
 
-/// A test for each target, so that they run beside one another and a failure names its target.
+/// A test for each target, so that they run in parallel and a failure names its target.
 macro_rules! corpora {
     ($($name:ident)*) => {
         $(
@@ -65,11 +65,11 @@ fn run(name: &str, target: admittance_fuzz::Target) {
     assert!(!inputs.is_empty());
     target(&[]);
     for input in inputs {
-        // Shown when the target fails.
+        // Shown if the target fails.
         println!("{}", input.display());
         let bytes = fs::read(&input).unwrap();
         target(&bytes);
-        // An input that breaks off half-way.
+        // A truncated input.
         target(&bytes[..bytes.len() / 2]);
     }
 }

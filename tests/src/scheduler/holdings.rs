@@ -1,4 +1,4 @@
-//! What a cluster keeps, and what the handlers of the original's `sched/api/api.go` do with it.
+//! The state of a cluster, and the behavior of the handlers in the original's `sched/api/api.go`.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::Asked;
 
-/// What the schedulers of one cluster have in common: in the original it is in ZooKeeper. Clones are the same
+/// The shared state of one cluster's schedulers, which the original keeps in ZooKeeper. Clones refer to the same
 /// cluster.
 #[derive(Clone, Debug, Default)]
 pub struct MesosCluster(Arc<Mutex<Holdings>>);
@@ -21,10 +21,10 @@ struct Holdings {
     writes: Vec<Write>,
 }
 
-/// Which object it is: its kind, its namespace and its name.
+/// The key of an object: its kind, namespace and name.
 pub type Kept = (Kind, String, String);
 
-/// What a cluster keeps.
+/// The kinds of objects in a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Applications and processes.
@@ -41,20 +41,20 @@ pub enum Kind {
     Service,
 }
 
-/// What a write did.
+/// The effect of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// There is an object that was not there.
+    /// An object was created.
     Create,
-    /// An object is another.
+    /// An object was replaced.
     Change,
-    /// An object is no more.
+    /// An object was deleted.
     Delete,
-    /// An object has other instances.
+    /// An object was scaled.
     Scale,
 }
 
-/// Something that a scheduler did.
+/// An event of a scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
     /// Which scheduler.
@@ -74,15 +74,15 @@ pub(super) enum Does {
     Scale(Kind),
     Get(Kind),
     List(Kind),
-    /// Tell what an object was made of.
+    /// Returns the source of an object.
     Define(Kind),
-    /// Tell the versions of an application.
+    /// Returns the versions of an application.
     Versions,
-    /// What leaves no trace here.
+    /// Has no effect here.
     Nothing,
 }
 
-/// Why a scheduler does not do what it is asked, with its code.
+/// Why a scheduler refuses a request, with its code.
 struct Refused(u32, String);
 
 const DECODE: u32 = 1_405_010;
@@ -118,13 +118,13 @@ impl Kind {
 }
 
 impl MesosCluster {
-    /// What it keeps under this name.
+    /// The object with this name.
     pub fn object(&self, kind: Kind, namespace: &str, name: &str) -> Option<Value> {
         let key = (kind, namespace.to_owned(), name.to_owned());
         self.lock().objects.get(&key).cloned()
     }
 
-    /// All that was done, in order.
+    /// All events, in order.
     pub fn writes(&self) -> Vec<Write> {
         self.lock().writes.clone()
     }
@@ -133,7 +133,7 @@ impl MesosCluster {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Do what a request wants; the reply.
+    /// Executes a request and returns the reply.
     pub(super) fn ask(
         &self,
         by: SocketAddr,
@@ -281,7 +281,7 @@ fn decode(asked: &Asked) -> Result<Value, Refused> {
     serde_json::from_slice(&asked.body).map_err(|error| Refused(DECODE, error.to_string()))
 }
 
-/// A value of the query; empty when it has none.
+/// A query parameter; empty if it is missing.
 fn query(asked: &Asked, name: &str) -> String {
     let pairs = asked.uri.query().unwrap_or_default().split('&');
     pairs

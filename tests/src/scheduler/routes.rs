@@ -9,14 +9,14 @@ use super::{
     types,
 };
 
-/// A route, what it takes, and what it does.
+/// A route: its parameters and its action.
 #[derive(Debug)]
 pub(super) struct Route {
     method: &'static str,
     path: &'static str,
     /// The names that its query may have.
     query: &'static [&'static str],
-    /// What its body is, when it has one.
+    /// The type of its body, if it has one.
     body: Option<Shape>,
     pub(super) does: Does,
 }
@@ -145,7 +145,7 @@ fn parameters(pattern: &'static str, path: &str) -> Option<Vec<(&'static str, St
 }
 
 impl Route {
-    /// What is wrong with the query and the body.
+    /// Problems with the query and the body.
     pub(super) fn mistakes(&self, uri: &Uri, body: &[u8]) -> Vec<String> {
         let query = uri.query().unwrap_or_default().split('&');
         let names = query.filter(|pair| !pair.is_empty()).map(|pair| {

@@ -1,4 +1,4 @@
-//! What a scheduler can decode.
+//! The types that a scheduler can decode.
 
 use http::{
     HeaderMap,
@@ -6,7 +6,7 @@ use http::{
 };
 use serde_json::Value;
 
-/// What a value is. As Go has it, null is a value of every type; what is not named here may be anything.
+/// The type of a value. As in Go, null is a value of every type; members that are not listed may be anything.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Shape {
     Text,
@@ -14,9 +14,9 @@ pub(super) enum Shape {
     Whole,
     Number,
     Flag,
-    /// One of these texts.
+    /// One of these strings.
     OneOf(&'static [&'static str]),
-    /// An object whose members are texts.
+    /// An object whose members are strings.
     Texts,
     List(&'static Self),
     Object(&'static [Field]),
@@ -26,7 +26,7 @@ pub(super) enum Shape {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field(pub(super) &'static str, pub(super) Member);
 
-/// Whether a member must be there.
+/// Whether a member is required.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Member {
     Must(&'static Shape),
@@ -77,8 +77,7 @@ impl Shape {
     }
 }
 
-/// What is wrong with the headers: the original sends the two of them and what HTTP itself needs, and none of
-/// its own client's.
+/// Problems with the headers: the original sends these two and those required by HTTP, but none of its client's.
 pub(super) fn headers(headers: &HeaderMap, body: &[u8]) -> Vec<String> {
     let mut mistakes = Vec::new();
     for name in headers.keys() {
@@ -157,7 +156,7 @@ mod tests {
             SHAPE.check("b", &value, &mut mistakes);
             assert_eq!(mistakes.join("; "), expected, "{value}");
         }
-        // A client's own application is none of the scheduler's.
+        // A client's application is not in the format of the scheduler.
         let mut mistakes = Vec::new();
         VERSION.check(
             "b",

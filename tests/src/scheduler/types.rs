@@ -1,6 +1,5 @@
-//! The scheduler's own types, as far as they are told apart here: `schetypes/application.go`,
-//! `deployment.go` and `daemonset.go` of the original. Their fields have Go's names, and all of a `Version`'s
-//! are always there.
+//! The scheduler's own types, as far as they are checked here: `schetypes/application.go`, `deployment.go` and
+//! `daemonset.go` of the original. Their fields have Go's names, and all fields of a `Version` are always present.
 
 use super::shape::{
     Field,
@@ -17,7 +16,7 @@ const METADATA: Shape = Object(&[
     Field("clusterName", may(&Text)),
 ]);
 
-/// What is stored as it comes.
+/// Objects that are stored unchanged.
 pub(super) const NAMED: Shape = Object(&[Field("metadata", must(&METADATA))]);
 
 const RESOURCES: Shape = Object(&[
@@ -75,7 +74,7 @@ const POLICIES: [Shape; 2] = [
     ]),
 ];
 
-/// What an application or a process runs. A daemonset's has no `raw_json`.
+/// The version of an application or a process. That of a daemonset has no `raw_json`.
 pub(super) const VERSION: Shape = Object(&[
     Field("ID", must(&Text)),
     Field("Name", must(&Text)),
@@ -104,7 +103,7 @@ pub(super) const DEPLOYMENT_DEF: Shape = Object(&[
     Field("raw_json", must(&Object(&[Field("kind", must(&Text))]))),
 ]);
 
-/// Its metadata is no object of its own.
+/// Its metadata is not a separate object.
 pub(super) const DAEMONSET_DEF: Shape = Object(&[
     Field("name", must(&Text)),
     Field("namespace", must(&Text)),

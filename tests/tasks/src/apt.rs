@@ -1,7 +1,7 @@
 //! Packages of the distribution, without installing them.
 //!
-//! The package lists are this program's own: those of the machine have no sources, and may be old or not
-//! there. They come from the same places, which are read from the machine's configuration.
+//! Uses its own package lists: those of the machine have no sources, and may be old or missing. They are fetched
+//! from the same places, which are read from the machine's configuration.
 
 use std::{
     env,
@@ -16,17 +16,17 @@ use crate::{
     folders::{at, create_directory, remove_directory},
 };
 
-/// The distribution that has the packages, as it calls itself.
+/// The code name of the distribution with the packages.
 const DISTRIBUTION: &str = "bookworm";
 
-/// apt-get with lists of its own.
+/// apt-get with its own package lists.
 pub(crate) struct Apt {
     directory: PathBuf,
     log: PathBuf,
 }
 
 impl Apt {
-    /// Keep lists and packages in `directory`, and read the lists. `purpose` is what errors say that the
+    /// Keeps lists and packages in `directory`, and fetches the lists. `purpose` says in errors what the
     /// packages are for, as the beginning of a sentence.
     pub(crate) fn new(directory: &Path, log: PathBuf, purpose: &str) -> Result<Self, Error> {
         let apt = Self {
@@ -36,7 +36,7 @@ impl Apt {
         let sources = machine_sources(purpose)?;
         if sources.is_empty() {
             return Err(Error::Missing(format!(
-                "{purpose} from the packages of Debian 12: apt on this machine knows none of its suites \
+                "{purpose} from the packages of Debian 12: apt on this machine has none of its suites \
                  ({DISTRIBUTION}, {DISTRIBUTION}-updates, ...)"
             )));
         }
@@ -49,7 +49,7 @@ impl Apt {
             let path = parts.join(name);
             fs::write(&path, text).map_err(at(&path))?;
         }
-        say("Reading the distribution's package lists, those of sources too");
+        say("Reading the distribution's package lists, including source packages");
         run_logged(apt.get().arg("update"), &apt.log)?;
         Ok(apt)
     }
@@ -66,7 +66,7 @@ impl Apt {
         self.directory.join("packages")
     }
 
-    /// apt-get, which changes nothing of the machine's unless it is told to install.
+    /// apt-get, which does not change the machine unless it installs.
     fn get(&self) -> Command {
         let mut command = Command::new("apt-get");
         let mut option = |name: &str, value: OsString| {
@@ -79,13 +79,13 @@ impl Apt {
         option("Dir::Etc::SourceParts", self.directory.join("sources").into());
         option("Dir::State::Lists", self.lists().into());
         option("Dir::Cache", self.cache().into());
-        // Packages are for this program, which may be any user: no other user is switched to.
+        // This program may run as any user, so apt must not switch to another one.
         option("APT::Sandbox::User", "".into());
         command.arg("--quiet").current_dir(self.packages());
         command
     }
 
-    /// Install what lacks among these programs, each given with its package, if this is root. `purpose` is
+    /// Installs the missing ones of these programs, each given with its package, if this is root. `purpose` is
     /// what needs them.
     pub(crate) fn require_programs(&self, purpose: &str, programs: &[(&str, &str)]) -> Result<(), Error> {
         let packages: Vec<_> = programs
@@ -99,12 +99,12 @@ impl Apt {
         let packages_text = packages.join(" ");
         if !is_root() {
             return Err(Error::Missing(format!(
-                "{purpose} needs programs that this machine does not have: install them with `apt-get \
+                "{purpose} needs programs that are not installed: install them with `apt-get \
                  install {packages_text}` as root"
             )));
         }
         say(&format!(
-            "Installing with apt-get what {purpose} needs: {packages_text}"
+            "Installing packages for {purpose} with apt-get: {packages_text}"
         ));
         run_logged(
             self.get()
@@ -114,7 +114,7 @@ impl Apt {
         )
     }
 
-    /// Download packages, and unpack them over one another into `directory`.
+    /// Downloads packages, and unpacks all of them into `directory`.
     pub(crate) fn unpack(&self, packages: &[&str], directory: &Path) -> Result<(), Error> {
         remove_directory(directory)?;
         create_directory(directory)?;
@@ -128,7 +128,7 @@ impl Apt {
         Ok(())
     }
 
-    /// Download a source package; the result is its original archive.
+    /// Downloads a source package and returns its original archive.
     pub(crate) fn source_archive(&self, package: &str) -> Result<PathBuf, Error> {
         run_logged(
             self.get().args(["source", "--download-only"]).arg(package),
@@ -137,7 +137,7 @@ impl Apt {
         self.downloaded(&format!("{package}_"), ".orig.tar.gz")
     }
 
-    /// The last of the downloads whose name begins and ends so.
+    /// The last download with this prefix and suffix.
     fn downloaded(&self, begin: &str, end: &str) -> Result<PathBuf, Error> {
         let packages = self.packages();
         let mut found: Vec<_> = fs::read_dir(&packages)
@@ -149,7 +149,7 @@ impl Apt {
                 name.starts_with(begin) && name.ends_with(end)
             })
             .collect();
-        // Where the distribution was updated between two tries, the older version is there too.
+        // If the distribution was updated between two attempts, the older version is there too.
         found.sort_by_key(|entry| entry.metadata().and_then(|metadata| metadata.modified()).ok());
         found.last().map(fs::DirEntry::path).ok_or_else(|| {
             Error::Missing(format!(
@@ -172,8 +172,7 @@ fn is_root() -> bool {
         .is_ok_and(|output| output.stdout == b"0\n")
 }
 
-/// The files of the machine's apt sources, with sources added to packages, and without other origins
-/// than the distribution.
+/// The machine's apt sources, with source packages added, and only those of the distribution.
 fn machine_sources(purpose: &str) -> Result<Vec<(OsString, String)>, Error> {
     let mut files = Vec::new();
     let [list, parts] = configured_places(purpose)?;
@@ -198,11 +197,11 @@ fn machine_sources(purpose: &str) -> Result<Vec<(OsString, String)>, Error> {
     Ok(sources)
 }
 
-/// Where apt's own configuration says that the sources are: a file, and a folder.
+/// The locations of the sources in apt's configuration: a file, and a folder.
 fn configured_places(purpose: &str) -> Result<[PathBuf; 2], Error> {
     let start = |source| match source {
         source if std::io::Error::kind(&source) == std::io::ErrorKind::NotFound => Error::Missing(format!(
-            "{purpose} from the packages of Debian 12, and this machine has no apt"
+            "{purpose} from the packages of Debian 12, but this machine has no apt"
         )),
         source => Error::Start {
             program: "apt-config".into(),
@@ -233,7 +232,7 @@ fn is_of_distribution(suite: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '/']))
 }
 
-/// The form with an entry a line: `deb [options] uri suite components`.
+/// The format with one entry per line: `deb [options] uri suite components`.
 fn with_sources_in_lines(text: &str) -> String {
     let mut result = String::new();
     for line in text.lines() {
@@ -259,7 +258,7 @@ fn with_sources_in_lines(text: &str) -> String {
     result
 }
 
-/// The form with an entry a paragraph, of fields (deb822).
+/// The format with one entry per paragraph of fields (deb822).
 fn with_sources_in_stanzas(text: &str) -> String {
     let mut result = String::new();
     let lines: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();

@@ -1,9 +1,8 @@
-//! What a real Kubernetes API server needs, made once under `target/kubernetes`.
+//! Builds a real Kubernetes API server and its dependencies, once, under `target/kubernetes`.
 //!
-//! Everything comes from the packages of the distribution, which are unpacked there and not installed:
-//! etcd and kubectl as they are, and kube-apiserver, which has no package, compiled from the source
-//! package with the Go of the same distribution. Each part is made once; the programs are used as long
-//! as the recipe is the one that made them.
+//! Everything comes from packages of the distribution, which are unpacked there and not installed: etcd and
+//! kubectl unchanged, and kube-apiserver, which has no binary package, compiled from the source package with the
+//! distribution's Go. Each part is built once; the programs are reused until the recipe changes.
 
 mod source;
 
@@ -16,29 +15,29 @@ use crate::{
     folders::{at, copy_into, create_directory, lock, remove_directory},
 };
 
-/// What is unpacked: programs, and what compiles one.
+/// The packages to unpack: programs, and the compiler.
 const PACKAGES: [&str; 5] = [
     "etcd-server",
     "kubernetes-client",
     "golang-1.19-go",
     "golang-1.19-src",
-    // The version beside the source panics in programs that Go 1.18 or later compiled.
+    // The version in the source package panics in programs compiled with Go 1.18 or later.
     REFLECT2,
 ];
 
 const REFLECT2: &str = "golang-github-modern-go-reflect2-dev";
 
-/// The source package. Its version, 1.20, is the newest that the distribution has.
+/// The source package. Its version, 1.20, is the latest in the distribution.
 const SOURCE: &str = "kubernetes";
 
-/// Where packages keep the programs that are copied, and what is compiled beside them.
+/// The paths of the programs in the packages, and the program to compile.
 const PROGRAMS: [&str; 2] = ["usr/bin/etcd", "usr/bin/kubectl"];
 const API_SERVER: &str = "kube-apiserver";
 
-/// Where tests are told that the programs are.
+/// The variable that tells tests where the programs are.
 const VARIABLE: &str = "ADMITTANCE_TEST_KUBERNETES";
 
-/// Counted up when what is done below changes.
+/// Increment this when the steps below change.
 const RECIPE: u32 = 1;
 
 /// The folders of `target/kubernetes`.
@@ -47,19 +46,19 @@ struct Layout {
 }
 
 impl Layout {
-    /// Not under `CARGO_TARGET_DIR`: what lies here is the same for all of Cargo's targets.
+    /// Not under `CARGO_TARGET_DIR`: the content is the same for all of Cargo's target directories.
     fn new() -> Self {
         Self {
             top: root().join("target/kubernetes"),
         }
     }
 
-    /// The programs, and the recipe that made them.
+    /// The programs, and the recipe that built them.
     fn programs(&self) -> PathBuf {
         self.top.join("bin")
     }
 
-    /// What the packages hold.
+    /// The content of the packages.
     fn unpacked(&self) -> PathBuf {
         self.top.join("unpacked")
     }
@@ -69,17 +68,17 @@ impl Layout {
         self.top.join("apt")
     }
 
-    /// The source of Kubernetes, and what is compiled of it.
+    /// The source of Kubernetes, and its build output.
     fn source(&self) -> PathBuf {
         self.top.join("source")
     }
 
-    /// What takes the place of the user's home folder while it is compiled.
+    /// The home folder during compilation.
     fn home(&self) -> PathBuf {
         self.top.join("home")
     }
 
-    /// Remove what made the programs: three gigabytes. An interrupted removal is gone on with.
+    /// Removes the build files: three gigabytes. An interrupted removal is continued.
     fn tidy(&self) -> Result<(), Error> {
         [self.source(), self.home(), self.unpacked(), self.apt()]
             .iter()
@@ -91,25 +90,25 @@ impl Layout {
     }
 }
 
-/// Hold the store of custom resources to the rules of all stores, on an API server of its own.
+/// Runs the common tests of stores on the store of custom resources, with its own API server.
 pub(crate) fn try_stores() -> Result<(), Error> {
-    say("Trying the store of custom resources on a real API server");
-    // The whole workspace, for the same features of dependencies as everywhere.
+    say("Testing the store of custom resources with a real API server");
+    // The whole workspace, so that dependencies have the same features as everywhere.
     run(cargo_command()
         .args(["test", "--workspace", "--test", "stores", "a_real_api_server"])
         .env(VARIABLE, Layout::new().programs()))
 }
 
-/// Make etcd, kubectl and kube-apiserver, unless they are there.
+/// Builds etcd, kubectl and kube-apiserver, unless they exist.
 pub(crate) fn install() -> Result<(), Error> {
     let layout = Layout::new();
     create_directory(&layout.top)?;
-    let _one_at_a_time = lock(&layout.top.join("lock"), "make the API server")?;
+    let _one_at_a_time = lock(&layout.top.join("lock"), "build the API server")?;
     let recipe = layout.programs().join("recipe");
     if fs::read_to_string(&recipe).is_ok_and(|made| made == recipe_text()) {
         return layout.tidy();
     }
-    say("Making a Kubernetes API server in target/kubernetes, from the packages of the distribution");
+    say("Building a Kubernetes API server in target/kubernetes, from packages of the distribution");
     remove_directory(&layout.programs())?;
     create_directory(&layout.programs())?;
 
@@ -123,7 +122,7 @@ pub(crate) fn install() -> Result<(), Error> {
 
     let archive = apt.source_archive(SOURCE)?;
     let version = source::version(&archive)
-        .ok_or_else(|| Error::Missing(format!("{} names no version", archive.display())))?;
+        .ok_or_else(|| Error::Missing(format!("{} has no version in its name", archive.display())))?;
     let source = Source {
         directory: layout.source(),
         go: layout.unpacked().join("usr/lib/go-1.19"),
@@ -141,7 +140,7 @@ pub(crate) fn install() -> Result<(), Error> {
     ));
     copy_into(&source.compile(API_SERVER)?, &layout.programs())?;
 
-    // The last step: a recipe that is there says that all before it was done.
+    // The last step: the recipe exists only if all previous steps are done.
     fs::write(&recipe, recipe_text()).map_err(at(&recipe))?;
     layout.tidy()
 }

@@ -1,4 +1,4 @@
-//! Running other programs.
+//! Runs other programs.
 
 use std::{
     env,
@@ -9,14 +9,14 @@ use std::{
     process::{Command, ExitStatus, Stdio},
 };
 
-/// Why a task ends early.
+/// Why a task fails.
 #[derive(Debug)]
 pub(crate) enum Error {
     /// A program could not be started.
     Start { program: OsString, source: io::Error },
-    /// A program ended badly, and said why.
+    /// A program failed and printed the reason.
     Status { program: OsString, status: ExitStatus },
-    /// A program ended badly, and what it said is in a file.
+    /// A program failed, and its output is in a file.
     Logged {
         program: OsString,
         status: ExitStatus,
@@ -24,12 +24,12 @@ pub(crate) enum Error {
     },
     /// A file or folder could not be read or written.
     File { path: PathBuf, source: io::Error },
-    /// The machine lacks something; the sentence says what to do.
+    /// Something is missing on the machine; the text says what to do.
     Missing(String),
 }
 
 impl Error {
-    /// The exit code for it: the program's own, where one ended badly.
+    /// The exit code: that of the failed program, if there is one.
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::Status { status, .. } => status
@@ -44,11 +44,11 @@ impl Error {
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Start { program, source } => write!(f, "{} does not start: {source}", program.display()),
+            Self::Start { program, source } => write!(f, "{} cannot be started: {source}", program.display()),
             Self::Status { program, status } => write!(f, "{} ended with {status}", program.display()),
             Self::Logged { program, status, log } => write!(
                 f,
-                "{} ended with {status}; what it said is in {}",
+                "{} ended with {status}; its output is in {}",
                 program.display(),
                 log.display()
             ),
@@ -58,7 +58,7 @@ impl std::fmt::Display for Error {
     }
 }
 
-/// Tell what comes next.
+/// Prints the next step.
 pub(crate) fn say(what: &str) {
     eprintln!("==> {what}");
 }
@@ -69,7 +69,7 @@ pub(crate) fn root() -> PathBuf {
     here.ancestors().nth(2).unwrap_or(here).to_owned()
 }
 
-/// Where Cargo puts what it builds.
+/// Cargo's target directory.
 pub(crate) fn target_directory() -> PathBuf {
     match env::var_os("CARGO_TARGET_DIR") {
         Some(directory) => root().join(directory),
@@ -91,7 +91,7 @@ pub(crate) fn built(profile: &str, name: &str) -> Result<PathBuf, Error> {
 /// The Cargo that started this program, so that a toolchain chosen for it is kept, at the top of the repository.
 pub(crate) fn cargo_command() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // What Cargo tells this program of itself is not for the build scripts of others, which would run again for it.
+    // Cargo's variables for this program must not reach build scripts, which would be run again because of them.
     for (name, _) in env::vars_os() {
         if name.to_string_lossy().starts_with("CARGO_PKG_") {
             command.env_remove(name);
@@ -101,12 +101,12 @@ pub(crate) fn cargo_command() -> Command {
     command
 }
 
-/// Run Cargo at the top of the repository, with its output on the screen.
+/// Runs Cargo at the top of the repository, with its output on the terminal.
 pub(crate) fn cargo<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Result<(), Error> {
     run(cargo_command().args(arguments))
 }
 
-/// Run a program to its end.
+/// Runs a program and waits for it.
 pub(crate) fn run(command: &mut Command) -> Result<(), Error> {
     let program = command.get_program().to_owned();
     match command.status() {
@@ -116,7 +116,7 @@ pub(crate) fn run(command: &mut Command) -> Result<(), Error> {
     }
 }
 
-/// Run a program to its end, and add all that it says to a file.
+/// Runs a program, waits for it, and appends its output to a file.
 pub(crate) fn run_logged(command: &mut Command, log: &Path) -> Result<(), Error> {
     let program = command.get_program().to_owned();
     let file = |source| Error::File {
@@ -146,7 +146,7 @@ pub(crate) fn run_logged(command: &mut Command, log: &Path) -> Result<(), Error>
     }
 }
 
-/// Let another program take the place of this one, so that Ctrl-C reaches it alone.
+/// Replaces this process with another program, so that only that gets Ctrl-C.
 #[cfg(unix)]
 pub(crate) fn become_program(path: &Path, arguments: &[OsString]) -> Result<(), Error> {
     use std::os::unix::process::CommandExt as _;
@@ -158,7 +158,7 @@ pub(crate) fn become_program(path: &Path, arguments: &[OsString]) -> Result<(), 
     })
 }
 
-/// Run another program as the last thing that this one does.
+/// Runs another program as the last step.
 #[cfg(not(unix))]
 pub(crate) fn become_program(path: &Path, arguments: &[OsString]) -> Result<(), Error> {
     run(Command::new(path).args(arguments))

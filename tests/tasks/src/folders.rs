@@ -1,4 +1,4 @@
-//! Folders of `target` that hold what is made once.
+//! Folders of `target` for what is built only once.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -7,7 +7,7 @@ use std::{
 
 use crate::command::{Error, say};
 
-/// Hold back a second run of this program, until the file is dropped. `purpose` is what both want to do.
+/// Locks out other runs of this program until the file is dropped. `purpose` is what they all want to do.
 pub(crate) fn lock(path: &Path, purpose: &str) -> Result<File, Error> {
     let file = File::create(path).map_err(at(path))?;
     match file.try_lock() {
@@ -30,7 +30,7 @@ pub(crate) fn create_directory(path: &Path) -> Result<(), Error> {
     fs::create_dir_all(path).map_err(at(path))
 }
 
-/// Remove a folder, if there is one.
+/// Removes a folder if it exists.
 pub(crate) fn remove_directory(path: &Path) -> Result<(), Error> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(at(path)(error)),

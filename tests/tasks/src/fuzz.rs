@@ -1,7 +1,7 @@
-//! Fuzzing: the targets of `tests/fuzz`, compiled with what libFuzzer needs, and run.
+//! Fuzzing: compiles the targets of `tests/fuzz` for libFuzzer, and runs them.
 //!
-//! The flags are those of `cargo fuzz` without a sanitizer, which the stable compiler has too: the workspace
-//! has no unsafe code but for one line that no target reaches. Builds and findings are in `target/fuzz`.
+//! The flags are those of `cargo fuzz` without a sanitizer, which the stable compiler supports: the workspace
+//! has no unsafe code except for one line that no target reaches. Builds and findings are in `target/fuzz`.
 
 use std::{
     collections::BTreeSet,
@@ -23,7 +23,7 @@ use crate::{
 
 const PACKAGE: &str = "admittance-fuzz";
 
-/// Coverage as libFuzzer reads it, and comparisons as it learns from them.
+/// Instrumentation of coverage and comparisons for libFuzzer.
 const FLAGS: &str = "-Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
@@ -31,23 +31,23 @@ const FLAGS: &str = "-Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-trace-compares \
     -Cllvm-args=-simplifycfg-branch-fold-threshold=0";
 
-/// No input may take longer, in seconds, also on a busy machine.
+/// The timeout of one input in seconds, also on a busy machine.
 const TIMEOUT: u32 = 30;
 
-/// The longest new inputs, in bytes: enough for every form of document, and quick to change.
+/// The maximum length of new inputs in bytes: enough for every kind of document, and fast to mutate.
 const LONGEST: u32 = 8192;
 
-/// How much of what a failed target said is shown, in lines.
+/// How many lines of a failed target's output are shown.
 const SHOWN: usize = 40;
 
 #[derive(Debug, Args)]
 pub(crate) struct Fuzz {
-    /// The targets to run; all of them when none is named. `tests/fuzz/fuzz_targets` has them.
+    /// The targets to run, from `tests/fuzz/fuzz_targets` [default: all].
     targets: Vec<String>,
     /// How long each target runs.
     #[arg(long, default_value_t = 60)]
     seconds: u32,
-    /// How many targets run at the same time.
+    /// How many targets run concurrently.
     #[arg(long, default_value_t = 2)]
     jobs: usize,
     /// Passed on to the program of the one target that is named, which then runs in the foreground: a file of
@@ -61,7 +61,7 @@ pub(crate) fn run_targets(arguments: &Fuzz) -> Result<(), Error> {
     let all = targets()?;
     if let Some(unknown) = arguments.targets.iter().find(|name| !all.contains(name)) {
         return Err(Error::Missing(format!(
-            "there is no fuzz target `{unknown}`; there are {}",
+            "unknown fuzz target `{unknown}`; expected one of {}",
             all.join(", ")
         )));
     }
@@ -75,7 +75,7 @@ pub(crate) fn run_targets(arguments: &Fuzz) -> Result<(), Error> {
         return match wanted.as_slice() {
             [target] => become_program(&programs.join(target), &arguments.rest),
             _ => Err(Error::Missing(
-                "arguments after `--` are for one target: name it before them".to_owned(),
+                "arguments after `--` require exactly one target before them".to_owned(),
             )),
         };
     }
@@ -112,7 +112,7 @@ fn corpora() -> PathBuf {
     root().join("tests/fuzz/corpus")
 }
 
-/// The names of all targets.
+/// All targets' names.
 fn targets() -> Result<Vec<String>, Error> {
     let folder = root().join("tests/fuzz/fuzz_targets");
     let mut names = Vec::new();
@@ -124,11 +124,11 @@ fn targets() -> Result<Vec<String>, Error> {
     Ok(names)
 }
 
-/// Compile the programs of these targets. The folder that they are in.
+/// Compiles the programs of these targets, and returns their folder.
 fn build(targets: &[String]) -> Result<PathBuf, Error> {
     if !is_on_path("c++") {
         return Err(Error::Missing(
-            "libFuzzer is compiled from C++, and there is no `c++`: install g++ or clang".to_owned(),
+            "libFuzzer is compiled from C++, but `c++` was not found: install g++ or clang".to_owned(),
         ));
     }
     say("Compiling the fuzz targets (some minutes the first time)");
@@ -144,7 +144,7 @@ fn build(targets: &[String]) -> Result<PathBuf, Error> {
             "--features",
             "libfuzzer",
         ])
-        // With a target, what runs at compile time is not instrumented.
+        // With an explicit target, build scripts and macros are not instrumented.
         .args(["--profile", "fuzz", "--target", &host, "--target-dir"])
         .arg(&folder)
         .env("RUSTFLAGS", FLAGS);
@@ -170,13 +170,13 @@ fn host() -> Result<String, Error> {
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));
     host.map(str::to_owned).ok_or_else(|| {
         Error::Missing(format!(
-            "{} -vV does not say what machine it is for",
+            "the host triple was not found in the output of {} -vV",
             rustc.display()
         ))
     })
 }
 
-/// Run one target for so many seconds. New inputs are kept for the next run.
+/// Runs one target for a number of seconds. New inputs are kept for the next run.
 fn fuzz(programs: &Path, target: &str, seconds: u32) -> Result<(), Error> {
     let top = root().join("target/fuzz");
     let (found, artifacts) = (
@@ -230,7 +230,7 @@ fn fuzz(programs: &Path, target: &str, seconds: u32) -> Result<(), Error> {
     })
 }
 
-/// How many inputs a target was given, and how many of them led somewhere new.
+/// How many inputs a target ran, and how many of them increased coverage.
 fn summary(said: &str) -> String {
     let number = |name: &str| {
         let line = said.lines().rev().find_map(|line| line.strip_prefix(name));
@@ -244,8 +244,8 @@ fn summary(said: &str) -> String {
     )
 }
 
-/// The words of the corpus, as libFuzzer reads them: without a sanitizer it does not see which texts an input
-/// is compared with.
+/// The words of the corpus as a libFuzzer dictionary: without a sanitizer, libFuzzer cannot see which strings an
+/// input is compared with.
 fn dictionary(seeds: &Path) -> Result<String, Error> {
     let mut words = BTreeSet::new();
     for entry in fs::read_dir(seeds).map_err(at(seeds))? {

@@ -1,4 +1,4 @@
-//! All tests on a machine that has other things to do.
+//! Runs all tests on a busy machine.
 
 use std::{
     env,
@@ -18,10 +18,10 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(crate) struct Load {
-    /// How many processes keep the processor busy beside the tests.
+    /// How many processes keep the processor busy during the tests.
     #[arg(long, default_value_t = 10)]
     processes: usize,
-    /// How often the tests run.
+    /// How many times the tests run.
     #[arg(long, default_value_t = 3)]
     times: usize,
     /// Passed on to `cargo test`.
@@ -29,7 +29,7 @@ pub(crate) struct Load {
     rest: Vec<OsString>,
 }
 
-/// Run the tests so many times beside busy processes, all times even when one fails.
+/// Runs the tests several times next to busy processes, and continues after a failure.
 pub(crate) fn run(arguments: &Load, servers: &[(&'static str, PathBuf)]) -> Result<(), Error> {
     let _busy = (0..arguments.processes)
         .map(|_| Busy::start())
@@ -37,21 +37,21 @@ pub(crate) fn run(arguments: &Load, servers: &[(&'static str, PathBuf)]) -> Resu
     let mut failures = Vec::new();
     for time in 1..=arguments.times {
         say(&format!(
-            "Run {time} of {}, beside {} busy processes",
+            "Run {time} of {}, next to {} busy processes",
             arguments.times, arguments.processes
         ));
         failures.extend(suite::run(arguments.rest.clone(), servers.iter().cloned()).err());
     }
     say(&format!(
-        "{} of {} runs without a failure",
+        "{} of {} runs passed",
         arguments.times - failures.len(),
         arguments.times
     ));
     failures.into_iter().next().map_or(Ok(()), Err)
 }
 
-/// A process that keeps one core busy. It ends when this is dropped, and also when this program ends without
-/// that: its standard input is a pipe from here, which closes then.
+/// A process that keeps one core busy. It ends when this is dropped, and also when this program is killed: its
+/// standard input is a pipe from this program, which closes then.
 struct Busy(Child);
 
 impl Busy {
@@ -79,7 +79,7 @@ impl Drop for Busy {
     }
 }
 
-/// What such a process does: nothing useful, until its standard input ends.
+/// Keeps a core busy until standard input ends.
 pub(crate) fn be_busy() {
     let input = thread::spawn(|| io::stdin().lock().read_to_end(&mut Vec::new()));
     let mut number: u64 = 1;

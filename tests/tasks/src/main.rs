@@ -1,7 +1,7 @@
-//! The repository's own work: `cargo task demo`, `cargo task test` and what they are made of.
+//! The tasks of the repository: `cargo task demo`, `cargo task test` and so on.
 //!
-//! This program is compiled before anything else, so it does no more than start Cargo with the right
-//! arguments. Whatever needs a library (the demo's servers, for one) is a program of its own.
+//! This program is compiled before anything else, so it only starts Cargo with the right arguments. Everything
+//! that needs libraries, such as the demo's servers, is a separate program.
 
 mod apt;
 mod cluster;
@@ -22,7 +22,7 @@ use clap::{Parser, Subcommand};
 use command::{Error, cargo, say};
 use plugins::Guests;
 
-/// The repository's own work.
+/// Tasks of the repository.
 #[derive(Debug, Parser)]
 #[command(name = "cargo task", bin_name = "cargo task", version)]
 struct Arguments {
@@ -34,7 +34,7 @@ struct Arguments {
 enum Task {
     /// Compile the plugins and copy them to target/plugins.
     Plugins {
-        /// Compile the badly behaved guests of the tests too.
+        /// Also compile the misbehaving guests of the tests.
         #[arg(long)]
         guests: bool,
     },
@@ -50,14 +50,14 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<OsString>,
     },
-    /// Run every test several times beside processes that keep the machine busy.
+    /// Run every test several times on a busy machine.
     Load(load::Load),
-    /// One of those processes.
+    /// Keep one core busy (used by `load`).
     #[command(hide = true)]
     Busy,
-    /// Fuzz what reads input from outside, from the inputs in tests/fuzz/corpus on.
+    /// Fuzz the parsers of untrusted input, starting with the inputs in tests/fuzz/corpus.
     ///
-    /// What is found is in target/fuzz/artifacts, and new inputs are kept in target/fuzz/corpus.
+    /// Findings are written to target/fuzz/artifacts, and new inputs to target/fuzz/corpus.
     Fuzz(fuzz::Fuzz),
     /// Check the dependencies against the RustSec advisories. Needs the network.
     Audit {
@@ -67,9 +67,9 @@ enum Task {
     },
     /// Write the bill of materials of the program (CycloneDX) to target/sbom.
     Sbom,
-    /// Compile the program as it is released, with the list of its dependencies in it.
+    /// Compile a release of the program that contains the list of its dependencies.
     Release,
-    /// Bring up a real Kubernetes API server, and try the webhook server with it and kubectl.
+    /// Start a real Kubernetes API server, and test the webhook server with it and kubectl.
     ///
     /// The first time, the API server is compiled from the packages of Debian 12, into
     /// target/kubernetes; that takes some minutes and needs the network.
@@ -78,13 +78,13 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<OsString>,
     },
-    /// Change modules under load and kill the program, as often as takes a quarter of an hour.
+    /// Change modules under load and kill the program, for about a quarter of an hour.
     Soak {
         /// Passed on to the program that does it; see `cargo task soak -- --help`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<OsString>,
     },
-    /// Attack the program in every known way, and measure a well-behaved request beside each attack.
+    /// Attack the program in every known way, and measure well-behaved requests during each attack.
     Hostile {
         /// Passed on to the program that does it; see `cargo task hostile -- --help`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -96,7 +96,7 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<OsString>,
     },
-    /// Install the compilation target of plugins, if it is not there.
+    /// Install the compilation target of plugins if it is missing.
     Target,
 }
 
@@ -105,7 +105,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
-            // Cargo and the programs that it ran have said what is wrong; their code is passed on.
+            // Cargo and the programs that it ran have reported the error; their exit code is passed on.
             ExitCode::from(error.code())
         }
     }
@@ -166,12 +166,16 @@ fn run(task: Task) -> Result<(), Error> {
     }
 }
 
-/// The servers that tests start. Where one can not be had, the other tests still run, and those that need it
-/// say so.
+/// The servers that tests start. If one is unavailable, the other tests still run, and those that need it
+/// report it.
 fn servers_of_tests() -> impl Iterator<Item = (&'static str, PathBuf)> {
     let found = |what, variable, result: Result<PathBuf, Error>| {
         let path = result
-            .inspect_err(|error| say(&format!("No {what} for the tests that need one: {error}")))
+            .inspect_err(|error| {
+                say(&format!(
+                    "{what} is unavailable for the tests that need it: {error}"
+                ))
+            })
             .ok()?;
         Some((variable, path))
     };
@@ -182,7 +186,7 @@ fn servers_of_tests() -> impl Iterator<Item = (&'static str, PathBuf)> {
     servers.into_iter().flatten()
 }
 
-/// Compile the driver, the demo and what tries it with an API server.
+/// Compiles the driver, the demo and the tests with an API server.
 ///
 /// The whole workspace and one of its tests are selected, so that dependencies get the features that they
 /// have in `cargo test --workspace`: otherwise many of them, the WebAssembly compiler among them, would
@@ -195,11 +199,11 @@ fn build_programs() -> Result<(), Error> {
     ))
 }
 
-/// Compile what is measured: the driver, and what changes its modules, kills it and attacks it.
+/// Compiles the driver for measurements, and the programs that change its modules, kill it and attack it.
 ///
 /// With the benchmarks, for the same reason as above.
 fn build_optimised() -> Result<(), Error> {
-    say("Compiling the driver as it is released (some minutes the first time)");
+    say("Compiling a release build of the driver (some minutes the first time)");
     cargo(with(
         "build --release --workspace --bin admittance --bin admittance-soak --bin admittance-hostile --bench admission",
         [],

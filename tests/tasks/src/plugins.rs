@@ -1,4 +1,4 @@
-//! Compiling the packages that become WebAssembly.
+//! Compiles the packages for WebAssembly.
 
 use std::{
     env, fs,
@@ -17,8 +17,8 @@ pub(crate) enum Guests {
     Without,
 }
 
-/// Compile every package under `plugins/`, and under `tests/guests/` if asked, in one call of Cargo;
-/// copy the plugins to `target/plugins/`, where the examples' chains look for them.
+/// Compiles every package under `plugins/`, and optionally under `tests/guests/`, in one call of Cargo, and copies
+/// the plugins to `target/plugins/`, where the examples' chains expect them.
 pub(crate) fn build(guests: Guests) -> Result<(), Error> {
     target::install()?;
     let plugins = packages(&root().join("plugins"))?;
@@ -41,7 +41,7 @@ pub(crate) fn build(guests: Guests) -> Result<(), Error> {
     cargo(arguments)?;
 
     let from = target_directory().join(TARGET).join("plugin");
-    // Not under CARGO_TARGET_DIR: the chains of the examples name this folder.
+    // Not under CARGO_TARGET_DIR: the examples' chains refer to this folder.
     let to = root().join("target/plugins");
     fs::create_dir_all(&to).map_err(|source| Error::File {
         path: to.clone(),
@@ -54,8 +54,8 @@ pub(crate) fn build(guests: Guests) -> Result<(), Error> {
     Ok(())
 }
 
-/// A setting of Cargo that takes the folders of this machine out of the messages of panics, which are in
-/// every plugin. It is added to the flags of `.cargo/config.toml`.
+/// A setting of Cargo that removes the folders of this machine from panic messages, which are part of every
+/// plugin. It is added to the flags of `.cargo/config.toml`.
 fn without_paths_of_this_machine() -> String {
     let registry = env::var_os("CARGO_HOME")
         .map(PathBuf::from)
@@ -78,7 +78,7 @@ struct Package {
 }
 
 impl Package {
-    /// What Cargo calls the component.
+    /// Cargo's file name of the component.
     fn artifact(&self) -> String {
         format!("{}.wasm", self.name.replace('-', "_"))
     }
@@ -94,8 +94,8 @@ fn packages(folder: &Path) -> Result<Vec<Package>, Error> {
             continue;
         }
         let text = fs::read_to_string(&manifest).map_err(at(manifest.clone()))?;
-        let name =
-            name(&text).ok_or_else(|| Error::Missing(format!("{} names no package", manifest.display())))?;
+        let name = name(&text)
+            .ok_or_else(|| Error::Missing(format!("{} has no package name", manifest.display())))?;
         packages.push(Package { name });
     }
     packages.sort_by(|a, b| a.name.cmp(&b.name));
@@ -110,8 +110,7 @@ fn name(manifest: &str) -> Option<String> {
     Some(value.trim().trim_matches('"').to_owned())
 }
 
-/// Copy a file, unless the copy is the same already: what watches the copy then sees a change only
-/// where there is one.
+/// Copies a file unless the copy is already the same, so that a watch of the copy sees only real changes.
 fn copy(from: &Path, to: &Path) -> Result<(), Error> {
     let content = fs::read(from).map_err(|source| Error::File {
         path: from.to_owned(),

@@ -1,6 +1,6 @@
 //! The registry that the tests push to and pull from: Debian's `docker-registry`.
 //!
-//! One that is installed is used; otherwise the package is unpacked under `target/registry`, once.
+//! An installed one is used; otherwise the package is unpacked under `target/registry`, once.
 
 use std::{env, fs, path::PathBuf};
 
@@ -10,11 +10,11 @@ use crate::{
     folders::{at, create_directory, lock, remove_directory},
 };
 
-/// The package, and the program that it has.
+/// The package, and its program.
 const PACKAGE: &str = "docker-registry";
 const PROGRAM: &str = "usr/bin/docker-registry";
 
-/// Where the tests are told that the program is.
+/// The variable that tells tests where the program is.
 pub(crate) const VARIABLE: &str = "ADMITTANCE_TEST_REGISTRY";
 
 /// The registry's program, unpacked if this machine has none.
@@ -31,11 +31,11 @@ pub(crate) fn install() -> Result<PathBuf, Error> {
     create_directory(&top)?;
     let _one_at_a_time = lock(&top.join("lock"), "unpack the registry")?;
     let program = top.join(PACKAGE);
-    // It is put there whole.
+    // It is put there atomically.
     if program.is_file() {
         return Ok(program);
     }
-    say("Unpacking the registry of the tests in target/registry, from the packages of the distribution");
+    say("Unpacking a registry for the tests in target/registry, from packages of the distribution");
     let (lists, unpacked) = (top.join("apt"), top.join("unpacked"));
     let apt = Apt::new(&lists, top.join("apt.log"), "the registry of the tests comes")?;
     apt.unpack(&[PACKAGE], &unpacked)?;

@@ -1,4 +1,4 @@
-//! Running all tests, with one line at the end that says how many.
+//! Runs all tests, and prints a summary.
 
 use std::{
     ffi::OsString,
@@ -9,14 +9,14 @@ use std::{
 
 use crate::command::{Error, cargo_command, say};
 
-/// What the runners' closing lines add up to.
+/// The totals of the test runners' summaries.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Count {
     passed: u64,
     failed: u64,
 }
 
-/// Run the tests of the whole workspace, all of them even when some fail. `rest` goes to `cargo test`.
+/// Runs the tests of the whole workspace, and continues after failures. `rest` goes to `cargo test`.
 /// `servers` are variables with the paths of the servers that tests start.
 pub(crate) fn run(
     rest: impl IntoIterator<Item = OsString>,
@@ -41,7 +41,7 @@ pub(crate) fn run(
         let mut screen = std::io::stdout().lock();
         for line in BufReader::new(output).lines().map_while(Result::ok) {
             count.add(&line);
-            // A screen that is gone is no reason to stop the tests.
+            // The tests continue even if the terminal is closed.
             let _ = writeln!(screen, "{line}");
         }
     }
@@ -55,7 +55,7 @@ pub(crate) fn run(
 }
 
 impl Count {
-    /// Take a line of output: `test result: ok. 3 passed; 0 failed; ...`.
+    /// Parses a line of output: `test result: ok. 3 passed; 0 failed; ...`.
     fn add(&mut self, line: &str) {
         let Some((_, numbers)) = line
             .strip_prefix("test result: ")

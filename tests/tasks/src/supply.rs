@@ -1,5 +1,4 @@
-//! What the program is made of: advisories against it, its bill of materials, and the release that carries
-//! both.
+//! Supply chain: advisories against dependencies, the bill of materials, and releases.
 
 use std::{
     ffi::OsString,
@@ -13,7 +12,7 @@ use crate::{
     folders::{at, create_directory},
 };
 
-/// A program of crates.io that is compiled when it is wanted.
+/// A program from crates.io that is compiled on demand.
 struct Tool {
     name: &'static str,
     version: &'static str,
@@ -32,14 +31,14 @@ const AUDITABLE: Tool = Tool {
     version: "0.7.7",
 };
 
-/// Where cargo-deny has the advisories from.
+/// The source of cargo-deny's advisories.
 const DATABASE: &str = "https://github.com/RustSec/advisory-db";
 
 /// The section in which `cargo auditable` keeps the list of dependencies.
 const SECTION: &[u8] = b".dep-v0";
 
 impl Tool {
-    /// The program, compiled if it is not there.
+    /// The program, compiled if it is missing.
     fn install(&self) -> Result<PathBuf, Error> {
         let top = root()
             .join("target/tools")
@@ -72,7 +71,7 @@ pub(crate) fn audit(rest: &[OsString]) -> Result<(), Error> {
     let is_offline = rest.iter().any(|argument| argument == "--disable-fetch");
     if !is_offline && !is_reachable() {
         return Err(Error::Missing(format!(
-            "the advisories cannot be had: {DATABASE} is not reachable from here, and no package registry has them. \
+            "the advisories cannot be fetched: {DATABASE} is unreachable, and no package registry has them. \
              Run `cargo task audit` where it is, or with a copy that cargo-deny fetched before: \
              `cargo task audit -- --disable-fetch`. Licences, sources and unwanted crates are checked by \
              `cargo task test` without a network"
@@ -117,7 +116,7 @@ pub(crate) fn sbom() -> Result<PathBuf, Error> {
         .current_dir(root()))?;
     let to = root().join("target/sbom").join(format!("{made}.json"));
     create_directory(&root().join("target/sbom"))?;
-    // It is made for every package of the workspace, beside its manifest.
+    // It is written for every package of the workspace, next to its manifest.
     let mut members = vec![root()];
     while let Some(folder) = members.pop() {
         take(&folder, &format!("{made}.json"), &package, &to, &mut members)?;
@@ -126,7 +125,7 @@ pub(crate) fn sbom() -> Result<PathBuf, Error> {
     Ok(to)
 }
 
-/// Move the bill of the package out of the tree and remove those of the others.
+/// Moves the bill of materials of the package and removes those of the others.
 fn take(
     folder: &Path,
     name: &str,
@@ -150,11 +149,11 @@ fn take(
     Ok(())
 }
 
-/// Compile the program as it is released: with the list of its dependencies inside, which `cargo audit bin` and
-/// scanners of images read, and with its bill of materials beside.
+/// Compiles a release of the program: it contains the list of its dependencies, which `cargo audit bin` and
+/// image scanners read, and has a bill of materials next to it.
 pub(crate) fn release() -> Result<(), Error> {
     let auditable = AUDITABLE.install()?;
-    say("Compiling the program as it is released (some minutes the first time)");
+    say("Compiling a release of the program (some minutes the first time)");
     run(Command::new(auditable)
         .args([
             "auditable",
@@ -169,7 +168,7 @@ pub(crate) fn release() -> Result<(), Error> {
     let bytes = fs::read(&program).map_err(at(&program))?;
     if !bytes.windows(SECTION.len()).any(|window| window == SECTION) {
         return Err(Error::Missing(format!(
-            "{} has no list of its dependencies in it, though `cargo auditable` compiled it; remove it and try again",
+            "{} does not contain the list of its dependencies, although `cargo auditable` compiled it; remove it and retry",
             program.display()
         )));
     }

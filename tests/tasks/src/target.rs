@@ -19,7 +19,7 @@ pub(crate) fn install() -> Result<(), Error> {
     ));
     run(Command::new("rustup").args(["target", "add", TARGET]).current_dir(root())).map_err(|error| match error {
         Error::Start { .. } => Error::Missing(format!(
-            "plugins are compiled for {TARGET}, which this Rust toolchain does not have, and there is no rustup to add \
+            "plugins are compiled for {TARGET}, which is missing in this Rust toolchain, and rustup was not found to add \
              it: install Rust with rustup (https://rustup.rs), or your distribution's package of the standard \
              library for {TARGET}"
         )),
@@ -37,6 +37,6 @@ fn is_installed() -> bool {
         .ok()
         .filter(|output| output.status.success())
         .and_then(|output| String::from_utf8(output.stdout).ok())
-        // The compiler names the folder whether it is there or not.
+        // The compiler prints the folder whether it exists or not.
         .is_some_and(|directory| Path::new(directory.trim()).is_dir())
 }

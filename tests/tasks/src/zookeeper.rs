@@ -1,6 +1,6 @@
 //! The ZooKeeper that the tests start: Debian's `zookeeper`, and the Java to run it.
 //!
-//! One that is installed is used; otherwise the packages are unpacked under `target/zookeeper`, once.
+//! An installed one is used; otherwise the packages are unpacked under `target/zookeeper`, once.
 
 use std::{
     env, fs,
@@ -13,7 +13,7 @@ use crate::{
     folders::{at, create_directory, lock, remove_directory},
 };
 
-/// The packages with the jars that a server consists of. More depends on it that no test uses.
+/// The packages with the jars of a server. Other dependencies are not used by tests.
 const PACKAGES: [&str; 4] = [
     "libzookeeper-java",
     "libdropwizard-metrics-java",
@@ -21,20 +21,20 @@ const PACKAGES: [&str; 4] = [
     "libsnappy-java",
 ];
 
-/// Where packages have their jars, and the one of them that ZooKeeper is.
+/// The folder of jars in the packages, and the jar of ZooKeeper.
 const JARS: &str = "usr/share/java";
 const ZOOKEEPER: &str = "zookeeper.jar";
 
-/// What runs them: the program, and its package.
+/// The Java runtime: the program, and its package.
 const JAVA: (&str, &str) = ("java", "default-jre-headless");
 
-/// What errors say that the packages are for.
+/// The purpose of the packages, for errors.
 const PURPOSE: &str = "the ZooKeeper of the tests comes";
 
-/// Where the tests are told that the jars are.
+/// The variable that tells tests where the jars are.
 pub(crate) const VARIABLE: &str = "ADMITTANCE_TEST_ZOOKEEPER";
 
-/// The directory with ZooKeeper's jars, unpacked if this machine has none. Java is there, too.
+/// The directory with ZooKeeper's jars, unpacked if this machine has none. Also ensures that Java is available.
 pub(crate) fn install() -> Result<PathBuf, Error> {
     let top = root().join("target/zookeeper");
     create_directory(&top)?;
@@ -52,11 +52,11 @@ pub(crate) fn install() -> Result<PathBuf, Error> {
         return Ok(installed);
     }
     let jars = top.join("jars");
-    // They are put there whole.
+    // They are put there atomically.
     if jars.is_dir() {
         return Ok(jars);
     }
-    say("Unpacking the ZooKeeper of the tests in target/zookeeper, from the packages of the distribution");
+    say("Unpacking a ZooKeeper for the tests in target/zookeeper, from packages of the distribution");
     let unpacked = top.join("unpacked");
     apt()?.unpack(&PACKAGES, &unpacked)?;
     fs::rename(unpacked.join(JARS), &jars).map_err(at(&jars))?;

@@ -13,8 +13,7 @@ use super::scene::{Hot, chain, mistakes};
 
 type Way = (&'static str, fn(&Hot, u32));
 
-/// Ways to put a version where the module is, none of which leaves a moment in which something else is
-/// there, or only a short one.
+/// Ways to replace the module with a version, with at most a short moment in which the content is incomplete.
 const WAYS: [Way; 7] = [
     ("renamed over it", |hot, version| hot.put(version)),
     ("written in place, in pieces", |hot, version| {
@@ -54,7 +53,7 @@ async fn a_module_is_replaced_in_every_way() {
         change(&hot, version);
         hot.until_version(&program, way, version).await;
     }
-    // A write in place may be seen before it is whole; what is whole is what is live in the end.
+    // A write in place may be noticed before it is complete; in the end the complete content is live.
     let status = program
         .until_status("no problem", |status| status.get("problem").is_none())
         .await
@@ -74,7 +73,7 @@ async fn half_a_module_is_told_and_the_other_half_heals_it() {
         let mark = program.mark();
         let mut file = File::create(hot.module()).unwrap();
         file.write_all(&whole[..length]).unwrap();
-        // The file stays open: who looks sees a part of it.
+        // The file stays open: readers see a part of it.
         program
             .until_logged_after(mark, name, |line| line.message().contains("are not used"))
             .await
@@ -109,7 +108,7 @@ async fn half_a_module_is_told_and_the_other_half_heals_it() {
     assert!(status.get("problem").is_none(), "{status:#}");
 }
 
-/// As kubelet fills a volume: the files are links through `..data`, which is replaced by a rename.
+/// Like a volume of the kubelet: the files are links through `..data`, which is replaced by a rename.
 fn publish(volume: &Path, name: &str, content: impl AsRef<[u8]>, revision: u32) {
     let data = format!("..2026_11_{revision:02}");
     fs::create_dir(volume.join(&data)).unwrap();
@@ -161,7 +160,7 @@ async fn volumes_of_kubelet_change_as_a_whole() {
     assert_eq!(warnings, [""; 0], "a volume that changes is nothing to warn of");
 }
 
-/// A file that is written in place is half of what it will be for a while, and may be right by itself.
+/// A file that is written in place is incomplete for a while, and the incomplete content may be valid.
 #[tokio::test]
 async fn half_a_definition_file_does_not_go_live() {
     let hot = Hot::new().await;
@@ -177,7 +176,7 @@ async fn half_a_definition_file_does_not_go_live() {
         annotations.contains_key("version.admittance.dev/second")
     };
     assert!(has_second().await);
-    // First its half, which is one chain of the two, and then the whole with something new in it.
+    // First a half with one of the two chains, and then the complete file with a new one.
     let new = with_second("{ name: second, generation: 2 }");
     let half = new.split_once("---").unwrap().0.len();
     for closes in [false, true] {
@@ -187,7 +186,7 @@ async fn half_a_definition_file_does_not_go_live() {
         }
         file.write_all(&new.as_bytes()[..half]).unwrap();
         if closes {
-            // Even a writer that closes the file in between has time to go on.
+            // Even if the writer closes the file in between, it has time to continue.
             drop(file);
             file = File::options().append(true).open(hot.chain_file()).unwrap();
         }
@@ -207,14 +206,14 @@ async fn half_a_definition_file_does_not_go_live() {
     }
 }
 
-/// All stages of a table have one version of a module, however quickly its file changes.
+/// All stages of a table use the same version of a module, however fast its file changes.
 #[tokio::test]
 async fn a_table_has_one_version_of_a_file() {
     const STAGES: u32 = 24;
     let hot = Hot::new().await;
     let stages: String = (0..STAGES)
         .map(|number| {
-            // Settings of its own, so that each is prepared by itself.
+            // Different settings, so that each is prepared separately.
             let plugin = hot.plugin(&format!("{{ name: stage{number} }}"));
             format!("    - name: stage{number}\n      plugin: {plugin}\n")
         })
@@ -269,7 +268,7 @@ async fn a_directory_goes_and_comes_back() {
         assert!(mistakes(&status).contains(name), "{name}: {status:#}");
         assert_eq!(hot.version(&program).await, Some(version - 1), "{name}");
 
-        // It comes back with something else in it.
+        // It reappears with other content.
         fs::write(hot.path("new.wasm"), hot.bytes(version)).unwrap();
         fs::rename(hot.path("away"), hot.path(name)).unwrap();
         fs::rename(hot.path("new.wasm"), hot.module()).unwrap();
@@ -311,7 +310,7 @@ async fn definitions_are_edited_added_and_removed() {
         .collect();
     assert_eq!(chains, ["second", "versioned"], "by name");
 
-    // What is no definition changes nothing, and a file of both chains is one change.
+    // A file that is not a definition changes nothing, and a file with both chains is one change.
     fs::write(hot.path("definitions/notes.txt"), "kind: [").unwrap();
     fs::write(hot.path("definitions/second.yaml~"), "kind: [").unwrap();
     fs::remove_file(&second).unwrap();
@@ -325,7 +324,7 @@ async fn definitions_are_edited_added_and_removed() {
         "{status:#}"
     );
 
-    // No definition is a table as well: nothing is called.
+    // A table without definitions is valid: no hook is called.
     fs::remove_file(hot.chain_file()).unwrap();
     let is_empty = async || hot.annotations(&program).await.is_empty();
     hot.until(&program, "the last file removed", is_empty).await;

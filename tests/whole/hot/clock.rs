@@ -1,4 +1,4 @@
-//! Times on files say nothing: clocks are set, and archives bring the times of elsewhere.
+//! File times are not reliable: clocks are adjusted, and archives restore the times of other machines.
 
 use std::{
     fs::{self, File, FileTimes},
@@ -17,7 +17,7 @@ async fn a_change_is_seen_whatever_the_times_of_files_say() {
         ("a day ago", |now| now - DAY),
         ("in a day", |now| now + DAY),
         ("in 1970", |_| SystemTime::UNIX_EPOCH),
-        // After a time in the future this one is older.
+        // This time is older than the previous one, which is in the future.
         ("now", |now| now),
     ];
     let hot = Hot::new().await;
@@ -45,7 +45,7 @@ async fn a_change_is_seen_whatever_the_times_of_files_say() {
     }
 }
 
-/// The same number of bytes and the same time of change: only the bytes are others.
+/// The same size and the same modification time: only the content differs.
 #[tokio::test]
 async fn a_change_that_keeps_size_and_time_is_seen() {
     let hot = Hot::new().await;

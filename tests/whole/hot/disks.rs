@@ -1,5 +1,5 @@
-//! Disks that are full or can only be read. The program runs in mount namespaces of its own, which any user
-//! may make where the kernel allows it.
+//! Full and read-only disks. The program runs in its own mount namespaces, which any user may create if the kernel
+//! allows it.
 
 use std::{
     ffi::OsString,
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::scene::{Hot, chain, contents, end, mistakes};
 
-/// A shell's commands, and then the program, where they are all there is that sees the mounts.
+/// Runs shell commands, and then the program, in a mount namespace of their own.
 fn mounted(commands: &str) -> Vec<OsString> {
     let script = format!("set -e; {commands}; exec \"$@\"");
     [
@@ -30,7 +30,7 @@ fn mounted(commands: &str) -> Vec<OsString> {
     .to_vec()
 }
 
-/// Whether this machine lets users make namespaces.
+/// Whether users may create namespaces on this machine.
 fn can_mount() -> bool {
     let tried = Command::new("unshare")
         .args([
@@ -60,7 +60,7 @@ fn can_mount() -> bool {
 
 fn small_disk(at: &Path) -> Vec<OsString> {
     fs::create_dir_all(at).unwrap();
-    // What is on it is the user's own.
+    // Its content belongs to the user.
     mounted(&format!(
         "mount -t tmpfs -o size=2m,mode=700 none '{}'",
         at.display()
@@ -80,7 +80,7 @@ fn seen_by(program: &Admittance, path: &Path) -> PathBuf {
     Path::new(&root).join(path.strip_prefix("/").unwrap())
 }
 
-/// Fill the disk under this directory; removing the file frees it.
+/// Fills the disk under this directory; removing the file frees it.
 fn fill(directory: &Path) -> PathBuf {
     let path = directory.join("filler");
     let size = fs::write(&path, vec![0; 4 << 20]);
@@ -125,7 +125,7 @@ async fn a_change_is_refused_when_the_disk_of_the_history_is_full() {
     let told = hot.annotations(&program).await;
     assert!(!told.contains_key("version.admittance.dev/second"), "{told:?}");
 
-    // A rollback that a restart would undo is none.
+    // A rollback is refused if a restart would undo it.
     hot.put(2);
     hot.until_version(&program, "files change what is live all the same", 2)
         .await;
@@ -183,7 +183,7 @@ async fn a_plugin_goes_live_when_the_store_cannot_keep_it() {
         let around = if is_full {
             small_disk(&store)
         } else {
-            // It holds the first version.
+            // It contains the first version.
             end(hot.start().await).await;
             read_only(&store)
         };
@@ -228,7 +228,7 @@ async fn definitions_that_cannot_be_written_are_not_changed() {
     assert_eq!(status["revision"], before["revision"], "{status:#}");
     assert_eq!(hot.version(&program).await, Some(1));
 
-    // Nothing of it is left to be rolled forward at the next start.
+    // Nothing is left to be completed at the next start.
     end(program).await;
     let program = hot.start().await;
     let told = hot.annotations(&program).await;

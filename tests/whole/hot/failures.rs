@@ -1,4 +1,4 @@
-//! What cannot go live leaves the last good table, and is told everywhere.
+//! Changes that cannot go live leave the last valid table, and are reported everywhere.
 
 use std::fs;
 
@@ -7,14 +7,14 @@ use admittance_tests::{Admittance, replace};
 use super::scene::{Hot, chain, mistakes};
 use crate::scene::source;
 
-/// Something that cannot go live.
+/// A change that cannot go live.
 struct Row {
     name: &'static str,
-    /// Do it.
+    /// Makes the change.
     break_it: fn(&Hot),
-    /// What the mistake says: where, and what.
+    /// The expected message: where, and what.
     words: &'static [&'static str],
-    /// Whether it is tried again without a change.
+    /// Whether it is retried without a change.
     is_retried: bool,
 }
 
@@ -125,7 +125,7 @@ fn component(package: &str) -> Vec<u8> {
     fs::read(source(package).trim_start_matches("file:")).unwrap()
 }
 
-/// How many tables could not be made.
+/// How many tables could not be built.
 async fn failed(program: &Admittance) -> f64 {
     let metrics = program.metrics().await.unwrap();
     let failed = metrics.sum("admittance_tables_total", &[("result", "failed")]);
@@ -180,10 +180,10 @@ signatures:
         assert_eq!(line.field("level"), "ERROR", "{name}");
         assert!(hot.is_ready(&program).await, "{name}");
         assert!(!hot.is_current(&program).await, "{name}");
-        // What can be retried keeps nothing else from going live, so a table is made.
+        // A failure that is retried does not prevent other changes, so a table is built.
         let has_failed = failed(&program).await > failed_before;
         assert_eq!(has_failed, !row.is_retried, "{name}");
-        // What is live is what was live.
+        // The live table is unchanged.
         assert_eq!(status["revision"], before["revision"], "{name}");
         assert_eq!(status["liveSince"], before["liveSince"], "{name}");
         assert_eq!(hot.version(&program).await, Some(version - 1), "{name}");

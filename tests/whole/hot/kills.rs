@@ -1,5 +1,5 @@
-//! Killed while it applies, fetches, compiles and starts; `cargo task soak` does it a hundred times. And stopped in
-//! good order while it compiles.
+//! Kills while the program applies, fetches, compiles and starts, of which `cargo task soak` does a hundred; and a
+//! graceful shutdown while it compiles.
 
 use std::{fs, path::Path};
 
@@ -19,7 +19,7 @@ async fn it_starts_again_with_a_whole_table_that_somebody_applied() {
     assert_eq!(killed.new + killed.known + killed.starting, 6);
 }
 
-/// The module compiles for minutes, or until a limit ends that.
+/// The module takes minutes to compile, or until a limit stops it.
 #[tokio::test]
 async fn a_signal_ends_it_and_its_compiler_while_a_module_compiles() {
     let hot = Hot::new().await;
@@ -40,7 +40,7 @@ async fn a_signal_ends_it_and_its_compiler_while_a_module_compiles() {
     hot.until(&program, "the end of the compiler", is_gone).await;
 }
 
-/// Whether the process of this id is there and compiles.
+/// Whether the process with this id exists and compiles.
 fn is_compiler(id: &str) -> bool {
     let command = fs::read(Path::new("/proc").join(id).join("cmdline")).unwrap_or_default();
     String::from_utf8_lossy(&command)

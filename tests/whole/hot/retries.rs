@@ -1,4 +1,4 @@
-//! What may help itself is tried again without a change.
+//! Failures with temporary causes are retried without a change.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use tokio::{io::copy_bidirectional, net::TcpStream};
 use super::scene::{Hot, chain, end, mistakes};
 use crate::operator::registry::{Access, Registry};
 
-/// A port at which nobody listens for now.
+/// A port that is currently unused.
 fn free_port() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap()
@@ -54,14 +54,14 @@ async fn a_server_that_comes_up_later_is_asked_again() {
     );
     assert_eq!(server.begun(), 1, "it was fetched once");
 
-    // From now on the store has it: neither the server nor the network is needed to start.
+    // From now on it is in the store: starting requires neither the server nor the network.
     drop(server);
     end(program).await;
     let program = hot.start().await;
     assert_eq!(hot.version(&program).await, Some(2));
 }
 
-/// Connect whoever comes here with another port.
+/// Forwards connections to another port.
 async fn lead(from: SocketAddr, to: String) {
     let listener = tokio::net::TcpListener::bind(from).await.unwrap();
     tokio::spawn(async move {
@@ -109,14 +109,14 @@ async fn a_registry_that_comes_up_later_is_asked_again() {
         .unwrap();
 }
 
-/// A chain of another kind than the usual one, whose module is on a server.
+/// A chain for another kind than the usual one, whose module is on a server.
 fn remote_chain(source: &str, policy: &str) -> String {
     let plugin = format!("{{ source: \"{source}\", settings: {{ name: stage }} }}");
     let chain = chain("remote", &plugin).replace("kinds: [application]", "kinds: [deployment]");
     format!("{chain}      failurePolicy: {policy}\n")
 }
 
-/// What becomes of a deployment, which the chain of a server's module is for.
+/// The result for a deployment, which matches the chain with a server's module.
 async fn deployment(hot: &Hot, program: &Admittance) -> (u16, String) {
     let object = json!({
         "apiVersion": "v4",
@@ -129,7 +129,7 @@ async fn deployment(hot: &Hot, program: &Admittance) -> (u16, String) {
     (reply.status.as_u16(), reply.text())
 }
 
-/// The server takes connections and never answers, so whoever waits for it waits for minutes.
+/// The server accepts connections and never responds, so waiting for it takes minutes.
 #[tokio::test]
 async fn a_server_that_is_down_holds_back_no_other_change() {
     let hot = Hot::new().await;
@@ -141,12 +141,12 @@ async fn a_server_that_is_down_holds_back_no_other_change() {
     hot.put(2);
     hot.until_version(&program, "a file that was changed beside", 2)
         .await;
-    // Until its module is there a new chain is not live, as before it was written.
+    // A new chain is not live until its module is available.
     let status = program.status().await.unwrap();
     assert_eq!(status["chains"].as_array().unwrap().len(), 1, "{status:#}");
     assert_eq!(deployment(&hot, &program).await.0, 200);
 
-    // What an operator asks for does not wait either, nor does a rollback.
+    // A change by an operator does not wait either, nor does a rollback.
     let applied = chain("versioned", &hot.plugin("{ name: applied }"));
     let reply = hot.post(&program, "/v1/definitions", &applied).await;
     assert_eq!(reply.status, 200, "{}", reply.text());
@@ -188,7 +188,7 @@ async fn a_file_whose_module_cannot_be_fetched_keeps_its_last_version() {
     hot.until_version(&program, "the module of both", 2).await;
     assert_eq!(deployment(&hot, &program).await.0, 200);
 
-    // Its chain is not lost when it moves to the file that cannot be used.
+    // Its chain is not lost if it is moved to the file that cannot be used.
     fs::remove_file(hot.path("definitions/remote.yaml")).unwrap();
     let both = format!("{}---\n{}", hot.usual_chain(), remote_chain(&source, "Fail"));
     replace(&hot.chain_file(), both).unwrap();
@@ -203,7 +203,7 @@ async fn a_file_whose_module_cannot_be_fetched_keeps_its_last_version() {
 }
 
 /// The first start, with an empty store and no history: the rest is served, and requests to the chain whose module is
-/// missing fail as its policy says.
+/// missing fail according to its failure policy.
 #[tokio::test]
 async fn a_first_start_without_the_server_serves_the_rest() {
     for (policy, expected) in [("Fail", None), ("Ignore", Some(200))] {
@@ -237,7 +237,7 @@ async fn a_first_start_without_the_server_serves_the_rest() {
             ),
         }
 
-        // Other changes go live meanwhile.
+        // Other changes go live in the meantime.
         hot.put(2);
         hot.until_version(&program, "a change beside", 2).await;
 
@@ -256,8 +256,8 @@ async fn a_first_start_without_the_server_serves_the_rest() {
     }
 }
 
-/// A module on a schedule stays as it is live while its server is down, holds back nothing else, and is fetched when
-/// the server is back.
+/// A module with a schedule stays live while its server is down, does not delay other changes, and is fetched when the
+/// server is back.
 #[tokio::test]
 async fn a_module_on_a_schedule_stays_while_its_server_is_down() {
     let hot = Hot::configured("modules: { ca: ca.pem, attempts: 1 }\n").await;

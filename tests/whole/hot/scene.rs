@@ -1,4 +1,4 @@
-//! A directory of definitions, modules in versions, and what the program says to them.
+//! A directory of definitions, a module in several versions, and the program that serves them.
 
 use std::{
     collections::BTreeMap,
@@ -12,8 +12,8 @@ use http::{Method, Request, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// What the program starts with and what outlives it. In the definitions there is a chain with one stage,
-/// `stage`, whose module is `modules/versioned.wasm`.
+/// The files of the program, which outlive it. The definitions contain a chain with one stage, `stage`, whose module
+/// is `modules/versioned.wasm`.
 pub(super) struct Hot {
     directory: TempDir,
     upstream: Upstream,
@@ -27,16 +27,16 @@ upstream: { servers: [\"http://127.0.0.1:1\"] }
 definitions: [definitions]
 ";
 
-/// It ends a test that would hang.
+/// Ends a hanging test.
 const NEVER: Duration = Duration::from_secs(120);
 
 impl Hot {
-    /// The module is in its first version.
+    /// With the first version of the module.
     pub(super) async fn new() -> Self {
         Self::configured("").await
     }
 
-    /// With this behind the usual configuration.
+    /// With this appended to the usual configuration.
     pub(super) async fn configured(more: &str) -> Self {
         let hot = Self {
             directory: tempfile::tempdir().unwrap(),
@@ -64,7 +64,7 @@ impl Hot {
         self.path("modules/versioned.wasm")
     }
 
-    /// The chain as it is at first.
+    /// The initial chain.
     pub(super) fn usual_chain(&self) -> String {
         chain("versioned", &self.plugin("{ name: stage }"))
     }
@@ -80,12 +80,12 @@ impl Hot {
         self.versions.module(version)
     }
 
-    /// Put a version where the module is.
+    /// Replaces the module with a version.
     pub(super) fn put(&self, version: u32) {
         replace(&self.module(), self.bytes(version)).unwrap();
     }
 
-    /// The program with its store and its history, which stay.
+    /// The program with its store and its history, which are kept.
     pub(super) fn serve(&self) -> Serve {
         Serve::new(self.path("admittance.yaml"))
             .unwrap()
@@ -98,7 +98,7 @@ impl Hot {
         self.serve().start().await.unwrap()
     }
 
-    /// What the stages write into an object now.
+    /// What the stages currently write into an object.
     pub(super) async fn annotations(&self, program: &Admittance) -> BTreeMap<String, String> {
         let object = json!({
             "apiVersion": "v4",
@@ -116,20 +116,20 @@ impl Hot {
         serde_json::from_value(annotations).unwrap_or_default()
     }
 
-    /// The version that answers now in the stage `stage`; `None` when there is none.
+    /// The current version of the stage `stage`; `None` if there is none.
     pub(super) async fn version(&self, program: &Admittance) -> Option<u32> {
         let annotations = self.annotations(program).await;
         Versions::number(annotations.get("version.admittance.dev/stage")?)
     }
 
-    /// Ask until this version answers, and until its revision is written down.
+    /// Waits until this version is live and its revision is in the history.
     pub(super) async fn until_version(&self, program: &Admittance, what: &str, version: u32) {
         let is_it = async || self.version(program).await == Some(version);
         self.until(program, what, is_it).await;
         self.until_written(program).await;
     }
 
-    /// Wait until no change is under way, and the history has what is live.
+    /// Waits until no change is in progress, and the live revision is in the history.
     pub(super) async fn until_written(&self, program: &Admittance) -> Value {
         program
             .until_status("no change is under way", |status| status["building"] == false)
@@ -137,7 +137,7 @@ impl Hot {
             .unwrap()
     }
 
-    /// Ask until it is so.
+    /// Polls until a condition is met.
     pub(super) async fn until(&self, program: &Admittance, what: &str, is_so: impl AsyncFn() -> bool) {
         let mut turns = tokio::time::interval(POLL);
         let asking = async {
@@ -151,7 +151,7 @@ impl Hot {
         }
     }
 
-    /// POST to the operator's port.
+    /// POST to the admin port.
     pub(super) async fn post(&self, program: &Admittance, path: &str, body: &str) -> Reply {
         let request = Request::post(program.admin_url(path));
         self.client
@@ -160,27 +160,27 @@ impl Hot {
             .unwrap()
     }
 
-    /// Go back to a revision.
+    /// Rolls back to a revision.
     pub(super) async fn roll_back(&self, program: &Admittance, revision: u64) {
         let body = json!({"revision": revision}).to_string();
         let reply = self.post(program, "/v1/rollback", &body).await;
         assert_eq!(reply.status, StatusCode::OK, "{}", reply.text());
     }
 
-    /// Whether `/readyz` says so.
+    /// Whether `/readyz` reports readiness.
     pub(super) async fn is_ready(&self, program: &Admittance) -> bool {
         let reply = self.client.get(&program.admin_url("/readyz")).await.unwrap();
         reply.status == 200
     }
 
-    /// Whether the metric says that what the definitions say is live.
+    /// Whether the metric reports that the current definitions are live.
     pub(super) async fn is_current(&self, program: &Admittance) -> bool {
         let metrics = program.metrics().await.unwrap();
         metrics.sum("admittance_table_current", &[]) == Some(1.0)
     }
 }
 
-/// Kill the program, and wait until its history is free.
+/// Kills the program, and waits until its history is unlocked.
 pub(super) async fn end(mut program: Admittance) {
     program.kill().await.unwrap();
 }
@@ -200,14 +200,14 @@ spec:
     )
 }
 
-/// The mistakes in `/v1/status`, in one text; empty when what the definitions say is live.
+/// The mistakes in `/v1/status`, joined; empty if the current definitions are live.
 pub(super) fn mistakes(status: &Value) -> String {
     let mistakes = status["problem"]["mistakes"].as_array();
     let lines = mistakes.into_iter().flatten().filter_map(Value::as_str);
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Every file under a directory, with what is in it.
+/// Every file under a directory, with its content.
 pub(super) fn contents(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let entries = fs::read_dir(directory)
         .unwrap()

@@ -1,4 +1,4 @@
-//! What is served from the start: what the definitions say, or else what was live last.
+//! What is served from the start: the definitions, or else the last live table.
 
 use std::fs;
 
@@ -34,7 +34,7 @@ async fn what_was_live_last_is_served_when_the_definitions_are_broken() {
     ];
     for (name, break_it, words) in table {
         let hot = Hot::new().await;
-        // Nothing was ever live: there is nothing to serve.
+        // There was no live table yet: there is nothing to serve.
         break_it(&hot);
         let ended = hot.serve().finish().await.unwrap();
         assert_eq!(ended.code, Some(2), "{name}: {}", ended.stderr);
@@ -60,7 +60,7 @@ async fn what_was_live_last_is_served_when_the_definitions_are_broken() {
         };
         assert!(program.log().iter().any(is_told), "{name}: {:#?}", program.log());
 
-        // It is followed from there.
+        // It is reloaded from then on.
         fs::create_dir_all(hot.path("definitions")).unwrap();
         hot.put(3);
         replace(&hot.chain_file(), hot.usual_chain()).unwrap();
@@ -90,7 +90,7 @@ async fn a_rollback_holds_until_the_files_change() {
         "no file is touched"
     );
 
-    // Neither the end of the program nor the same bytes once more end it.
+    // It survives a restart of the program, and writing the same content again.
     let mut program = program;
     program.terminate().unwrap();
     program.ended().await.unwrap();
@@ -103,7 +103,7 @@ async fn a_rollback_holds_until_the_files_change() {
         (&status["revision"], &status["origin"])
     );
 
-    // A change does.
+    // A change ends it.
     hot.put(3);
     hot.until_version(&program, "the third version", 3).await;
     let status = program.status().await.unwrap();
@@ -124,7 +124,7 @@ async fn two_programs_do_not_share_a_history() {
     ] {
         assert!(ended.stderr.contains(words), "{words}: {}", ended.stderr);
     }
-    // The store is shared, and the history of one that was killed is free.
+    // The store is shared, and the history of a killed program is unlocked.
     let other = hot
         .serve()
         .history(hot.path("other-history"))

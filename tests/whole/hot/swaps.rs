@@ -1,4 +1,4 @@
-//! Versions follow one another under load. `cargo task soak` does the same at full length.
+//! Swaps versions under load. `cargo task soak` does the same at full length.
 
 use admittance_tests::Swaps;
 use serde_json::Value;
@@ -7,13 +7,13 @@ async fn swap(swaps: Swaps) {
     let swapped = swaps.run(|_, _| ()).await.unwrap();
     let told = &swapped.told;
     assert_eq!(told.failures, 0, "of {}: {:#?}", told.requests, told.mistakes);
-    // The last version is the only one that is in memory, and all of them went live.
+    // Only the last version is in memory, and all of them went live.
     let rounds = u64::from(swaps.rounds);
     assert_eq!(swapped.status["revision"], rounds + 1, "{:#}", swapped.status);
     assert_eq!(swapped.status["problem"], Value::Null);
     let version = &swapped.status["chains"][0]["stages"][0]["hook"]["version"];
     assert_eq!(version, &Value::from(format!("version-{:06}", swaps.rounds + 1)));
-    // Very loose: the soak tells figures.
+    // A loose limit: the soak test measures.
     let (before, after) = (swapped.memory_before, swapped.memory_after);
     assert!(after < 3 * before, "{before} bytes before, {after} after");
 }

@@ -1,10 +1,10 @@
-//! What kube-apiserver holds of webhooks, held of Admittance where it takes the API server's place as
-//! their caller. `list` has every row; the other modules hold those that are `Met` or `Differs`.
+//! kube-apiserver's tests of webhooks, applied to Admittance, which calls webhooks in place of the API server.
+//! `list` contains every row; the other modules test those that are `Met` or `Differs`.
 //!
-//! The language of `matchConditions` is held in `host/conditions/src/tests.rs`, and group C15, the
+//! The language of `matchConditions` is tested in `host/conditions/src/tests.rs`, and group C15, the
 //! validation of configurations, in `host/definitions/src/kubernetes/tests.rs`.
 //!
-//! `cargo test -p admittance-tests --test whole the_list -- --nocapture` prints how all of them stand.
+//! `cargo test -p admittance-tests --test whole the_list -- --nocapture` prints the status of all of them.
 
 mod answers;
 mod calls;
@@ -20,7 +20,7 @@ use admittance_tests::repository;
 
 use self::list::{LIST, Standing};
 
-/// Make sure that a test runs the rows of a group that are held here: all of them, and no other.
+/// Checks that a test runs exactly the rows of a group that are tested here.
 fn ran<'a>(group: &str, rows: impl IntoIterator<Item = &'a str>) {
     let mut ran: Vec<_> = rows.into_iter().collect();
     ran.sort_unstable();

@@ -1,5 +1,5 @@
-//! Of the three times that bound an answer, the shortest holds: what the configuration allows a request,
-//! what the chain allows a stage, and what the caller says in `timeout`.
+//! The shortest of three timeouts applies: that of the configuration for a request, that of the chain for a stage, and
+//! that of the caller in `timeout`.
 
 use super::{
     hooks::{Answer, Hooks},
@@ -49,7 +49,7 @@ const BY_REQUEST: &str = "no verdict before the request's deadline";
 
 #[tokio::test]
 async fn the_shortest_time_holds() {
-    // (limits.requestTimeout, [(stage's timeout, query, what the failure says)])
+    // (limits.requestTimeout, [(stage's timeout, query, the failure's message)])
     let table: [(&str, &[(&str, &str, &str)]); 2] = [
         (
             "60s",
@@ -60,7 +60,7 @@ async fn the_shortest_time_holds() {
                     "?timeout=30s",
                     "no verdict within the stage's timeout of 100ms",
                 ),
-                // As kube-apiserver writes it; the answer is there before the second is over.
+                // In kube-apiserver's format; the response arrives within the second.
                 ("30s", "?timeout=1s", BY_REQUEST),
                 ("30s", "?timeout=500ms", BY_REQUEST),
             ],
@@ -106,7 +106,7 @@ async fn the_shortest_time_holds() {
             let message = format!("stage hangs of chain fail-{number} failed (timeout): {words}");
             assert_eq!(failed.message(), message, "{case}");
 
-            // Who was not asked did not agree, whatever the policy.
+            // A stage that was not called has not agreed, whatever the policy.
             if *words == BY_REQUEST {
                 assert_eq!(two.code(), 504, "{case}: {two:?}");
                 let message = format!(

@@ -1,5 +1,5 @@
-//! Webhook configurations of Kubernetes as chains: order, what each webhook sees, and plugins in their
-//! place.
+//! Webhook configurations of Kubernetes as chains: order, what each webhook sees, and plugins instead of
+//! webhooks.
 
 use serde_json::{Value, json};
 
@@ -13,13 +13,13 @@ use crate::scene::{source, write};
 #[tokio::test]
 async fn mutating_webhooks_are_called_in_order_and_see_what_was_changed() {
     let directory = tempfile::tempdir().unwrap();
-    // Each adds a label of its own name.
+    // Each adds a label with its name.
     let hooks = Hooks::start(directory.path(), |call, _| async move {
         Answer::label(call.path.trim_start_matches('/'), "seen")
     })
     .await;
     let webhook = |name: &str| hooks.webhook(name, &format!("/{name}"), &json!({}));
-    // It selects what the first of all adds.
+    // It selects the label added by the very first.
     let selecting = hooks.webhook(
         "selecting",
         "/selecting",
@@ -32,7 +32,7 @@ async fn mutating_webhooks_are_called_in_order_and_see_what_was_changed() {
     let review = POD.review("order");
     let verdict = server.review("/mutate", &review).await;
     let seen: Vec<_> = hooks.calls("/").iter().map(labels).collect();
-    // By text: 1-first, 10-between, 2-later.
+    // In lexical order: 1-first, 10-between, 2-later.
     let expected = [
         ("/z", ["remove"].as_slice()),
         ("/b", &["remove", "z"]),
@@ -58,7 +58,7 @@ fn labels(call: &Call) -> (String, Vec<String>) {
     (call.path.clone(), labels.keys().cloned().collect())
 }
 
-/// Nobody is answered before all were called, so they are called at once or never answered.
+/// No call is answered before all were made, so they are concurrent or never answered.
 #[tokio::test]
 async fn validating_webhooks_are_called_at_once_with_the_final_object() {
     let directory = tempfile::tempdir().unwrap();
@@ -126,7 +126,7 @@ async fn a_dry_run_is_told_to_webhooks() {
     }
 }
 
-/// One field of a document changes, and the webhook is not needed any more.
+/// One field of a document changes, and the webhook is no longer needed.
 #[tokio::test]
 async fn a_webhook_can_be_swapped_for_a_plugin() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! A webhook server whose answers a test writes, and the configurations that name it.
+//! A webhook server with the answers of a test, and the configurations that refer to it.
 
 use std::{io, net::SocketAddr, path::Path, sync::Arc};
 
@@ -15,11 +15,11 @@ use crate::webhooks::{certificate, listen};
 /// The names of the server: of its service, and in URLs.
 const NAMES: [&str; 2] = ["hook.hooks.svc", "hook.hooks"];
 
-/// What the server was sent.
+/// A request to the server.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) path: String,
-    /// Of the query, in seconds.
+    /// The query parameter, in seconds.
     pub(crate) timeout: u64,
     /// The number of the connection.
     pub(crate) connection: usize,
@@ -33,7 +33,7 @@ impl Call {
     }
 }
 
-/// What the server answers.
+/// An answer of the server.
 pub(crate) enum Answer {
     /// `response` of a review, without `uid`.
     Review(Value),
@@ -41,7 +41,7 @@ pub(crate) enum Answer {
     Text(u16, String),
     /// Nothing: the connection is closed.
     HangUp,
-    /// Nothing, without end.
+    /// Nothing: the call hangs.
     Silence,
 }
 
@@ -51,7 +51,7 @@ impl Answer {
         Self::raw_patch(&patch.to_string())
     }
 
-    /// `allowed`, with any text for a patch.
+    /// `allowed`, with an arbitrary string as the patch.
     pub(crate) fn raw_patch(text: &str) -> Self {
         let patch = BASE64_STANDARD.encode(text);
         Self::Review(json!({"allowed": true, "patchType": "JSONPatch", "patch": patch}))
@@ -62,17 +62,17 @@ impl Answer {
         Self::Review(json!({"allowed": true}))
     }
 
-    /// The label, put on the object.
+    /// Sets the label of the object.
     pub(crate) fn label(name: &str, value: &str) -> Self {
         Self::patch(&json!([{"op": "add", "path": format!("/metadata/labels/{name}"), "value": value}]))
     }
 }
 
-/// The calls that have arrived, for who waits for more of them.
+/// The calls that have arrived, to wait for more of them.
 pub(crate) struct Arrivals(watch::Receiver<Vec<Call>>);
 
 impl Arrivals {
-    /// Wait until so many calls have arrived whose path begins so.
+    /// Waits until this many calls with this path prefix have arrived.
     pub(crate) async fn reach(&mut self, path: &str, count: usize) {
         self.0
             .wait_for(|calls| of(calls, path).count() >= count)
@@ -80,7 +80,7 @@ impl Arrivals {
             .unwrap();
     }
 
-    /// How many have.
+    /// The number of such calls.
     pub(crate) fn count(&self, path: &str) -> usize {
         of(&self.0.borrow(), path).count()
     }
@@ -111,7 +111,7 @@ impl Hooks {
         Self::over(&["http/1.1"], directory, answer).await
     }
 
-    /// Serve over the protocols of these names in ALPN.
+    /// Serves these ALPN protocols.
     pub(crate) async fn over<A>(
         protocols: &[&str],
         directory: &Path,
@@ -144,24 +144,24 @@ impl Hooks {
         }
     }
 
-    /// Configuration by which Admittance finds it.
+    /// Configuration with which Admittance finds it.
     pub(crate) fn resolve(&self) -> String {
         let [service, url] = NAMES;
         let address = self.address;
         format!("webhooks: {{ resolve: {{ {service}: \"{address}\", {url}: \"{address}\" }} }}\n")
     }
 
-    /// Every call whose path begins so, in the order of arrival.
+    /// Every call with this path prefix, in the order of arrival.
     pub(crate) fn calls(&self, path: &str) -> Vec<Call> {
         of(&self.calls.borrow(), path).cloned().collect()
     }
 
-    /// What has arrived and will.
+    /// Past and future calls.
     pub(crate) fn arrivals(&self) -> Arrivals {
         Arrivals(self.calls.subscribe())
     }
 
-    /// A `clientConfig` that names it by URL.
+    /// A `clientConfig` with its URL.
     pub(crate) fn by_url(&self, path: &str) -> Value {
         json!({"url": format!("https://{}{path}", NAMES[1]), "caBundle": self.bundle})
     }

@@ -1,4 +1,4 @@
-//! What is said to callers that send something else than a review, and how replies are sent.
+//! Replies to requests that are not valid reviews, and how replies are sent.
 
 use std::{fs, sync::Arc};
 
@@ -17,10 +17,10 @@ use super::{
 };
 use crate::scene::source;
 
-/// The largest review that is read.
+/// The maximum size of a review.
 const LIMIT: usize = 7 * 1024 * 1024;
 
-/// Chains of both phases, without a need for anything else.
+/// Chains of both phases, without other requirements.
 fn chains() -> String {
     let images = source("image-policy");
     let chain = |phase: &str, name: &str| {
@@ -44,7 +44,7 @@ dialect: { kubernetes: {} }
 definitions: [chains.yaml]
 ";
 
-/// Without TLS, so that a test sees the bytes.
+/// Without TLS, so that a test can see the bytes.
 async fn plain(definitions: &str) -> Server {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
@@ -340,7 +340,7 @@ async fn what_is_no_review_is_answered_with_a_status_that_says_why() {
     }
 }
 
-/// A review of exactly so many bytes.
+/// A review of exactly this size.
 fn review_of(size: usize) -> String {
     let mut review = POD.review("large");
     review["request"]["object"]["metadata"]["annotations"] = json!({"pad": ""});
@@ -351,7 +351,7 @@ fn review_of(size: usize) -> String {
     text
 }
 
-/// A connection for one request, whose bytes the test writes.
+/// A connection for one request with arbitrary bytes.
 async fn connect(server: &Server) -> TcpStream {
     let url = server.program.url("");
     let stream = TcpStream::connect(url.strip_prefix("http://").unwrap())
@@ -363,7 +363,7 @@ async fn connect(server: &Server) -> TcpStream {
 
 const HEAD: &str = "POST /admit HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
 
-/// The status of the one reply that comes.
+/// The status of the only reply.
 async fn status(stream: &mut TcpStream) -> u16 {
     let mut read = Vec::new();
     while !read.windows(4).any(|window| window == b"\r\n\r\n") {
@@ -384,7 +384,7 @@ async fn a_review_may_have_seven_mebibytes() {
     stream.write_all(largest.as_bytes()).await.unwrap();
     assert_eq!(status(&mut stream).await, 200);
 
-    // What announces itself as too large is not waited for.
+    // The driver does not wait for a body whose declared length is too large.
     let mut stream = connect(&server).await;
     let head = format!("{HEAD}content-length: {}\r\n\r\n", LIMIT + 1);
     stream.write_all(head.as_bytes()).await.unwrap();
@@ -427,7 +427,7 @@ async fn ten_reviews_at_once_share_a_connection_of_http2() {
     const REVIEWS: usize = 10;
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
-    // Nobody is answered before all are there.
+    // No request is answered before all have arrived.
     let hooks = Hooks::start(directory.path(), |_, mut arrivals| async move {
         arrivals.reach("/together", REVIEWS).await;
         Answer::allow()
@@ -446,7 +446,7 @@ definitions: [chains.yaml]
 ";
     let server = Server::start_in(directory, &format!("{config}{}", hooks.resolve()), &chain).await;
     let client = Arc::new(server.http2_client());
-    // The first request finds out that there is HTTP/2.
+    // The first request negotiates HTTP/2.
     let other = server.program.tls_url("/mutate");
     let reply = client.send(request(&other, &POD.review("first"))).await.unwrap();
     assert_eq!((reply.status.as_u16(), reply.version), (200, Version::HTTP_2));
@@ -467,7 +467,7 @@ definitions: [chains.yaml]
     assert_eq!(metrics.sum("admittance_http_connections", &[]), Some(1.0));
 }
 
-/// kube-apiserver shows a certificate when its configuration of admission names one.
+/// kube-apiserver presents a certificate if its admission configuration names one.
 #[tokio::test]
 async fn callers_may_have_to_show_a_certificate() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The program as a webhook server, and what is sent to it.
+//! The program as a webhook server, and requests to it.
 
 use std::fs;
 
@@ -82,7 +82,7 @@ fn trust(authorities: &str) -> Trust<'_> {
     }
 }
 
-/// A review on its way.
+/// A review in flight.
 pub(crate) fn request(url: &str, review: &Value) -> Request<String> {
     Request::post(url)
         .header("user-agent", "kube-apiserver-admission")
@@ -100,7 +100,7 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    /// Of the reply to a review; what every answer must have is looked at here.
+    /// Parses the reply to a review, and checks what every answer must have.
     pub(crate) fn of(review: &Value, reply: &Reply) -> Self {
         assert_eq!(reply.status, 200, "{}", reply.text());
         assert_eq!(reply.headers["content-type"], "application/json");
@@ -110,7 +110,7 @@ impl Verdict {
         assert_eq!(answer.get("request"), None);
         let response = answer["response"].take();
         assert_eq!(response["uid"], review["request"]["uid"]);
-        // What kube-apiserver takes for an invalid answer.
+        // What kube-apiserver treats as an invalid answer.
         assert_eq!(
             response.get("patch").is_some(),
             response.get("patchType").is_some()
@@ -142,14 +142,14 @@ impl Verdict {
         self.response["auditAnnotations"][key].as_str()
     }
 
-    /// What the patch says, as it stands in the answer.
+    /// The patch of the answer.
     pub(crate) fn patch(&self) -> Option<Value> {
         let text = self.response.get("patch")?.as_str().unwrap();
         assert_eq!(self.response["patchType"], "JSONPatch");
         Some(serde_json::from_slice(&BASE64_STANDARD.decode(text).unwrap()).unwrap())
     }
 
-    /// What kube-apiserver makes of an object: by another implementation of JSON Patch.
+    /// The object after the patch, applied by another implementation of JSON Patch.
     pub(crate) fn applied_to(&self, object: &Value) -> Value {
         let mut object = object.clone();
         if let Some(patch) = self.patch() {
@@ -160,7 +160,7 @@ impl Verdict {
     }
 }
 
-/// What a review asks about.
+/// The subject of a review.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'a> {
     pub(crate) operation: &'a str,

@@ -1,4 +1,4 @@
-//! How it leaves: reviews in flight are answered, and those who still come are sent away kindly.
+//! Graceful shutdown: reviews in flight are answered, and clients are asked to close their connections.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ impl Held {
         sent
     }
 
-    /// Tell it to stop, and wait until it says that it does.
+    /// Stops it, and waits until it reports that it is stopping.
     async fn terminate(&mut self, words: &'static str) {
         self.server.program.terminate().unwrap();
         let said = self
@@ -86,7 +86,7 @@ async fn a_review_in_flight_is_answered_and_its_connection_closed() {
     assert_eq!(held.server.program.ended().await.unwrap().code(), Some(0));
 }
 
-/// kube-apiserver sends reviews until it has seen that the endpoint is gone.
+/// kube-apiserver sends reviews until it notices that the endpoint is gone.
 #[tokio::test]
 async fn new_connections_are_served_until_the_delay_is_over() {
     let mut held = Held::start("1h").await;
@@ -99,7 +99,7 @@ async fn new_connections_are_served_until_the_delay_is_over() {
     for (client, is_http1) in [(&held.server.client, true), (&*newcomer, false)] {
         let reply = client.send(request(&quick, &POD.review("late"))).await.unwrap();
         assert_eq!(reply.json().unwrap()["response"]["allowed"], true);
-        // HTTP/2 has no such header; it is told when the port is closed.
+        // HTTP/2 has no such header; the client is notified when the port is closed.
         let close = reply
             .headers
             .get("connection")

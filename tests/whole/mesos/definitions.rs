@@ -1,4 +1,4 @@
-//! Definitions in ZooKeeper: several drivers with one truth, and drivers that lose it for a while.
+//! Definitions in ZooKeeper: several drivers with the same definitions, and drivers that lose the connection.
 
 use std::time::Instant;
 
@@ -69,7 +69,7 @@ impl Surroundings {
         self.client.bcs(method, &url, body).await.unwrap()
     }
 
-    /// Send something about definitions that is done.
+    /// Sends a request to the API for definitions that must succeed.
     async fn change(&self, driver: &Front, method: Method, path: &str, body: &Value) -> Value {
         let reply = self.send(driver, method, path, body).await;
         let envelope = reply.json().unwrap();
@@ -82,7 +82,7 @@ impl Surroundings {
         envelope["data"].clone()
     }
 
-    /// The hooks that an application passes which is created through this driver.
+    /// The hooks that are called for an application created through this driver.
     async fn passed(&self, driver: &Front) -> Vec<String> {
         let name = format!("web-{:016x}", fastrand::u64(..));
         let object = application("shop", &name, "docker.io/library/nginx:1.29");
@@ -99,8 +99,8 @@ impl Surroundings {
             .collect()
     }
 
-    /// Ask a driver until the definitions that it calls bad are those whose places end in these, in any order, in its
-    /// status and its metrics.
+    /// Polls a driver until its bad definitions are those whose locations end in these, in any order, in its status and
+    /// its metrics.
     async fn until_bad(&self, driver: &Front, expected: &[&str]) {
         let mut last = (Vec::new(), Vec::new());
         let asking = async {
@@ -137,7 +137,7 @@ impl Surroundings {
         assert!(came, "{expected:?}: never; the last was {last:?}");
     }
 
-    /// Create applications until they pass these hooks.
+    /// Creates applications until these hooks are called for them.
     async fn until_passed(&self, driver: &Front, what: &str, hooks: &[&str]) {
         let since = Instant::now();
         let mut last = Vec::new();
@@ -164,7 +164,7 @@ async fn two_drivers_see_one_change_made_through_either() {
     let nodes = Nodes::connect(&place.connection()).await;
     assert_eq!(around.passed(&one).await, [""; 0]);
 
-    // Created through one.
+    // Created through one driver.
     let definition = around.definition("webhook-test", "annotates");
     assert_eq!(
         around.change(&one, Method::POST, ROUTE, &definition).await,
@@ -183,7 +183,7 @@ async fn two_drivers_see_one_change_made_through_either() {
         assert_eq!(stored[key], definition[key], "{key}");
     }
 
-    // Changed through the other.
+    // Changed through the other driver.
     let definition = around.definition("webhook-test", "odd");
     around.change(&two, Method::PUT, ROUTE, &definition).await;
     assert_eq!(around.passed(&two).await, ["odd"]);
@@ -206,7 +206,7 @@ async fn two_drivers_see_one_change_made_through_either() {
         assert_eq!(all, json!([shown]));
     }
 
-    // What is there is there for both, whoever is asked.
+    // Both drivers return the same definitions.
     for (method, name, code) in [
         (Method::POST, "webhook-test", 1_405_201),
         (Method::PUT, "absent", 1_405_202),
@@ -219,7 +219,7 @@ async fn two_drivers_see_one_change_made_through_either() {
         }
     }
 
-    // Written as the original's scheduler writes it, by hand.
+    // Written directly, in the format of the original's scheduler.
     let mut by_hand = around.definition("webhook-test", "annotates");
     by_hand["metadata"]["creationTimestamp"] = "0001-01-01T00:00:00Z".into();
     by_hand["admissionWebhooks"][0]["clientConfig"]["url"] = "".into();
@@ -233,7 +233,7 @@ async fn two_drivers_see_one_change_made_through_either() {
         .until_passed(&two, "written by another program", &["first"])
         .await;
 
-    // Removed through one.
+    // Removed through one driver.
     around.change(&one, Method::DELETE, &path, &Value::Null).await;
     assert_eq!(around.passed(&one).await, [""; 0]);
     around.until_passed(&two, "removed through the other", &[]).await;
@@ -242,7 +242,7 @@ async fn two_drivers_see_one_change_made_through_either() {
     assert_eq!(told(&reply).0, 1_405_202, "{}", reply.text());
 }
 
-/// A node that is no definition, and one that cannot be there beside another.
+/// A node that is not a definition, and one that conflicts with another.
 #[tokio::test]
 async fn bad_nodes_are_in_nobodys_way() {
     let place = Place::shared("bad").await;
@@ -251,20 +251,20 @@ async fn bad_nodes_are_in_nobodys_way() {
     let nodes = Nodes::connect(&place.connection()).await;
     let definition = around.definition("webhook-test", "annotates");
     around.change(&one, Method::POST, ROUTE, &definition).await;
-    // Of two the one with the first path stays, also on a driver that never served either.
+    // Of two, the one whose path comes first stays, also on a driver that never served either.
     let second_name = "webhook-test-second";
     let second = &format!("/blueking/admissionwebhook/defaultGroup/{second_name}");
     nodes.put(second, &around.definition(second_name, "odd")).await;
     let junk = "/blueking/admissionwebhook/defaultGroup/junk";
     nodes.put(junk, &json!("junk")).await;
-    // A driver that is new starts, and one that is there goes on; both name what is bad.
+    // A new driver starts, and an existing one continues; both report what is bad.
     let mut two = around.driver(&place).await;
     for driver in [&one, &two] {
         assert_eq!(around.passed(driver).await.len(), 1);
         around.until_bad(driver, &["/junk", "/webhook-test-second"]).await;
     }
     assert_eq!(around.passed(&one).await, ["first"]);
-    // What is bad can be read as far as it can be read, is there already, and is replaced and deleted.
+    // A bad definition can be read if it can be parsed, counts as existing, and can be replaced and deleted.
     let path = |name: &str| format!("{ROUTE}/{name}");
     let reply = around.send(&one, Method::GET, &path("junk"), &Value::Null).await;
     assert_eq!(told(&reply).0, 1_405_200, "{}", reply.text());
@@ -280,7 +280,7 @@ async fn bad_nodes_are_in_nobodys_way() {
         around.until_bad(driver, &[]).await;
         assert_eq!(around.passed(driver).await, ["first"]);
     }
-    // Others are made while something is bad.
+    // Others can be created while one is bad.
     nodes.put(second, &json!([])).await;
     around.until_bad(&one, &["/webhook-test-second"]).await;
     let mut other = around.definition("other", "passes");
@@ -335,7 +335,7 @@ async fn of_two_creates_for_one_operation_and_kind_one_succeeds() {
     }
 }
 
-/// What `/v1/status` says.
+/// The current `/v1/status`.
 async fn status(around: &Surroundings, driver: &Front) -> String {
     let url = driver.program.admin_url("/v1/status");
     let reply = around.client.get(&url).await.unwrap();
@@ -380,10 +380,10 @@ async fn a_store_that_is_lost_leaves_the_last_good_table() {
         server
     })
     .await;
-    until_ready(&around, &driver, "the loss is told", is_lost).await;
-    // The table is there, and the master is where it was.
+    until_ready(&around, &driver, "the loss is reported", is_lost).await;
+    // The table is still live, and the master is still known.
     assert_eq!(around.passed(&driver).await, ["first"]);
-    // A change cannot be made, and is not said to be made.
+    // A change is impossible, and success is not reported.
     let reply = around
         .send(
             &driver,

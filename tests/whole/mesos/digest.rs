@@ -1,4 +1,4 @@
-//! Digest authentication: what only one user may read, and what others may not read.
+//! Digest authentication: nodes that only one user may read.
 
 use std::os::unix::fs::PermissionsExt as _;
 

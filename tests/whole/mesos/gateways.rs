@@ -41,7 +41,7 @@ async fn a_driver_that_is_killed_while_its_gateway_sends_loses_and_doubles_nothi
     let front_door = gateway.program.url("/bcsapi/v4/scheduler/mesos");
     let writers = Writers::start(&[front_door], CLIENTS);
     writers.until_created(50).await;
-    // Every client waits for the scheduler; the drivers have an equal share of them.
+    // Every client waits for the scheduler; they are evenly distributed over the drivers.
     let gate = scheduler.hold();
     let mut answered = usize::MAX;
     while answered != writers.count() {
@@ -61,8 +61,8 @@ async fn a_driver_that_is_killed_while_its_gateway_sends_loses_and_doubles_nothi
     assert_eq!(mistakes, [""; 0]);
     let wrong = wrong(&written, &cluster, &asked);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // Those that the killed driver had, and those that were sent on its connections before these were seen to
-    // be broken; once it is known to be gone, none.
+    // Those in flight to the killed driver, and those sent on its connections before the failure was detected; none
+    // after that.
     let failed: Vec<_> = written
         .iter()
         .filter(|written| written.answer != Answer::Created)

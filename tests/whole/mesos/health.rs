@@ -1,4 +1,4 @@
-//! `/healthz` of the operator's port through a life, in the words of the original, and what clients are told
+//! `/healthz` of the admin port from startup to exit, with the messages of the original, and the replies to clients
 //! meanwhile.
 
 use admittance_tests::{MesosCluster, POLL, Scheduler};
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::scene::application;
 
-/// What `/healthz` says now.
+/// The current `/healthz`.
 async fn health(driver: &Front) -> Value {
     let client = admittance_tests::Client::new().unwrap();
     let reply = client.get(&driver.program.admin_url("/healthz")).await.unwrap();
@@ -20,7 +20,7 @@ async fn health(driver: &Front) -> Value {
     reply.json().unwrap()
 }
 
-/// Ask until it says this, and hold the rest against the original's form.
+/// Polls until it has this message, and compares the rest with the original's format.
 async fn until_healthz(driver: &Front, message: &str) {
     let mut last = Value::Null;
     let asking = async {
@@ -42,7 +42,7 @@ async fn until_healthz(driver: &Front, message: &str) {
     }
 }
 
-/// What a client is told that creates an application.
+/// The reply to a client that creates an application.
 async fn create(driver: &Front, name: &str) -> (u16, Value) {
     let client = admittance_tests::Client::new().unwrap();
     let url = format!("{}/namespaces/shop/applications", driver.routes());
@@ -60,7 +60,7 @@ async fn healthz_tells_of_the_schedulers_as_the_original_does() {
         "message": "(bcs-mesos-driver):do http request failed!scheduler not exist",
         "data": {},
     });
-    // ZooKeeper is away.
+    // ZooKeeper is unreachable.
     let mut server = blocking(Server::start).await;
     let place = Place::root(server.address());
     let mut server = blocking(move || {
@@ -71,7 +71,7 @@ async fn healthz_tells_of_the_schedulers_as_the_original_does() {
     let driver = Front::start(&driver(&place, "")).await;
     until_healthz(&driver, "in starting").await;
 
-    // ZooKeeper is there, and no scheduler.
+    // ZooKeeper is reachable, but there is no scheduler.
     let server = blocking(move || {
         server.start_again();
         server
@@ -80,7 +80,7 @@ async fn healthz_tells_of_the_schedulers_as_the_original_does() {
     until_healthz(&driver, "cannot connect to any scheduler").await;
     assert_eq!(create(&driver, "first").await, (200, no_scheduler.clone()));
 
-    // One comes.
+    // A scheduler registers.
     let cluster = MesosCluster::default();
     let scheduler = Scheduler::start(&cluster).await.unwrap();
     let stands = Candidate::stand(&place.connection(), &scheduler).await;
@@ -88,7 +88,7 @@ async fn healthz_tells_of_the_schedulers_as_the_original_does() {
     let (status, reply) = create(&driver, "second").await;
     assert_eq!((status, &reply["code"]), (200, &json!(0)), "{reply}");
 
-    // It goes.
+    // It disappears.
     stands.resign().await;
     until_healthz(&driver, "cannot connect to any scheduler").await;
     assert_eq!(create(&driver, "third").await, (200, no_scheduler));

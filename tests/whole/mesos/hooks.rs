@@ -1,4 +1,4 @@
-//! Webhooks over TLS that keep what they are sent.
+//! Webhooks over TLS that record their requests.
 
 use std::{
     net::SocketAddr,
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::webhooks::{certificate, listen};
 
-/// A server of hooks, `hook.hooks`; what one does is the last part of its path. It ends with the test.
+/// A webhook server, `hook.hooks`; the last segment of the path selects the behavior. It ends with the test.
 pub(super) struct Hooks {
     _directory: TempDir,
     pub(super) address: SocketAddr,
@@ -21,7 +21,7 @@ pub(super) struct Hooks {
     calls: Arc<Mutex<Vec<Call>>>,
 }
 
-/// What a hook was sent, and what it replied.
+/// The request to a hook, and its reply.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     pub(super) path: String,
@@ -32,7 +32,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Whether its reply is what goes on.
+    /// Whether its reply is used as the object.
     pub(super) fn is_good(&self) -> bool {
         self.status == 200
     }
@@ -92,7 +92,7 @@ fn answer(path: &str, sent: &Bytes) -> (u16, Bytes) {
     match path.rsplit('/').next().unwrap_or_default() {
         "passes" => (200, sent.clone()),
         "first" | "annotates" => (200, annotated("first").to_string().into()),
-        // As no program of ours would write it: with spaces, line ends and an escape.
+        // Formatted as no serializer does: with spaces, line breaks and an escape.
         "odd" => {
             let text = format!("{:#}", annotated("odd")).replace("\"instance\": ", "\"instance\" :\t");
             (200, text.replace("\"seen\"", "\"\\u0073een\"").into())

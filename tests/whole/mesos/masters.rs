@@ -1,4 +1,4 @@
-//! Another master, under load.
+//! A change of the master under load.
 
 use std::time::Instant;
 
@@ -13,12 +13,12 @@ use super::{
 
 const CLIENTS: usize = 8;
 
-/// How a master goes.
+/// How a master is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Goes {
-    /// It dies while requests are in flight to it, and its node goes after that.
+    /// It crashes while requests are in flight to it, and its node disappears later.
     Dies,
-    /// Its node goes, and it answers as one that is not the master.
+    /// Its node disappears, and it answers as a scheduler that is not the master.
     StepsDown,
 }
 
@@ -47,7 +47,7 @@ async fn change(goes: Goes) {
     writers.until_created(50).await;
     assert!(second.asked().is_empty(), "all goes to the master");
 
-    // What is in flight is done, and nobody will ever be told.
+    // Requests in flight are executed, but never answered.
     let mut in_flight = 0;
     let mut gate = None;
     let changed;
@@ -83,7 +83,7 @@ async fn change(goes: Goes) {
     assert_eq!(mistakes, [""; 0]);
     let wrong = wrong(&written, &cluster, &asked);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // Every client was answered as clients of a driver are, and who failed was told why.
+    // Every client got a valid reply, and failed requests got the reason.
     for written in &written {
         let is_clean = match &written.answer {
             Answer::Created => true,
@@ -94,7 +94,7 @@ async fn change(goes: Goes) {
         };
         assert!(is_clean, "{written:?}");
     }
-    // Once the second did something, the first did nothing more.
+    // Once the second was active, the first did nothing more.
     let writes = cluster.writes();
     let turn = writes
         .iter()

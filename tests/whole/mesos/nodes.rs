@@ -1,5 +1,5 @@
-//! What stands in ZooKeeper, seen and written by the test's own client, and schedulers that stand for election
-//! there as the original's do.
+//! Reads and writes ZooKeeper with the test's own client, and runs schedulers that take part in the election there
+//! like the original's.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,17 +13,17 @@ use super::scene::CLUSTER;
 pub(super) const SCHEDULERS: &str = "/bcs/services/endpoints/scheduler";
 pub(super) const DRIVERS: &str = "/bcs/services/endpoints/mesosdriver";
 
-/// It ends a test that would hang.
+/// Ends a hanging test.
 pub(super) const NEVER: Duration = Duration::from_secs(60);
 
 const PERSISTENT: CreateOptions<'static> = CreateMode::Persistent.with_acls(Acls::anyone_all());
 const IN_TURN: CreateOptions<'static> = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
 
-/// A look into ZooKeeper.
+/// A client of ZooKeeper.
 #[derive(Clone)]
 pub(super) struct Nodes(Client);
 
-/// A node, and what is in it.
+/// A node and its data.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) name: String,
@@ -32,7 +32,7 @@ pub(super) struct Node {
 }
 
 impl Nodes {
-    /// `servers` may end with a folder: `127.0.0.1:2181/test`.
+    /// `servers` may end with a chroot: `127.0.0.1:2181/test`.
     pub(super) async fn connect(servers: &str) -> Self {
         let connector = Client::connector().with_session_timeout(Duration::from_secs(10));
         let connecting = connector.connect(servers);
@@ -47,19 +47,18 @@ impl Nodes {
         Self(tokio::time::timeout(NEVER, connecting).await.unwrap().unwrap())
     }
 
-    /// Let nobody else read or change a node.
+    /// Restricts access to a node to this user.
     pub(super) async fn keep(&self, path: &str) {
         let own = [Acl::new(Permission::ALL, AuthId::authed())];
         self.0.set_acl(path, &own, None).await.unwrap();
     }
 
-    /// Whether this may not read a node.
+    /// Whether this user is not allowed to read a node.
     pub(super) async fn is_kept_from(&self, path: &str) -> bool {
         matches!(self.0.get_data(path).await, Err(Error::NoAuth))
     }
 
-    /// The children of a node, by their sequence numbers as the original sorts them; none when there is no
-    /// such node.
+    /// The children of a node, sorted by sequence number like in the original; none if the node does not exist.
     pub(super) async fn children(&self, path: &str) -> Vec<Node> {
         let names = match self.0.list_children(path).await {
             Ok(names) => names,
@@ -79,7 +78,7 @@ impl Nodes {
                     data: serde_json::from_slice(&data).unwrap_or_default(),
                     session: stat.ephemeral_owner,
                 }),
-                // It went in between.
+                // It was deleted in the meantime.
                 Err(Error::NoNode) => {}
                 Err(error) => panic!("{path}/{name}: {error}"),
             }
@@ -87,7 +86,7 @@ impl Nodes {
         nodes
     }
 
-    /// Wait until the children of a node are so. The node must be there.
+    /// Waits until the children of a node meet a condition. The node must exist.
     pub(super) async fn until_children(
         &self,
         path: &str,
@@ -113,7 +112,7 @@ impl Nodes {
         }
     }
 
-    /// A node's JSON, and its state; `None` when there is none.
+    /// A node's JSON and state; `None` if it does not exist.
     pub(super) async fn get(&self, path: &str) -> Option<(Value, Stat)> {
         match self.0.get_data(path).await {
             Ok((data, stat)) => Some((serde_json::from_slice(&data).unwrap(), stat)),
@@ -122,7 +121,7 @@ impl Nodes {
         }
     }
 
-    /// Make a node, and those above it.
+    /// Creates a node and its parents.
     pub(super) async fn put(&self, path: &str, data: &Value) {
         let (above, _) = path.rsplit_once('/').unwrap();
         if !above.is_empty() {
@@ -151,8 +150,8 @@ fn sequence(name: &str) -> Option<u64> {
     name.get(name.len().checked_sub(10)?..)?.parse().ok()
 }
 
-/// A scheduler in the election, with a session of its own. It leads while its node is the first. Its node
-/// goes when it is dropped.
+/// A scheduler in the election, with its own session. It is the leader while its node is the first. Its node is
+/// deleted when it is dropped.
 pub(super) struct Candidate {
     nodes: Nodes,
     path: String,
@@ -161,7 +160,7 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    /// Stand for election, behind those who do already.
+    /// Joins the election, after the existing candidates.
     pub(super) async fn stand(servers: &str, scheduler: &Scheduler) -> Self {
         let nodes = Nodes::connect(servers).await;
         nodes.0.mkdir(SCHEDULERS, &PERSISTENT).await.unwrap();
@@ -190,7 +189,7 @@ impl Candidate {
                         elected(names.first() == Some(&own));
                         watcher.changed().await;
                     }
-                    // ZooKeeper is away; the session may live on.
+                    // ZooKeeper is unreachable; the session may survive.
                     Err(_) if !watch.0.state().is_terminated() => tokio::time::sleep(POLL).await,
                     Err(_) => return elected(false),
                 }
@@ -205,7 +204,7 @@ impl Candidate {
         }
     }
 
-    /// Be the master no more, take the node away, and stay.
+    /// Stops being the master and deletes the node, but continues to run.
     pub(super) async fn resign(self) {
         self.election.abort();
         (self.lead)(false);

@@ -1,5 +1,5 @@
-//! Every route that ends at the scheduler: section 1.3 of the reference of bcs-mesos-driver, row by row, held
-//! against what the scheduler is asked. The scheduler itself says when it cannot read what it is sent.
+//! Every route that ends at the scheduler: section 1.3 of the reference of bcs-mesos-driver, row by row,
+//! compared with the requests to the scheduler. The scheduler itself reports requests that it cannot decode.
 
 use http::Method;
 use serde_json::json;
@@ -12,10 +12,10 @@ const PUT: Method = Method::PUT;
 const POST: Method = Method::POST;
 const DELETE: Method = Method::DELETE;
 
-/// What the scheduler is told when it has no such route.
+/// The reply of the scheduler for an unknown route.
 const NO_ROUTE: &str = "404: Page Not Found";
 
-/// (method, path below `/mesosdriver/v4`, kind or text of the body, what the scheduler is asked)
+/// (method, path below `/mesosdriver/v4`, kind or text of the body, the request to the scheduler)
 #[rustfmt::skip]
 const ROUTES: &[(Method, &str, &str, &str)] = &[
     (POST,   "/namespaces/elsewhere/applications", "application", "POST /v1/apps"),
@@ -88,7 +88,7 @@ const ROUTES: &[(Method, &str, &str, &str)] = &[
     (DELETE, "/command/deployment/n/web?id=7", "", "DELETE /v1/command/deployment/n/web?id=7"),
 ];
 
-/// Routes that the original's driver has, and its scheduler not any more.
+/// Routes of the original's driver that its scheduler no longer has.
 #[rustfmt::skip]
 const COMMENTED_OUT: [(Method, &str, &str); 2] = [
     (GET,    "/namespaces/n/applications/web/tasks", "GET /v1/apps/n/web/tasks"),
@@ -106,7 +106,7 @@ async fn every_route_of_the_scheduler() {
         let lines: Vec<String> = asked.iter().map(admittance_tests::Asked::line).collect();
         if lines != [*expected] {
             wrong.push(format!(
-                "{method} {path}: the scheduler is asked {lines:?}, not {expected}"
+                "{method} {path}: the scheduler got {lines:?}, expected {expected}"
             ));
         }
         let type_of = &reply.headers["content-type"];
@@ -120,7 +120,7 @@ async fn every_route_of_the_scheduler() {
     }
     wrong.extend(mesos.scheduler.mistakes());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // The routes have left nothing behind, each having been done by the one scheduler there is.
+    // The routes left nothing behind: each was executed by the only scheduler.
     let by = mesos.scheduler.address();
     assert!(mesos.cluster.writes().iter().all(|write| write.by == by));
 }
@@ -140,7 +140,7 @@ async fn routes_that_schedulers_have_no_more() {
     }
 }
 
-/// Paths and methods that are nobody's never reach a scheduler.
+/// Unknown paths and methods never reach a scheduler.
 #[tokio::test]
 async fn what_is_no_route_is_answered_here() {
     let mesos = Mesos::new("", &[]).await;

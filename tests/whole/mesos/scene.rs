@@ -12,7 +12,7 @@ use crate::scene::{store, write};
 
 pub(super) const CLUSTER: &str = "BCS-MESOS-10001";
 
-/// A driver in front of one scheduler that it was told of.
+/// A driver in front of one configured scheduler.
 pub(super) struct Mesos {
     _directory: TempDir,
     pub(super) cluster: MesosCluster,
@@ -22,7 +22,7 @@ pub(super) struct Mesos {
 }
 
 impl Mesos {
-    /// With this in `definitions/definitions.yaml`; `resolve` says where hosts are.
+    /// With this content of `definitions/definitions.yaml`; `resolve` maps hosts to addresses.
     pub(super) async fn new(definitions: &str, resolve: &[(&str, SocketAddr)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let cluster = MesosCluster::default();
@@ -56,14 +56,14 @@ impl Mesos {
         }
     }
 
-    /// Send a request as a BCS user does; `path` is below `/mesosdriver/v4`.
+    /// Sends a request as a BCS client does; `path` is below `/mesosdriver/v4`.
     pub(super) async fn send(&self, method: Method, path: &str, body: impl Into<bytes::Bytes>) -> Reply {
         let url = self.program.url(&format!("/mesosdriver/v4{path}"));
         self.client.bcs(method, &url, body).await.unwrap()
     }
 }
 
-/// The configuration of a driver of a cluster that is in ZooKeeper, and more of it.
+/// The configuration of a driver for a cluster in ZooKeeper, with additions.
 pub(super) fn driver(place: &Place, more: &str) -> String {
     let ensemble = place.config();
     let definitions = if more.contains("definitions:") {
@@ -80,14 +80,14 @@ pub(super) fn driver(place: &Place, more: &str) -> String {
     )
 }
 
-/// A driver or a gateway, and the directory that it is started in.
+/// A driver or a gateway, and its working directory.
 pub(super) struct Front {
     _directory: TempDir,
     pub(super) program: Admittance,
 }
 
 impl Front {
-    /// With this configuration, on ports that the kernel chooses.
+    /// With this configuration, on ports chosen by the kernel.
     pub(super) async fn start(config: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let config = write(&directory, "admittance.yaml", config);
@@ -98,7 +98,7 @@ impl Front {
         }
     }
 
-    /// Where a driver's routes begin.
+    /// The base URL of a driver's routes.
     pub(super) fn routes(&self) -> String {
         self.program.url("/mesosdriver/v4")
     }

@@ -22,7 +22,7 @@ const SELECTORS: [(&str, &str, Option<&str>, bool); 9] = [
     ("NotIn", "", None, true),
 ];
 
-/// Selectors see the namespace of the client's body. An operator that there is not is among the vectors.
+/// Selectors use the namespace in the client's body. Unknown operators are tested in the vectors.
 #[tokio::test]
 async fn a_selector_looks_at_the_namespace_of_the_body() {
     let hooks = Hooks::start().await;
@@ -53,7 +53,7 @@ async fn a_selector_looks_at_the_namespace_of_the_body() {
             Some(namespace) => object["metadata"]["namespace"] = namespace.into(),
             None => drop(object["metadata"].as_object_mut().unwrap().remove("namespace")),
         }
-        // The namespace of the path does not count.
+        // The namespace of the path is ignored.
         let path = "/namespaces/shop/applications";
         let reply = mesos.send(Method::POST, path, object.to_string()).await;
         assert_eq!(told(&reply).0, 0, "{}", reply.text());

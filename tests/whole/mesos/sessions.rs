@@ -1,4 +1,4 @@
-//! What a driver has in ZooKeeper, and what comes of it when its session or its ensemble's leader goes.
+//! A driver's nodes in ZooKeeper, and what happens to them when its session or the ensemble's leader is lost.
 
 use admittance_tests::{MesosCluster, Scheduler};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ fn of_cluster() -> String {
     format!("{DRIVERS}/{CLUSTER}")
 }
 
-/// The one node of a driver in each of its two places. Below the second there are clusters as well.
+/// The only node of a driver in each of its two locations. Below the second there are also clusters.
 async fn registered(nodes: &Nodes) -> (Node, Node) {
     let is_driver = |node: &Node| node.name.starts_with("_c_");
     let in_service = nodes
@@ -78,8 +78,8 @@ async fn a_driver_registers_at_both_places_and_again_when_its_session_is_lost() 
         assert_ne!(node.session, 0, "it is ephemeral");
     }
 
-    // It hangs for so long that its sessions expire: ZooKeeper takes the nodes away, and says so when it
-    // asks again.
+    // It hangs until its sessions expire: ZooKeeper deletes the nodes, and reports the expired session when the
+    // driver reconnects.
     driver.program.suspend().unwrap();
     nodes
         .until_children(&of_cluster(), "expired", <[Node]>::is_empty)
@@ -106,7 +106,7 @@ async fn a_driver_registers_at_both_places_and_again_when_its_session_is_lost() 
     assert_eq!(after_in_service.data, in_service.data);
     assert_eq!(after_in_cluster.data, in_cluster.data);
 
-    // Somebody takes one away: it comes back, with the same session.
+    // A node is deleted: it is created again, with the same session.
     nodes
         .delete(&format!("{}/{}", of_cluster(), after_in_service.name))
         .await;
@@ -116,7 +116,7 @@ async fn a_driver_registers_at_both_places_and_again_when_its_session_is_lost() 
     assert_ne!(back[0].name, after_in_service.name);
     assert_eq!(back[0].data, after_in_service.data);
 
-    // A driver that is told to stop takes its nodes away first.
+    // A stopping driver deletes its nodes first.
     driver.program.terminate().unwrap();
     nodes
         .until_children(&of_cluster(), "withdrawn", <[Node]>::is_empty)
@@ -146,7 +146,7 @@ async fn an_ensemble_that_loses_its_leader_stops_no_request() {
     let (ensemble, lost) = blocking(move || {
         let leader = ensemble.leader();
         ensemble.kill(leader);
-        // Another one leads.
+        // Another server becomes the leader.
         let next = ensemble.leader();
         assert_ne!(next, leader);
         (ensemble, leader)
@@ -155,7 +155,7 @@ async fn an_ensemble_that_loses_its_leader_stops_no_request() {
     writers.until_created(20).await;
     let undisturbed = writers.count();
 
-    // The new leader knows the driver still, or again, and tells it of a new master.
+    // The new leader still has the driver's session, or a new one, and notifies it of a new master.
     let nodes_after = Nodes::connect(&place.connection()).await;
     registered(&nodes_after).await;
     first_stands.resign().await;

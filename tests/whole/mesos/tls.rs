@@ -13,7 +13,7 @@ use super::{
 };
 use crate::scene::application;
 
-/// Make an authority, a server's certificate and a client's.
+/// Creates an authority, a server's certificate and a client's.
 async fn certificates(out: &Path) {
     let arguments = ["certs", "--out", out.to_str().unwrap()];
     let names = [
@@ -32,7 +32,7 @@ fn pem(folder: &Path, name: &str) -> String {
     fs::read_to_string(folder.join(name)).unwrap()
 }
 
-/// A client that trusts this authority, and shows its certificate if it has one.
+/// A client that trusts this authority, and presents its certificate if it has one.
 fn client(trusts: &Path, shows: Option<&Path>) -> Client {
     let identity = shows.map(|folder| (pem(folder, "operator.pem"), pem(folder, "operator.key")));
     let identity = identity
@@ -49,7 +49,7 @@ fn client(trusts: &Path, shows: Option<&Path>) -> Client {
 #[tokio::test]
 async fn mutual_tls_on_the_listener_and_to_the_scheduler() {
     let directory = tempfile::tempdir().unwrap();
-    // The cluster's, the scheduler's and somebody else's.
+    // The cluster's, the scheduler's and a foreign one.
     let [ours, schedulers, theirs] = ["ours", "schedulers", "theirs"].map(|name| directory.path().join(name));
     for folder in [&ours, &schedulers, &theirs] {
         certificates(folder).await;
@@ -95,7 +95,7 @@ async fn mutual_tls_on_the_listener_and_to_the_scheduler() {
         let url = program.tls_url("/mesosdriver/v4/namespaces/shop/applications");
         client.bcs(Method::POST, &url, object).await
     };
-    // (who, what the client trusts, what it shows, whether it is served)
+    // (name, trusted authority, client certificate, whether it is accepted)
     for (name, trusts, shows, is_served) in [
         ("right", &ours, Some(&ours), true),
         ("none", &ours, None, false),
@@ -110,7 +110,7 @@ async fn mutual_tls_on_the_listener_and_to_the_scheduler() {
     }
     assert_eq!(scheduler.mistakes(), [""; 0]);
 
-    // A scheduler does not serve who shows another authority's certificate, and the client is told.
+    // A scheduler rejects a certificate of another authority, and the client gets the error.
     let stranger = Front::start(&config.replace("discover: {}", &to_scheduler(&theirs))).await;
     let client = client(&ours, Some(&ours));
     let reply = create(&client, &stranger.program, "stranger").await.unwrap();

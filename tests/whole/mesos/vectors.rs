@@ -1,5 +1,5 @@
-//! The vectors that can be read from the original's code: a row a case, each with the section of the
-//! reference of bcs-mesos-driver that it is from. The rows are asked one after another.
+//! Test vectors derived from the original's code: one row per case, each with its section in the reference of
+//! bcs-mesos-driver. The rows are run one after another.
 
 use admittance_tests::Reply;
 use bytes::Bytes;
@@ -12,27 +12,27 @@ use super::{
 };
 use crate::scene::{application, source};
 
-/// What a client sends, and all that comes of it.
+/// A client's request, and all its effects.
 struct Vector {
-    /// Where it is from, and what it says.
+    /// Its section and description.
     source: &'static str,
     /// The namespace. The hooks of all rows of a namespace are the same.
     namespace: &'static str,
     /// The hooks for the namespace, each with its failure policy; for Create and Update of applications and
     /// deployments.
     hooks: &'static [(&'static str, &'static str)],
-    /// What `BCS-ClusterID` says.
+    /// The value of `BCS-ClusterID`.
     cluster: &'static [&'static str],
     /// The method and the path below `/mesosdriver/v4`, with `{ns}` for the namespace.
     ask: (Method, &'static str),
     body: Body,
     /// The status, the code and a part of the message.
     reply: (u16, u64, &'static str),
-    /// What the scheduler is asked.
+    /// The request to the scheduler.
     asked: Option<&'static str>,
     /// The hooks that are called, in order.
     called: &'static [&'static str],
-    /// What stands where in what the scheduler is sent.
+    /// Expected values in the body sent to the scheduler, with their places.
     sent: &'static [(&'static str, &'static str)],
 }
 

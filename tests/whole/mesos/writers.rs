@@ -1,5 +1,4 @@
-//! Clients that create applications one after another, each with a name of its own, and keep what they were
-//! answered.
+//! Clients that create applications one after another, each with a unique name, and record the replies.
 
 use std::{
     collections::BTreeMap,
@@ -17,17 +16,17 @@ use tokio::{sync::watch, task::JoinSet};
 use super::{nodes::NEVER, scene::told};
 use crate::scene::application;
 
-/// Where they create.
+/// The path for creating applications.
 pub(super) const NAMESPACE: &str = "load";
 
-/// They send until they are told to stop.
+/// They send until they are stopped.
 pub(super) struct Writers {
     is_over: Arc<AtomicBool>,
     written: watch::Sender<Vec<Written>>,
     tasks: JoinSet<()>,
 }
 
-/// An application, and what became of the request to create it.
+/// An application, and the result of the request to create it.
 #[derive(Clone, Debug)]
 pub(super) struct Written {
     pub(super) name: String,
@@ -37,17 +36,17 @@ pub(super) struct Written {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// It is created.
+    /// It was created.
     Created,
-    /// It is not, with HTTP 200, this code and this message.
+    /// It was refused, with HTTP 200, this code and this message.
     Refused(u64, String),
-    /// There was no answer, or none as clients know them.
+    /// There was no reply, or an invalid one.
     Broken(String),
 }
 
 impl Writers {
-    /// Begin. Each client sends to the front doors in turn; the paths of these end with `/mesosdriver/v4` or
-    /// what a gateway has in its place.
+    /// Starts the clients. Each sends to the base URLs in turn, which end with `/mesosdriver/v4` or the
+    /// corresponding path of a gateway.
     pub(super) fn start(front_doors: &[String], clients: usize) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let written = watch::Sender::new(Vec::new());
@@ -63,12 +62,12 @@ impl Writers {
         }
     }
 
-    /// How many answers there were.
+    /// The number of replies.
     pub(super) fn count(&self) -> usize {
         self.written.borrow().len()
     }
 
-    /// Wait until what came after the first `from` answers is so.
+    /// Waits until the replies after the first `from` meet a condition.
     pub(super) async fn until(&self, what: &str, from: usize, wanted: impl Fn(&[Written]) -> bool) {
         let mut written = self.written.subscribe();
         let waiting = written.wait_for(|written| wanted(written.get(from..).unwrap_or_default()));
@@ -80,7 +79,7 @@ impl Writers {
         );
     }
 
-    /// Wait until so many applications more are created.
+    /// Waits until this many more applications are created.
     pub(super) async fn until_created(&self, more: usize) {
         let created = |written: &[Written]| {
             let is = |written: &&Written| written.answer == Answer::Created;
@@ -90,7 +89,7 @@ impl Writers {
             .await;
     }
 
-    /// Let what was sent be answered, and end.
+    /// Waits for the replies to all sent requests, and stops.
     pub(super) async fn end(mut self) -> Vec<Written> {
         self.is_over.store(true, Ordering::SeqCst);
         while let Some(ended) = self.tasks.join_next().await {
@@ -128,8 +127,8 @@ async fn write(
     }
 }
 
-/// What is wrong with how the applications came to the schedulers: each may come to a master once at most, and
-/// each that was said to be created must be there, created once. One that is not the master does nothing.
+/// Problems with the requests to the schedulers: each application may be sent to a master at most once, and each that
+/// was reported as created must exist and have been created once. A scheduler that is not the master does nothing.
 pub(super) fn wrong(written: &[Written], cluster: &MesosCluster, asked: &[Asked]) -> Vec<String> {
     let mut came: BTreeMap<String, usize> = BTreeMap::new();
     for asked in asked.iter().filter(|asked| asked.by_master) {
@@ -166,14 +165,14 @@ pub(super) fn wrong(written: &[Written], cluster: &MesosCluster, asked: &[Asked]
     wrong
 }
 
-/// All that these schedulers were asked, and what was wrong with it.
+/// All requests to these schedulers, with their problems.
 pub(super) fn asked(schedulers: &[&Scheduler]) -> (Vec<Asked>, Vec<String>) {
     let asked = schedulers.iter().flat_map(|scheduler| scheduler.asked());
     let mistakes = schedulers.iter().flat_map(|scheduler| scheduler.mistakes());
     (asked.collect(), mistakes.collect())
 }
 
-/// What holds the others must find what is wrong.
+/// The checker itself must find mistakes.
 #[tokio::test]
 async fn what_is_lost_or_doubled_is_told() {
     let cluster = MesosCluster::default();
@@ -184,7 +183,7 @@ async fn what_is_lost_or_doubled_is_told() {
         let body = format!(r#"{{"ID":"{name}","RunAs":"{NAMESPACE}","Instances":1}}"#);
         client.bcs(Method::POST, &url, body).await.unwrap();
     }
-    // One that is not the master may be asked.
+    // A scheduler that is not the master may get requests.
     scheduler.lead(false);
     let body = format!(r#"{{"ID":"once","RunAs":"{NAMESPACE}","Instances":1}}"#);
     client.bcs(Method::POST, &url, body).await.unwrap();

@@ -1,4 +1,4 @@
-//! Real servers of ZooKeeper.
+//! Real ZooKeeper servers.
 
 use zookeeper_client::{Acls, Client, CreateMode};
 
@@ -7,12 +7,12 @@ mod ensemble;
 
 pub(super) use ensemble::{Ensemble, Server};
 
-/// Where a test has its nodes.
+/// The ensemble and root node of a test.
 #[derive(Clone)]
 pub(super) struct Place {
     /// `host:port,host:port`
     pub(super) servers: String,
-    /// What its paths are below; empty when that is the root.
+    /// The parent of its paths; empty for the root.
     folder: String,
 }
 
@@ -25,7 +25,7 @@ impl Place {
         }
     }
 
-    /// A folder of its own in the server that the tests share.
+    /// A separate root node in the server that the tests share.
     pub(super) async fn shared(test: &str) -> Self {
         // It blocks while the server starts.
         let address = blocking(ensemble::shared).await;
@@ -39,12 +39,12 @@ impl Place {
         }
     }
 
-    /// As clients of ZooKeeper write it.
+    /// The connect string for ZooKeeper clients.
     pub(super) fn connection(&self) -> String {
         format!("{}{}", self.servers, self.folder)
     }
 
-    /// As it stands in the configuration.
+    /// The keys for the configuration.
     pub(super) fn config(&self) -> String {
         let servers: Vec<String> = self
             .servers
@@ -62,7 +62,7 @@ impl Place {
     }
 }
 
-/// Do what blocks.
+/// Runs a blocking function.
 pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     tokio::task::spawn_blocking(work).await.unwrap()
 }

@@ -16,7 +16,7 @@ async fn admittance(arguments: &[&str]) -> Finished {
     Admittance::run(arguments.iter().copied()).await.unwrap()
 }
 
-/// The same, which must end well; what it printed.
+/// The same, which must succeed; returns its output.
 async fn said(arguments: &[&str]) -> String {
     let finished = admittance(arguments).await;
     assert_eq!(finished.code, Some(0), "{}{}", finished.stdout, finished.stderr);
@@ -27,13 +27,13 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// What the plugin's version is, as the running driver tells.
+/// The plugin's version, as reported by the running driver.
 async fn version(program: &Admittance) -> Value {
     let status = program.status().await.unwrap();
     status["chains"][0]["stages"][0]["hook"]["version"].clone()
 }
 
-/// A tag is asked for once; what it stood for needs no registry after that, until somebody asks again.
+/// A tag is resolved once; after that no registry is needed, until it is resolved again explicitly.
 #[tokio::test]
 async fn a_module_of_a_registry_runs_without_it() {
     let registry = Registry::start(Access::Open, None).await;
@@ -59,17 +59,17 @@ async fn a_module_of_a_registry_runs_without_it() {
     let first = start().await;
     assert_eq!(version(&first).await, Versions::name(1));
 
-    // The tag moves, and nothing else does.
+    // The tag is moved, and nothing changes.
     push(2).await;
     let second = start().await;
     assert_eq!(version(&second).await, Versions::name(1));
     let inspected = said(&["inspect", &reference, "--store", text(&store), "--output", "json"]).await;
     let inspected: Value = serde_json::from_str(&inspected).unwrap();
     assert_eq!(inspected["version"], Versions::name(2), "{inspected}");
-    // To look is not to take.
+    // `inspect` does not change what is used.
     assert_eq!(version(&start().await).await, Versions::name(1));
 
-    // Asked again, it means the new one, which runs when the registry is gone.
+    // Resolved again, it is the new module, which runs even if the registry is unreachable.
     let pulled = said(&["pull", &reference, "--store", text(&store)]).await;
     assert!(pulled.contains("digest: sha256:"), "{pulled}");
     drop(registry);
@@ -78,7 +78,7 @@ async fn a_module_of_a_registry_runs_without_it() {
     assert_eq!(gone.code, Some(2), "{}", gone.stdout);
 }
 
-/// A second push is the same artifact, so what is signed stays signed: nothing in it tells when it was made.
+/// A second push creates the same artifact, without a timestamp, so signatures stay valid.
 #[tokio::test]
 async fn the_same_plugin_is_the_same_artifact_whenever_it_is_pushed() {
     let registry = Registry::start(Access::Open, None).await;
@@ -144,7 +144,7 @@ async fn a_registry_that_asks_for_credentials_is_told_them() {
     );
 }
 
-/// What is not signed as required never runs, whether it is there at the start or comes later.
+/// A module without the required signature never runs, whether it exists at startup or is added later.
 #[tokio::test]
 async fn only_signed_modules_run() {
     let keys = TempDir::new().unwrap();
@@ -155,7 +155,7 @@ async fn only_signed_modules_run() {
     let config = format!("{BCS}{signatures}");
     let sign = |key: &KeyPair, module: &[u8]| BASE64_STANDARD.encode(key.sign(module).unwrap());
 
-    // At the start there is nothing else to serve.
+    // At startup there is nothing else to serve.
     let directory = TempDir::new().unwrap();
     let versions = Versions::find().unwrap();
     write(
@@ -182,7 +182,7 @@ async fn only_signed_modules_run() {
     let signature = &status["chains"][0]["stages"][0]["hook"]["signature"];
     assert!(signature.as_str().unwrap().contains("sha256:"), "{status}");
 
-    // Another module without its signature, then with that of somebody else, and at last with ours.
+    // Another module without a signature, then with a foreign one, and finally with ours.
     let problem = |status: &Value| status["problem"]["mistakes"][0].as_str().map(str::to_owned);
     setup.replace_module("one.wasm", 3);
     let told = |status: &Value| problem(status).is_some_and(|mistake| mistake.contains("one.wasm"));
@@ -206,7 +206,7 @@ async fn only_signed_modules_run() {
         .unwrap();
     assert_eq!(setup.versions_of("c").await, told_by(3));
 
-    // One goes back to what was signed then: the signature is kept with it.
+    // Rolling back to a signed module works: its signature is stored with it.
     setup.told(["rollback", "1"]).await;
     assert_eq!(setup.versions_of("d").await, told_by(1));
 }

@@ -7,8 +7,8 @@ use tempfile::TempDir;
 
 use crate::scene::{BCS, application, store, write};
 
-/// A driver whose definitions are in a directory, and the program's commands beside it. Its plugin is one of
-/// which there is any number of versions.
+/// A driver with definitions in a directory, and the program's commands for it. Its plugin exists in any number of
+/// versions.
 pub(super) struct Setup {
     pub(super) directory: TempDir,
     pub(super) program: Admittance,
@@ -23,7 +23,7 @@ impl Setup {
         Self::start(BCS, chain, |_| None).await
     }
 
-    /// The same with this configuration and with modules that are signed.
+    /// The same with this configuration and with signed modules.
     pub(super) async fn signed(config: &str, chain: &str, sign: impl Fn(&[u8]) -> String) -> Self {
         Self::start(config, chain, |module| Some(sign(module))).await
     }
@@ -67,12 +67,12 @@ impl Setup {
         fs::read_to_string(self.path(name)).unwrap()
     }
 
-    /// Put another module into the place of this one.
+    /// Replaces the module.
     pub(super) fn replace_module(&self, name: &str, version: u32) {
         replace(&self.path(name), self.versions.module(version)).unwrap();
     }
 
-    /// Run a command that talks to the driver.
+    /// Runs a command that uses the driver's admin API.
     pub(super) async fn tell<A: Into<OsString>>(&self, arguments: impl IntoIterator<Item = A>) -> Finished {
         let server = self.program.admin_url("");
         let arguments = arguments.into_iter().map(Into::into);
@@ -80,7 +80,7 @@ impl Setup {
         Admittance::run(arguments.chain(connection)).await.unwrap()
     }
 
-    /// The same, which must end well; what it printed.
+    /// The same, which must succeed; returns its output.
     pub(super) async fn told<A: Into<OsString>>(&self, arguments: impl IntoIterator<Item = A>) -> String {
         let finished = self.tell(arguments).await;
         assert_eq!(finished.code, Some(0), "{}{}", finished.stdout, finished.stderr);
@@ -93,8 +93,7 @@ impl Setup {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// Create an application, and return what of it came to the upstream: the versions that its stages
-    /// told.
+    /// Creates an application, and returns the versions of its stages, as received by the upstream.
     pub(super) async fn versions_of(&self, name: &str) -> Value {
         let reply = self.create(name).await;
         assert_eq!(reply.status, 200, "{}", reply.text());
@@ -114,7 +113,7 @@ impl Setup {
     }
 }
 
-/// A chain of one stage of the plugin in this file; `more` are further fields of the stage.
+/// A chain of one stage with the plugin in this file; `more` are additional fields of the stage.
 pub(super) fn chain(module: &str, more: &str) -> String {
     format!(
         "# Which version runs.
@@ -135,7 +134,7 @@ spec:
     )
 }
 
-/// What a stage of this version writes.
+/// The annotation written by a stage of this version.
 pub(super) fn told_by(version: u32) -> Value {
     json!({ "version.admittance.dev/a": Versions::name(version) })
 }

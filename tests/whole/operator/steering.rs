@@ -67,7 +67,7 @@ async fn definitions_are_applied_taken_back_and_deleted() {
 
     let applied = setup.told(apply(&[])).await;
     assert!(applied.contains("AdmissionChain/versions"), "{applied}");
-    // When it says that it is done, it is.
+    // When success is reported, the change is live.
     assert_eq!(setup.versions_of("b").await, told_by(2));
     assert_eq!(setup.read("chains/versions.yaml"), chain("two.wasm", ""));
 
@@ -100,7 +100,7 @@ async fn definitions_are_applied_taken_back_and_deleted() {
     assert_eq!(setup.versions_of("e").await, told_by(2));
 }
 
-/// The module's file is another by now; the one that ran is in the store.
+/// The module's file has changed; the module that ran is in the store.
 #[tokio::test]
 async fn a_rollback_brings_back_the_very_module() {
     let mut setup = Setup::with(&chain("one.wasm", "")).await;

@@ -9,7 +9,7 @@ async fn a_candidate_runs_in_the_shadow_and_is_promoted() {
     for name in ["a", "b", "c", "d"] {
         assert_eq!(setup.versions_of(name).await, told_by(1));
     }
-    // It is asked after the answer.
+    // The candidate is called after the response.
     let compared = |status: &Value| status["chains"][0]["stages"][0]["candidate"]["different"] == 2;
     setup
         .program
@@ -81,7 +81,7 @@ async fn requests_are_recorded_and_replayed() {
         file,
     ]);
     let create = async {
-        // It begins when it begins.
+        // Recording starts asynchronously.
         for number in 0.. {
             if std::fs::read_to_string(file).is_ok_and(|text| text.lines().count() == 3) {
                 break;

@@ -1,5 +1,5 @@
-//! What is asked for and recorded by the annotations of kube-sidecar-injector. The rules are those of
-//! `mutationRequired` and `updateAnnotation` in its `webhook.go`, less the annotations that it loses.
+//! Opting in and recording with the annotations of kube-sidecar-injector. The rules are those of
+//! `mutationRequired` and `updateAnnotation` in its `webhook.go`, without its bug that loses annotations.
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn in_namespace(mut pod: Value, namespace: &str) -> Value {
     pod
 }
 
-/// What the file and the tutorials that follow it give a Pod.
+/// What the file and tutorials based on it add to a Pod.
 #[test]
 fn a_sidecarconfig_is_settings_as_it_stands() {
     let table = [
@@ -121,7 +121,7 @@ fn secrets_are_added_where_they_are_missing() {
     assert_eq!(places, ["/imagePullSecrets/1", "/imagePullSecrets/2"]);
 }
 
-/// What comes of the settings as they are, of opting in, and of the whole convention.
+/// The outcome of the settings unchanged, with opting in, and with the whole convention.
 #[test]
 fn its_annotations_decide() {
     let usual = json!({});
@@ -220,7 +220,7 @@ fn system_namespaces_are_left_alone() {
         ("kube-public", &whole_always, json!({}), false),
         ("kube-node-lease", &whole, json!({ASK: "yes"}), true),
         ("shop", &whole, json!({ASK: "yes"}), true),
-        // Beside the plugin's own annotations its word does not count there; the mode does, as ever.
+        // With the plugin's own annotations, its annotation is ignored there; the mode still applies.
         ("kube-system", &usual, json!({ASK: "yes"}), false),
         ("kube-system", &opt_in, json!({ASK: "yes"}), false),
         ("kube-system", &usual, json!({}), true),
@@ -237,7 +237,7 @@ fn system_namespaces_are_left_alone() {
     }
 }
 
-/// Its own patch put a map of one key in the place of all annotations.
+/// The patch of the original replaced all annotations with a map of one key.
 #[test]
 fn no_annotation_is_lost() {
     let whole = with(
@@ -320,7 +320,7 @@ fn no_annotation_is_lost() {
     }
 }
 
-/// The template of a workload is treated as its Pods are, and those are then done.
+/// The template of a workload is treated like its Pods, which then need no further injection.
 #[test]
 fn workloads_are_done_before_their_pods() {
     let template = json!({"metadata": {"annotations": {ASK: "yes"}}, "spec": {"containers": []}});
@@ -339,7 +339,7 @@ fn workloads_are_done_before_their_pods() {
     }
 }
 
-/// Whoever gave these names a meaning in the settings keeps it.
+/// A meaning that the settings give to these names takes precedence.
 #[test]
 fn names_in_the_settings_count_first() {
     let renamed = json!({"annotation": ASK, "statusAnnotation": DONE});

@@ -32,12 +32,12 @@ impl Guest for Component {
         match settings.behaviour {
             Behaviour::RefusesSettings => {
                 return Err(vec![
-                    mistake("/behaviour", "these settings are never right"),
-                    mistake("", "nor is anything beside them"),
+                    mistake("/behaviour", "these settings are never valid"),
+                    mistake("", "and neither are any others"),
                 ]);
             }
-            #[expect(clippy::panic, reason = "this is what it is for")]
-            Behaviour::PanicsInConfigure => panic!("no way to begin"),
+            #[expect(clippy::panic, reason = "this is its purpose")]
+            Behaviour::PanicsInConfigure => panic!("deliberate panic in configure"),
             _ => {}
         }
         SETTINGS.get_or_init(|| settings);
@@ -46,7 +46,7 @@ impl Guest for Component {
 
     fn admit(request: Request) -> Result<Response, String> {
         let settings = SETTINGS.get().ok_or("admit before configure")?;
-        // Tests wait for this line: from here on the call is under way.
+        // Tests wait for this line, which shows that the call has started.
         logging::log(logging::Level::Info, settings.behaviour.name(), "begins");
         Ok(Response {
             verdict: verdict(settings, &request)?,
@@ -62,8 +62,8 @@ fn verdict(settings: &Settings, request: &Request) -> Result<Verdict, String> {
     Ok(match settings.behaviour {
         Behaviour::WellBehaved => Verdict::Patch(well_behaved_patch(request)?),
         Behaviour::Traps => core::arch::wasm32::unreachable(),
-        #[expect(clippy::panic, reason = "this is what it is for")]
-        Behaviour::Panics => panic!("no way out"),
+        #[expect(clippy::panic, reason = "this is its purpose")]
+        Behaviour::Panics => panic!("deliberate panic"),
         Behaviour::Exits => std::process::exit(1),
         Behaviour::LoopsForever => loop_forever(),
         Behaviour::Sleeps => {
@@ -120,7 +120,7 @@ fn verdict(settings: &Settings, request: &Request) -> Result<Verdict, String> {
         Behaviour::EmptiesObject => Verdict::Replace("{}".to_owned()),
         Behaviour::AsksForCluster => {
             let node = cluster::get("v1", "Node", None, "node-1");
-            return Err(format!("the host let it ask: {node:?}"));
+            return Err(format!("the host allowed the cluster call: {node:?}"));
         }
         Behaviour::AsksForHttp => {
             let answer = http::send(&http::Request {
@@ -129,11 +129,11 @@ fn verdict(settings: &Settings, request: &Request) -> Result<Verdict, String> {
                 headers: Vec::new(),
                 body: Vec::new(),
             });
-            return Err(format!("the host let it send: {answer:?}"));
+            return Err(format!("the host allowed the HTTP request: {answer:?}"));
         }
-        Behaviour::ReturnsError => return Err("the moon is in the wrong place".to_owned()),
+        Behaviour::ReturnsError => return Err("deliberate error".to_owned()),
         Behaviour::RefusesSettings | Behaviour::PanicsInConfigure => {
-            return Err("configure let it through".to_owned());
+            return Err("`configure` accepted these settings".to_owned());
         }
     })
 }
@@ -162,7 +162,7 @@ fn loop_forever() -> ! {
     }
 }
 
-#[expect(unconditional_recursion, reason = "this is what it is for")]
+#[expect(unconditional_recursion, reason = "this is its purpose")]
 fn recurse(depth: u64) -> u64 {
     let here = black_box([depth; 16]);
     recurse(black_box(depth.wrapping_add(1))).wrapping_add(here.iter().sum())

@@ -1,24 +1,24 @@
-//! A guest that opens a file or a connection, as any library might. The sandbox has neither.
+//! A guest that opens a file or a connection, as any library might. The sandbox supports neither.
 
 use std::{fs, net::TcpStream};
 
 use admittance_sdk::prelude::*;
 
-/// What an operator writes under `settings`.
+/// The settings.
 #[settings]
 #[derive(Debug)]
 pub struct Settings {
-    /// What it reaches for.
+    /// What to open.
     pub target: Target,
 }
 
-/// What the guest reaches for.
+/// What the guest opens.
 #[settings]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// `/etc/passwd`.
     File,
-    /// The port at which the machine's own SSH server would be.
+    /// The port of a local SSH server.
     Socket,
 }
 
@@ -40,7 +40,7 @@ impl Plugin for ReachesOut {
             Target::Socket => TcpStream::connect("127.0.0.1:22").map(|stream| format!("{stream:?}")),
         };
         Ok(match reached {
-            Ok(what) => Response::deny(format!("the host let it reach {what}")),
+            Ok(what) => Response::deny(format!("the host allowed access to {what}")),
             Err(error) => Response::allow().warn(format!("nothing there: {error}")),
         })
     }

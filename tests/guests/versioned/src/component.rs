@@ -11,8 +11,8 @@ use crate::{Settings, VERSION, patch};
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
-/// The version as it is in this component. The compiler must not know what it reads, or it would put the
-/// text together from numbers in the code.
+/// The version in this component. Its value must be opaque to the compiler, which would otherwise inline the
+/// text into the code as numbers.
 fn version() -> &'static str {
     static TEXT: &str = VERSION;
     black_box(TEXT)

@@ -1,8 +1,8 @@
-//! A plugin of which any number of versions can be made without a compiler: its version is a text of
-//! fixed length in its data, which a test replaces in the bytes of the component. Each is a module of its
-//! own, with a digest of its own, and says in every answer which one it is.
+//! A plugin of which any number of versions can be created without a compiler: its version is a string of
+//! fixed length in its data, which a test replaces in the bytes of the component. Each version is a separate
+//! module with its own digest, and reports its version in every answer.
 //!
-//! It stands on the bare contract, because the SDK's `#[plugin]` takes a version that the compiler knows.
+//! It uses the bare contract, because the version for the SDK's `#[plugin]` must be known to the compiler.
 
 #[cfg(target_family = "wasm")]
 mod component;
@@ -12,22 +12,22 @@ use admittance_sdk::{
     serde_json,
 };
 
-/// The version as it is compiled. In the component it stands once.
+/// The version as compiled. It occurs once in the component.
 pub const VERSION: &str = "version-000000";
 
-/// Before the name of the annotation that tells the version. A `/` is written `~1` in a path.
+/// The prefix of the annotation with the version. A `/` is written `~1` in a path.
 pub const VERSION_OF: &str = "version.admittance.dev";
 
-/// Before the name of the annotation that tells the generation.
+/// The prefix of the annotation with the generation.
 pub const GENERATION_OF: &str = "generation.admittance.dev";
 
-/// What an operator writes under `settings`.
+/// The settings.
 #[derive(Debug, Deserialize)]
 #[serde(crate = "admittance_sdk::serde", deny_unknown_fields)]
 pub struct Settings {
-    /// What the annotations are called: the name of the stage.
+    /// The rest of the annotations' names: the name of the stage.
     pub name: String,
-    /// Told beside the version: which of several sets of definitions the stage is of.
+    /// Reported with the version: the set of definitions to which the stage belongs.
     pub generation: Option<u64>,
 }
 
@@ -47,7 +47,7 @@ struct Metadata {
 ///
 /// # Errors
 ///
-/// When the object is none.
+/// If it is not an object.
 pub fn patch(settings: &Settings, version: &str, object: &str) -> Result<String, String> {
     let object: Object = serde_json::from_str(object).map_err(|error| error.to_string())?;
     let Settings { name, generation } = settings;

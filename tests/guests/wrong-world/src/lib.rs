@@ -1,4 +1,4 @@
-//! A component like any other, and no plugin: the host must say so when it loads it.
+//! A valid component that is not a plugin: the host must report this when it loads it.
 
 #[cfg(target_family = "wasm")]
 #[expect(unsafe_code, reason = "generated: the component's boundary")]

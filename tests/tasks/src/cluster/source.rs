@@ -1,4 +1,4 @@
-//! Compiling a program of Kubernetes from its source.
+//! Compiles a program of Kubernetes from its source.
 
 use std::{
     env, fs,
@@ -14,7 +14,7 @@ use crate::{
 /// The library of the source that is replaced.
 const REFLECT2: &str = "vendor/github.com/modern-go/reflect2";
 
-/// The folder of the source within the Go workspace that its makefile expects it in.
+/// The folder of the source in the Go workspace, as its makefile expects it.
 const IN_WORKSPACE: &str = ".go/src/k8s.io/kubernetes";
 
 pub(super) struct Source {
@@ -22,15 +22,15 @@ pub(super) struct Source {
     pub(super) directory: PathBuf,
     /// The root of Go.
     pub(super) go: PathBuf,
-    /// What takes the place of the user's home folder.
+    /// The home folder during compilation.
     pub(super) home: PathBuf,
-    /// What the program calls its version.
+    /// The version that the program reports.
     pub(super) version: String,
     pub(super) log: PathBuf,
 }
 
 impl Source {
-    /// Unpack the archive, unless that was done and only compiling was interrupted.
+    /// Unpacks the archive, unless it is already unpacked and only compiling was interrupted.
     pub(super) fn unpack(&self, archive: &Path, reflect2: &Path) -> Result<(), Error> {
         let done = self.directory.join(".unpacked");
         let origin = archive.display().to_string();
@@ -53,7 +53,7 @@ impl Source {
         fs::write(&done, origin).map_err(at(&done))
     }
 
-    /// Compile `cmd/{name}`; the result is the program.
+    /// Compiles `cmd/{name}` and returns the path of the program.
     pub(super) fn compile(&self, name: &str) -> Result<PathBuf, Error> {
         create_directory(&self.home)?;
         let workspace = self.directory.join(IN_WORKSPACE);
@@ -79,18 +79,18 @@ impl Source {
             .env("GOCACHE", self.home.join("go-cache"))
             .env("GOFLAGS", "")
             .env("CGO_ENABLED", "0")
-            // There is no repository of Git to ask, but for the one around it, which is another.
+            // The source is not a Git repository, and must not be confused with the one around it.
             .env("KUBE_GIT_VERSION", format!("v{}", self.version))
             .env("KUBE_GIT_TREE_STATE", "archive")
             .env("KUBE_GIT_COMMIT", "archive")
-            // What a make around this one says is not for this one.
+            // Variables of an outer make must not affect this one.
             .env_remove("MAKEFLAGS")
             .env_remove("MAKELEVEL");
         run_logged(&mut make, &self.log)?;
         let platforms = self.directory.join("_output/local/bin");
         find(&platforms, name).ok_or_else(|| {
             Error::Missing(format!(
-                "make left no {name} under {}; its output is in {}",
+                "make did not create {name} under {}; its output is in {}",
                 platforms.display(),
                 self.log.display()
             ))
@@ -98,8 +98,8 @@ impl Source {
     }
 }
 
-/// The version in the name of a source archive: `name_1.20.2.orig.tar.gz`. A package that went back to
-/// an older version calls it `1.20.5+really1.20.2`.
+/// The version in the name of a source archive: `name_1.20.2.orig.tar.gz`. A package that reverted to
+/// an older version is named `1.20.5+really1.20.2`.
 pub(super) fn version(archive: &Path) -> Option<String> {
     let name = archive.file_name()?.to_str()?;
     let (_, version) = name.split_once(".orig.")?.0.split_once('_')?;

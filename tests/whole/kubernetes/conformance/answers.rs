@@ -1,4 +1,4 @@
-//! Which answers of a webhook are valid, and what the user sees of a denial.
+//! Which answers of a webhook are valid, and how a denial is shown to the user.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::kubernetes::{
     server::{Asked, POD, Server},
 };
 
-/// What is expected of an answer.
+/// The expected result of an answer.
 #[derive(Clone, Copy)]
 enum Expected {
     Allowed,
@@ -19,7 +19,7 @@ enum Expected {
     Changed,
     /// Denied: code, reason, and the end of the message.
     Denied(u64, &'static str, &'static str),
-    /// Not valid, by these words.
+    /// Invalid, with a message that contains this text.
     Invalid(&'static str),
 }
 
@@ -27,7 +27,7 @@ use Expected::{Allowed, Changed, Denied, Invalid, Noted};
 
 const NO_EXPLANATION: &str = "the webhook denied the request without explanation";
 
-/// (row, phase, version that the webhook is sent, what it answers, what comes of it). `UID` stands for the
+/// (row, phase, version sent to the webhook, its answer, expected result). `UID` stands for the
 /// uid of the request.
 type Row = (&'static str, &'static str, &'static str, Value, Expected);
 
@@ -42,7 +42,7 @@ fn answer(version: &str, response: &Value) -> Value {
     })
 }
 
-/// With members that take precedence over `allowed` and the right uid.
+/// An answer with members that override `allowed` and the right uid.
 fn allowed(version: &str, with: &Value) -> Value {
     let mut response = json!({"uid": "UID", "allowed": true});
     response
@@ -356,7 +356,7 @@ async fn answers_are_verified() {
     );
 }
 
-/// The rows about what a webhook is sent.
+/// The rows about requests to webhooks.
 async fn requests() -> [&'static str; 4] {
     let directory = tempfile::tempdir().unwrap();
     let directory = &directory;

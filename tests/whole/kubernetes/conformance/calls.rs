@@ -1,4 +1,4 @@
-//! How webhooks are called: connections, time, and what is never asked about.
+//! How webhooks are called: connections, time, and requests for which they are never called.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -11,17 +11,17 @@ use crate::kubernetes::{
     server::{Asked, POD, Server, request},
 };
 
-/// How many calls are made at once.
+/// The number of concurrent calls.
 const CALLS: usize = 10;
 
-/// Answer when as many have arrived as belong together.
+/// Answers once all concurrent calls have arrived.
 async fn together(_: Call, mut arrivals: Arrivals) -> Answer {
     let arrived = arrivals.count("/together");
     arrivals.reach("/together", arrived.next_multiple_of(CALLS)).await;
     Answer::allow()
 }
 
-/// One review after the other; gives back the connections that the webhooks' server saw.
+/// Sends reviews one after the other; returns the connections seen by the webhooks' server.
 async fn one_by_one(server: &Server, hooks: &Hooks, chains: &[&str]) -> Vec<usize> {
     for chain in chains {
         let verdict = server
@@ -48,7 +48,7 @@ async fn connections_are_kept_by_server_and_authority() {
     ran("C3", ["C3.1", "C3.2", "C3.3", "C3.4", "C3.5"]);
 }
 
-/// So many reviews at once; gives back the connections over which their webhook was called.
+/// Sends this many concurrent reviews; returns the connections over which their webhook was called.
 async fn at_once(server: &Arc<Server>, hooks: &Hooks) -> BTreeSet<usize> {
     let before = hooks.calls("/").len();
     let mut sent = JoinSet::new();
@@ -83,7 +83,7 @@ async fn ten_calls_at_once() {
     let (server, hooks) = calling_together("http/1.1").await;
     let opened = at_once(&server, &hooks).await;
     assert_eq!(opened.len(), CALLS, "none waits for another");
-    // A connection is free again a moment after its answer, so another may be opened meanwhile; in some
+    // A connection is reusable only shortly after its answer, so another may be opened in the meantime; in some
     // repetition none is.
     let mut known = opened;
     let mut opens_none = false;
@@ -95,7 +95,7 @@ async fn ten_calls_at_once() {
     assert!(opens_none, "{known:?}");
 
     let (server, hooks) = calling_together("h2").await;
-    // The first call finds out that there is HTTP/2.
+    // The first call negotiates HTTP/2.
     one_by_one(&server, &hooks, &["first"]).await;
     for _ in 0..2 {
         assert_eq!(at_once(&server, &hooks).await, BTreeSet::from([0]));
@@ -104,7 +104,7 @@ async fn ten_calls_at_once() {
     ran("C14", ["C14.1", "C14.2", "C14.3", "C14.6", "C14.8"]);
 }
 
-/// Whatever is broken: its configuration can be taken away, and questions are answered.
+/// Whatever is broken, its configuration can be removed, and access reviews are answered.
 async fn never_asked_about() {
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), |_, _| async {
@@ -202,7 +202,7 @@ async fn webhooks_are_told_how_long_the_caller_waits() {
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), |call, _| async move {
         match call.path.as_str() {
-            // It takes time; how much more than this does not matter.
+            // It takes at least this time.
             "/serial/1-slow" => tokio::time::sleep(Duration::from_millis(1100)).await,
             "/late/1-silent" => return Answer::Silence,
             _ => {}
@@ -289,7 +289,7 @@ async fn webhooks_are_told_how_long_the_caller_waits() {
         serial[2] < 20 && serial[4] <= serial[2],
         "the first took its time: {serial:?}"
     );
-    // They are called at once, and a second may end between the two.
+    // They are called concurrently, and a second may end between the two.
     assert!(
         serial[4].abs_diff(serial[5]) <= 1,
         "the rest is the same for both: {serial:?}"

@@ -1,4 +1,4 @@
-//! What `matchConditions` of a configuration do to a request, and which of them are refused.
+//! The effect of `matchConditions` of a configuration on a request, and which of them are rejected.
 
 use admittance_tests::Admittance;
 use serde_json::{Value, json};
@@ -12,14 +12,14 @@ use crate::{
     scene::write,
 };
 
-/// What comes of a row.
+/// The expected result of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expected {
     Called,
     Skipped,
     /// Refused, with 403.
     Refused,
-    /// The webhook is passed over, as after a failed call.
+    /// The webhook is skipped, as after a failed call.
     Ignored,
 }
 
@@ -29,7 +29,7 @@ const TRUE: &str = "true";
 const FALSE: &str = "false";
 const FAILS: &str = "object.missing == 1";
 
-/// (row, expressions, failurePolicy, what comes of it)
+/// (row, expressions, failurePolicy, expected result)
 const ROWS: [(&str, &[&str], Option<&str>, Expected); 19] = [
     ("C10.1", &[], None, Called),
     ("C10.2", &[TRUE], None, Called),
@@ -109,7 +109,7 @@ async fn conditions_decide_before_a_webhook_is_called() {
     ran("C10", ROWS.iter().map(|(row, ..)| *row).chain(read));
 }
 
-/// (row, conditions, what is said if they are refused)
+/// (row, conditions, message if they are rejected)
 fn documents() -> Vec<(&'static str, Value, Option<&'static str>)> {
     let one = |name: &str, expression: &str| json!([{"name": name, "expression": expression}]);
     let many = |count: usize| conditions(&vec![TRUE; count]);
@@ -167,7 +167,7 @@ fn documents() -> Vec<(&'static str, Value, Option<&'static str>)> {
     ]
 }
 
-/// Each in a file of its own, all read at once.
+/// Each in its own file, all read together.
 async fn which_are_accepted(hooks: &Hooks) -> Vec<&'static str> {
     let directory = tempfile::tempdir().unwrap();
     let documents = documents();

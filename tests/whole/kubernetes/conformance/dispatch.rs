@@ -1,4 +1,4 @@
-//! Which rule a call goes by, and in which version the object is sent.
+//! Which rule matches a call, and in which version the object is sent.
 
 use serde_json::{Value, json};
 
@@ -105,7 +105,7 @@ async fn rules_choose_and_nothing_is_converted() {
     ran("C11", names.chain(conditions));
 }
 
-/// The rows about what the object is looked at for, after a rule was found.
+/// The rows about checks of the object after a rule matched.
 async fn conditions() -> [&'static str; 3] {
     const ROWS: [(&str, &str, usize, u64); 3] = [
         ("C11.13", "object.metadata.name == 'web'", 1, 0),

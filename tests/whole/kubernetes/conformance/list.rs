@@ -1,26 +1,26 @@
-//! The list: what kube-apiserver's own tests of admission webhooks hold, in our words, and how each of
-//! it stands here. The sources are the tests of kubernetes/apiserver (`admission/plugin/webhook`,
+//! The list: what kube-apiserver's own tests of admission webhooks check, in our words, and the status of each
+//! here. The sources are the tests of kubernetes/apiserver (`admission/plugin/webhook`,
 //! `util/webhook`) and of kubernetes (`test/integration/apiserver/admissionwebhook`); the last rows of C2 were
 //! measured on a kube-apiserver of version 1.36.
 
-/// How a row stands here.
+/// The status of a row here.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Standing {
-    /// As in kube-apiserver; a test in this folder holds it.
+    /// As in kube-apiserver; tested in this folder.
     Met,
-    /// As in kube-apiserver; the test in this file holds it, and names the row.
+    /// As in kube-apiserver; tested in this file, with the name of the row.
     MetIn(&'static str),
-    /// As in kube-apiserver; the test of this name in this file holds it.
+    /// As in kube-apiserver; tested by the test of this name in this file.
     MetBy(&'static str, &'static str),
-    /// Otherwise, on purpose, for this reason; a test in this folder holds what we do.
+    /// Intentionally different, for this reason; our behavior is tested in this folder.
     Differs(&'static str),
-    /// Nothing that a host of hooks does, for this reason.
+    /// Not a function of a host of hooks, for this reason.
     Outside(&'static str),
 }
 
 use Standing::{Differs, Met, MetBy, MetIn, Outside};
 
-/// A row: its name, what is expected of kube-apiserver, and how it stands here.
+/// A row: its name, the behavior of kube-apiserver, and its status here.
 pub(super) type Row = (&'static str, &'static str, Standing);
 
 const MATCHING: &str = "host/admission/tests/matching.rs";
@@ -29,9 +29,9 @@ const BUDGETS: &str = "host/conditions/src/tests/hostile.rs";
 
 const METRICS: &str = "the API server's metrics; stages have their own, by chain and stage";
 const NO_IN_TREE: &str = "there are no in-tree plugins here: the API server runs them around us";
-const NO_CONVERSION: &str = "the object stays in the version it came in; only the API server can convert it, \
+const NO_CONVERSION: &str = "the object stays in the version in which it arrived; only the API server can convert it, \
                              and does so for the rules by which it calls us";
-const READ_FIRST: &str = "told when the document is read, and the definitions before it stay live";
+const READ_FIRST: &str = "reported when the document is read, and the previous definitions stay live";
 
 pub(super) const LIST: &[Row] = &[
     // C1: webhooks that change nothing; of both phases, in both versions of AdmissionReview.
@@ -61,7 +61,7 @@ pub(super) const LIST: &[Row] = &[
         "a client configuration that cannot work: 500",
         Differs(READ_FIRST),
     ),
-    ("C1.11", "no HTTP in answer: 500", Met),
+    ("C1.11", "the answer is not HTTP: 500", Met),
     ("C1.12", "allowed, by URL", Met),
     ("C1.13", "denied, by URL", Met),
     (
@@ -81,7 +81,7 @@ pub(super) const LIST: &[Row] = &[
     ("C1.20", "dry run, side effects NoneOnDryRun: allowed", Met),
     (
         "C1.21",
-        "an audit annotation whose key is none: allowed, dropped",
+        "an audit annotation with an invalid key: allowed, dropped",
         Met,
     ),
     (
@@ -113,7 +113,7 @@ pub(super) const LIST: &[Row] = &[
         "a client configuration that cannot work: 500",
         Differs(READ_FIRST),
     ),
-    ("C2.9", "no HTTP in answer: 500", Met),
+    ("C2.9", "the answer is not HTTP: 500", Met),
     (
         "C2.10",
         "a label is removed, dry run, side effects Unknown: 400",
@@ -154,7 +154,7 @@ pub(super) const LIST: &[Row] = &[
     (
         "C2.19",
         "a patch changes the name: the object is created under the new one",
-        Differs("no verdict changes who the object is: refused with identity-changed"),
+        Differs("no verdict changes the identity of the object: refused with identity-changed"),
     ),
     // C3: what is kept between calls.
     ("C3.1", "the first call of a service: nothing is kept yet", Met),
@@ -174,10 +174,10 @@ pub(super) const LIST: &[Row] = &[
     ),
     (
         "C4.2",
-        "that of a validating one is at least its slowest",
+        "that of a validating admission is at least that of its slowest webhook",
         Outside(METRICS),
     ),
-    ("C4.3", "where a dry run is refused nothing was called", Met),
+    ("C4.3", "if a dry run is refused, nothing was called", Met),
     // C5: which answers are taken for valid.
     ("C5.1", "v1, validating: allowed", Met),
     ("C5.2", "v1beta1, validating: allowed", Met),
@@ -185,8 +185,8 @@ pub(super) const LIST: &[Row] = &[
     ("C5.4", "v1beta1, mutating: allowed", Met),
     ("C5.5", "v1: audit annotations are kept", Met),
     ("C5.6", "v1beta1: audit annotations are kept", Met),
-    ("C5.7", "v1: a patch is taken", Met),
-    ("C5.8", "v1beta1: a patch is taken", Met),
+    ("C5.7", "v1: a patch is applied", Met),
+    ("C5.8", "v1beta1: a patch is applied", Met),
     ("C5.9", "v1: a status is kept", Met),
     ("C5.10", "v1beta1: a status is kept", Met),
     ("C5.11", "v1: no response is an error", Met),
@@ -200,7 +200,7 @@ pub(super) const LIST: &[Row] = &[
     ("C5.19", "v1: an empty type is an error", Met),
     (
         "C5.20",
-        "v1: an unknown type passes here, and is an error when it is applied",
+        "v1: an unknown type is accepted here, and an error when it is applied",
         Met,
     ),
     ("C5.21", "v1, validating: a patch is an error", Met),
@@ -208,10 +208,10 @@ pub(super) const LIST: &[Row] = &[
     (
         "C5.23",
         "v1beta1: another group, version and kind do not matter",
-        Differs("an error: kube-apiserver itself does not read an answer of a type that it does not know"),
+        Differs("an error: kube-apiserver itself does not decode an answer of an unknown type"),
     ),
     ("C5.24", "v1beta1: another uid does not matter", Met),
-    ("C5.25", "v1beta1, validating: a patch is passed over", Met),
+    ("C5.25", "v1beta1, validating: a patch is ignored", Met),
     ("C5.26", "v1beta1: an empty type does not matter", Met),
     ("C5.27", "v1beta1: an unknown type does not matter", Met),
     (
@@ -226,12 +226,12 @@ pub(super) const LIST: &[Row] = &[
     ),
     (
         "C5.30",
-        "v1: every field is sent, what was requested among them",
+        "v1: every field is sent, including the requested kind and resource",
         Met,
     ),
     (
         "C5.31",
-        "v1beta1: every field is sent, what was requested among them",
+        "v1beta1: every field is sent, including the requested kind and resource",
         Met,
     ),
     // C6: from a denial to what the user sees.
@@ -341,15 +341,15 @@ pub(super) const LIST: &[Row] = &[
     ("C10.20", "a valid one is accepted", Met),
     (
         "C10.21",
-        "leases, groups of kubelets, a question to the authorizer: accepted",
+        "leases, groups of kubelets, a call of the authorizer: accepted",
         Met,
     ),
-    ("C10.22", "a name that is not known: the document is refused", Met),
+    ("C10.22", "an unknown name: the document is refused", Met),
     ("C10.23", "no expression: refused", Met),
     ("C10.24", "an empty expression: refused", Met),
     ("C10.25", "no name: refused", Met),
     ("C10.26", "an empty name: refused", Met),
-    ("C10.27", "a name twice: refused", Met),
+    ("C10.27", "a duplicate name: refused", Met),
     ("C10.28", "a name that is not qualified: refused", Met),
     ("C10.29", "64 of them: accepted", Met),
     ("C10.30", "65 of them: refused", Met),
@@ -357,8 +357,8 @@ pub(super) const LIST: &[Row] = &[
     ("C11.1", "no rules: not called", Met),
     (
         "C11.2",
-        "a kind that is not known: 500",
-        Outside("there is no list of kinds here; any is taken"),
+        "an unknown kind: 500",
+        Outside("there is no list of kinds here; any is accepted"),
     ),
     ("C11.3", "any group and version: sent as it was requested", Met),
     (
@@ -420,7 +420,7 @@ pub(super) const LIST: &[Row] = &[
     ),
     (
         "C12.5",
-        "A and B fight over a label: both are called twice, B has the last word",
+        "A and B fight over a label: both are called twice, the value of B remains",
         Met,
     ),
     (
@@ -438,19 +438,23 @@ pub(super) const LIST: &[Row] = &[
     // C13: time.
     (
         "C13.1",
-        "the request has 10 s and the webhook 20: it is told 10",
+        "the request has 10 s and the webhook 20: its timeout is 10",
         Met,
     ),
     (
         "C13.2",
-        "the request has 10 s and the webhook 5: it is told 5",
+        "the request has 10 s and the webhook 5: its timeout is 5",
         Met,
     ),
-    ("C13.3", "mutating webhooks have what those before them left", Met),
+    (
+        "C13.3",
+        "mutating webhooks have the time that the previous ones left",
+        Met,
+    ),
     ("C13.4", "validating webhooks have the same remainder", Met),
     (
         "C13.5",
-        "the request is out of time: the rest is not called, and it fails",
+        "the request has timed out: the rest is not called, and it fails",
         Met,
     ),
     // C14: the rest.

@@ -1,4 +1,4 @@
-//! Who is called a second time.
+//! Which webhooks are called a second time.
 
 use serde_json::{Value, json};
 
@@ -52,8 +52,8 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-/// The webhooks of a row are in one configuration, and once more each in one of its own: it makes no
-/// difference.
+/// The webhooks of a row are tested in one configuration, and each in its own: the results must be the
+/// same.
 #[tokio::test]
 async fn the_second_round() {
     let directory = tempfile::tempdir().unwrap();

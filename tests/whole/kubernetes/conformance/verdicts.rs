@@ -1,4 +1,4 @@
-//! What becomes of a request by what its webhooks answer.
+//! The effect of webhooks' answers on a request.
 
 use admittance_tests::Admittance;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::{
     scene::{source, write},
 };
 
-/// What the server answers, by the first part of the path.
+/// The server's answers, by the first segment of the path.
 async fn answer(call: Call, _: Arrivals) -> Answer {
     let denied = |status: Value| Answer::Review(json!({"allowed": false, "status": status}));
     match call.path.split('/').nth(1).unwrap() {
@@ -45,18 +45,18 @@ async fn answer(call: Call, _: Arrivals) -> Answer {
     }
 }
 
-/// A webhook of a row: what it answers, and fields that differ from the rest.
+/// A webhook of a row: its answer, and fields that differ from the defaults.
 type Hook = (&'static str, Value);
 
-/// What is expected of a row.
+/// The expected result of a row.
 enum Expected {
-    /// Allowed as it was, with these audit annotations and no other.
+    /// Allowed unchanged, with exactly these audit annotations.
     Allowed(Vec<(&'static str, &'static str)>),
     /// Allowed, with these labels then.
     Changed(Value),
-    /// Refused: the code, and words of the message.
+    /// Refused: the code, and a part of the message.
     Refused(u64, &'static str),
-    /// The document is refused, with these words.
+    /// The document is rejected, with a message that contains this text.
     Unread(&'static str),
 }
 
@@ -68,7 +68,7 @@ struct Row {
     dry_run: bool,
     webhooks: Vec<Hook>,
     expected: Expected,
-    /// What was called, in order, in mutating and in validating configurations.
+    /// The expected calls, in order, in mutating and in validating configurations.
     called: [&'static [&'static str]; 2],
 }
 
@@ -101,7 +101,7 @@ fn by_runlevel(operator: &str, value: &str) -> Value {
     json!({"matchExpressions": [{"key": "runlevel", "operator": operator, "values": [value]}]})
 }
 
-/// A client configuration whose authority is none.
+/// A client configuration with an invalid authority.
 fn broken_client() -> Value {
     json!({"service": {"namespace": "hooks", "name": "hook", "path": "/allow"}, "caBundle": "ISEhCg=="})
 }
@@ -257,7 +257,7 @@ fn unchanged_rows(hooks: &Hooks) -> Vec<Row> {
                 &["allow"],
             )
         },
-        row("C1.24", panics("Fail"), Refused(500, "no way out"), &[]),
+        row("C1.24", panics("Fail"), Refused(500, "deliberate panic"), &[]),
         row(
             "C1.25",
             panics("Ignore"),
@@ -274,7 +274,7 @@ fn changing_rows() -> Vec<Row> {
         asked: CUSTOM_UPDATE,
         ..row
     };
-    // An old object that has the label would still be selected.
+    // An old object with the label would still be selected.
     let removes = |name, asked: Asked<'static>| {
         let webhooks = vec![("remove-label", json!({})), ("disallow", selects("remove"))];
         let asked = Asked {
@@ -397,7 +397,7 @@ fn changing_rows() -> Vec<Row> {
 
 /// One row in one phase and version.
 struct Case {
-    /// Names the configuration, and ends the paths.
+    /// The name of the configuration, and the suffix of the paths.
     place: String,
     phase: &'static str,
     document: String,
@@ -445,7 +445,7 @@ impl Case {
             .collect();
         let mut expected = row.called[usize::from(!is_mutating)].to_vec();
         if !is_mutating {
-            // All at once, in no order.
+            // Concurrent, in any order.
             called.sort_unstable();
             expected.sort_unstable();
         }
@@ -515,7 +515,7 @@ async fn hold(group: &str, phases: &[&'static str], rows: impl FnOnce(&Hooks) ->
     ran(group, rows.iter().map(|row| row.name));
 }
 
-/// The document is refused before anything is served.
+/// The document is rejected before anything is served.
 async fn unread(directory: &TempDir, case: &Case, words: &str) {
     let file = write(directory, &format!("{}.yaml", case.place), &case.document);
     let check = Admittance::run(["check".into(), file.into_os_string()])
