@@ -18,7 +18,7 @@ impl Component {
         let mut component = Self::default();
         let mut depth = 0_usize;
         for payload in Parser::new(0).parse_all(bytes) {
-            let payload = payload.map_err(|error| format!("it is no WebAssembly: {error}"))?;
+            let payload = payload.map_err(|error| format!("it is not valid WebAssembly: {error}"))?;
             match payload {
                 Payload::Version {
                     encoding: Encoding::Module,

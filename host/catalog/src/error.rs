@@ -18,7 +18,7 @@ pub enum Error {
     },
     /// The module is larger than the host takes.
     #[error(
-        "module {place} has {size} bytes, and at most {limit} are taken: is it a release build, stripped?"
+        "module {place} has {size} bytes, more than the limit of {limit}: make a release build, and strip it"
     )]
     ModuleTooLarge {
         /// The file, or the reference.
@@ -30,7 +30,7 @@ pub enum Error {
     },
     /// The bytes are not those that the definition names.
     #[error(
-        "module {place} has the digest {actual}, and the definition wants {expected}: restore the module, or write the new digest"
+        "module {place} has the digest {actual}, and the definition requires {expected}: restore the module, or write the new digest"
     )]
     DigestMismatch {
         /// The file, or the reference.
@@ -42,7 +42,7 @@ pub enum Error {
     },
     /// A registry sent something else than what it was asked for by digest.
     #[error(
-        "{place} is not what the registry sent: the digest of that is {actual}; something between here and the registry changes it, or the registry is damaged"
+        "{place} does not match what the registry sent, which has the digest {actual}: a proxy changes the content, or the registry's storage is damaged"
     )]
     ContentMismatch {
         /// What was asked for, with its digest.
@@ -52,7 +52,7 @@ pub enum Error {
     },
     /// The bytes are no WebAssembly.
     #[error(
-        "{place} is no WebAssembly module: it begins with {found}; does the reference name the `.wasm` file itself?"
+        "{place} is not a WebAssembly module: it begins with {found}; check that the reference names the `.wasm` file itself"
     )]
     NotWebAssembly {
         /// Where they are from.
@@ -62,7 +62,7 @@ pub enum Error {
     },
     /// The artifact in the registry holds no module, or more than one.
     #[error(
-        "oci://{reference} is no WebAssembly artifact: it holds {found}; push the module with `admittance push` or another tool that writes one layer of the type `application/wasm`"
+        "oci://{reference} is not a WebAssembly artifact: it holds {found}; push the module with `admittance push` or another tool that writes one layer of the type `application/wasm`"
     )]
     NotAnArtifact {
         /// The artifact.
@@ -71,7 +71,7 @@ pub enum Error {
         found: String,
     },
     /// There is nothing under that name.
-    #[error("{place} is not there: {message}; check the name, and that this user may read it")]
+    #[error("{place} was not found: {message}; check the name, and that this user may read it")]
     NotFound {
         /// What was asked for.
         place: String,
@@ -79,7 +79,7 @@ pub enum Error {
         message: String,
     },
     /// The server wants other credentials.
-    #[error("{place} is not allowed {with}: {message}; {advice}")]
+    #[error("access to {place} was refused {with}: {message}; {advice}")]
     Unauthorized {
         /// What was asked for.
         place: String,
@@ -107,7 +107,7 @@ pub enum Error {
         problem: String,
     },
     /// The server did not go on in time.
-    #[error("{place} took too long: nothing came for {}; it is asked again when that can help", humantime::format_duration(*.waited))]
+    #[error("timeout: nothing was received from {place} for {}; it is retried if the definition allows that", humantime::format_duration(*.waited))]
     TooSlow {
         /// What was asked for.
         place: String,
@@ -124,7 +124,7 @@ pub enum Error {
     },
     /// The proxy does not let the connection through.
     #[error(
-        "the proxy makes no connection for {place}: {problem}; check the proxy's address and what it allows"
+        "the proxy refused the connection to {place}: {problem}; check the proxy's address and which destinations it allows"
     )]
     Proxy {
         /// What was asked for.
@@ -133,7 +133,7 @@ pub enum Error {
         problem: String,
     },
     /// The server answered with an error.
-    #[error("{place} was answered with {status}: {message}{}", come_again(.again_after))]
+    #[error("{place}: the server answered {status}: {message}{}", come_again(.again_after))]
     Status {
         /// What was asked for.
         place: String,
@@ -145,7 +145,7 @@ pub enum Error {
         again_after: Option<Duration>,
     },
     /// The answer is not what the protocol wants.
-    #[error("{place} was answered wrongly: {problem}")]
+    #[error("{place}: invalid response: {problem}")]
     BadAnswer {
         /// What was asked for.
         place: String,
@@ -162,7 +162,7 @@ pub enum Error {
         problem: String,
     },
     /// What is to be pushed is no component.
-    #[error("nothing is pushed to {reference}: {problem}")]
+    #[error("nothing was pushed to {reference}: {problem}")]
     NotPushed {
         /// Where to.
         reference: Box<OciReference>,
@@ -179,7 +179,7 @@ pub enum Error {
     },
     /// Others could write into the store, and what is in it is run as native code.
     #[error(
-        "store {path}: {problem}; compiled code is only taken from a directory that is yours alone (`chmod 700 {path}`)",
+        "store {path}: {problem}; compiled code is read only from a directory that no other user can write (`chmod 700 {path}`)",
         path = path.display()
     )]
     StoreNotPrivate {
@@ -192,7 +192,7 @@ pub enum Error {
     #[error(transparent)]
     Signature(Box<SignatureError>),
     /// A module that was used before is not in the store any more.
-    #[error("module {reference} with the digest {digest} is not in the store any more: obtain it again")]
+    #[error("module {reference} with the digest {digest} is no longer in the store: fetch it again")]
     NotKept {
         /// Where it was from.
         reference: Box<ModuleReference>,
@@ -200,13 +200,13 @@ pub enum Error {
         digest: Digest,
     },
     /// No server was asked for the module, and the store does not have it.
-    #[error("module {reference} is not in the store and was not fetched yet")]
+    #[error("module {reference} is not in the store and has not been fetched yet")]
     NotFetched {
         /// Where it is.
         reference: Box<ModuleReference>,
     },
     /// The program ends.
-    #[error("the work on a module was broken off, as the program ends")]
+    #[error("the program is shutting down, and the work on a module was cancelled")]
     Stopped,
 }
 
@@ -246,7 +246,7 @@ impl Error {
 fn come_again(after: &Option<Duration>) -> String {
     after.map_or_else(String::new, |after| {
         format!(
-            "; it wants to be asked again in {}",
+            "; it asks for a retry in {}",
             humantime::format_duration(after)
         )
     })
@@ -259,7 +259,7 @@ fn store_advice(error: &io::Error) -> &'static str {
             "; make room on that file system, or name another directory with `store.directory`"
         }
         io::ErrorKind::ReadOnlyFilesystem => {
-            "; what it holds is used, and nothing can be added: mount it writable, or name another directory with `store.directory`"
+            "; its contents are used, and nothing can be added: mount it writable, or name another directory with `store.directory`"
         }
         io::ErrorKind::PermissionDenied => {
             "; give the directory to the user that this program runs as (`chown`), or name another with `store.directory`"

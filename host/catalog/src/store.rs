@@ -205,7 +205,7 @@ impl Store {
             }
             Err(error) => {
                 if error.kind() != io::ErrorKind::NotFound {
-                    tracing::warn!(path = %path.display(), %error, "an entry of the store cannot be read; it counts as absent");
+                    tracing::warn!(path = %path.display(), %error, "an entry of the store cannot be read and is ignored");
                 }
                 None
             }
@@ -213,7 +213,7 @@ impl Store {
     }
 
     fn remove_damaged(&self, path: &Path) {
-        tracing::warn!(path = %path.display(), "an entry of the store is damaged; it is removed and counts as absent");
+        tracing::warn!(path = %path.display(), "an entry of the store is damaged and was removed");
         let _ = fs::remove_file(path);
     }
 
@@ -269,7 +269,7 @@ fn private_directory(path: &Path) -> Result<(), Error> {
     }
     if metadata.mode() & 0o022 != 0 {
         return Err(not_private(format!(
-            "its mode is {:o}, so others may write",
+            "its mode is {:o}, so other users may write to it",
             metadata.mode() & 0o777
         )));
     }

@@ -61,7 +61,7 @@ impl Inner {
                 (Downloaded::Unchanged, None) => {
                     return Err(Error::BadAnswer {
                         place,
-                        problem: "the server says that it is unchanged, and was not asked that".to_owned(),
+                        problem: "the server answered 304 Not Modified to an unconditional request".to_owned(),
                     });
                 }
             };

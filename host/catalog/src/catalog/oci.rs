@@ -60,7 +60,7 @@ impl Inner {
         let manifest = self.network.manifest(artifact, version, progress).await?;
         manifest.ok_or_else(|| Error::NotFound {
             place: fetch::place(artifact, version),
-            message: "the registry knows no such artifact".to_owned(),
+            message: "the registry has no such artifact".to_owned(),
         })
     }
 

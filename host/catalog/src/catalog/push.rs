@@ -78,7 +78,7 @@ impl Catalog {
             (None, Some(tag)) => tag.to_owned(),
             _ => {
                 return Err(not_pushed(
-                    "its digest is not known before; write a tag in place of the digest",
+                    "the digest is not known before the push; write a tag in place of the digest",
                 ));
             }
         };
@@ -115,7 +115,7 @@ impl Catalog {
         Ok(Pushed {
             reference: pinned
                 .parse()
-                .map_err(|_| not_pushed("it has no name with a digest"))?,
+                .map_err(|_| not_pushed("it cannot be written as a reference with a digest"))?,
             manifest: digest,
             module: Digest::of(&module),
             size: module.len() as u64,

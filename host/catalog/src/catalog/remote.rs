@@ -144,7 +144,7 @@ impl Inner {
             .with_store(move |store| store.keep_resolution(&wanted, &resolution))
             .await;
         if let Err(error) = kept {
-            tracing::warn!(%reference, %error, "when a module was last asked for could not be recorded");
+            tracing::warn!(%reference, %error, "the time at which a module was last resolved could not be recorded");
         }
     }
 

@@ -167,7 +167,7 @@ impl Network {
         serde_json::from_slice::<Answer>(&body)
             .ok()
             .and_then(|answer| answer.token.or(answer.access_token))
-            .ok_or_else(|| bad_answer(place, "the server of tokens sent no token".to_owned()))
+            .ok_or_else(|| bad_answer(place, "the token server sent no token".to_owned()))
     }
 
     /// The error that a registry's refusal is.
@@ -177,7 +177,7 @@ impl Network {
         let (with, advice) = match self.credential(registry).await {
             Ok(Some(DockerCredential::UsernamePassword(user, _))) => (
                 format!("as the user `{user}`"),
-                "check the name, and what this user may do there".to_owned(),
+                "check the name, and the permissions of this user".to_owned(),
             ),
             Ok(Some(DockerCredential::IdentityToken(_))) => {
                 ("with the token of the last login".to_owned(), login)
@@ -220,11 +220,11 @@ impl Challenge {
         };
         let realm = parameter("realm")
             .and_then(|realm| Url::parse(&realm).ok())
-            .ok_or("the registry names no server of tokens")?;
+            .ok_or("the registry names no token server")?;
         // The password is sent there.
         if realm.scheme() != "https" && asked.scheme() == "https" {
             return Err(format!(
-                "the registry wants credentials sent without TLS, to {realm}"
+                "the registry asks for credentials to be sent without TLS, to {realm}"
             ));
         }
         // A push begins with a question, for which the registry wants less than for the rest.
@@ -243,7 +243,7 @@ impl Challenge {
 
 fn header(text: &str, place: &str) -> Result<HeaderValue, Error> {
     let mut value = HeaderValue::from_str(text)
-        .map_err(|_| bad_answer(place, "the token for it is no text for a header".to_owned()))?;
+        .map_err(|_| bad_answer(place, "its token has characters that a header cannot hold".to_owned()))?;
     value.set_sensitive(true);
     Ok(value)
 }

@@ -132,7 +132,7 @@ impl Network {
             if (body.len() + chunk.len()) as u64 > limit {
                 return Err(Error::BadAnswer {
                     place: place.to_owned(),
-                    problem: format!("more than the {limit} bytes that are read of it"),
+                    problem: format!("the body is larger than the limit of {limit} bytes"),
                 });
             }
             body.extend_from_slice(&chunk);
@@ -153,9 +153,9 @@ fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
         .last()
         .is_some_and(|previous| previous.scheme() == "https");
     if was_secure && attempt.url().scheme() != "https" {
-        attempt.error("the server redirects to a place without TLS")
+        attempt.error("the server redirects to an address without TLS")
     } else if attempt.previous().len() > REDIRECTS {
-        attempt.error("too many redirections")
+        attempt.error("too many redirects")
     } else {
         attempt.follow()
     }

@@ -50,7 +50,7 @@ impl Network {
         });
         let answered = tokio::time::timeout(HELPER_TIMEOUT, asked).await.map_err(|_| {
             failed(format!(
-                "the credential helper that {} names does not answer",
+                "the credential helper named in {} does not answer",
                 path.display()
             ))
         })?;
@@ -58,7 +58,7 @@ impl Network {
             Ok(credential) => Ok(Some(credential)),
             Err(error) if is_absence(&error) => Ok(None),
             Err(error) => Err(failed(format!(
-                "{}: {}; `docker login {registry}` writes it anew",
+                "{}: {}; `docker login {registry}` rewrites it",
                 path.display(),
                 sentence(error)
             ))),
@@ -99,9 +99,9 @@ fn sentence(error: CredentialRetrievalError) -> String {
             format!("the credential helper {helper} failed: {}", stderr.trim())
         }
         CredentialRetrievalError::HelperCommunicationError => {
-            "the credential helper that it names cannot be started; is it installed, and in PATH?".to_owned()
+            "the credential helper that it names cannot be started; check that it is installed and in PATH".to_owned()
         }
-        CredentialRetrievalError::ConfigReadError => "it is not Docker's JSON".to_owned(),
+        CredentialRetrievalError::ConfigReadError => "it is not a valid Docker configuration (config.json)".to_owned(),
         error => error.to_string(),
     }
 }

@@ -136,7 +136,7 @@ impl Network {
                 landing.restart(None).await;
                 return Err(Error::Unreachable {
                     place: place.clone(),
-                    problem: "the server does not go on where the download broke off".to_owned(),
+                    problem: "the server does not resume the interrupted download".to_owned(),
                 });
             }
             _ => {
@@ -178,7 +178,7 @@ impl Network {
         match download.size {
             Some(expected) if size > expected => Err(Error::BadAnswer {
                 place,
-                problem: format!("more than the {expected} bytes that its manifest tells of"),
+                problem: format!("more than the {expected} bytes that its manifest declares"),
             }),
             _ => Ok(()),
         }

@@ -29,7 +29,7 @@ pub(super) async fn success(response: Response, place: &str) -> Result<Response,
             place,
             with: "without credentials".to_owned(),
             message,
-            advice: "modules are fetched from `https:` without credentials; keep those that need some in a registry"
+            advice: "modules are fetched from `https:` without credentials; keep a module that needs them in a registry"
                 .to_owned(),
         },
         _ => Error::Status {
@@ -134,11 +134,11 @@ pub(super) fn of_transport(error: &reqwest::Error, place: &str, config: &Network
 fn tls_problem(error: &rustls::Error, host: &str, config: &NetworkConfig) -> String {
     let trust = match &config.ca {
         None => "name the CA's file with `modules.ca`".into(),
-        Some(path) => format!("neither this system nor {} has its CA", path.display()).into(),
+        Some(path) => format!("its CA is neither among this system's CAs nor in {}", path.display()).into(),
     };
     let advice = TlsAdvice {
         trust,
-        identity: "modules are fetched without one",
+        identity: "modules are fetched without a client certificate",
         ..TlsAdvice::default()
     };
     advice.explain(error, host)

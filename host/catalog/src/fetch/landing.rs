@@ -94,7 +94,7 @@ async fn on_disk<T: Send + 'static>(
     let work = move || match work(&mut partial) {
         Ok(done) => Some((partial, done)),
         Err(error) => {
-            tracing::warn!(%error, "a download could not be written down; if it breaks off, it begins anew");
+            tracing::warn!(%error, "a download could not be saved to disk; if it is interrupted, it starts over");
             partial.discard();
             None
         }

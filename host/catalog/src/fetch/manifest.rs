@@ -149,7 +149,7 @@ fn module_of(bytes: &[u8]) -> Result<Layer, String> {
     match manifest.manifests {
         Some(entries) => {
             return Err(format!(
-                "an index of {} artifacts inside of an index",
+                "an index of {} artifacts inside an index",
                 entries.len()
             ));
         }
@@ -240,7 +240,7 @@ mod tests {
             (manifest(&[]), Err("no layers (and the configuration is `c`)")),
             (
                 r#"{"schemaVersion":2,"manifests":[{},{}]}"#.to_owned(),
-                Err("an index of 2 artifacts inside of an index"),
+                Err("an index of 2 artifacts inside an index"),
             ),
             (index, Err("an index without artifacts")),
             (

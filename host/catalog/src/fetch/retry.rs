@@ -65,7 +65,7 @@ impl Pauses {
             return Err(error);
         };
         let after = pause.min(self.longest).max(wanted);
-        tracing::debug!(%error, ?after, "an attempt failed, and another follows");
+        tracing::debug!(%error, ?after, "a request failed and is retried");
         progress(FetchProgress::Retrying { after, error });
         tokio::time::sleep(after).await;
         Ok(())

@@ -117,7 +117,7 @@ fn location(response: &Response, place: &str) -> Result<Url, Error> {
         problem: problem.to_owned(),
     };
     if response.status() != StatusCode::ACCEPTED && response.status() != StatusCode::CREATED {
-        return Err(wrong("the registry begins no upload"));
+        return Err(wrong("the registry does not start an upload"));
     }
     let url = response
         .headers()
@@ -126,7 +126,7 @@ fn location(response: &Response, place: &str) -> Result<Url, Error> {
         .and_then(|location| response.url().join(location).ok())
         .ok_or_else(|| wrong("the registry does not say where the upload goes"))?;
     if response.url().scheme() == "https" && url.scheme() != "https" {
-        return Err(wrong("the registry wants the upload without TLS"));
+        return Err(wrong("the registry asks for an upload without TLS"));
     }
     Ok(url)
 }

@@ -12,7 +12,7 @@ use crate::{Digest, ModuleReference};
 pub enum SignatureError {
     /// The policy says nothing of this source, so nothing of it is taken.
     #[error(
-        "module {reference}: no rule of `signatures` is for it (there are {patterns}): add one, with `accept: Unsigned` if it need not be signed",
+        "module {reference}: no rule of `signatures` matches it (there are rules for {patterns}): add one, with `accept: Unsigned` if it need not be signed",
         patterns = list(patterns)
     )]
     NotCovered {
@@ -22,7 +22,7 @@ pub enum SignatureError {
         patterns: Vec<SourcePattern>,
     },
     /// The reference can be understood in two ways, so that it cannot be said which rule is for it.
-    #[error("module {reference} {problem}, so that no rule of `signatures` can be chosen: write it plainly")]
+    #[error("module {reference} {problem}, so no rule of `signatures` can be chosen: correct the reference")]
     Ambiguous {
         /// The module.
         reference: Box<ModuleReference>,
@@ -30,7 +30,7 @@ pub enum SignatureError {
         problem: &'static str,
     },
     /// There is no signature at all.
-    #[error("module {reference} is not signed, and {required} is required: {fix}")]
+    #[error("module {reference} is not signed, but {required} is required: {fix}")]
     Unsigned {
         /// The module.
         reference: Box<ModuleReference>,
@@ -41,7 +41,7 @@ pub enum SignatureError {
     },
     /// There are signatures, and none is what is required.
     #[error(
-        "module {reference} is not signed as required, which is {required}; there is {found}: {fix}",
+        "module {reference} has no valid signature: {required} is required, but found {found}: {fix}",
         found = list(found)
     )]
     Refused {
@@ -72,7 +72,7 @@ pub enum SignatureError {
     },
     /// What should be a signature is far larger than one is.
     #[error(
-        "signature {name} has more than {limit} bytes: is it something else? Remove it, or sign the module again"
+        "signature {name} has more than {limit} bytes and is probably not a signature: remove it, or sign the module again"
     )]
     TooLarge {
         /// The file, URL or digest.
@@ -81,7 +81,7 @@ pub enum SignatureError {
         limit: u64,
     },
     /// There are more signatures than are looked at.
-    #[error("module {reference} has more than {limit} signatures: remove those of no use")]
+    #[error("module {reference} has more than {limit} signatures: remove those that are not needed")]
     TooMany {
         /// The module.
         reference: Box<ModuleReference>,
@@ -107,13 +107,13 @@ pub enum Refusal {
     #[error("is damaged: {0}")]
     Damaged(String),
     /// It is of a kind that is not checked here.
-    #[error("is of a kind that is not checked: {0}")]
+    #[error("is of an unsupported kind: {0}")]
     Unsupported(String),
     /// None of the keys made it, or what it is over was changed.
-    #[error("was made by another key, or over other bytes")]
+    #[error("was made by another key or over different content")]
     WrongKey,
     /// It is valid, but over something else.
-    #[error("is over {signed}, and this is {actual}")]
+    #[error("is over {signed}, not over {actual}")]
     OtherSubject {
         /// What was signed.
         signed: String,
@@ -121,13 +121,13 @@ pub enum Refusal {
         actual: Digest,
     },
     /// It says something about the module, but is no signature of it.
-    #[error("is a statement of the kind `{0}`, which does not say that the module is to be run")]
+    #[error("is a statement of the kind `{0}`, which is not a signature of the module")]
     Statement(String),
     /// It carries no certificate, so it names nobody.
-    #[error("has no certificate, which a keyless signature has")]
+    #[error("has no certificate, which a keyless signature needs")]
     NoCertificate,
     /// The certificate is another's.
-    #[error("was made by `{found}`, and not by `{required}`")]
+    #[error("was made by `{found}`, not by `{required}`")]
     WrongIdentity {
         /// Whom the certificate names.
         found: String,
@@ -135,7 +135,7 @@ pub enum Refusal {
         required: String,
     },
     /// Somebody else vouches for the identity.
-    #[error("was made by an identity of `{found}`, and not of `{required}`")]
+    #[error("was made by an identity of the issuer `{found}`, not of `{required}`")]
     WrongIssuer {
         /// Whom the certificate names.
         found: String,
@@ -144,7 +144,7 @@ pub enum Refusal {
     },
     /// The certificate was not valid when the signature was made.
     #[error(
-        "was made at {signed_at}, when its certificate was not valid, which is from {not_before} to {not_after}"
+        "was made at {signed_at}, outside the validity of its certificate ({not_before} to {not_after})"
     )]
     Expired {
         /// When the log or the timestamp says that it was made.
@@ -155,10 +155,10 @@ pub enum Refusal {
         not_after: Timestamp,
     },
     /// No authority of the trust root issued the certificate.
-    #[error("has a certificate that the trust root does not vouch for: {0}")]
+    #[error("has a certificate that the trust root does not trust: {0}")]
     UntrustedCertificate(String),
     /// No log or timestamp authority of the trust root knows it.
-    #[error("is not shown to be in a log of the trust root: {0}")]
+    #[error("is not proven to be in a log of the trust root: {0}")]
     NotInLog(String),
 }
 
@@ -191,7 +191,7 @@ pub enum InvalidTrust {
         problem: String,
     },
     /// A rule names no key.
-    #[error("no key is named: name at least one")]
+    #[error("no key is configured: name at least one")]
     NoKeys,
 }
 

@@ -11,7 +11,7 @@ pub(super) struct Glob {
 }
 
 /// Why a text is no pattern, as the rest of a sentence that begins with the text.
-pub(super) const DOUBLE_STAR_INSIDE: &str = "has `**` beside other characters";
+pub(super) const DOUBLE_STAR_INSIDE: &str = "has `**` next to other characters";
 
 impl Glob {
     /// # Errors

@@ -48,7 +48,7 @@ enum Identity {
 
 /// A text that is no pattern of identities. As text: what is wrong, and what to write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` {problem}: write the e-mail address or the URI of who signs")]
+#[error("`{text}` {problem}: write the e-mail address or the URI of the signer")]
 pub struct InvalidIdentity {
     /// What was written.
     pub text: String,
@@ -59,7 +59,7 @@ pub struct InvalidIdentity {
 /// A text that is no issuer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no issuer of identities: write the URL of the OpenID provider, `https://token.actions.githubusercontent.com`"
+    "`{0}` is not a valid issuer: write the URL of the OpenID provider, `https://token.actions.githubusercontent.com`"
 )]
 pub struct InvalidIssuer(pub String);
 
@@ -106,7 +106,7 @@ impl TrustRoot {
             problem,
         };
         let blocks =
-            pem::parse_many(authorities).map_err(|error| root(format!("it is no PEM text: {error}")))?;
+            pem::parse_many(authorities).map_err(|error| root(format!("it is not valid PEM: {error}")))?;
         let certificates: Vec<Value> = blocks
             .iter()
             .filter(|block| block.tag() == "CERTIFICATE")
@@ -114,7 +114,7 @@ impl TrustRoot {
             .collect();
         if certificates.is_empty() || certificates.len() != blocks.len() {
             return Err(root(
-                "it holds something that is no `CERTIFICATE`, or nothing".to_owned(),
+                "it is empty, or holds a PEM block that is not a `CERTIFICATE`".to_owned(),
             ));
         }
         let log = |pem: &str| -> Result<Value, InvalidTrust> {
@@ -138,13 +138,13 @@ impl TrustRoot {
 
     fn parse(text: &str) -> Result<Self, String> {
         provider::install();
-        let wrong = |error: &dyn fmt::Display| format!("it is no trust root of sigstore: {error}");
+        let wrong = |error: &dyn fmt::Display| format!("it is not a valid sigstore trust root: {error}");
         let root = TrustedRoot::from_json(text).map_err(|error| wrong(&error))?;
         if root.certificate_authorities.is_empty() {
-            return Err("it names no certificate authority, so that no signature would do".to_owned());
+            return Err("it names no certificate authority, so no signature could be verified".to_owned());
         }
         if root.tlogs.is_empty() {
-            return Err("it names no log of signatures, so that no signature would do".to_owned());
+            return Err("it names no transparency log, so no signature could be verified".to_owned());
         }
         let verifier = Verifier::new(&root).map_err(|error| wrong(&error))?;
         Ok(Self(Arc::new(Trusted {
@@ -227,10 +227,10 @@ impl FromStr for IdentityPattern {
             problem,
         };
         if text.trim().is_empty() {
-            return Err(wrong("names nobody"));
+            return Err(wrong("is empty"));
         }
         if text.chars().all(|c| matches!(c, '*' | '/')) {
-            return Err(wrong("means everybody"));
+            return Err(wrong("matches every identity"));
         }
         if !text.contains('*') {
             return Ok(Self(Identity::Exact(text.to_owned())));

@@ -49,7 +49,7 @@ pub(super) fn bundle(
     let promise = log
         .map(serde_json::from_str)
         .transpose()
-        .map_err(|error| damaged("what the log promised", &error))?;
+        .map_err(|error| damaged("the log's promise", &error))?;
     assemble(certificate, chain, promise, signature)
 }
 
@@ -63,7 +63,7 @@ fn assemble(
     if certificates.len() != 1 {
         let count = certificates.len();
         return Err(Refusal::Damaged(format!(
-            "in place of a certificate it has {count}"
+            "expected one certificate, found {count}"
         )));
     }
     certificates.extend(chain.map(self::certificates).transpose()?.unwrap_or_default());
@@ -80,7 +80,7 @@ fn certificates(text: &str) -> Result<Vec<X509Certificate>, Refusal> {
     let certificate = |block: &pem::Pem| match block.tag() {
         "CERTIFICATE" => Ok(X509Certificate::new(DerCertificate::from_bytes(block.contents()))),
         tag => Err(Refusal::Damaged(format!(
-            "in place of a certificate it has a `{tag}`"
+            "expected a certificate, found a `{tag}`"
         ))),
     };
     blocks.iter().map(certificate).collect()
@@ -97,10 +97,10 @@ fn entry(promise: LogPromise) -> Result<TransparencyLogEntry, Refusal> {
     .map_err(|error| Refusal::Unsupported(error.to_string()))?;
     let log = hex::decode(&promise.entry.log_id).map_err(|error| damaged("the log's identity", &error))?;
     let index = LogIndex::try_from(promise.entry.log_index)
-        .map_err(|error| damaged("the place in the log", &error))?;
+        .map_err(|error| damaged("the index in the log", &error))?;
     let time = jiff::Timestamp::from_second(promise.entry.integrated_time)
         .map_err(|error| damaged("the time of the log's entry", &error))?;
-    let signature = decode("what the log signed", &promise.signature)?.into_bytes();
+    let signature = decode("the log's signature", &promise.signature)?.into_bytes();
     let id = LogId::new(LogKeyId::new(log));
     Ok(
         TransparencyLogEntry::new(index, id, kind, CanonicalizedBody::new(body))

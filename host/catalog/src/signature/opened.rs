@@ -64,7 +64,7 @@ impl<'a> Opened<'a> {
 
     fn of_bundle(content: &[u8]) -> Result<Self, Refusal> {
         let text = std::str::from_utf8(content)
-            .map_err(|error| Refusal::Damaged(format!("it is no text: {error}")))?;
+            .map_err(|error| Refusal::Damaged(format!("it is not valid UTF-8: {error}")))?;
         if let Some(older) = legacy::BlobBundle::parse(text) {
             let (signature, bundle) = older.open()?;
             return Ok(Self {
@@ -74,7 +74,7 @@ impl<'a> Opened<'a> {
             });
         }
         let bundle = Bundle::from_json(text)
-            .map_err(|error| Refusal::Damaged(format!("it is no bundle of sigstore: {error}")))?;
+            .map_err(|error| Refusal::Damaged(format!("it is not a valid sigstore bundle: {error}")))?;
         let (signed, signature) = match &bundle.content {
             SignatureContent::MessageSignature(message) => {
                 let digest = message.message_digest.clone();
@@ -84,7 +84,7 @@ impl<'a> Opened<'a> {
                 let signature = envelope.signature.sig.clone();
                 (Signed::Envelope(envelope.clone()), signature)
             }
-            _ => return Err(Refusal::Unsupported("what it is over".to_owned())),
+            _ => return Err(Refusal::Unsupported("its content is neither a message signature nor a DSSE envelope".to_owned())),
         };
         Ok(Self {
             signed,
@@ -144,14 +144,14 @@ fn detached(content: &[u8]) -> Result<SignatureBytes, Refusal> {
         .collect();
     let bytes = STANDARD
         .decode(joined)
-        .map_err(|error| Refusal::Damaged(format!("it is no base64: {error}")))?;
+        .map_err(|error| Refusal::Damaged(format!("it is not valid base64: {error}")))?;
     Ok(SignatureBytes::new(bytes))
 }
 
 pub(super) fn decode(what: &str, text: &str) -> Result<SignatureBytes, Refusal> {
     let bytes = STANDARD
         .decode(text.trim())
-        .map_err(|error| Refusal::Damaged(format!("{what} is no base64: {error}")))?;
+        .map_err(|error| Refusal::Damaged(format!("{what} is not valid base64: {error}")))?;
     Ok(SignatureBytes::new(bytes))
 }
 
@@ -179,7 +179,7 @@ const SIMPLE_SIGNING: &str = "cosign container image signature";
 
 fn simple_signing(payload: &[u8], actual: Digest) -> Result<(), Refusal> {
     let text: SimpleSigning = serde_json::from_slice(payload)
-        .map_err(|error| Refusal::Damaged(format!("its payload is not that of cosign: {error}")))?;
+        .map_err(|error| Refusal::Damaged(format!("its payload is not a cosign payload: {error}")))?;
     if text.critical.kind != SIMPLE_SIGNING {
         return Err(Refusal::Statement(text.critical.kind));
     }
@@ -209,7 +209,7 @@ fn statement(envelope: &DsseEnvelope, actual: Digest) -> Result<(), Refusal> {
         return Err(Refusal::Statement(envelope.payload_type.clone()));
     }
     let statement: Statement = serde_json::from_slice(envelope.payload.as_bytes())
-        .map_err(|error| Refusal::Damaged(format!("its statement is none of in-toto: {error}")))?;
+        .map_err(|error| Refusal::Damaged(format!("its payload is not a valid in-toto statement: {error}")))?;
     if !STATEMENTS.contains(&statement.type_.as_str()) {
         return Err(Refusal::Statement(statement.type_));
     }

@@ -245,7 +245,7 @@ fn oci(rest: &str) -> Result<Places, Problem> {
         && !port.ends_with(']')
         && port.parse::<u16>().is_err()
     {
-        return Err(("has a wrong port", fix));
+        return Err(("has an invalid port", fix));
     }
     let (host, port) = match authority.strip_prefix("*.") {
         Some(name) => {

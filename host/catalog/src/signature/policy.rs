@@ -137,7 +137,7 @@ mod tests {
         let error = policy.requirement(&reference, &source).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "module oci://example.com/plugins/a:1: no rule of `signatures` is for it (there are \
+            "module oci://example.com/plugins/a:1: no rule of `signatures` matches it (there are rules for \
              oci://other.example.com/**; https://**): add one, with `accept: Unsigned` if it need not be signed"
         );
         let key = include_str!("../../tests/signature/fixtures/p256.pub");

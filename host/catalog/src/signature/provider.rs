@@ -30,7 +30,7 @@ impl HashContext for Hash {
 }
 
 fn unsupported(what: impl std::fmt::Display) -> Error {
-    Error::UnsupportedAlgorithm(format!("{what} cannot be checked"))
+    Error::UnsupportedAlgorithm(format!("{what} is not supported"))
 }
 
 fn invalid(scheme: SigningScheme) -> Error {

@@ -56,7 +56,7 @@ impl Source {
                     path: path.clone(),
                     source: Arc::new(source),
                 })?;
-                let text = path.to_str().ok_or_else(|| ambiguous("is no text"))?.to_owned();
+                let text = path.to_str().ok_or_else(|| ambiguous("is not valid UTF-8"))?.to_owned();
                 Place::File { path, text }
             }
             ModuleReference::Https(url) => Place::Https {
@@ -125,9 +125,9 @@ fn https_path(path: &str) -> Result<String, &'static str> {
     for part in path.split('/') {
         let part = percent_decode_str(part)
             .decode_utf8()
-            .map_err(|_| "has a path that is no text")?;
+            .map_err(|_| "has a path that is not valid UTF-8")?;
         if part.contains(['/', '\\']) || part == "." || part == ".." {
-            return Err("hides a `/`, a `\\` or a `..` in its path");
+            return Err("has an encoded `/`, `\\` or `..` in its path");
         }
         parts.push(part.into_owned());
     }

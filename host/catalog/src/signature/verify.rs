@@ -110,13 +110,13 @@ impl<'a> Subject<'a> {
         let manifest = material
             .manifest
             .as_ref()
-            .ok_or_else(|| unrelated("the manifest, which is what is signed, was not kept".to_owned()))?;
+            .ok_or_else(|| unrelated("the signed manifest was not kept".to_owned()))?;
         let manifest = manifest.0.as_slice();
         let digest = Digest::of(manifest);
         if reference.digest().is_some_and(|expected| expected != digest) {
             return Err(unrelated(format!(
-                "the manifest that was kept has the digest {digest}; of an index, name the artifact in it by this \
-                 digest, which is what is signed"
+                "the kept manifest has the digest {digest}; if the reference names an index, name the artifact in it \
+                 by this digest, because that is what is signed"
             )));
         }
         let listed = Layer::of_manifest(reference, manifest)
@@ -125,7 +125,7 @@ impl<'a> Subject<'a> {
         let actual = Digest::of(self.module);
         if listed != actual {
             return Err(unrelated(format!(
-                "the manifest lists the module {listed}, and this is {actual}"
+                "the manifest lists the module {listed}, but the module is {actual}"
             )));
         }
         Ok(manifest)
@@ -144,7 +144,7 @@ impl<'a> Subject<'a> {
             ModuleReference::Https(url) => {
                 let bundle = super::bundle_url(url);
                 format!(
-                    "sign it with `cosign sign-blob {key}--bundle <bundle> <module>`, and let {bundle} answer the bundle"
+                    "sign it with `cosign sign-blob {key}--bundle <bundle> <module>`, and publish the bundle at {bundle}"
                 )
             }
             ModuleReference::Oci(reference) => {
@@ -202,7 +202,7 @@ fn by_identity(keyless: &Keyless, found: &FoundSignature, artifact: &[u8]) -> Re
     Ok(Verified::Identity {
         identity,
         issuer: issuer.to_owned(),
-        signed_at: signed_at.ok_or_else(|| Refusal::NotInLog("nothing says when it was made".to_owned()))?,
+        signed_at: signed_at.ok_or_else(|| Refusal::NotInLog("the time of signing is not recorded".to_owned()))?,
         log_index: describe::log_index(bundle),
     })
 }
@@ -217,7 +217,7 @@ fn refusal(error: Error, bundle: &Bundle, certificate: &DerCertificate) -> Refus
         }
         Error::TransparencyLog(error) => Refusal::NotInLog(error.to_string()),
         Error::Timestamp(TimestampError::NoVerifiedTimestamp(_)) => {
-            Refusal::NotInLog("neither a log nor a timestamp authority says when it was made".to_owned())
+            Refusal::NotInLog("neither a log nor a timestamp authority records the time of signing".to_owned())
         }
         Error::Timestamp(error) => Refusal::NotInLog(error.to_string()),
         Error::Bundle(

@@ -152,7 +152,7 @@ async fn registries_with_tls_and_passwords() {
 
     scene.docker_config(&json!({"auths": {&registry.name: {"username": "ada", "password": "wrong"}}}));
     let error = scene.obtain(&catalog, &reference).await.unwrap_err().to_string();
-    assert!(error.contains("is not allowed as the user `ada`"), "{error}");
+    assert!(error.contains("was refused as the user `ada`"), "{error}");
     assert!(!error.contains("wrong"), "{error}");
 
     scene.log_in(&registry.name);
@@ -227,7 +227,7 @@ async fn with_helpers() {
         (
             "credsStore",
             json!("none"),
-            Some("is not allowed without credentials"),
+            Some("was refused without credentials"),
         ),
         ("credsStore", json!("bad"), Some("the keychain is locked")),
         ("credsStore", json!("absent"), Some("cannot be started")),
