@@ -42,7 +42,7 @@ pub(crate) async fn review(
 ) -> Result<Access, AuthorizerError> {
     if user.username.is_empty() && user.groups.is_empty() {
         return Err(AuthorizerError(
-            "the request says neither user nor groups, so nobody can tell what they may do".to_owned(),
+            "the request has neither a user nor groups, so their permissions cannot be checked".to_owned(),
         ));
     }
     let body = json!({
@@ -119,7 +119,7 @@ fn error(connection: &Connection, failure: &RequestError) -> AuthorizerError {
         other => other.sentence(),
     };
     let url = connection.url();
-    AuthorizerError(format!("{url} does not say what the user may do: {reason}"))
+    AuthorizerError(format!("{url} did not answer the SubjectAccessReview: {reason}"))
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ pub enum ConfigError {
         source: io::Error,
     },
     /// A kubeconfig is no kubeconfig.
-    #[error("{place} is no kubeconfig: {reason}")]
+    #[error("{place} is not a valid kubeconfig: {reason}")]
     Parse {
         /// Which kubeconfig.
         place: String,
@@ -89,7 +89,7 @@ pub enum ConfigError {
     },
     /// A cluster behind a proxy.
     #[error(
-        "{place} names a proxy-url; this program reaches the API server without a proxy: remove proxy-url"
+        "{place} has a proxy-url, which is not supported: remove proxy-url"
     )]
     Proxy {
         /// Which kubeconfig.
@@ -105,8 +105,8 @@ pub enum ConfigError {
     },
     /// Not in a pod.
     #[error(
-        "there is no service account of a pod: {reason}; run in a pod whose service account token is mounted, \
-         or name a kubeconfig"
+        "no service account was found: {reason}; run in a pod whose service account token is mounted, or name a \
+         kubeconfig"
     )]
     NotInCluster {
         /// What is missing.
@@ -114,8 +114,8 @@ pub enum ConfigError {
     },
     /// Neither kubeconfig nor service account.
     #[error(
-        "there is neither a kubeconfig nor a service account of a pod: set KUBECONFIG or name a kubeconfig, or \
-         run in a pod"
+        "neither a kubeconfig nor a service account was found: set KUBECONFIG or name a kubeconfig, or run in a \
+         pod"
     )]
     NothingFound,
 }
@@ -248,7 +248,7 @@ async fn kubeconfig(files: Vec<PathBuf>, context: Option<&str>) -> Result<(Strin
         });
     }
     if config.accept_invalid_certs {
-        tracing::warn!("{place} turns off the verification of the API server's certificate");
+        tracing::warn!("{place} disables verification of the API server's certificate");
     }
     Ok((place, config))
 }
@@ -259,11 +259,11 @@ fn read_error(path: PathBuf, error: KubeconfigError) -> ConfigError {
         // The parser's own words quote the file, and there are secrets in it.
         KubeconfigError::Parse(error) => match error.location() {
             Some(place) => format!(
-                "line {}, column {} is no YAML, or not what belongs there",
+                "line {}, column {}: invalid YAML, or an unexpected value",
                 place.line(),
                 place.column()
             ),
-            None => "it is no YAML, or not what belongs there".to_owned(),
+            None => "invalid YAML, or an unexpected value".to_owned(),
         },
         other => causes(&other),
     };

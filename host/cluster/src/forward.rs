@@ -146,7 +146,7 @@ pub(crate) async fn ensure_namespace(connection: &Connection, name: &str) -> Res
             other => other.sentence(),
         };
         connection.not_forwarded(format!(
-            "the namespace {name} could not be made sure of: {reason}"
+            "the namespace {name} could not be found or created: {reason}"
         ))
     })
 }

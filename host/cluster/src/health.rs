@@ -214,7 +214,7 @@ impl Health {
             tracing::warn!(
                 watch = self.name,
                 error,
-                "the watch is down, and is tried again and again"
+                "the watch is down and is retried"
             );
         }
     }
@@ -224,7 +224,7 @@ impl Health {
             tracing::warn!(
                 watch = self.name,
                 error,
-                "the watch is refused; every look-up asks the API server"
+                "the watch is refused; every lookup is sent to the API server"
             );
         }
     }

@@ -115,7 +115,7 @@ impl Kinds {
         deadline: Deadline,
         runtime: &Handle,
     ) -> Result<Option<String>, ClusterError> {
-        check_segment(name, "name of an object")?;
+        check_segment(name, "object name")?;
         let until = deadline.within(LOOKUP_LIMIT).instant();
         self.kind(kind, runtime).get(namespace, name, until).await
     }
@@ -183,7 +183,7 @@ impl Kind {
         };
         let resource = &served.resource;
         if !served.can_watch {
-            let words = format!("the API server lets nobody list and watch `{}`", self.name);
+            let words = format!("the API server does not support listing and watching `{}`", self.name);
             self.view.health.refused(words);
             return;
         }
@@ -199,11 +199,11 @@ impl Kind {
         match namespace {
             None => Ok(Api::all_with(client, &served.resource)),
             Some(_) if !served.is_namespaced => Err(ClusterError::Refused(format!(
-                "`{}` is in no namespace: leave the namespace out",
+                "`{}` is not namespaced: leave the namespace out",
                 self.name
             ))),
             Some(namespace) => {
-                check_segment(namespace, "name of a namespace")?;
+                check_segment(namespace, "namespace")?;
                 Ok(Api::namespaced_with(client, namespace, &served.resource))
             }
         }
@@ -216,7 +216,7 @@ impl Kind {
     async fn discovered(&self, until: Instant) -> Result<&Served, ClusterError> {
         let served = self.served(until).await;
         served.map_err(|failure| {
-            failure.for_plugin("let this program's account read the API server's discovery")
+            failure.for_plugin("allow this program's account to read the API server's discovery")
         })
     }
 
@@ -230,7 +230,7 @@ impl Kind {
         let api = self.api(served, namespace)?;
         if namespace.is_none() && served.is_namespaced {
             return Err(ClusterError::Refused(format!(
-                "`{}` is in a namespace: say in which",
+                "`{}` is namespaced: give the namespace",
                 self.name
             )));
         }
@@ -295,7 +295,7 @@ fn check_segment(text: &str, what: &str) -> Result<(), ClusterError> {
     if holds {
         Ok(())
     } else {
-        Err(ClusterError::Refused(format!("{text:?} is no {what}")))
+        Err(ClusterError::Refused(format!("{text:?} is not a valid {what}")))
     }
 }
 

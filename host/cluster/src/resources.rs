@@ -274,7 +274,7 @@ impl Resources {
         match self.ask(Verb::Create, api.create(&written(), &item)).await {
             Ok(_) | Err(RequestError::Conflict(_)) => Ok(()),
             Err(RequestError::Forbidden(words)) => Err(ResourceError::Refused(format!(
-                "there is no namespace `{name}`, and it cannot be created: {words}; create it with \
+                "the namespace `{name}` does not exist and cannot be created: {words}; create it with \
                  `kubectl create namespace {name}`"
             ))),
             Err(failure) => Err(self.error("create", failure)),

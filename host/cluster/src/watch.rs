@@ -205,7 +205,7 @@ impl From<watcher::Error> for Problem {
             }
             watcher::Error::WatchError(status) => (Verb::Watch, kube::Error::Api(status)),
             watcher::Error::NoResourceVersion => {
-                let words = "the API server gives no resourceVersion, so the kind cannot be watched";
+                let words = "the API server returns no resourceVersion, so the kind cannot be watched";
                 return Self::Failed(Verb::Watch, RequestError::Refused(words.to_owned()));
             }
         };

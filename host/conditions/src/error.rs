@@ -22,7 +22,7 @@ pub enum ConditionError {
     #[error("the expression is empty; write one that is true for the requests that the hook is for")]
     Empty,
     /// The expression is too long.
-    #[error("the expression has {length} bytes; make it shorter than {limit}, or several conditions of it")]
+    #[error("the expression has {length} bytes; make it shorter than {limit}, or split it into several conditions")]
     TooLong {
         /// Its length in bytes.
         length: usize,
@@ -30,7 +30,7 @@ pub enum ConditionError {
         limit: usize,
     },
     /// The expression nests too deeply.
-    #[error("the expression is nested more than {limit} deep; make several conditions of it")]
+    #[error("the expression is nested more than {limit} levels deep; split it into several conditions")]
     TooDeep {
         /// The limit.
         limit: usize,
@@ -82,7 +82,7 @@ impl FailedCondition {
                     .to_owned()
             }
             Fault::Halt(Halt::Deadline) => because("operation interrupted: the deadline has passed"),
-            Fault::Halt(Halt::Question(_)) => because("the authorizer was not asked"),
+            Fault::Halt(Halt::Question(_)) => because("the authorizer was not called"),
         };
         Self {
             name: Arc::clone(&condition.name),

@@ -8,7 +8,7 @@ pub struct Digest([u8; 32]);
 
 /// A text that is no digest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no digest: write `sha256:` and 64 hexadecimal digits")]
+#[error("`{0}` is not a valid digest: write `sha256:` and 64 hexadecimal digits")]
 pub struct InvalidDigest(pub String);
 
 impl Digest {

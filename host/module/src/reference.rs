@@ -83,7 +83,7 @@ impl FromStr for OciReference {
             None => (text, None),
             Some((name, digest)) => {
                 let fix = "write `@sha256:` and 64 hexadecimal digits";
-                let digest = digest.parse().map_err(|_| wrong("has a wrong digest", fix))?;
+                let digest = digest.parse().map_err(|_| wrong("has an invalid digest", fix))?;
                 (name, Some(digest))
             }
         };
@@ -105,8 +105,8 @@ impl FromStr for OciReference {
         }
         if !tag.is_none_or(is_tag) {
             let fix =
-                "write at most 128 letters, digits, `_`, `.` and `-`, and begin with none of the last two";
-            return Err(wrong("has a wrong tag", fix));
+                "write at most 128 letters, digits, `_`, `.` and `-`, and do not begin with `.` or `-`";
+            return Err(wrong("has an invalid tag", fix));
         }
         Ok(Self {
             registry: registry.to_owned(),
@@ -174,7 +174,7 @@ impl FromStr for ModuleReference {
                     Some(absolute) if absolute.starts_with('/') => absolute,
                     Some(_) => {
                         let fix = "write `file:` and the path, without `//`";
-                        return Err(wrong("names a file of another machine", fix));
+                        return Err(wrong("names a file on another machine", fix));
                     }
                     None => path,
                 };
@@ -194,11 +194,11 @@ impl FromStr for ModuleReference {
                             && url.fragment().is_none()
                     })
                     .map(Self::Https)
-                    .ok_or_else(|| wrong("is no URL of a module", fix))
+                    .ok_or_else(|| wrong("is not a valid URL of a module", fix))
             }
             Some(("http", rest)) => {
                 let fix = format!("write `https:{rest}`");
-                Err(wrong("can be changed by anyone on the way", &fix))
+                Err(wrong("uses http, which does not protect the module from changes in transit", &fix))
             }
             Some(("oci", name)) => {
                 let name = name
@@ -285,11 +285,11 @@ mod tests {
             ),
             (
                 "file://host/a",
-                "`file://host/a` names a file of another machine: write `file:` and the path, without `//`",
+                "`file://host/a` names a file on another machine: write `file:` and the path, without `//`",
             ),
             (
                 "http://a/b",
-                "`http://a/b` can be changed by anyone on the way: write `https://a/b`",
+                "`http://a/b` uses http, which does not protect the module from changes in transit: write `https://a/b`",
             ),
             (
                 "ftp://a/b",

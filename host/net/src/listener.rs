@@ -150,10 +150,10 @@ impl Listener {
             match accepted {
                 Ok((stream, address)) => open(stream, address),
                 Err(error) if is_of_client(&error) => {
-                    tracing::debug!(%error, "a client left before it was accepted");
+                    tracing::debug!(%error, "a client closed its connection before it was accepted");
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "no connection could be accepted; trying again");
+                    tracing::warn!(%error, "a connection could not be accepted; retrying");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -192,7 +192,7 @@ impl RefusedConnections {
         }
         tracing::warn!(
             %client, limit, refused = self.since_report,
-            "connections are refused: as many as allowed are open, or the client has its share"
+            "connections are refused: the limit of open connections, or of connections of this client, is reached"
         );
         *self = Self {
             since_report: 0,
@@ -240,7 +240,7 @@ impl<H: Handler> Connection<H> {
             }
             Ok(Err(error)) => tracing::debug!(%error, "the TLS handshake failed"),
             Err(_) => {
-                tracing::debug!(timeout = ?self.limits.header_timeout, "the TLS handshake took too long");
+                tracing::debug!(timeout = ?self.limits.header_timeout, "the TLS handshake timed out");
             }
         }
     }
@@ -309,7 +309,7 @@ impl<H: Handler> Connection<H> {
                 biased;
                 result = connection.as_mut() => {
                     if let Err(error) = result {
-                        tracing::debug!(error, "the connection broke");
+                        tracing::debug!(error, "the connection failed");
                     }
                     return None;
                 }
@@ -355,7 +355,7 @@ impl<H: Handler> Connection<H> {
 
     /// Tell a client that began a request and did not end its head. hyper would only hang up.
     async fn reply_timeout<S: AsyncWrite + Unpin>(&self, mut stream: S) {
-        tracing::info!(client = %self.address, "the head of a request took too long");
+        tracing::info!(client = %self.address, "timeout while reading the head of a request");
         let text = format!(
             "the head of the request did not arrive within {:?}\n",
             self.limits.header_timeout

@@ -94,7 +94,7 @@ impl UpstreamError {
             Self::NoMaster => "the upstream has no master",
             Self::Connect => "no server of the upstream accepted a connection",
             Self::Broken => "the connection to the upstream broke before it replied",
-            Self::Protocol => "the upstream switched protocols without being asked to",
+            Self::Protocol => "the upstream switched protocols without a request to do so",
             Self::Timeout(_) => "the upstream did not reply in time",
         }
     }
@@ -286,9 +286,9 @@ impl Upstream {
                 () = stop_or_end => None,
             };
             match ran {
-                None => tracing::debug!("a tunnel was cut, by the shutdown or with its client's connection"),
-                Some(Err(error)) => tracing::debug!(%error, "a tunnel could not be made"),
-                Some(Ok(Err(error))) => tracing::debug!(%error, "a tunnel broke"),
+                None => tracing::debug!("a tunnel was closed, because of the shutdown or with its client's connection"),
+                Some(Err(error)) => tracing::debug!(%error, "a tunnel could not be established"),
+                Some(Ok(Err(error))) => tracing::debug!(%error, "a tunnel failed"),
                 Some(Ok(Ok((sent, received)))) => tracing::debug!(sent, received, "a tunnel ended"),
             }
         });
@@ -336,7 +336,7 @@ impl Upstream {
                 Err(cause) if cause.is_connect() => {
                     health.refused();
                     counter!(telemetry::UPSTREAM_CONNECT_FAILURES).increment(1);
-                    tracing::warn!(%server, error = causes::chain(&cause), "no connection to a server of the upstream");
+                    tracing::warn!(%server, error = causes::chain(&cause), "cannot connect to a server of the upstream");
                     error = UpstreamError::Connect;
                     (body, replay) = match replay.take_untouched() {
                         Some(body) => body,
@@ -344,7 +344,7 @@ impl Upstream {
                     };
                 }
                 Err(cause) => {
-                    tracing::warn!(%server, error = causes::chain(&cause), "the connection to the upstream broke");
+                    tracing::warn!(%server, error = causes::chain(&cause), "the connection to the upstream failed");
                     return Err(UpstreamError::Broken);
                 }
             }

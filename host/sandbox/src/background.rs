@@ -59,7 +59,7 @@ fn pool() -> Option<ThreadPool> {
         })
         .build();
     if let Err(error) = &pool {
-        tracing::warn!(%error, "the thread for compiling does not start; plugins are compiled on all cores");
+        tracing::warn!(%error, "the compiler thread cannot be started; plugins are compiled on all cores");
     }
     pool.ok()
 }

@@ -26,7 +26,7 @@ pub struct Grants {
 pub enum GrantError {
     /// Not an https origin.
     #[error(
-        "`{0}` is no origin: write scheme and host, and the port if it is not 443 (`https://policy.example.com`)"
+        "`{0}` is not a valid origin: write scheme and host, and the port if it is not 443 (`https://policy.example.com`)"
     )]
     Origin(String),
 }

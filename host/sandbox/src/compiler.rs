@@ -98,7 +98,7 @@ fn run(job: &Job) -> Result<Result<Vec<u8>, String>, String> {
             let _ = io::copy(&mut stdin, &mut io::sink());
             std::process::exit(ORPHANED);
         })
-        .map_err(|error| format!("the thread that watches the parent does not start: {error}"))?;
+        .map_err(|error| format!("the thread that watches the parent cannot be started: {error}"))?;
     let mut settings = compile_settings();
     settings.parallel_compilation(!job.in_background);
     let engine = Engine::new(&settings).map_err(|error| chain(&error))?;
@@ -157,7 +157,7 @@ pub(crate) async fn compile_apart(
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
-        .map_err(|error| Error::Compiler(format!("{} does not start: {error}", program.display())))?;
+        .map_err(|error| Error::Compiler(format!("{} cannot be started: {error}", program.display())))?;
     let (Some(mut stdin), Some(stdout), Some(stderr)) =
         (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {

@@ -31,11 +31,11 @@ const TYPE_NESTING: Limit = Limit {
     max: 20,
 };
 const INSTANCES: Limit = Limit {
-    what: "instances, those of nested components multiplied out",
+    what: "instances, counting nested components each time they are instantiated",
     max: 1_000,
 };
 const DEFINITIONS: Limit = Limit {
-    what: "imports, exports, aliases and functions of components, those of nested components multiplied out",
+    what: "imports, exports, aliases and functions of components, counting nested components each time they are instantiated",
     max: 100_000,
 };
 const MODULES: Limit = Limit {

@@ -184,7 +184,7 @@ pub(crate) fn response(from: types::Response, limit: usize) -> Result<Response, 
     if size > limit {
         return Err(Failure::new(
             FailureKind::OutputTooLarge,
-            format!("the plugin's response has {size} bytes, and {limit} are allowed"),
+            format!("the plugin's response has {size} bytes; the limit is {limit}"),
         ));
     }
     let verdict = match from.verdict {

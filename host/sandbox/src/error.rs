@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 #[non_exhaustive]
 pub enum Error {
     /// The engine refuses its configuration, or the pool's address space cannot be reserved.
-    #[error("the WebAssembly engine does not start: {0}")]
+    #[error("the WebAssembly engine cannot be started: {0}")]
     Engine(String),
     /// The thread that counts time for plugins does not start.
-    #[error("the thread that counts time for plugins does not start: {0}")]
+    #[error("the epoch timer thread cannot be started: {0}")]
     Ticker(#[source] std::io::Error),
     /// The module is larger than [`SandboxConfig::module_size_max`](crate::SandboxConfig).
     #[error(
-        "the module has {size} bytes, and {limit} are allowed; build it for release and without debug symbols"
+        "the module has {size} bytes; the limit is {limit}; build it for release and without debug symbols"
     )]
     TooLarge {
         /// Size of the module in bytes.
@@ -31,19 +31,19 @@ pub enum Error {
     NotWebAssembly,
     /// A core module instead of a component.
     #[error(
-        "this is a WebAssembly core module, and a plugin is a component; build it for wasm32-wasip2, \
-         or make a component of it with `wasm-tools component new`"
+        "this is a WebAssembly core module, but a plugin must be a component; build it for wasm32-wasip2, \
+         or convert it with `wasm-tools component new`"
     )]
     CoreModule,
     /// The component does not compile here.
     #[error(
-        "the component does not compile: {0}; this host runs components without garbage collection, \
-         threads, exceptions and component-model async"
+        "the component does not compile: {0}; this host does not support garbage collection, threads, \
+         exceptions or component-model async"
     )]
     Compile(String),
     /// Compiling the component took more than a limit, and was ended.
     #[error(
-        "compiling the component took more than {0} and was ended; it is too large, or made to exhaust the compiler"
+        "compiling the component took more than {0} and was stopped; it is too large, or built to exhaust the compiler"
     )]
     CompileLimit(String),
     /// The compiler did not start, or ended without an answer.
@@ -73,7 +73,7 @@ pub enum Error {
     #[error("an import of the component does not fit this host: {0}")]
     WrongImport(String),
     /// The component needs more memories, tables or instances than one call may take.
-    #[error("the component needs {needed} {what}, and a call may take {limit}")]
+    #[error("the component needs {needed} {what}; the limit per call is {limit}")]
     TooManyParts {
         /// `memories` or `tables`.
         what: &'static str,
@@ -84,8 +84,8 @@ pub enum Error {
     },
     /// The component holds more of something than compiling it may be asked to deal with.
     #[error(
-        "the component has {count} {what}, and {limit} are allowed: compiling it could take far more time and \
-         memory than its size says"
+        "the component has {count} {what}; the limit is {limit}, because compiling it could take far more time \
+         and memory than its size suggests"
     )]
     TooComplex {
         /// What was counted, in the plural.
@@ -98,7 +98,7 @@ pub enum Error {
     /// The component instantiates a component that is not part of it, so nobody can say what that holds.
     #[error(
         "the component instantiates a component that it imports or takes from an instance; this host \
-         instantiates only components that are defined inside of the one that is loaded"
+         instantiates only components that are defined inside the loaded component"
     )]
     ImportedComponent,
     /// `describe` or `configure` failed.
@@ -110,7 +110,7 @@ pub enum Error {
         failure: Failure,
     },
     /// The plugin refuses its settings; every mistake that it found.
-    #[error("the plugin refuses its settings: {}", join(.0))]
+    #[error("the plugin rejected its settings: {}", join(.0))]
     Settings(Vec<SettingsMistake>),
     /// A limit of the stage is above what the sandbox was made for.
     #[error("a memory limit of {wanted} bytes is above this host's maximum of {maximum} bytes for a plugin")]
@@ -124,7 +124,7 @@ pub enum Error {
     #[error("the prepared plugin cannot be used: {0}; prepare it again from its module")]
     Artifact(String),
     /// The work was interrupted: the runtime is shutting down, or the compiler panicked.
-    #[error("preparing the plugin broke off: {0}")]
+    #[error("preparing the plugin was interrupted: {0}")]
     Interrupted(String),
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn failure(error: &wasmtime::Error, state: &CallState) -> Failure {
     }
     if let Some(exit) = error.downcast_ref::<I32Exit>() {
         let message = format!(
-            "the plugin ended itself with exit code {}{}",
+            "the plugin exited with code {}{}",
             exit.0,
             last_words(state)
         );
@@ -41,7 +41,7 @@ pub(crate) fn failure(error: &wasmtime::Error, state: &CallState) -> Failure {
         return Failure::new(
             FailureKind::OutputTooLarge,
             format!(
-                "the plugin handed over more than the {} bytes that are allowed",
+                "the plugin passed more than the limit of {} bytes to the host",
                 state.output
             ),
         );
@@ -55,7 +55,7 @@ pub(crate) fn failure(error: &wasmtime::Error, state: &CallState) -> Failure {
     // not UTF-8, a list outside of the memory, a variant that there is not.
     Failure::new(
         FailureKind::InvalidResponse,
-        format!("the plugin's answer is not valid: {text}"),
+        format!("the plugin's response is not valid: {text}"),
     )
 }
 
@@ -69,14 +69,14 @@ fn exhaustion(error: &wasmtime::Error) -> Option<Failure> {
 
 fn trap_message(trap: Trap, state: &CallState) -> String {
     match trap {
-        Trap::StackOverflow => "stack overflow: the plugin calls itself too deeply".to_owned(),
+        Trap::StackOverflow => "stack overflow in the plugin".to_owned(),
         Trap::UnreachableCodeReached => match last_words(state) {
-            words if words.is_empty() => "the plugin gave up (`unreachable`) without a message".to_owned(),
-            words => format!("the plugin gave up{words}"),
+            words if words.is_empty() => "the plugin panicked or aborted (`unreachable`) without a message".to_owned(),
+            words => format!("the plugin panicked or aborted{words}"),
         },
         // Toolchains put the stack of a guest at the start of its memory: running off it looks so.
         Trap::MemoryOutOfBounds => format!(
-            "the plugin reached outside of its memory; calls that go too deep end like this too{}",
+            "the plugin accessed memory out of bounds, possibly by a stack overflow{}",
             last_words(state)
         ),
         trap => format!("the plugin trapped: {trap}{}", last_words(state)),

@@ -244,8 +244,8 @@ impl CallState {
             return Ok(kind);
         }
         Err(denied(format!(
-            "the plugin reads `{kind}` from the control plane; add `{kind}` to `allow.cluster` of the stage \
-             to let it"
+            "the plugin reads `{kind}` from the control plane without permission; add `{kind}` to `allow.cluster` \
+             of the stage"
         )))
     }
 }
@@ -254,8 +254,8 @@ fn denied(message: String) -> wasmtime::Error {
     Violation::error(FailureKind::CapabilityDenied, message)
 }
 
-const NO_CLUSTER: &str = "this host reads from no control plane";
-const NO_HTTP: &str = "this host sends no requests for plugins";
+const NO_CLUSTER: &str = "no control plane is configured on this host";
+const NO_HTTP: &str = "outgoing requests of plugins are not enabled on this host";
 
 impl From<ClusterError> for cluster::Error {
     fn from(error: ClusterError) -> Self {
@@ -324,11 +324,11 @@ impl From<HttpError> for http::Error {
 /// The address, when it is one that a plugin may write.
 fn address(text: &str) -> Result<(Url, Origin), http::Error> {
     let invalid = |why: &str| http::Error::Invalid(format!("`{text}` {why}"));
-    let url = Url::parse(text).map_err(|error| invalid(&format!("is no address: {error}")))?;
-    let origin = Origin::of(&url).ok_or_else(|| invalid("is not an https address"))?;
+    let url = Url::parse(text).map_err(|error| invalid(&format!("is not a valid URL: {error}")))?;
+    let origin = Origin::of(&url).ok_or_else(|| invalid("is not an https URL"))?;
     if !url.username().is_empty() || url.password().is_some() {
         return Err(http::Error::Invalid(
-            "the address holds user information".to_owned(),
+            "the URL has a user name or a password".to_owned(),
         ));
     }
     if url.fragment().is_some() {
@@ -353,7 +353,7 @@ impl http::Host for CallState {
         };
         if !self.grants.http.contains(&origin) {
             return Err(denied(format!(
-                "the plugin sends a request to `{origin}`; add `{origin}` to `allow.http` of the stage to let it"
+                "the plugin sends a request to `{origin}` without permission; add `{origin}` to `allow.http` of the stage"
             )));
         }
         let Some(sender) = self.sandbox.config.http.clone() else {

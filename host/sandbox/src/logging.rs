@@ -124,7 +124,7 @@ impl CallLog {
             tracing::warn!(
                 target: TARGET,
                 plugin = &**plugin, uid = uid.as_str(), dropped,
-                "the plugin logged more than a call may; the rest was dropped"
+                "the plugin exceeded the log limit of a call; the rest was dropped"
             );
         }
     }

@@ -87,7 +87,7 @@ impl Plugin {
             )?;
             if let (Err(mistakes),) = configure.call_async(&mut *store, (settings.as_str(),)).await? {
                 return Ok(Err(format!(
-                    "it refuses its settings: {}",
+                    "it rejected its settings: {}",
                     join(&mistakes_of(mistakes))
                 )));
             }
@@ -177,7 +177,7 @@ impl Plugin {
         Failure::new(
             FailureKind::Overloaded,
             format!(
-                "all {} slots for calls were taken until the deadline",
+                "all {} slots for calls were in use until the deadline",
                 self.sandbox.config.calls_in_flight
             ),
         )
@@ -190,7 +190,7 @@ impl Plugin {
         };
         Failure::new(
             FailureKind::Error,
-            format!("the plugin reports an error: {message}"),
+            format!("the plugin returned an error: {message}"),
         )
     }
 }

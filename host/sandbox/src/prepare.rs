@@ -101,12 +101,12 @@ impl Prepared {
         let wrong = |why: &str| Error::Artifact(why.to_owned());
         let rest = bytes
             .strip_prefix(MAGIC)
-            .ok_or_else(|| wrong("it does not begin as one"))?;
-        let (length, rest) = rest.split_first_chunk().ok_or_else(|| wrong("it is cut off"))?;
+            .ok_or_else(|| wrong("it does not begin with the expected header"))?;
+        let (length, rest) = rest.split_first_chunk().ok_or_else(|| wrong("it is truncated"))?;
         let length = u32::from_le_bytes(*length) as usize;
         let (header, artifact) = rest
             .split_at_checked(length)
-            .ok_or_else(|| wrong("it is cut off"))?;
+            .ok_or_else(|| wrong("it is truncated"))?;
         let header = serde_json::from_slice(header).map_err(|error| Error::Artifact(error.to_string()))?;
         Ok(Self {
             header,
@@ -162,7 +162,7 @@ impl Sandbox {
         let fingerprint = self.fingerprint();
         if header.fingerprint != fingerprint {
             return Err(Error::Artifact(format!(
-                "it was made for `{}`, and this is `{fingerprint}`",
+                "it was made for `{}`, but this host is `{fingerprint}`",
                 header.fingerprint
             )));
         }
@@ -231,7 +231,7 @@ pub(crate) async fn on_blocking_thread<T: Send + 'static>(
         runtime.block_on(async {
             tokio::select! {
                 biased;
-                _ = abandoned => Err(Error::Interrupted("its result is not needed any more".to_owned())),
+                _ = abandoned => Err(Error::Interrupted("its result is no longer needed".to_owned())),
                 result = work() => result,
             }
         })

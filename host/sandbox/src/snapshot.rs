@@ -16,7 +16,7 @@ pub(crate) async fn take(
 ) -> Result<Vec<u8>, String> {
     // The memory would go on naming them, and they end with this instance.
     if !store.data().holds_nothing() {
-        return Err("`configure` leaves a handle of the host's open, such as a standard stream".to_owned());
+        return Err("`configure` leaves a host resource open, such as a standard stream".to_owned());
     }
     store.data_mut().make_room_for_snapshot();
     // The memory is copied out as one answer.

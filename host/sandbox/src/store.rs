@@ -230,7 +230,7 @@ impl ResourceLimiter for Memory {
             return Err(Violation::error(
                 FailureKind::Memory,
                 format!(
-                    "the plugin asked for {wanted} bytes of memory, and {} are allowed",
+                    "the plugin asked for {wanted} bytes of memory; the limit is {}",
                     self.limit
                 ),
             ));
@@ -249,7 +249,7 @@ impl ResourceLimiter for Memory {
             return Err(Violation::error(
                 FailureKind::Memory,
                 format!(
-                    "the plugin asked for a table of {desired} elements, and {} are allowed",
+                    "the plugin asked for a table of {desired} elements; the limit is {}",
                     per_call::TABLE_ELEMENTS
                 ),
             ));

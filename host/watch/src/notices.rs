@@ -177,7 +177,7 @@ impl Notices {
         // use for the one that has taken its place.
         for directory in std::mem::take(&mut self.watched) {
             if let Err(error) = watcher.unwatch(&directory) {
-                tracing::trace!(%error, directory = %directory.display(), "it was watched no more");
+                tracing::trace!(%error, directory = %directory.display(), "it is no longer watched");
             }
         }
         let mut failed = None;
@@ -204,7 +204,7 @@ impl Notices {
             tracing::warn!(
                 %error,
                 interval = ?self.poll,
-                "the system gives no notice of changed files; they are looked at at an interval \
+                "file change notifications are not available; files are polled at an interval \
                  (on Linux, see fs.inotify.max_user_watches and max_user_instances)"
             );
         }

@@ -62,7 +62,7 @@ impl Caller {
         let too_large = || {
             Failure::new(
                 FailureKind::OutputTooLarge,
-                format!("{} answered more than {limit} bytes", self.endpoint),
+                format!("{} answered with more than {limit} bytes", self.endpoint),
             )
         };
         // What announces itself as too large is not waited for.
@@ -82,7 +82,7 @@ impl Caller {
             Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => Err(Failure::new(
                 FailureKind::InvalidResponse,
                 format!(
-                    "{} answered with Content-Encoding {}, which was not asked for; send plain JSON",
+                    "{} answered with Content-Encoding {}, which the request does not accept; send plain JSON",
                     self.endpoint,
                     printable(encoding.as_bytes()),
                 ),
@@ -98,17 +98,17 @@ impl Caller {
             let location = response
                 .headers()
                 .get(header::LOCATION)
-                .map_or_else(|| "nowhere".to_owned(), |location| printable(location.as_bytes()));
+                .map_or_else(|| "an unknown location".to_owned(), |location| printable(location.as_bytes()));
             return Failure::new(
                 FailureKind::BadStatus,
                 format!(
-                    "{endpoint} answered {status} to {location}; redirects are not followed, so write the \
-                     final address into the definition"
+                    "{endpoint} answered {status} to {location}; redirects are not followed: write the \
+                     final URL into the definition"
                 ),
             );
         }
         let text = printable(&beginning(response.into_body()).await);
-        let said = if text.is_empty() { "without a text" } else { &text };
+        let said = if text.is_empty() { "empty body" } else { &text };
         Failure::new(
             FailureKind::BadStatus,
             format!("{endpoint} answered {status}: {said}"),
@@ -132,11 +132,11 @@ impl Caller {
         let (kind, what) = match find::<hyper::Error>(error) {
             Some(error) if error.is_parse() => (
                 FailureKind::InvalidResponse,
-                "what it answered is not HTTP, or larger than HTTP headers may be",
+                "the answer is not HTTP, or its headers are too large",
             ),
             _ => (
                 FailureKind::Unreachable,
-                "the connection broke before the answer was whole",
+                "the connection was closed before the answer was complete",
             ),
         };
         Failure::new(kind, format!("{}: {what}: {chain}", self.endpoint))

@@ -70,7 +70,7 @@ impl Endpoint {
         let uri: Uri = url
             .as_str()
             .parse()
-            .map_err(|_| refuse("it has characters that HTTP does not send; percent-encode them"))?;
+            .map_err(|_| refuse("it has characters that are not valid in a URL; percent-encode them"))?;
         let parts = uri.into_parts();
         let authority = parts
             .authority

@@ -22,7 +22,7 @@ pub enum Error {
         reason: String,
     },
     /// Name and namespace of a service, or the host of a URL, make no host name.
-    #[error("`{host}` is no host name, so no certificate can hold it: {source}")]
+    #[error("`{host}` is not a valid host name: {source}")]
     Host {
         /// The host that was made.
         host: String,
@@ -45,11 +45,11 @@ pub enum Error {
     #[error("{0}; give the webhook a caBundle")]
     SystemRoots(TlsError),
     /// AdmissionReview without versions.
-    #[error("the webhook names no version of AdmissionReview; list v1, v1beta1 or both")]
+    #[error("the webhook lists no version of AdmissionReview; list v1, v1beta1 or both")]
     NoReviewVersion,
     /// An address in the `resolve` table that is none.
     #[error(
-        "resolve `{host}`: `{address}` is no address; write HOST:PORT, as in 127.0.0.1:9443 or [::1]:9443"
+        "resolve `{host}`: `{address}` is not a valid address; write HOST:PORT, as in 127.0.0.1:9443 or [::1]:9443"
     )]
     Address {
         /// The name that it was for.

@@ -14,7 +14,7 @@ pub(crate) async fn call(
         return Err(Failure::new(
             FailureKind::Error,
             format!(
-                "a BcsResource webhook is sent the object, and this {} request has none; take {0} out of \
+                "a BcsResource webhook is sent the object, but this {} request has none; remove {0} from \
                  the chain's rules",
                 request.operation
             ),
@@ -36,7 +36,7 @@ fn read(reply: &[u8], endpoint: &str) -> Result<Object, Failure> {
     let invalid = |reason: String| {
         Failure::new(
             FailureKind::InvalidResponse,
-            format!("{endpoint} answered {reason}; a BcsResource webhook answers the whole object"),
+            format!("{endpoint} answered {reason}; a BcsResource webhook must answer with the whole object"),
         )
     };
     if reply.trim_ascii().is_empty() {

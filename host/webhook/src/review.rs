@@ -67,7 +67,7 @@ pub(crate) async fn call(
             Failure::new(
                 unreadable.kind,
                 format!(
-                    "{endpoint} answered no valid AdmissionReview: {}",
+                    "{endpoint} did not answer with a valid AdmissionReview: {}",
                     unreadable.message
                 ),
             )
@@ -182,7 +182,7 @@ pub fn write_review(version: ReviewVersion, request: &Request) -> Result<Bytes, 
     let broken = |error: serde_json::Error| {
         Failure::new(
             FailureKind::Error,
-            format!("the review cannot be written: {error}"),
+            format!("the AdmissionReview cannot be serialized: {error}"),
         )
     };
     let object = raw(request.object.as_ref()).map_err(broken)?;
@@ -266,7 +266,7 @@ fn read(reply: &[u8], form: Review, uid: &str) -> Result<Response, Unreadable> {
     if version == ReviewVersion::V1 {
         let got = response.text("uid")?.unwrap_or_default();
         if got != uid {
-            return Err(format!("`response.uid` is {got:?} and must be {uid:?}").into());
+            return Err(format!("`response.uid` must be {uid:?}, found {got:?}").into());
         }
         if form.validating && patch.is_some() {
             return Err("there is `response.patch`, which a validating webhook may not return".into());
@@ -290,7 +290,7 @@ fn read(reply: &[u8], form: Review, uid: &str) -> Result<Response, Unreadable> {
             Some(_) if form.validating => Verdict::Allow,
             Some(_) if version == ReviewVersion::V1 && patch_type != Some("JSONPatch") => {
                 let got = patch_type.unwrap_or_default();
-                return Err(format!("`response.patchType` is {got:?} and must be \"JSONPatch\"").into());
+                return Err(format!("`response.patchType` must be \"JSONPatch\", found {got:?}").into());
             }
             Some(patch) => Verdict::Patch(Patch::parse(patch).map_err(|error| Unreadable {
                 kind: error.kind(),
@@ -322,7 +322,7 @@ fn check_type(review: &Fields<'_>, version: ReviewVersion) -> Result<(), String>
         Ok(())
     } else {
         Err(format!(
-            "it is apiVersion {api_version:?}, kind {kind:?}, and must be {expected:?}, \"AdmissionReview\""
+            "expected apiVersion {expected:?}, kind \"AdmissionReview\", found {api_version:?}, {kind:?}"
         ))
     }
 }
@@ -381,7 +381,7 @@ fn annotations(response: &Fields<'_>) -> Result<Vec<(String, String)>, String> {
         } else {
             tracing::warn!(
                 key,
-                "audit annotation of a webhook dropped: its key is not a qualified name"
+                "an audit annotation of a webhook is dropped: its key is not a qualified name"
             );
         }
     }
@@ -415,7 +415,7 @@ impl<'a> Fields<'a> {
     }
 
     fn text(&self, name: &str) -> Result<Option<&'a str>, String> {
-        self.get(name, "a text", Value::as_str)
+        self.get(name, "a string", Value::as_str)
     }
 
     fn bool(&self, name: &str) -> Result<Option<bool>, String> {
@@ -433,7 +433,7 @@ impl<'a> Fields<'a> {
             let texts = items.map(|item| item.as_str().map(str::to_owned));
             texts.collect::<Option<Vec<_>>>()
         };
-        let mut texts = self.get(name, "a list of texts", read)?.unwrap_or_default();
+        let mut texts = self.get(name, "a list of strings", read)?.unwrap_or_default();
         texts.retain(|text| !text.is_empty());
         Ok(texts)
     }

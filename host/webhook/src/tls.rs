@@ -12,11 +12,11 @@ use crate::Error;
 
 const ADVICE: TlsAdvice<'static> = TlsAdvice {
     trust: Cow::Borrowed(
-        "put the PEM of the CA that signed it into the webhook's caBundle (the system's CAs count when it has none)",
+        "put the PEM of the CA that signed it into the webhook's caBundle (without a caBundle, the system's CAs are trusted)",
     ),
     name: "",
-    identity: "webhooks are called without one",
-    plain: "is it an http port?",
+    identity: "webhooks are called without a client certificate",
+    plain: "check that it is not an http port",
 };
 
 /// A client that trusts these CAs, or the operating system's when there are none, and nobody else.

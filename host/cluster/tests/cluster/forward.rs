@@ -89,7 +89,7 @@ async fn namespaces_are_made_when_they_are_not_there() {
     setting.server.forbid("create", "namespaces");
     let error = cluster.ensure_namespace("other").await.unwrap_err().to_string();
     assert!(
-        error.contains("the namespace other could not be made sure of")
+        error.contains("the namespace other could not be found or created")
             && error.contains("give this program's account `get` and `create` on `namespaces`"),
         "{error}"
     );

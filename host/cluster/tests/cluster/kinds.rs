@@ -209,27 +209,27 @@ async fn what_is_refused() {
         ),
         (
             get("v1/Node", Some("x"), "a").await,
-            "`v1/Node` is in no namespace: leave the namespace out",
+            "`v1/Node` is not namespaced: leave the namespace out",
         ),
         (
             get("v1/Pod", None, "a").await,
-            "`v1/Pod` is in a namespace: say in which",
+            "`v1/Pod` is namespaced: give the namespace",
         ),
         (
             get("v1/Pod", Some("x"), "../secrets/key").await,
-            "\"../secrets/key\" is no name of an object",
+            "\"../secrets/key\" is not a valid object name",
         ),
         (
             get("v1/Pod", Some(".."), "a").await,
-            "\"..\" is no name of a namespace",
+            "\"..\" is not a valid namespace",
         ),
         (
             list("v1/Pod", Some("a/b"), "").await,
-            "\"a/b\" is no name of a namespace",
+            "\"a/b\" is not a valid namespace",
         ),
         (
             list("v1/Pod", None, "tier in web").await,
-            "the label selector `tier in web` is wrong: `in` needs values in parentheses",
+            "the label selector `tier in web` is invalid: `in` needs values in parentheses",
         ),
         (
             get("v1/Node", None, "a").await,

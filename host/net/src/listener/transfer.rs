@@ -284,7 +284,7 @@ impl Shared {
         wakers.into_iter().flatten().for_each(Waker::wake);
         let (who, how) = stall.labels();
         counter!(telemetry::STALLED, "who" => who, "how" => how).increment(1);
-        tracing::info!(client = %self.client, "a request is aborted: {stall}");
+        tracing::info!(client = %self.client, "the request is aborted: {stall}");
     }
 }
 

@@ -30,7 +30,7 @@ impl TlsAdvice<'_> {
             Error::InvalidMessage(_) => with_advice("the server does not speak TLS on this port", self.plain),
             Error::AlertReceived(
                 AlertDescription::CertificateRequired | AlertDescription::BadCertificate,
-            ) => with_advice("the server wants a client certificate", self.identity),
+            ) => with_advice("the server requires a client certificate", self.identity),
             Error::AlertReceived(AlertDescription::UnrecognisedName) => {
                 with_advice(&format!("the server does not know the name {host}"), self.name)
             }
@@ -59,11 +59,11 @@ impl TlsAdvice<'_> {
                 )
             }
             E::UnknownIssuer => (
-                "its certificate comes from none of the trusted CAs".to_owned(),
+                "its certificate is not signed by a trusted CA".to_owned(),
                 &*self.trust,
             ),
             E::BadSignature => (
-                "its certificate bears the name of a trusted CA but not its signature; was the CA replaced?"
+                "its certificate names a trusted CA but is not signed by it; the CA may have been replaced"
                     .to_owned(),
                 &*self.trust,
             ),
@@ -83,8 +83,8 @@ impl TlsAdvice<'_> {
                 // What `openssl x509 -req` makes without an extension file: it cannot hold a name.
                 Some(webpki::Error::UnsupportedCertVersion) => return no_alternative_name(host),
                 Some(webpki::Error::CaUsedAsEndEntity) => (
-                    "it shows the certificate of a CA (basicConstraints CA:TRUE) as its own".to_owned(),
-                    "make it a certificate that the CA signs, with `admittance certs`",
+                    "its certificate is a CA certificate (basicConstraints CA:TRUE)".to_owned(),
+                    "make a server certificate signed by that CA, with `admittance certs`",
                 ),
                 _ => (invalid(other), ""),
             },
@@ -103,7 +103,7 @@ fn with_advice(problem: &str, advice: &str) -> String {
 
 fn no_alternative_name(host: &str) -> String {
     format!(
-        "its certificate has no subjectAltName, and a common name (CN) does not count; make one with \
+        "its certificate has no subjectAltName, and the common name (CN) is not checked; make one with \
          subjectAltName DNS:{host}, as `admittance certs` does"
     )
 }
@@ -153,11 +153,11 @@ mod tests {
             ),
             (
                 Error::AlertReceived(AlertDescription::CertificateRequired),
-                "wants a client certificate; use --key",
+                "requires a client certificate; use --key",
             ),
             (
                 Error::InvalidCertificate(CertificateError::UnknownIssuer),
-                "none of the trusted CAs; use --ca",
+                "not signed by a trusted CA; use --ca",
             ),
             (
                 Error::InvalidMessage(InvalidMessage::InvalidContentType),

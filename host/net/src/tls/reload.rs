@@ -170,7 +170,7 @@ impl<C: Send + Sync + 'static> Reloading<C> {
         let material = self.0.current.borrow();
         let path = material.exposed_key.as_ref()?.display();
         Some(format!(
-            "{path}: every user of this machine can read the private key: chmod o-r {path}"
+            "{path}: the private key is readable by every user of this machine: chmod o-r {path}"
         ))
     }
 
@@ -220,7 +220,7 @@ impl<C: Send + Sync + 'static> Reloading<C> {
                 self.0.current.send_replace(Arc::new(material));
                 tracing::info!(
                     certificate,
-                    "changed TLS files were read: new connections use them"
+                    "changed TLS files were loaded; new connections use them"
                 );
                 self.report(source.usage);
                 self.report_expiry(source.usage);
@@ -229,7 +229,7 @@ impl<C: Send + Sync + 'static> Reloading<C> {
             Err(error) => {
                 tracing::warn!(
                     certificate, %error,
-                    "changed TLS files cannot be used: the last good ones stay in use"
+                    "changed TLS files are invalid; the previous ones stay in use"
                 );
                 counter!(telemetry::CERTIFICATE_RELOAD_FAILURES, "certificate" => certificate).increment(1);
                 Some(error.to_string())
@@ -252,8 +252,8 @@ impl<C: Send + Sync + 'static> Reloading<C> {
         if usage == Usage::Listen && !validity.has_names {
             tracing::warn!(
                 certificate,
-                "the certificate has no subject alternative name, and kube-apiserver refuses such: \
-                 make one that names the host or the service (admittance certs does)"
+                "the certificate has no subject alternative name, and kube-apiserver rejects it: make one that \
+                 names the host or the service, with `admittance certs`"
             );
         }
     }
@@ -269,7 +269,7 @@ impl<C: Send + Sync + 'static> Reloading<C> {
         match expiry {
             Expiry::Expired => tracing::warn!(
                 certificate, %not_after,
-                "the certificate has expired, and clients refuse it; replace it"
+                "the certificate has expired and clients reject it; replace it"
             ),
             Expiry::Soon => tracing::warn!(
                 certificate, %not_after,

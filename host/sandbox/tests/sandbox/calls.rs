@@ -73,7 +73,7 @@ async fn every_bad_end_has_its_name() {
             "unreachable",
             Guest::running("unreachable"),
             FailureKind::Trap,
-            "gave up",
+            "panicked or aborted",
         ),
         (
             "division by zero",
@@ -85,14 +85,14 @@ async fn every_bad_end_has_its_name() {
             "outside of memory",
             Guest::running("(drop (i32.load (i32.const -8)))"),
             FailureKind::Trap,
-            "outside of its memory",
+            "memory out of bounds",
         ),
         ("recursion", deep, FailureKind::Trap, "stack overflow"),
         (
             "memory without end",
             Guest::running("(loop $more (br_if $more (i32.ne (memory.grow (i32.const 16)) (i32.const 0))))"),
             FailureKind::Memory,
-            "67108864 are allowed",
+            "the limit is 67108864",
         ),
         (
             "its own error",
@@ -345,5 +345,5 @@ async fn settings_that_are_refused() {
         ..Guest::default()
     };
     let error = load_with(sandbox(), &guest, "{}", &config()).await.unwrap_err();
-    assert_eq!(error.to_string(), "the plugin refuses its settings: /a: must");
+    assert_eq!(error.to_string(), "the plugin rejected its settings: /a: must");
 }

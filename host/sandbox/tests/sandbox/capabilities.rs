@@ -134,7 +134,7 @@ async fn the_cluster_is_read_when_it_is_granted() {
     .unwrap();
     for (sandbox, says) in [
         (&echo, "v1/Node None a"),
-        (sandbox(), "this host reads from no control plane"),
+        (sandbox(), "no control plane is configured on this host"),
     ] {
         let plugin = load_with(sandbox, &reader(), "{}", &with(grants.clone()))
             .await
@@ -378,7 +378,7 @@ async fn the_last_words_of_a_plugin_are_in_the_failure() {
     assert_eq!(failure.kind, FailureKind::Trap);
     assert_eq!(
         failure.message,
-        "the plugin gave up: thread main panicked at src/lib.rs:3:5:\nno image"
+        "the plugin panicked or aborted: thread main panicked at src/lib.rs:3:5:\nno image"
     );
 }
 

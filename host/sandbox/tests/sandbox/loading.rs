@@ -94,7 +94,7 @@ async fn what_is_not_a_plugin() {
         (
             "garbage collection",
             text("(component (core module (type (struct (field i32)))))"),
-            "without garbage collection",
+            "does not support garbage collection",
         ),
     ] {
         let refusal = refusal(&module).await;

@@ -285,7 +285,7 @@ async fn what_is_answered() {
             "no uid",
             V1,
             v1(json!({"allowed": true})),
-            Invalid("`response.uid` is \"\""),
+            Invalid("found \"\""),
         ),
         (
             "allowed a text",

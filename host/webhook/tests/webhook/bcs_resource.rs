@@ -74,7 +74,7 @@ async fn what_is_answered() {
             Err((InvalidResponse, "not a JSON object")),
         ),
         ("201", 201, CHANGED, Err((BadStatus, "201"))),
-        ("204", 204, "", Err((BadStatus, "204 No Content: without a text"))),
+        ("204", 204, "", Err((BadStatus, "204 No Content: empty body"))),
         (
             "the text of a 500",
             500,

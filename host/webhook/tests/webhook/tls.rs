@@ -82,7 +82,7 @@ async fn the_certificate_must_be_right() {
         (
             "the CA itself",
             Authority::as_server,
-            Err(&["certificate of a CA", "admittance certs"]),
+            Err(&["CA certificate", "admittance certs"]),
         ),
         (
             "a client certificate wanted",
@@ -202,7 +202,7 @@ async fn a_url_without_bundle_trusts_the_system_only() {
         Ok(webhook) => {
             let failure = call(&webhook, &application()).await.unwrap_err();
             assert_eq!(failure.kind, FailureKind::Tls, "{failure}");
-            assert!(failure.message.contains("none of the trusted CAs"), "{failure}");
+            assert!(failure.message.contains("not signed by a trusted CA"), "{failure}");
         }
         // A system without CAs, such as a bare container.
         Err(error) => assert!(matches!(error, Error::SystemRoots { .. }), "{error}"),

@@ -113,11 +113,11 @@ fn mistakes_in_plugins() {
         ),
         (
             "{ source: file:a, digest: sha256:12 }",
-            "8:52: .digest: `sha256:12` is no digest: write `sha256:` and 64 hexadecimal digits",
+            "8:52: .digest: `sha256:12` is not a valid digest: write `sha256:` and 64 hexadecimal digits",
         ),
         (
             "{ source: file:a, digest: md5:12 }",
-            "8:52: .digest: `md5:12` is no digest: write `sha256:` and 64 hexadecimal digits",
+            "8:52: .digest: `md5:12` is not a valid digest: write `sha256:` and 64 hexadecimal digits",
         ),
         (
             "{ source: file:a, settings: [] }",
