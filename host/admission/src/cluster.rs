@@ -36,7 +36,7 @@ impl ClusterKind {
 
 /// A text that is no kind: not `version/Kind` or `group/version/Kind`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no kind: write version and kind, `v1/Node` or `apps/v1/Deployment`")]
+#[error("{0:?} is not a valid kind: write version and kind, `v1/Node` or `apps/v1/Deployment`")]
 pub struct InvalidClusterKind(pub String);
 
 impl FromStr for ClusterKind {

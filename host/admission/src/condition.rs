@@ -156,7 +156,7 @@ pub struct NoAuthorizer;
 impl Authorizer for NoAuthorizer {
     async fn authorize(&self, _: &UserInfo, _: &AccessAttributes) -> Result<Access, AuthorizerError> {
         Err(AuthorizerError(
-            "there is no cluster to ask what a user may do; configure one".to_owned(),
+            "the authorizer needs a cluster, but none is configured".to_owned(),
         ))
     }
 }

@@ -38,7 +38,7 @@ impl Verdict {
             return Err(Failure::new(
                 FailureKind::PatchFailed,
                 format!(
-                    "the verdict changes the object, and a {} request has none",
+                    "the verdict changes the object, but a {} request has none",
                     request.operation
                 ),
             ));
@@ -96,7 +96,7 @@ impl Rules {
             return Err(Failure::new(
                 FailureKind::OutputTooLarge,
                 format!(
-                    "the answer holds an object of {} bytes, and {limit} are allowed",
+                    "the answer contains an object of {} bytes; the limit is {limit}",
                     text.len()
                 ),
             ));
@@ -138,6 +138,6 @@ impl Rules {
 fn invalid(error: impl std::fmt::Display) -> Failure {
     Failure::new(
         FailureKind::InvalidResponse,
-        format!("the verdict leaves an object that can be read in two ways: {error}"),
+        format!("the verdict results in an ambiguous object: {error}"),
     )
 }

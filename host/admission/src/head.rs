@@ -227,7 +227,7 @@ visit_anything!(
                 if few.contains(&key) || more.contains(&key) {
                     let key: String = key.chars().take(80).collect();
                     return Err(A::Error::custom(format!(
-                        "the key `{key}` stands twice in one object; keep one"
+                        "duplicate key `{key}` in an object; remove one of them"
                     )));
                 }
                 if few.len() < FEW {

@@ -46,7 +46,7 @@ pub async fn offload<T: Send + 'static>(
         Failure::new(
             FailureKind::Timeout,
             format!(
-                "an answer of {bytes} bytes, with the object that it is about, was not processed in time"
+                "an answer with {bytes} bytes, including its object, was not processed in time"
             ),
         )
     };

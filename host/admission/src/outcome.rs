@@ -224,7 +224,7 @@ impl fmt::Display for SkipReason {
             Self::ObjectSelector => "objectSelector does not match",
             Self::Rules => "no rule of the stage matches",
             Self::MatchCondition => "a match condition is false",
-            Self::DryRun => "a stage with side effects takes no part in a dry run",
+            Self::DryRun => "a stage with side effects is not called in a dry run",
         })
     }
 }

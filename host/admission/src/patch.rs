@@ -77,13 +77,13 @@ pub enum PatchError {
         reason: String,
     },
     /// The patch leaves something that is no object, or one that cannot be read again.
-    #[error("it leaves something that is not a JSON object")]
+    #[error("its result is not a JSON object")]
     NotAnObject,
     /// More operations than [`Patch::MAX_OPERATIONS`].
-    #[error("a JSON Patch of {0} operations, and {max} are allowed", max = Patch::MAX_OPERATIONS)]
+    #[error("a JSON Patch of {0} operations; the limit is {max}", max = Patch::MAX_OPERATIONS)]
     TooManyOperations(usize),
     /// An operation copies, reads or moves more than one patch may.
-    #[error("operation {index} is beyond the limits of a patch ({operation} {path}): {reason}")]
+    #[error("operation {index} exceeds the limits of a patch ({operation} {path}): {reason}")]
     TooMuchWork {
         /// Which one, from 0.
         index: usize,
@@ -95,7 +95,7 @@ pub enum PatchError {
         reason: String,
     },
     /// The object that it leaves is larger than one may become.
-    #[error("it leaves an object of more than {0} bytes")]
+    #[error("its result has more than {0} bytes")]
     ResultTooLarge(usize),
     /// The deadline passed while it was applied.
     #[error("the deadline passed after {0} operations")]
@@ -517,7 +517,7 @@ impl Draft<'_> {
             "copy" => Action::Copy(from()?),
             other => {
                 return Err(format!(
-                    "`{}` is no operation; use add, remove, replace, move, copy or test",
+                    "`{}` is not an operation; use add, remove, replace, move, copy or test",
                     beginning(other)
                 ));
             }

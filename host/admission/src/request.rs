@@ -144,7 +144,7 @@ impl fmt::Display for Operation {
 
 /// A text that names no operation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no operation: use CREATE, UPDATE, DELETE or CONNECT")]
+#[error("`{0}` is not an operation: use CREATE, UPDATE, DELETE or CONNECT")]
 pub struct UnknownOperation(pub String);
 
 impl FromStr for Operation {
@@ -283,7 +283,7 @@ mod tests {
         let error = "put".parse::<Operation>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "`put` is no operation: use CREATE, UPDATE, DELETE or CONNECT"
+            "`put` is not an operation: use CREATE, UPDATE, DELETE or CONNECT"
         );
     }
 }

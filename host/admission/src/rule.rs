@@ -128,7 +128,7 @@ enum Subresource {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
     /// An entry of `resources` without a name.
-    #[error("`{0}` names no resource: write `pods`, `pods/status`, `pods/*`, `*/status`, `*` or `*/*`")]
+    #[error("`{0}` is not a valid resource: write `pods`, `pods/status`, `pods/*`, `*/status`, `*` or `*/*`")]
     ResourceEmpty(String),
 }
 

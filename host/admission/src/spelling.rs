@@ -263,7 +263,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
             if let Some(earlier) = seen.get(index).and_then(Option::as_ref) {
                 self.found.twice = true;
                 let what = if *earlier == key {
-                    format!("the key `{key}` stands twice in one object; keep one")
+                    format!("duplicate key `{key}` in an object; remove one of them")
                 } else {
                     format!("`{earlier}` and `{key}` are two spellings of one key; keep `{canonical}`")
                 };
@@ -362,7 +362,7 @@ mod tests {
             (
                 "twice, deep",
                 r#"{"spec":{"items":[{"image":1,"image":2}]}}"#,
-                Err("the key `image` stands twice in one object; keep one at line 1 column 36"),
+                Err("duplicate key `image` in an object; remove one of them at line 1 column 36"),
             ),
             (
                 "not JSON",

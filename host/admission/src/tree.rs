@@ -75,10 +75,10 @@ pub(crate) enum Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NoParent => "the parent of the place is not there",
-            Self::Nothing => "nothing is at the place",
-            Self::NotAContainer => "the way leads through something that is neither object nor array",
-            Self::NoIndex => "that is no index of the array",
+            Self::NoParent => "the parent of the path does not exist",
+            Self::Nothing => "the path does not exist",
+            Self::NotAContainer => "the path leads through a value that is neither an object nor an array",
+            Self::NoIndex => "the path is not an index of the array",
             Self::TooDeep => "the object would be nested too deeply",
             Self::Copies => "the `copy` operations copy too much",
             Self::Work => "the operations read and move too much",

@@ -66,7 +66,7 @@ impl Turn<'_> {
             let matches = selector.matches(request, self.surroundings.namespaces);
             let matches = timeout_at(deadline.instant(), matches)
                 .await
-                .map_err(|_| timed_out("the labels of the namespace were not there in time"))?
+                .map_err(|_| timed_out("timeout while reading the labels of the namespace"))?
                 .map_err(|error| Failure::new(FailureKind::NamespaceUnknown, error.to_string()))?;
             if !matches {
                 return Ok(Some(SkipReason::NamespaceSelector));
@@ -122,7 +122,7 @@ impl Turn<'_> {
         if phase == Phase::Validating && matches!(effect, Effect::Change(..)) {
             return Err(Failure::new(
                 FailureKind::InvalidResponse,
-                "the verdict changes the object, and a stage of a validating chain may only allow or deny",
+                "the verdict changes the object, but a stage of a validating chain may only allow or deny",
             ));
         }
         let notes = Notes {

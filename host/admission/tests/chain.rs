@@ -282,7 +282,7 @@ async fn answers_and_failures_under_both_policies() {
                 Fail,
             )],
             &["failed"],
-            failed("(patch-failed): operation 1 does not apply (remove /nothing): nothing is at the place"),
+            failed("(patch-failed): operation 1 does not apply (remove /nothing): the path does not exist"),
             none(),
         ),
         (
@@ -301,7 +301,7 @@ async fn answers_and_failures_under_both_policies() {
             "a patch that leaves no object",
             vec![(Patch(json!([{"op": "replace", "path": "", "value": []}])), Fail)],
             &["failed"],
-            failed("(patch-failed): it leaves something that is not a JSON object"),
+            failed("(patch-failed): its result is not a JSON object"),
             none(),
         ),
         (
@@ -936,7 +936,8 @@ async fn a_verdict_cannot_change_what_is_not_there() {
     };
     assert_eq!(
         refusal.to_string(),
-        "stage stage of chain chain failed (patch-failed): the verdict changes the object, and a DELETE request has none"
+        "stage stage of chain chain failed (patch-failed): the verdict changes the object, but a DELETE \
+         request has none"
     );
     assert_eq!(refusal.code(), 500);
 }

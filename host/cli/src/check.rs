@@ -18,21 +18,22 @@ use crate::{
 
 /// Check chain definitions: every mistake of every file, with its line, its field and the fix.
 ///
-/// What is valid and probably not meant is a warning, and changes no exit code.
+/// Valid but probably unintended settings are reported as warnings, which do not change the exit code.
 ///
 /// Plugins are loaded and given their settings, so that a wrong setting or a missing module is found
-/// too. Nothing is asked of ZooKeeper or a cluster: definitions that are kept there are told as unchecked. Exits
-/// with 1 when something is wrong.
+/// too. Nothing is read from ZooKeeper or a cluster: definitions that are kept there are reported as
+/// unchecked. Exits with 1 when something is wrong.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Files, and directories whose *.yaml, *.yml and *.json are taken: chains and BCS admissionwebhooks.
+    /// Files with chains or BCS admissionwebhooks, or directories, of which *.yaml, *.yml and *.json are
+    /// read.
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// A configuration of `serve`: it is checked too, with the definitions that it names. What it says of
-    /// modules and signatures holds for them.
+    /// A configuration of `serve`: it is checked too, with the definitions that it names. Its settings of
+    /// modules and signatures apply.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Check the documents alone; load no plugin.
+    /// Check only the documents; load no plugins.
     #[arg(long)]
     documents_only: bool,
     /// Where modules and their compiled forms are kept [default: the user's cache directory].
@@ -154,7 +155,8 @@ fn print(
                 anstream::println!("{ODD}warning:{ODD:#} {warning}");
             }
             for place in unchecked {
-                anstream::println!("not checked: what {place} holds; `serve` checks it when it starts");
+                anstream::println!("not checked: the definitions in {place}; `serve` checks them when it \
+                starts");
             }
             return;
         }

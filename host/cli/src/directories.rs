@@ -48,9 +48,9 @@ fn usable(
             Ok(()) => return Some(directory),
             Err(problem) => problem,
         },
-        None => "this user has no home".to_owned(),
+        None => "this user has no home directory".to_owned(),
     };
-    tracing::warn!("there is no {what}, and it goes on without: {problem}; name a directory with --{what}");
+    tracing::warn!("running without a {what} directory: {problem}; name one with --{what}");
     None
 }
 

@@ -46,7 +46,7 @@ fn parse(filter: &str) -> Result<EnvFilter, String> {
     // A lone word would be taken for the name of a module, of which everything else is silenced.
     let is_word = !filter.contains(['=', ',', '[', ':']);
     if is_word && (filter.is_empty() || filter.parse::<LevelFilter>().is_err()) {
-        return Err("that is no level".to_owned());
+        return Err("not a level".to_owned());
     }
     let mut directives: Vec<_> = filter.split(',').map(directive).collect();
     // What they find wrong with the cluster or the ensemble is told once, with what to do, by the crates that

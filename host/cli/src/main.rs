@@ -52,7 +52,8 @@ enum Command {
     Pull(modules::PullArguments),
     Push(modules::PushArguments),
     Inspect(modules::InspectArguments),
-    /// Compile a component from standard input to standard output. The program starts itself so.
+    /// Compile a component from standard input to standard output. The program runs this itself, in a child
+    /// process.
     #[command(hide = true)]
     Compile {
         /// The component's size and the limits, as JSON.

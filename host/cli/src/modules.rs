@@ -27,8 +27,7 @@ pub(crate) mod run {
     pub(crate) use super::{inspect::run as inspect, pull::run as pull, push::run as push};
 }
 
-/// How modules are had from servers and registries. Each argument counts before what the configuration
-/// says.
+/// How modules are fetched from servers and registries. Each argument overrides the configuration.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Modules")]
 pub(crate) struct ModuleArguments {
@@ -38,13 +37,13 @@ pub(crate) struct ModuleArguments {
     /// Where modules are kept [default: the user's cache directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
     store: Option<PathBuf>,
-    /// Trust the authorities in this PEM file, beside the system's.
+    /// Trust the CAs in this PEM file, in addition to the system's.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// Ask through this proxy [default: as HTTPS_PROXY and NO_PROXY say].
+    /// Connect through this proxy [default: HTTPS_PROXY and NO_PROXY].
     #[arg(long, value_name = "URL")]
     proxy: Option<Url>,
-    /// Speak to this registry without TLS. May be given again.
+    /// Connect to this registry without TLS. May be given more than once.
     #[arg(long, value_name = "HOST:PORT")]
     insecure_registry: Vec<String>,
 }

@@ -136,7 +136,7 @@ fn log_fetch(progress: FetchProgress) {
             tracing::info!(%reference, bytes = total, "fetching a module");
         }
         FetchProgress::Retrying { after, error } => {
-            tracing::warn!(%error, ?after, "a module could not be fetched, and is asked for again");
+            tracing::warn!(%error, ?after, "a module could not be fetched; retrying");
         }
         FetchProgress::Received { .. } | FetchProgress::Finished => {}
     }

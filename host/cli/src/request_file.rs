@@ -22,7 +22,7 @@ pub(crate) enum Error {
     Review { path: PathBuf, source: ReviewError },
     /// An object that does not say what it is.
     #[error(
-        "{}: the object has no `kind`; write its `apiVersion` and `kind`, since rules and plugins go by them",
+        "{}: the object has no `kind`; write its `apiVersion` and `kind`, which rules and plugins need",
         path.display()
     )]
     NoKind { path: PathBuf },
@@ -40,7 +40,7 @@ pub(crate) enum Error {
     Rejected { path: PathBuf, message: String },
     /// The front door would pass it by.
     #[error(
-        "{}: no hook sees this request: {method} {target} is passed to the upstream untouched",
+        "{}: no hook applies to this request: {method} {target} is passed to the upstream unchanged",
         path.display()
     )]
     PassedBy {
@@ -50,8 +50,8 @@ pub(crate) enum Error {
     },
     /// No dialect for this path.
     #[error(
-        "{}: {target} is not a path of the BCS driver (/mesosdriver/v4/...): give the configuration whose dialect \
-         reads it with --config",
+        "{}: {target} is not a path of the BCS driver (/mesosdriver/v4/...): give a configuration whose \
+         dialect reads it with --config",
         path.display()
     )]
     NoDialect { path: PathBuf, target: String },
@@ -216,7 +216,7 @@ fn bcs_for(path: &Path, head: &http::request::Parts) -> Result<Bcs, Error> {
     let cluster = head
         .headers
         .get("BCS-ClusterID")
-        .ok_or_else(|| rejected("it has no header BCS-ClusterID".into()))?
+        .ok_or_else(|| rejected("the header BCS-ClusterID is missing".into()))?
         .to_str()
         .map_err(|error| rejected(format!("BCS-ClusterID: {error}")))?;
     let cluster = Cluster::new(cluster).map_err(|error| rejected(error.to_string()))?;

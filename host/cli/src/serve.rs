@@ -38,27 +38,28 @@ pub(crate) struct Arguments {
         env = "ADMITTANCE_CONFIG"
     )]
     config: PathBuf,
-    /// Listen here in place of the configuration's listen.address.
+    /// Listen on this address instead of the configuration's listen.address.
     #[arg(long, value_name = "ADDRESS", env = "ADMITTANCE_LISTEN")]
     listen: Option<SocketAddr>,
-    /// Serve /healthz, /readyz, /metrics and the API here in place of the configuration's admin.address.
+    /// Serve /healthz, /readyz, /metrics and the API on this address instead of the configuration's
+    /// admin.address.
     #[arg(long, value_name = "ADDRESS", env = "ADMITTANCE_ADMIN")]
     admin: Option<SocketAddr>,
-    /// Forward to these servers in place of the configuration's upstream.servers or upstream.discover.
+    /// Forward to these servers instead of the configuration's upstream.servers or upstream.discover.
     #[arg(long, value_name = "URL", env = "ADMITTANCE_UPSTREAM", value_delimiter = ',')]
     upstream: Vec<http::Uri>,
-    /// Keep modules and their compiled forms here in place of the configuration's store.directory [default:
+    /// Keep modules and their compiled forms here instead of the configuration's store.directory [default:
     /// admittance in the user's cache directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
     store: Option<PathBuf>,
-    /// Keep what was live here in place of the configuration's history.directory, for this driver alone
-    /// [default: a directory of its own in the user's state directory].
+    /// Keep the history of live revisions here instead of the configuration's history.directory, for this
+    /// driver only [default: a directory of its own in the user's state directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_HISTORY")]
     history: Option<PathBuf>,
-    /// The level of log lines, or a filter (`info,admittance=debug`), in place of log.level.
+    /// The level of log lines, or a filter (`info,admittance=debug`), instead of log.level.
     #[arg(long, value_name = "LEVEL", env = "ADMITTANCE_LOG")]
     log: Option<String>,
-    /// The form of log lines, in place of log.format.
+    /// The format of log lines, instead of log.format.
     #[arg(long, value_enum, env = "ADMITTANCE_LOG_FORMAT")]
     log_format: Option<logging::Format>,
 }
@@ -114,7 +115,7 @@ fn read(path: &Path) -> crate::Result<Config> {
     if path == Path::new(DEFAULT_CONFIG) && !path.exists() {
         return Err(format!(
             "there is no {DEFAULT_CONFIG} here; name the configuration with `--config FILE` (or \
-             ADMITTANCE_CONFIG). It says at least which control plane is served: `dialect: {{ kubernetes: {{}} }}`"
+             ADMITTANCE_CONFIG). It must name at least the control plane: `dialect: {{ kubernetes: {{}} }}`"
         )
         .into());
     }
@@ -205,11 +206,11 @@ fn with_definitions(
             // Whoever read the configuration made sure of that.
             let zookeeper = ensembles
                 .cluster()
-                .ok_or("definitions: there is no `zookeeper.cluster`")?;
+                .ok_or("definitions: `zookeeper.cluster` is not configured")?;
             builder.definition_store(ZooKeeperStore::new(zookeeper.clone(), path.as_str())?)
         }
         DefinitionPlace::CustomResources { namespace } => {
-            let cluster = cluster.ok_or("definitions: there is no `cluster`")?;
+            let cluster = cluster.ok_or("definitions: `cluster` is not configured")?;
             builder.definition_store(CustomResourceStore::new(cluster, namespace.as_str()))
         }
     })
@@ -228,7 +229,7 @@ fn warn_of_conditions(host: &Host) {
             tracing::warn!(
                 chain = %chain.name,
                 stage = %stage.name,
-                "a match condition asks the authorizer, and there is no cluster to ask; write `cluster: {{}}`"
+                "a match condition uses the authorizer, but no cluster is configured; write `cluster: {{}}`"
             );
         }
     }

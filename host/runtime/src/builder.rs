@@ -243,7 +243,7 @@ impl HostBuilder {
                 .await
                 .map_err(Error::Interrupted)?;
             if recovered.map_err(Error::Recovery)?.is_some() {
-                tracing::warn!("a change of definitions was broken off; it was made whole");
+                tracing::warn!("an interrupted change of definitions was completed");
             }
         }
         Host::start(source, history).await

@@ -86,7 +86,8 @@ pub enum ChangeError {
     History(#[from] HistoryError),
     /// Files are changed by way of a journal, so that a kill leaves all of a change or nothing.
     #[error(
-        "definitions are changed by a driver with a history alone: name a directory that can be written (`history: {{ directory: ... }}`), or edit the files"
+        "changing definitions needs a history: name a writable directory (`history: {{ directory: ... }}`), \
+         or edit the files"
     )]
     NoHistory,
     /// The files of definitions cannot be written.
@@ -96,7 +97,7 @@ pub enum ChangeError {
     #[error(transparent)]
     Store(StoreError),
     /// The change is of definitions in several stores, which cannot be written all or none.
-    #[error("this changes definitions in {one} and in {other}; change those in one at a time")]
+    #[error("this changes definitions in {one} and in {other}; change one store at a time")]
     SeveralStores {
         /// [`DefinitionStore::location`](admittance_definitions::DefinitionStore::location).
         one: String,

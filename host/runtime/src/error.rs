@@ -34,13 +34,13 @@ pub enum Error {
     #[error(transparent)]
     Recovery(std::io::Error),
     /// Requests still use so many earlier tables that there is no room for another.
-    #[error("requests in flight still use {0} tables, and no other is made until some of them end")]
+    #[error("requests in flight still use {0} tables; no other table is built until some of them end")]
     TooManyTables(usize),
     /// The addresses of webhooks are wrong.
     #[error("webhooks.resolve: {0}")]
     Resolve(#[source] admittance_webhook::Error),
     /// The runtime is shutting down.
-    #[error("loading broke off: {0}")]
+    #[error("loading was interrupted: {0}")]
     Interrupted(#[source] JoinError),
 }
 
@@ -105,10 +105,10 @@ pub enum StageErrorCause {
     #[error(transparent)]
     Webhook(#[from] admittance_webhook::Error),
     /// The runtime is shutting down.
-    #[error("loading broke off: {0}")]
+    #[error("loading was interrupted: {0}")]
     Interrupted(#[source] JoinError),
     /// The host is being dropped.
-    #[error("loading broke off: the host stops")]
+    #[error("loading was interrupted: the host is shutting down")]
     Stopped,
 }
 

@@ -109,17 +109,17 @@ impl Host {
         }
         match &result {
             Ok(Reload::Superseded) => {
-                tracing::info!("something else changed: the table that was being made is given up");
+                tracing::info!("the definitions changed again: the table in preparation is discarded");
             }
             Ok(_) if had_problem && self.0.live.load().problem.is_none() => {
-                tracing::info!("the definitions say what is live again");
+                tracing::info!("the live table matches the definitions again");
             }
-            Ok(_) => tracing::debug!("the definitions say what is live"),
+            Ok(_) => tracing::debug!("the live table matches the definitions"),
             Err(error) if matches!(**error, Error::Stores(_)) => {
-                tracing::error!("definitions cannot be read, those read before them stay: {error}");
+                tracing::error!("definitions cannot be read; the previous ones stay live: {error}");
             }
             Err(error) => {
-                tracing::error!("the changed definitions are not used, those before them stay: {error}");
+                tracing::error!("the changed definitions are rejected; the previous ones stay live: {error}");
             }
         }
         result
@@ -190,8 +190,8 @@ impl Host {
             }
             if before.is_none() {
                 tracing::info!(
-                    "chains or stages are gone from the definitions, or a file is empty; that goes live when it has \
-                     been so for {}",
+                    "chains or stages were removed from the definitions, or a file is empty; this goes live \
+                     if it is unchanged for {}",
                     humantime::format_duration(REMOVAL)
                 );
             }

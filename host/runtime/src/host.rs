@@ -104,7 +104,7 @@ impl Host {
                                 Some(TableProblem::after(None, Arc::new(error))),
                             ),
                             Err(gone) => {
-                                tracing::error!("the table that was live last cannot be made again: {gone}");
+                                tracing::error!("the last live table cannot be restored: {gone}");
                                 return Err(error);
                             }
                         },
@@ -131,7 +131,7 @@ impl Host {
             let revision = entry.revision().number;
             tracing::error!(
                 revision,
-                "what the definitions say cannot be made, and the table that was live last is served: {}",
+                "the definitions cannot be loaded; serving the last live table: {}",
                 problem.error
             );
         }
@@ -248,7 +248,7 @@ impl Host {
                     entries = pruned.entries,
                     bytes = pruned.bytes,
                     left = pruned.left,
-                    "what was not used for longest is removed from the store"
+                    "the least recently used entries are removed from the store"
                 );
             }
         });

@@ -94,7 +94,7 @@ pub(crate) fn log_bad(before: Option<&TableProblem>, now: Option<&TableProblem>)
     }
     for was in &before {
         if !now.iter().any(|bad| bad.path == was.path) {
-            tracing::info!(definition = %was.path.display(), "the definition in {} is no longer bad", was.path.display());
+            tracing::info!(definition = %was.path.display(), "the definition in {} is valid again", was.path.display());
             metrics::bad_definition(&was.path, false);
         }
     }

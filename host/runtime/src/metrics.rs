@@ -40,7 +40,8 @@ pub fn describe_metrics() {
     );
     describe_counter!(
         TABLES,
-        "Tables made of the definitions, at the start and whenever they change, by result: live, failed (the one before stays)"
+        "Tables built from the definitions, at the start and whenever they change, by result: live, failed \
+         (the previous one stays)"
     );
     describe_counter!(
         WRITE_FAILURES,
@@ -52,15 +53,16 @@ pub fn describe_metrics() {
     describe_gauge!(REVISION, "The revision of the live table");
     describe_gauge!(
         CURRENT,
-        "1 when the live table is what the definitions say, 0 when that cannot be made and the one before stays, or some of them cannot be used"
+        "1 if the live table matches the definitions, 0 if it cannot be built from them and the previous \
+         one stays, or if some of them are invalid"
     );
     describe_gauge!(
         BAD_DEFINITION,
-        "1 for a definition in a store that cannot be used, by where it is (definition); 0 when it is repaired or deleted"
+        "1 for an invalid definition in a store, by its location (definition); 0 when it is repaired or deleted"
     );
     describe_counter!(
         CANDIDATES,
-        "Calls of candidates beside their plugins, by stage and result: same, different, failed (no verdict where the plugin gave one), passed-over (too many were waiting)"
+        "Calls of candidates alongside their plugins, by stage and result: same, different, failed (no verdict where the plugin gave one), passed-over (too many were waiting)"
     );
     describe_histogram!(
         REQUEST_DURATION,
@@ -74,7 +76,7 @@ pub fn describe_metrics() {
     );
     describe_counter!(
         STAGE_FAILURES,
-        "Calls of a stage that gave no verdict, by phase, chain, stage, failure and the policy that held"
+        "Calls of a stage without a verdict, by phase, chain, stage, failure and the policy that was applied"
     );
     for decision in ["allowed", "changed", "denied", "failed", "deadline", "dry-run"] {
         counter!(REQUESTS, "decision" => decision).absolute(0);

@@ -320,7 +320,8 @@ async fn module(
             .map_err(StageErrorCause::Interrupted)?;
         if let Err(error) = kept {
             metrics::write_failed("store");
-            tracing::warn!(%error, "a module could not be kept; it cannot be rolled back to once its file changes");
+            tracing::warn!(%error, "a module could not be stored; a rollback to it is not possible once its \
+            file changes");
         }
     }
     Ok(module)
@@ -362,7 +363,7 @@ async fn prepare(
         let kept = tokio::task::spawn_blocking(move || store.keep_compiled(key, &bytes)).await;
         if let Ok(Err(error)) = kept {
             metrics::write_failed("store");
-            tracing::warn!(%error, "a compiled plugin could not be kept; the next start compiles it again");
+            tracing::warn!(%error, "a compiled plugin could not be stored; the next start compiles it again");
         }
     }
     Ok((prepared, false))

@@ -127,7 +127,7 @@ impl ReviewService {
             rejected(status, &error.to_string())
         })?;
         if head.method != Method::POST {
-            let message = format!("reviews are sent with POST, not {}", head.method);
+            let message = format!("reviews must be sent with POST, not {}", head.method);
             let mut response = rejected(StatusCode::METHOD_NOT_ALLOWED, &message);
             response
                 .headers_mut()
@@ -216,7 +216,7 @@ fn known(table: &Table, selection: &Selection) -> Result<(), Box<Response<Bytes>
             Phase::Mutating => "mutate",
             Phase::Validating => "validate",
         };
-        format!("the chain {name} is of the phase {other}: ask for /{path}/{name}")
+        format!("the chain {name} is of the phase {other}: use /{path}/{name}")
     } else {
         let names: Vec<_> = table
             .chains()
@@ -224,8 +224,8 @@ fn known(table: &Table, selection: &Selection) -> Result<(), Box<Response<Bytes>
             .map(|chain| &*chain.name)
             .collect();
         let names = match names.as_slice() {
-            [] => "there is none at all".to_owned(),
-            names => format!("the chains of that phase: {}", names.join(", ")),
+            [] => "this phase has no chains".to_owned(),
+            names => format!("the chains of this phase: {}", names.join(", ")),
         };
         format!("there is no chain {name} of the phase {phase}; {names}")
     };

@@ -206,7 +206,7 @@ pub(crate) async fn a_broken_definition_leaves_the_last_good_one(cluster: Arc<Cl
     scene
         .program()
         .until_logged("that the definitions are broken", |line| {
-            line.message().contains("those before them stay")
+            line.message().contains("the previous ones stay live")
         })
         .await
         .unwrap();

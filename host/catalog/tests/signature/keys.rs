@@ -210,7 +210,7 @@ fn bundles_by_a_key() {
     };
     let good = statement("https://in-toto.io/Statement/v1", SIGNED, &module);
     let older = json!({ "base64Signature": signer.sign(&module), "cert": "" }).to_string();
-    let other_actual = format!("and this is sha256:{}", hex::encode(digest(&module)));
+    let other_actual = format!("not over sha256:{}", hex::encode(digest(&module)));
     for (name, signature, expected) in [
         ("a message", signer.message_bundle(&module, None), "by the key"),
         (

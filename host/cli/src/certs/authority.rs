@@ -27,7 +27,7 @@ impl FromStr for Service {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (name, namespace) = text.split_once('.').ok_or("write NAME.NAMESPACE")?;
         if namespace.contains('.') {
-            return Err("write NAME.NAMESPACE, without .svc: its other names come by themselves");
+            return Err("write NAME.NAMESPACE, without .svc: the other names are added automatically");
         }
         if is_dns_name(text) {
             Ok(Self {
@@ -298,12 +298,12 @@ impl Authority {
 fn parse<'a>(der: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>, String> {
     x509_parser::parse_x509_certificate(der)
         .map(|(_, parsed)| parsed)
-        .map_err(|error| format!("it is no certificate: {error}"))
+        .map_err(|error| format!("it is not a valid certificate: {error}"))
 }
 
 fn not_after(certificate: &X509Certificate<'_>) -> Result<OffsetDateTime, String> {
     OffsetDateTime::from_unix_timestamp(certificate.validity().not_after.timestamp())
-        .map_err(|error| format!("it ends at no date: {error}"))
+        .map_err(|error| format!("its expiry date is not valid: {error}"))
 }
 
 /// That of the CAs whose key this is, and the key.
@@ -312,11 +312,11 @@ fn pair(certificates: &str, key: &str) -> Result<(CertificateDer<'static>, KeyPa
         .collect::<Result<_, _>>()
         .map_err(|error| format!("it is not PEM: {error}"))?;
     if found.is_empty() {
-        return Err("it holds 0 certificates and must hold one".into());
+        return Err("it contains no certificate".into());
     }
     if certificates.matches("-----BEGIN").count() != found.len() {
         // It is about to be printed.
-        return Err("it holds more than certificates; put the key into a file of its own".into());
+        return Err("it contains more than certificates; put the key into a separate file".into());
     }
     for der in &found {
         if !parse(der)?.is_ca() {
@@ -329,7 +329,7 @@ fn pair(certificates: &str, key: &str) -> Result<(CertificateDer<'static>, KeyPa
             return Ok((der, key));
         }
     }
-    Err("the key beside it is not its key".into())
+    Err("its key file does not match the certificate".into())
 }
 
 fn pem(der: &CertificateDer<'_>) -> String {

@@ -69,7 +69,7 @@ impl fmt::Display for Made {
         )?;
         writeln!(
             f,
-            "{verb} {}, its key: keep it where nobody else can read it",
+            "{verb} {}, its key: keep it where no other user can read it",
             key.display()
         )?;
         if self.authority_ends_soon {

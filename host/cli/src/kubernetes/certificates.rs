@@ -36,7 +36,7 @@ pub(crate) enum CertificateError {
         reason: String,
         fix: String,
     },
-    #[error("no certificate can be made: {0}")]
+    #[error("the certificate cannot be made: {0}")]
     Make(String),
 }
 
@@ -121,7 +121,7 @@ impl Certificates {
         if authority.contains("PRIVATE KEY") {
             return Err((
                 Part::Authority,
-                "it holds a private key and would be public".to_owned(),
+                "it contains a private key, which would become public".to_owned(),
             ));
         }
         let roots = tls::certificates_in(authority.as_bytes()).map_err(at(Part::Authority))?;
@@ -144,10 +144,10 @@ impl Certificates {
         verifier
             .verify_server_cert(end, others, &name, &[], time)
             .map_err(|error| {
-                let reason = format!("the API server would not take it for {host}: {error}");
+                let reason = format!("the API server would not accept it for {host}: {error}");
                 (Part::Certificate, reason)
             })?;
-        let ends = tls::not_after(end).ok_or_else(|| (Part::Certificate, "it ends at no date".to_owned()))?;
+        let ends = tls::not_after(end).ok_or_else(|| (Part::Certificate, "its expiry date is not valid".to_owned()))?;
         Ok(Self {
             authority,
             certificate,

@@ -50,7 +50,7 @@ impl FromStr for Name {
             Ok(Self(label))
         } else {
             Err(format!(
-                "begin with a letter, and write {} letters at most",
+                "begin with a letter, and use at most {} characters",
                 Self::LONGEST
             ))
         }

@@ -21,8 +21,8 @@ use crate::output::{BAD, BOLD, DIM, Form, GOOD, ODD, harmless, harmless_lines};
 /// Show what a module is: name, version, contract, what it is for, its settings, what it imports and the
 /// grants that this needs, digests, annotations and signatures.
 ///
-/// Its code describes itself in the sandbox, without settings and without grants. A tag or URL is asked for
-/// anew.
+/// The module's `describe` runs in the sandbox, without settings and without grants. A tag or URL is resolved
+/// again.
 #[derive(Debug, Args)]
 pub(crate) struct InspectArguments {
     /// A file, an https:// URL, or oci://registry/repository:tag.
@@ -31,8 +31,8 @@ pub(crate) struct InspectArguments {
     /// How to print it.
     #[arg(long, short, value_enum, default_value_t)]
     output: Form,
-    /// The public key that must have signed it (PEM, as cosign writes it). May be given again; any of them
-    /// will do.
+    /// The public key that must have signed it (PEM, as cosign writes it). May be given more than once; one
+    /// of them must match.
     #[arg(long, value_name = "FILE")]
     key: Vec<PathBuf>,
     #[command(flatten)]
@@ -173,7 +173,7 @@ fn for_people(inspected: &Inspected) -> String {
     }
     // Writing into a String does not fail.
     let _ = match &inspected.verified {
-        Verified::Unrequired => writeln!(text, "{:11} {DIM}not asked for{DIM:#}", "verified"),
+        Verified::Unrequired => writeln!(text, "{:11} {DIM}not required{DIM:#}", "verified"),
         verified => writeln!(
             text,
             "{:11} {GOOD}{}{GOOD:#}",
@@ -242,7 +242,7 @@ fn wanted(capability: &Capability) -> String {
 
 fn imported(text: &mut String, import: &Import) {
     let (style, what) = match import.grant {
-        Grant::None => (DIM, "always there"),
+        Grant::None => (DIM, "always available"),
         Grant::Cluster => (ODD, "needs `allow.cluster`"),
         Grant::Http => (ODD, "needs `allow.http`"),
         Grant::Environment => (DIM, "empty without `allow.environment`"),

@@ -16,19 +16,20 @@ use clap::Args;
 use super::{ModuleArguments, transfers::Transfers};
 use crate::output::{BOLD, GOOD, harmless, write};
 
-/// Fetch a module, check it as a chain would, and keep it, so that the next start needs no network.
+/// Fetch a module, check it as a chain would, and keep it in the store, so that the next start needs no
+/// network.
 ///
-/// A tag or URL is asked for anew, whatever it meant before. Prints the digest, and what to write into a
+/// A tag or URL is resolved again, even if it is in the store. Prints the digest, and what to write into a
 /// definition to pin it.
 #[derive(Debug, Args)]
 pub(crate) struct PullArguments {
     /// An https:// URL, oci://registry/repository:tag, or file: and a path.
     reference: ModuleReference,
-    /// Write the module to this file too.
+    /// Also write the module to this file.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The public key that must have signed it (PEM, as cosign writes it). May be given again; any of them
-    /// will do.
+    /// The public key that must have signed it (PEM, as cosign writes it). May be given more than once; one
+    /// of them must match.
     #[arg(long, value_name = "FILE")]
     key: Vec<PathBuf>,
     #[command(flatten)]

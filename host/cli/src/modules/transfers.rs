@@ -98,7 +98,7 @@ impl Transfers {
 }
 
 fn again(after: Duration, error: &str) -> String {
-    format!("{}; again in {after:?}", harmless(error))
+    format!("{}; retrying in {after:?}", harmless(error))
 }
 
 fn bar(total: Option<u64>) -> ProgressBar {

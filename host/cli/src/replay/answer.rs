@@ -52,7 +52,7 @@ struct Status {
 pub(super) enum AnswerError {
     #[error("its patch is not base64: {0}")]
     Base64(#[from] base64::DecodeError),
-    #[error("its patch is no JSON Patch: {0}")]
+    #[error("its patch is not a valid JSON Patch: {0}")]
     Patch(String),
     #[error("it cannot be read: {0}")]
     Json(#[from] serde_json::Error),

@@ -23,8 +23,8 @@ pub(super) fn load(paths: &[PathBuf], may_call_webhooks: bool) -> crate::Result<
             stage.candidate = None;
             if let (HookDefinition::Webhook(_), false) = (&stage.hook, may_call_webhooks) {
                 return Err(format!(
-                    "{}: stage {} of chain {} calls a webhook, which would get every recorded request; give \
-                     --call-webhooks if it may, or leave the stage out",
+                    "{}: stage {} of chain {} calls a webhook, which would be sent every recorded request; \
+                     give --call-webhooks to allow that, or remove the stage",
                     stage.location, stage.name, chain.name
                 )
                 .into());
@@ -64,7 +64,7 @@ pub(super) fn replace(
         );
     }
     let HookDefinition::Plugin(plugin) = &mut stage.hook else {
-        return Err(format!("--stage: {id} calls a webhook, and has no module").into());
+        return Err(format!("--stage: {id} calls a webhook and has no module").into());
     };
     // Its settings and grants stay; the pin was of the other one.
     *plugin = PluginDefinition {

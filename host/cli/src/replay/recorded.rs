@@ -29,7 +29,8 @@ pub(super) struct Recorded {
 pub(super) enum RecordedError {
     #[error("{}: {source}", path.display())]
     Unreadable { path: PathBuf, source: std::io::Error },
-    #[error("{}: request {number}: {problem}; write what `admittance record` wrote, or AdmissionReviews", path.display())]
+    #[error("{}: request {number}: {problem}; give a file written by `admittance record`, or \
+    AdmissionReviews", path.display())]
     Wrong {
         path: PathBuf,
         number: u64,
@@ -40,7 +41,7 @@ pub(super) enum RecordedError {
         path.display()
     )]
     Unanswered { path: PathBuf, number: u64 },
-    #[error("{}: request {number}: its response cannot be compared with: {source}", path.display())]
+    #[error("{}: request {number}: its response cannot be compared: {source}", path.display())]
     Answer {
         path: PathBuf,
         number: u64,

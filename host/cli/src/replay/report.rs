@@ -74,8 +74,8 @@ pub(super) fn for_people(report: &Report) -> String {
         // Writing into a String does not fail.
         let _ = writeln!(
             text,
-            "{ODD}note:{ODD:#} values were left out of {} when they were recorded; hooks saw `[redacted]` in \
-             their place, and may have said something else for it",
+            "{ODD}note:{ODD:#} values were left out of {} when they were recorded; hooks saw `[redacted]` \
+             in their place, and may have answered differently because of it",
             human::count(report.redacted, "request", "requests")
         );
     }

@@ -18,7 +18,7 @@ enum Token {
 /// A text that names no values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` names no field: write a JSON Pointer, with `*` for every key or index, `/spec/containers/*/env/*/value`"
+    "`{0}` is not a valid field: write a JSON Pointer, with `*` for every key or index, `/spec/containers/*/env/*/value`"
 )]
 pub struct InvalidRedaction(pub String);
 

@@ -184,7 +184,7 @@ async fn where_new_definitions_go() {
     let error = host.apply(&both, "new", &by("ci")).await.unwrap_err().to_string();
     assert!(error.starts_with("this changes definitions in "), "{error}");
     assert!(
-        error.ends_with(" and in shelf:/2; change those in one at a time"),
+        error.ends_with(" and in shelf:/2; change one store at a time"),
         "{error}"
     );
     assert_eq!(scene.read("a.yaml"), chain("a", "1"));
