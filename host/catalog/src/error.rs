@@ -4,7 +4,7 @@ use admittance_net::tls::TlsError;
 
 use crate::{Digest, ModuleReference, OciReference, signature::SignatureError};
 
-/// Why a module or its compiled form is not to be had.
+/// Why a module or its compiled form is not available.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -16,19 +16,19 @@ pub enum Error {
         /// What the system says.
         source: Arc<io::Error>,
     },
-    /// The module is larger than the host takes.
+    /// The module is larger than the limit.
     #[error(
         "module {place} has {size} bytes, more than the limit of {limit}: make a release build, and strip it"
     )]
     ModuleTooLarge {
         /// The file, or the reference.
         place: String,
-        /// Its size in bytes; at least this, when the server did not tell before.
+        /// Its size in bytes; a lower bound when the server did not announce it.
         size: u64,
         /// The limit in bytes.
         limit: u64,
     },
-    /// The bytes are not those that the definition names.
+    /// The bytes do not have the digest that the definition names.
     #[error(
         "module {place} has the digest {actual}, and the definition requires {expected}: restore the module, or write the new digest"
     )]
@@ -40,22 +40,22 @@ pub enum Error {
         /// What is there.
         actual: Digest,
     },
-    /// A registry sent something else than what it was asked for by digest.
+    /// A registry sent content with another digest than requested.
     #[error(
         "{place} does not match what the registry sent, which has the digest {actual}: a proxy changes the content, or the registry's storage is damaged"
     )]
     ContentMismatch {
         /// What was asked for, with its digest.
         place: String,
-        /// Of what came.
+        /// Of the received content.
         actual: Digest,
     },
-    /// The bytes are no WebAssembly.
+    /// The bytes are not WebAssembly.
     #[error(
         "{place} is not a WebAssembly module: it begins with {found}; check that the reference names the `.wasm` file itself"
     )]
     NotWebAssembly {
-        /// Where they are from.
+        /// Their source.
         place: String,
         /// The first bytes.
         found: String,
@@ -70,7 +70,7 @@ pub enum Error {
         /// What is there.
         found: String,
     },
-    /// There is nothing under that name.
+    /// The server does not have it.
     #[error("{place} was not found: {message}; check the name, and that this user may read it")]
     NotFound {
         /// What was asked for.
@@ -78,7 +78,7 @@ pub enum Error {
         /// What the server says.
         message: String,
     },
-    /// The server wants other credentials.
+    /// The server requires other credentials.
     #[error("access to {place} was refused {with}: {message}; {advice}")]
     Unauthorized {
         /// What was asked for.
@@ -98,7 +98,7 @@ pub enum Error {
         /// What is wrong, and what to do.
         problem: String,
     },
-    /// Nobody answers, or the connection broke.
+    /// The connection failed.
     #[error("{place} cannot be reached: {problem}; check the name, the network, and the proxy")]
     Unreachable {
         /// What was asked for.
@@ -106,15 +106,15 @@ pub enum Error {
         /// What happened.
         problem: String,
     },
-    /// The server did not go on in time.
+    /// The server did not send anything in time.
     #[error("timeout: nothing was received from {place} for {}; it is retried if the definition allows that", humantime::format_duration(*.waited))]
     TooSlow {
         /// What was asked for.
         place: String,
-        /// How long was waited for the connection, or the next bytes.
+        /// How long the client waited for the connection or the next bytes.
         waited: Duration,
     },
-    /// The server is not who it should be, or speaks no TLS.
+    /// The server's certificate is not accepted, or it does not speak TLS.
     #[error("no TLS connection for {place}: {problem}")]
     Tls {
         /// What was asked for.
@@ -122,7 +122,7 @@ pub enum Error {
         /// What is wrong, and what to do.
         problem: String,
     },
-    /// The proxy does not let the connection through.
+    /// The proxy refused the connection.
     #[error(
         "the proxy refused the connection to {place}: {problem}; check the proxy's address and which destinations it allows"
     )]
@@ -141,10 +141,10 @@ pub enum Error {
         status: u16,
         /// What the server says.
         message: String,
-        /// When the server wants to be asked again.
+        /// When the server asks for a retry (`Retry-After`).
         again_after: Option<Duration>,
     },
-    /// The answer is not what the protocol wants.
+    /// The answer violates the protocol.
     #[error("{place}: invalid response: {problem}")]
     BadAnswer {
         /// What was asked for.
@@ -155,13 +155,13 @@ pub enum Error {
     /// The file of CAs cannot be used.
     #[error("CA file {0}")]
     Ca(TlsError),
-    /// The client for the network cannot be made.
+    /// The HTTP client cannot be created.
     #[error("no modules can be fetched: {problem}")]
     Client {
         /// Why.
         problem: String,
     },
-    /// What is to be pushed is no component.
+    /// The module cannot be pushed.
     #[error("nothing was pushed to {reference}: {problem}")]
     NotPushed {
         /// Where to.
@@ -177,7 +177,7 @@ pub enum Error {
         /// What the system says.
         source: Arc<io::Error>,
     },
-    /// Others could write into the store, and what is in it is run as native code.
+    /// Other users could write to the store, and its contents run as native code.
     #[error(
         "store {path}: {problem}; compiled code is read only from a directory that no other user can write (`chmod 700 {path}`)",
         path = path.display()
@@ -185,13 +185,13 @@ pub enum Error {
     StoreNotPrivate {
         /// The directory.
         path: PathBuf,
-        /// Whose it is, or who may write into it.
+        /// Its owner, or who may write to it.
         problem: String,
     },
     /// The module is not signed as the policy asks.
     #[error(transparent)]
     Signature(Box<SignatureError>),
-    /// A module that was used before is not in the store any more.
+    /// A module that was used before is no longer in the store.
     #[error("module {reference} with the digest {digest} is no longer in the store: fetch it again")]
     NotKept {
         /// Where it was from.
@@ -199,13 +199,13 @@ pub enum Error {
         /// Of the module.
         digest: Digest,
     },
-    /// No server was asked for the module, and the store does not have it.
+    /// The module is not in the store, and fetching was not allowed.
     #[error("module {reference} is not in the store and has not been fetched yet")]
     NotFetched {
         /// Where it is.
         reference: Box<ModuleReference>,
     },
-    /// The program ends.
+    /// The program is shutting down.
     #[error("the program is shutting down, and the work on a module was cancelled")]
     Stopped,
 }
@@ -217,8 +217,8 @@ impl From<SignatureError> for Error {
 }
 
 impl Error {
-    /// Whether the same may succeed later without anyone changing a definition: the network, a server's
-    /// trouble, a full disk.
+    /// Whether a retry may succeed without a change of definitions: network errors, server errors, a full
+    /// disk.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. }
@@ -234,7 +234,7 @@ impl Error {
         }
     }
 
-    /// When the server wants to be asked again.
+    /// When the server asks for a retry (`Retry-After`).
     pub(crate) fn again_after(&self) -> Option<Duration> {
         match self {
             Self::Status { again_after, .. } => *again_after,

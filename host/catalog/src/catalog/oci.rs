@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Inner {
-    /// The module of an artifact, from the registry; only the manifest, when the store has the module.
+    /// Obtains the module of an artifact from the registry; only the manifest when the store has the module.
     pub(super) async fn oci(
         &self,
         reference: &ModuleReference,
@@ -97,7 +97,7 @@ impl Inner {
                 let place = format!("{place} (the layer {digest})");
                 return Err(Error::ContentMismatch { place, actual });
             }
-            // The beginning may be damaged.
+            // The partial download may be damaged.
             landing.restart(None).await;
         }
         if let Err(error) = check_magic(&place, landing.bytes()) {

@@ -18,30 +18,30 @@ use crate::{Digest, Error, FetchProgress, OciReference, OnProgress};
 pub(crate) struct Download {
     /// As the operator wrote it.
     pub(crate) place: String,
-    /// The most bytes that are taken.
+    /// The size limit in bytes.
     pub(crate) limit: u64,
-    /// The digest that it must have, if that is known: any version's bytes can then be gone on with.
+    /// The required digest, if known: a partial download of any version can then be resumed.
     pub(crate) digest: Option<Digest>,
     /// Its size in bytes, if that is known.
     pub(crate) size: Option<u64>,
-    /// The version that need not come again.
+    /// The version that need not be downloaded again.
     pub(crate) unless: Option<String>,
 }
 
-/// What a download came to.
+/// The result of a download.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Downloaded {
-    /// All of it is in its place. With what the server calls this version of it.
+    /// The download is complete. With the server's validator of this version.
     Whole(Option<String>),
-    /// The server has the version that need not come again.
+    /// The server still has the given version.
     Unchanged,
 }
 
-/// An attempt that got on by less than this counts as none.
+/// An attempt that received less than this counts as no progress.
 const SOME_PROGRESS: usize = 64 << 10;
 
 impl Network {
-    /// Download what is behind a URL.
+    /// Downloads from a URL.
     pub(crate) async fn download(
         &self,
         url: &Url,
@@ -95,7 +95,7 @@ impl Network {
             let before = landing.bytes().len();
             let headers = headers(download, landing);
             let attempt = async {
-                // A download that was killed at its very end.
+                // The download was interrupted at its very end.
                 if download.digest.is_some() && download.size == Some(before as u64) {
                     return Ok(Downloaded::Whole(None));
                 }
@@ -118,7 +118,7 @@ impl Network {
         }
     }
 
-    /// Take what a response brings.
+    /// Receives the body of a response.
     async fn take(
         &self,
         mut response: Response,
@@ -185,7 +185,7 @@ impl Network {
     }
 }
 
-/// Ask for the rest of what is there already.
+/// Requests the rest of a partial download.
 fn headers(download: &Download, landing: &Landing) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let offset = landing.bytes().len();
@@ -209,13 +209,13 @@ fn headers(download: &Download, landing: &Landing) -> HeaderMap {
     headers
 }
 
-/// The entity tag, when it is a strong one: a weak one does not stand for the same bytes.
+/// The entity tag, if it is strong: a weak one does not guarantee the same bytes.
 fn validator(headers: &HeaderMap) -> Option<String> {
     let tag = headers.get(ETAG)?.to_str().ok()?;
     tag.starts_with('"').then(|| tag.to_owned())
 }
 
-/// Whether a partial answer begins where what is there ends.
+/// Whether a partial response begins where the partial download ends.
 fn goes_on_from(headers: &HeaderMap, offset: u64) -> bool {
     headers
         .get(CONTENT_RANGE)

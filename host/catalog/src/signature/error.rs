@@ -5,12 +5,12 @@ use jiff::Timestamp;
 use super::{SignatureDescription, SourcePattern};
 use crate::{Digest, ModuleReference};
 
-/// Why a module's signature is not what is required of it. As text: what was found, what is required, and
+/// Why a module does not have the required signature. The message says what was found, what is required, and
 /// what to do.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignatureError {
-    /// The policy says nothing of this source, so nothing of it is taken.
+    /// No rule of the policy matches this source, so modules from it are refused.
     #[error(
         "module {reference}: no rule of `signatures` matches it (there are rules for {patterns}): add one, with `accept: Unsigned` if it need not be signed",
         patterns = list(patterns)
@@ -18,10 +18,10 @@ pub enum SignatureError {
     NotCovered {
         /// The module.
         reference: Box<ModuleReference>,
-        /// What there are rules for.
+        /// The sources that have rules.
         patterns: Vec<SourcePattern>,
     },
-    /// The reference can be understood in two ways, so that it cannot be said which rule is for it.
+    /// The reference is ambiguous, so no rule can be chosen.
     #[error("module {reference} {problem}, so no rule of `signatures` can be chosen: correct the reference")]
     Ambiguous {
         /// The module.
@@ -29,17 +29,17 @@ pub enum SignatureError {
         /// What is wrong with it, as the rest of a sentence.
         problem: &'static str,
     },
-    /// There is no signature at all.
+    /// There is no signature.
     #[error("module {reference} is not signed, but {required} is required: {fix}")]
     Unsigned {
         /// The module.
         reference: Box<ModuleReference>,
-        /// What the rule asks.
+        /// What the rule requires.
         required: String,
         /// What to do.
         fix: String,
     },
-    /// There are signatures, and none is what is required.
+    /// There are signatures, but none satisfies the rule.
     #[error(
         "module {reference} has no valid signature: {required} is required, but found {found}: {fix}",
         found = list(found)
@@ -47,22 +47,22 @@ pub enum SignatureError {
     Refused {
         /// The module.
         reference: Box<ModuleReference>,
-        /// What the rule asks.
+        /// What the rule requires.
         required: String,
-        /// Each signature, and why it does not count.
+        /// Each signature, and why it is refused.
         found: Vec<Finding>,
         /// What to do.
         fix: String,
     },
-    /// What a registry said of the module is not, or no longer, about these bytes.
+    /// The manifest from the registry does not match the module.
     #[error("module {reference}: {problem}: pull it again")]
     Unrelated {
         /// The module.
         reference: Box<ModuleReference>,
-        /// What does not fit, as a sentence.
+        /// What does not match, as a sentence.
         problem: String,
     },
-    /// The module or what should be its signature cannot be read.
+    /// The module or a signature cannot be read.
     #[error("module or signature {path}: {source}", path = path.display())]
     Unreadable {
         /// The file.
@@ -70,7 +70,7 @@ pub enum SignatureError {
         /// What the system says.
         source: Arc<io::Error>,
     },
-    /// What should be a signature is far larger than one is.
+    /// A signature file is too large.
     #[error(
         "signature {name} has more than {limit} bytes and is probably not a signature: remove it, or sign the module again"
     )]
@@ -80,39 +80,39 @@ pub enum SignatureError {
         /// The limit in bytes.
         limit: u64,
     },
-    /// There are more signatures than are looked at.
+    /// There are too many signatures.
     #[error("module {reference} has more than {limit} signatures: remove those that are not needed")]
     TooMany {
         /// The module.
         reference: Box<ModuleReference>,
-        /// How many are looked at.
+        /// The limit.
         limit: usize,
     },
 }
 
-/// A signature that was found, and why it does not count.
+/// A signature that was found, and why it is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What the signature says of itself.
+    /// What the signature claims.
     pub signature: SignatureDescription,
-    /// Why it does not count.
+    /// Why it is refused.
     pub refusal: Refusal,
 }
 
-/// Why a signature does not count.
+/// Why a signature is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// It cannot be understood.
+    /// It cannot be parsed.
     #[error("is damaged: {0}")]
     Damaged(String),
-    /// It is of a kind that is not checked here.
+    /// It is of an unsupported kind.
     #[error("is of an unsupported kind: {0}")]
     Unsupported(String),
-    /// None of the keys made it, or what it is over was changed.
+    /// None of the keys made it, or the signed content was changed.
     #[error("was made by another key or over different content")]
     WrongKey,
-    /// It is valid, but over something else.
+    /// It is valid, but signs something else.
     #[error("is over {signed}, not over {actual}")]
     OtherSubject {
         /// What was signed.
@@ -120,26 +120,26 @@ pub enum Refusal {
         /// What is here.
         actual: Digest,
     },
-    /// It says something about the module, but is no signature of it.
+    /// It is a statement about the module, but not a signature of it.
     #[error("is a statement of the kind `{0}`, which is not a signature of the module")]
     Statement(String),
-    /// It carries no certificate, so it names nobody.
+    /// It has no certificate, so it has no identity.
     #[error("has no certificate, which a keyless signature needs")]
     NoCertificate,
-    /// The certificate is another's.
+    /// The certificate has another identity.
     #[error("was made by `{found}`, not by `{required}`")]
     WrongIdentity {
-        /// Whom the certificate names.
+        /// The identity in the certificate.
         found: String,
-        /// What the rule asks.
+        /// What the rule requires.
         required: String,
     },
-    /// Somebody else vouches for the identity.
+    /// The identity has another issuer.
     #[error("was made by an identity of the issuer `{found}`, not of `{required}`")]
     WrongIssuer {
-        /// Whom the certificate names.
+        /// The issuer in the certificate.
         found: String,
-        /// What the rule asks.
+        /// What the rule requires.
         required: String,
     },
     /// The certificate was not valid when the signature was made.
@@ -147,17 +147,17 @@ pub enum Refusal {
         "was made at {signed_at}, outside the validity of its certificate ({not_before} to {not_after})"
     )]
     Expired {
-        /// When the log or the timestamp says that it was made.
+        /// The time in the log or the timestamp.
         signed_at: Timestamp,
-        /// When the certificate begins to be valid.
+        /// The start of the certificate's validity.
         not_before: Timestamp,
-        /// When it ends.
+        /// The end of its validity.
         not_after: Timestamp,
     },
     /// No authority of the trust root issued the certificate.
     #[error("has a certificate that the trust root does not trust: {0}")]
     UntrustedCertificate(String),
-    /// No log or timestamp authority of the trust root knows it.
+    /// No log or timestamp authority of the trust root recorded it.
     #[error("is not proven to be in a log of the trust root: {0}")]
     NotInLog(String),
 }
@@ -174,7 +174,7 @@ pub enum InvalidTrust {
         /// What the system says.
         source: io::Error,
     },
-    /// The text is no public key.
+    /// The text is not a valid public key.
     #[error("public key{of}: {problem}", of = of(origin.as_ref()))]
     Key {
         /// The file, if it is from one.
@@ -182,7 +182,7 @@ pub enum InvalidTrust {
         /// What is wrong, and what to write.
         problem: String,
     },
-    /// The text is no trust root.
+    /// The text is not a valid trust root.
     #[error("trust root{of}: {problem}", of = of(origin.as_ref()))]
     Root {
         /// The file, if it is from one.
@@ -201,7 +201,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// As many are told of in one message.
+/// How many findings one message lists.
 const LISTED: usize = 8;
 
 fn list(items: &[impl fmt::Display]) -> String {

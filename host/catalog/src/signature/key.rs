@@ -41,7 +41,7 @@ impl PublicKey {
     ///
     /// # Errors
     ///
-    /// As there, and when the file cannot be read.
+    /// As [`from_pem`](Self::from_pem), and when the file cannot be read.
     pub fn read(path: &Path) -> Result<Self, InvalidTrust> {
         let text = read_text(path)?;
         Self::parse(&text).map_err(|problem| InvalidTrust::Key {
@@ -111,8 +111,8 @@ impl PublicKey {
     }
 }
 
-/// What a key of this kind signs with. cosign hashes with SHA-256 whatever the curve; other tools take the
-/// hash of the curve's size.
+/// The signature schemes of a key. cosign uses SHA-256 for every curve; other tools use the hash of the
+/// curve's size.
 fn schemes(algorithm: KeyAlgorithm) -> &'static [SigningScheme] {
     match algorithm {
         KeyAlgorithm::EcdsaP256 => &[SigningScheme::EcdsaP256Sha256],

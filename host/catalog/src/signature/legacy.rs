@@ -1,4 +1,4 @@
-//! The forms in which cosign 2 and earlier write certificate and log, brought into the form of a bundle.
+//! Converts the certificate and log formats of cosign 2 and earlier to a bundle.
 
 use serde::Deserialize;
 use sigstore_verify::types::DerCertificate;
@@ -10,7 +10,7 @@ use sigstore_verify::types::{
 
 use super::{Refusal, opened::decode};
 
-/// What the log promised: `dev.sigstore.cosign/bundle`, or `rekorBundle` in the bundle of a file.
+/// The log's inclusion promise: `dev.sigstore.cosign/bundle`, or `rekorBundle` in the bundle of a file.
 #[derive(Deserialize)]
 struct LogPromise {
     #[serde(rename = "SignedEntryTimestamp")]
@@ -30,7 +30,7 @@ struct LogEntry {
     log_id: String,
 }
 
-/// What every entry of the log says of itself.
+/// The fields that every log entry has.
 #[derive(Deserialize)]
 struct EntryKind {
     kind: String,
@@ -38,8 +38,8 @@ struct EntryKind {
     version: String,
 }
 
-/// The bundle that says the same as these texts. Without what the log promised there is no time to check the
-/// certificate at, and the bundle will be refused.
+/// Builds a bundle from these texts. Without the log's promise there is no time for which to check the
+/// certificate, and the bundle will be refused.
 pub(super) fn bundle(
     certificate: &str,
     chain: Option<&str>,
@@ -113,7 +113,7 @@ fn damaged(what: &str, error: &dyn std::fmt::Display) -> Refusal {
     Refusal::Damaged(format!("{what} cannot be read: {error}"))
 }
 
-/// What `cosign sign-blob --bundle` of cosign 2 writes.
+/// The format of `cosign sign-blob --bundle` in cosign 2.
 #[derive(Deserialize)]
 pub(super) struct BlobBundle {
     #[serde(rename = "base64Signature")]
@@ -126,12 +126,12 @@ pub(super) struct BlobBundle {
 }
 
 impl BlobBundle {
-    /// `None` for what is no such bundle.
+    /// `None` when the text is not such a bundle.
     pub(super) fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
-    /// The signature, and what vouches for it if it was made with a certificate.
+    /// The signature, and its bundle if it was made with a certificate.
     pub(super) fn open(self) -> Result<(SignatureBytes, Option<Bundle>), Refusal> {
         let signature = decode("the signature", &self.signature)?;
         let Some(cert) = self.cert.filter(|cert| !cert.is_empty()) else {

@@ -10,16 +10,15 @@ use sigstore_verify::types::{
 use super::{FoundSignature, Refusal, legacy};
 use crate::Digest;
 
-/// A signature that was understood, whatever form it was found in; nothing of it is checked. Lives during a
-/// check.
+/// A parsed signature of any form, not yet verified. Lives during a check.
 pub(super) struct Opened<'a> {
     pub(super) signed: Signed<'a>,
     pub(super) signature: SignatureBytes,
-    /// With the certificate and what the log says; not for a bare signature.
+    /// With the certificate and the log entry; `None` for a bare signature.
     pub(super) bundle: Option<Bundle>,
 }
 
-/// What a signature is over.
+/// What a signature signs.
 pub(super) enum Signed<'a> {
     /// The module or its manifest.
     Artifact(Option<MessageDigest>),
@@ -95,7 +94,7 @@ impl<'a> Opened<'a> {
 }
 
 impl Signed<'_> {
-    /// What the signature is made of.
+    /// The signed message.
     pub(super) fn message<'b>(&'b self, artifact: &'b [u8]) -> Cow<'b, [u8]> {
         match self {
             Self::Artifact(_) => Cow::Borrowed(artifact),
@@ -116,7 +115,7 @@ impl Signed<'_> {
                         actual,
                     })
                 }
-                // Of another hash the signature itself has been checked over the bytes.
+                // With another hash, the signature itself was verified over the bytes.
                 _ => Ok(()),
             },
             Self::Payload(payload) => simple_signing(payload, actual),
@@ -125,7 +124,7 @@ impl Signed<'_> {
     }
 }
 
-/// As `cosign sign-blob` prints it, or as `openssl dgst -sign` does.
+/// In the format of `cosign sign-blob` or `openssl dgst -sign`.
 fn detached(content: &[u8]) -> Result<SignatureBytes, Refusal> {
     let text = content.trim_ascii();
     if text.is_empty() {
@@ -155,8 +154,8 @@ pub(super) fn decode(what: &str, text: &str) -> Result<SignatureBytes, Refusal> 
     Ok(SignatureBytes::new(bytes))
 }
 
-/// What `cosign sign` signs. <https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md>; what it
-/// says of the reference is for people, as there.
+/// What `cosign sign` signs. <https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md>; its
+/// reference is informative only.
 #[derive(Deserialize)]
 struct SimpleSigning {
     critical: Critical,
@@ -192,13 +191,13 @@ fn simple_signing(payload: &[u8], actual: Digest) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The statement that `cosign sign` makes. Other statements (where it was built, what was found in it) are
-/// made by the same keys, and need not be in favour of what they are about.
+/// The statement that `cosign sign` makes. Other statements (provenance, scan results) may be signed by the
+/// same keys without approving the module.
 pub(crate) const SIGNATURE_STATEMENT: &str = "https://sigstore.dev/cosign/sign/v1";
 
 const IN_TOTO: &str = "application/vnd.in-toto+json";
 
-/// The versions of in-toto's statements; what is read of them is the same in all.
+/// The versions of in-toto statements; the fields that are read are the same in all of them.
 const STATEMENTS: [&str; 2] = [
     "https://in-toto.io/Statement/v1",
     "https://in-toto.io/Statement/v0.1",
