@@ -1,4 +1,4 @@
-//! What users may do.
+//! Access reviews of users.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
     request_error::{RequestError, permission},
 };
 
-/// How long an answer is waited for at most.
+/// The timeout of a review.
 const REVIEW_LIMIT: Duration = Duration::from_secs(2);
 
 const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
@@ -34,7 +34,7 @@ struct Status {
     evaluation_error: String,
 }
 
-/// Asks with a SubjectAccessReview. Answers are not kept: roles may change between two requests.
+/// Sends a SubjectAccessReview. Answers are not cached: roles may change between two requests.
 pub(crate) async fn review(
     connection: &Connection,
     user: &UserInfo,
@@ -97,8 +97,7 @@ fn spec(user: &UserInfo, attributes: &AccessAttributes) -> Value {
     Value::Object(spec)
 }
 
-/// An authorizer that could not look at everything and does not allow is one that could not tell: inside
-/// kube-apiserver that is an error too.
+/// A denial with an evaluation error is treated as an error, as in kube-apiserver.
 fn answer(status: Status) -> Result<Access, AuthorizerError> {
     let allowed = status.allowed && !status.denied;
     if !allowed && !status.denied && !status.evaluation_error.is_empty() {

@@ -1,4 +1,4 @@
-//! Where the API server is, and who this program is.
+//! Connection settings and credentials for the API server.
 
 use std::{env, fmt, io, path::PathBuf};
 
@@ -12,11 +12,11 @@ use crate::{connection::Connection, request_error::causes};
 /// How to reach the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterConfig {
-    /// Where that is written. Default: [`ClusterSource::Infer`].
+    /// The source of the settings. Default: [`ClusterSource::Infer`].
     pub source: ClusterSource,
 }
 
-/// Where it is written how to reach the cluster.
+/// The source of the connection settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ClusterSource {
     /// The service account of the pod that this program runs in. Its token and its CA are read again
@@ -29,12 +29,12 @@ pub enum ClusterSource {
         /// The context. Default: the kubeconfig's current context.
         context: Option<String>,
     },
-    /// The kubeconfig when there is one, as for `kubectl`, else the service account.
+    /// The kubeconfig if there is one, as for `kubectl`, else the service account.
     #[default]
     Infer,
 }
 
-/// Why the cluster cannot be used. An API server that is away is no such reason.
+/// Why the configuration of the cluster cannot be used. An unavailable API server is not such an error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -48,7 +48,7 @@ pub enum ConfigError {
         /// What the operating system says.
         source: io::Error,
     },
-    /// A kubeconfig is no kubeconfig.
+    /// A kubeconfig is invalid.
     #[error("{place} is not a valid kubeconfig: {reason}")]
     Parse {
         /// Which kubeconfig.
@@ -67,24 +67,24 @@ pub enum ConfigError {
         /// Its contexts.
         known: Names,
     },
-    /// A context that is not there.
+    /// The context does not exist.
     #[error("{place} has no context `{context}`; it has: {known}")]
     ContextUnknown {
         /// Which kubeconfig.
         place: String,
-        /// The context that was asked for.
+        /// The requested context.
         context: String,
-        /// Those that are there.
+        /// Those that exist.
         known: Names,
     },
-    /// A context of a cluster that is not there.
+    /// The cluster of the context does not exist.
     #[error("{place} has no cluster `{cluster}`, which its context names; it has: {known}")]
     ClusterUnknown {
         /// Which kubeconfig.
         place: String,
         /// The cluster that the context names.
         cluster: String,
-        /// Those that are there.
+        /// Those that exist.
         known: Names,
     },
     /// A cluster behind a proxy.
@@ -139,9 +139,9 @@ const SERVICE_ACCOUNT: &str = "the service account of this pod";
 impl ClusterConfig {
     /// Reads the configuration; connects at the first request.
     pub(crate) async fn connection(&self) -> Result<Connection, ConfigError> {
-        // With two providers in the program and none chosen rustls would panic.
+        // With two providers in the program and none installed, rustls would panic.
         if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // It fails when another thread was faster, which is as good.
+            // It fails if another thread installed one first, which is fine.
             let _ =
                 rustls::crypto::CryptoProvider::install_default((*admittance_net::tls::provider()).clone());
         }
@@ -165,7 +165,7 @@ impl ClusterConfig {
 
 async fn infer() -> Result<(String, Config), ConfigError> {
     let files = default_files();
-    // Files that someone named must be there; the one of the home directory need not be.
+    // Files that are configured must exist; the one in the home directory need not.
     if env::var_os(KUBECONFIG).is_some_and(|files| !files.is_empty())
         || files.iter().any(|file| file.exists())
     {
@@ -237,7 +237,7 @@ async fn kubeconfig(files: Vec<PathBuf>, context: Option<&str>) -> Result<(Strin
             place: place.clone(),
             reason: causes(&error),
         })?;
-    // From HTTPS_PROXY, which is for other destinations.
+    // Set from HTTPS_PROXY, which is for other destinations.
     config.proxy_url = None;
     if config.root_cert.as_ref().is_some_and(Vec::is_empty) {
         let reason =
@@ -256,7 +256,7 @@ async fn kubeconfig(files: Vec<PathBuf>, context: Option<&str>) -> Result<(Strin
 fn read_error(path: PathBuf, error: KubeconfigError) -> ConfigError {
     let reason = match error {
         KubeconfigError::ReadConfig(source, path) => return ConfigError::Read { path, source },
-        // The parser's own words quote the file, and there are secrets in it.
+        // The parser's message quotes the file, which contains secrets.
         KubeconfigError::Parse(error) => match error.location() {
             Some(place) => format!(
                 "line {}, column {}: invalid YAML, or an unexpected value",

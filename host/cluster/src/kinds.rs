@@ -27,12 +27,12 @@ use crate::{
     watch::{Pace, View, follow},
 };
 
-/// How long a look-up takes at most when its deadline is later.
+/// The longest time of a lookup, whatever its deadline.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(10);
-/// Objects in one reply of a list.
+/// Page size of lists.
 const PAGE: u32 = 500;
 
-/// The kinds that were asked for, each with its watch.
+/// The kinds that were looked up, each with its watch.
 #[derive(Debug)]
 pub(crate) struct Kinds {
     connection: Connection,
@@ -54,7 +54,7 @@ struct Kind {
     view: View<Stored>,
 }
 
-/// What the API server says about a kind.
+/// Discovery information about a kind.
 #[derive(Clone, Debug)]
 struct Served {
     resource: ApiResource,
@@ -70,7 +70,7 @@ impl Kinds {
         }
     }
 
-    /// The kind, whose watch begins if it did not begin yet.
+    /// The kind; starts its watch if necessary.
     fn kind(&self, name: &ClusterKind, runtime: &Handle) -> Arc<Kind> {
         let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(watched) = watches.get(name) {
@@ -136,7 +136,7 @@ impl Kinds {
 }
 
 impl Kind {
-    /// What the server says about the kind; asked once.
+    /// The discovery information about the kind; requested once.
     async fn served(&self, until: Instant) -> Result<&Served, RequestError> {
         let discover = async {
             let gvk = match self.name.api_version().split_once('/') {
@@ -155,7 +155,7 @@ impl Kind {
                     && capabilities.supports_operation(verbs::LIST),
             })
         };
-        // Another look-up may be asking already; that one's deadline is not this one's.
+        // Another lookup may already be requesting it, with another deadline.
         let served = tokio::time::timeout_at(until, self.served.get_or_try_init(|| discover)).await;
         match served {
             Ok(Err(RequestError::NotFound(_))) => Err(RequestError::NotFound(format!(
@@ -193,7 +193,7 @@ impl Kind {
         follow(&self.connection, api, &self.view, entry, &permission).await;
     }
 
-    /// Where look-ups of a namespace, or of all, go.
+    /// The API for lookups in a namespace, or in all.
     fn api(&self, served: &Served, namespace: Option<&str>) -> Result<Api<Item>, ClusterError> {
         let client: Client = self.connection.client();
         match namespace {
@@ -287,8 +287,8 @@ impl Kind {
 /// The longest name of an object.
 const NAME_LENGTH: usize = 253;
 
-/// A text of a plugin that becomes one segment of a path, and must stay one: the grant is for one kind.
-/// Kubernetes' own rule for names (`IsValidPathSegmentName`) is wider only in letters that no name has.
+/// Checks a text of a plugin that becomes one segment of a URL path, so that it cannot reach another kind.
+/// Stricter than Kubernetes' own rule (`IsValidPathSegmentName`) only in characters that no name has.
 fn check_segment(text: &str, what: &str) -> Result<(), ClusterError> {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:@!$&'()*+,;=".contains(&byte);
     let holds = !matches!(text, "" | "." | "..") && text.len() <= NAME_LENGTH && text.bytes().all(is_letter);

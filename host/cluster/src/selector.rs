@@ -4,7 +4,7 @@ use admittance_admission::{
     LabelOperator, LabelSelector, Labels, NAME_PART_LENGTH, Requirement, is_dns_subdomain, is_name_part,
 };
 
-/// Which objects a list is of. The grammar and the meaning are those of Kubernetes' `labels.Parse`.
+/// The label selector of a list, with the grammar and meaning of Kubernetes' `labels.Parse`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TextSelector {
     sets: LabelSelector,
@@ -36,7 +36,7 @@ impl Bound {
 }
 
 impl TextSelector {
-    /// Reads a selector; the empty text chooses everything.
+    /// Parses a selector; the empty text selects everything.
     ///
     /// # Errors
     ///
@@ -51,7 +51,7 @@ impl TextSelector {
             .map_err(|reason| format!("the label selector `{text}` is invalid: {reason}"))
     }
 
-    /// Whether an object with these labels is chosen.
+    /// Whether an object with these labels is selected.
     pub(crate) fn matches(&self, labels: &Labels) -> bool {
         self.sets.matches(labels) && self.bounds.iter().all(|bound| bound.holds(labels))
     }
@@ -188,7 +188,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `(a, b)`; between commas may be nothing, which is the empty value.
+    /// `(a, b)`; nothing between commas is the empty value.
     fn values(&mut self, operator: &str) -> Result<Vec<String>, String> {
         if self.take() != Some(Word::Sign("(")) {
             return Err(format!("`{operator}` needs values in parentheses"));
