@@ -1,4 +1,4 @@
-//! What is counted and timed of connections, through the `metrics` facade.
+//! Metrics of connections, through the `metrics` facade.
 
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram};
 
@@ -12,7 +12,7 @@ pub(crate) const CERTIFICATE_EXPIRY: &str = "admittance_certificate_expiry_times
 pub(crate) const CERTIFICATE_RELOADED: &str = "admittance_certificate_last_reload_successful";
 pub(crate) const CERTIFICATE_RELOAD_FAILURES: &str = "admittance_certificate_reload_failures_total";
 
-/// Tell the exporter what these metrics mean, and begin the counters of failures at 0. Call it once, after the
+/// Describes these metrics to the exporter, and initializes the counters of failures. Call it once, after the
 /// exporter is installed.
 pub fn describe_metrics() {
     describe_counter!(
@@ -58,7 +58,7 @@ pub fn describe_metrics() {
     }
 }
 
-/// Count a request that an upstream gave no valid reply to.
+/// Counts a request without a valid reply from an upstream.
 pub fn count_upstream_error(reason: &'static str) {
     counter!(UPSTREAM_ERRORS, "reason" => reason).increment(1);
 }

@@ -1,11 +1,11 @@
 use admittance_net::tls::TlsError;
 use rustls_pki_types::InvalidDnsNameError;
 
-/// Why a webhook cannot be made of its configuration.
+/// Why the configuration of a webhook is invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The URL is not one that a webhook can have.
+    /// The URL is not valid for a webhook.
     #[error("webhook URL `{url}`: {reason}")]
     Url {
         /// Without user and password.
@@ -13,18 +13,18 @@ pub enum Error {
         /// What is wrong, and what to write.
         reason: &'static str,
     },
-    /// The path of a service is not one.
+    /// The path of a service is not valid.
     #[error("webhook service path `{path}`: {reason}")]
     Path {
-        /// As it was given.
+        /// As configured.
         path: String,
         /// What is wrong, and what to write.
         reason: String,
     },
-    /// Name and namespace of a service, or the host of a URL, make no host name.
+    /// Name and namespace of a service, or the host of a URL, do not form a valid host name.
     #[error("`{host}` is not a valid host name: {source}")]
     Host {
-        /// The host that was made.
+        /// The resulting host name.
         host: String,
         /// What is wrong with it.
         source: InvalidDnsNameError,
@@ -47,14 +47,14 @@ pub enum Error {
     /// AdmissionReview without versions.
     #[error("the webhook lists no version of AdmissionReview; list v1, v1beta1 or both")]
     NoReviewVersion,
-    /// An address in the `resolve` table that is none.
+    /// An invalid address in the `resolve` table.
     #[error(
         "resolve `{host}`: `{address}` is not a valid address; write HOST:PORT, as in 127.0.0.1:9443 or [::1]:9443"
     )]
     Address {
-        /// The name that it was for.
+        /// The host name of the entry.
         host: String,
-        /// As it was given.
+        /// As configured.
         address: String,
     },
 }

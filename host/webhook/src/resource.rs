@@ -1,4 +1,4 @@
-//! The BCS form: the object out, the whole object back.
+//! The BCS protocol: the object is sent, and the whole object is returned.
 
 use admittance_admission::{Deadline, Failure, FailureKind, Object, Request, Response, Verdict, offload};
 use bytes::Bytes;
@@ -21,7 +21,7 @@ pub(crate) async fn call(
         ));
     };
     let body = Bytes::copy_from_slice(object.text().as_bytes());
-    // The BCS driver takes 200 and nothing else.
+    // The BCS driver accepts only 200.
     let reply = caller
         .post(caller.endpoint.uri(None), &[], body, |status| {
             status.as_u16() == 200

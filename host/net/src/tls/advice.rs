@@ -8,22 +8,22 @@ use rustls_pki_types::UnixTime;
 
 use crate::causes::without_link;
 
-/// What the operator of one kind of client can do about a TLS connection that fails. Each text ends a sentence, and
-/// an empty one is left out.
+/// Advice for the operator of one kind of client about a failed TLS connection. Each text is appended to a
+/// message; empty ones are omitted.
 #[derive(Clone, Debug, Default)]
 pub struct TlsAdvice<'a> {
-    /// How to trust the authority of the server's certificate.
+    /// How to trust the CA of the server's certificate.
     pub trust: Cow<'a, str>,
-    /// How to call the server by another name.
+    /// How to use another server name.
     pub name: &'a str,
-    /// How to show a certificate.
+    /// How to configure a client certificate.
     pub identity: &'a str,
     /// How to connect without TLS.
     pub plain: &'a str,
 }
 
 impl TlsAdvice<'_> {
-    /// What is wrong with a connection to this host, and what to do.
+    /// Explains what is wrong with a connection to this host, and what to do.
     pub fn explain(&self, error: &Error, host: &str) -> String {
         match error {
             Error::InvalidCertificate(error) => self.explain_certificate(error, host),
@@ -80,7 +80,8 @@ impl TlsAdvice<'_> {
                 "",
             ),
             E::Other(other) => match other.0.downcast_ref::<webpki::Error>() {
-                // What `openssl x509 -req` makes without an extension file: it cannot hold a name.
+                // The result of `openssl x509 -req` without an extension file, which cannot have a
+                // subjectAltName.
                 Some(webpki::Error::UnsupportedCertVersion) => return no_alternative_name(host),
                 Some(webpki::Error::CaUsedAsEndEntity) => (
                     "its certificate is a CA certificate (basicConstraints CA:TRUE)".to_owned(),
@@ -108,7 +109,7 @@ fn no_alternative_name(host: &str) -> String {
     )
 }
 
-/// `DnsName("a.b")`, as the verifier writes a name, without the wrapping.
+/// The name in `DnsName("a.b")`, the format of the verifier.
 fn bare(name: &str) -> &str {
     name.strip_prefix("DnsName(\"")
         .and_then(|name| name.strip_suffix("\")"))
@@ -131,7 +132,7 @@ mod tests {
 
     use super::*;
 
-    /// Those that the tests over sockets do not bring about.
+    /// Errors that the tests over sockets do not cover.
     #[test]
     fn explanations() {
         let other = |error: webpki::Error| {
