@@ -1,4 +1,4 @@
-//! From the name and text of a condition to a checked expression.
+//! Compiles the name and text of a condition to a checked expression.
 
 use std::thread;
 

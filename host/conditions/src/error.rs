@@ -15,7 +15,7 @@ pub enum ConditionError {
     Name {
         /// The name.
         name: String,
-        /// Which rule it breaks.
+        /// The rule that it violates.
         why: String,
     },
     /// The expression is empty.

@@ -4,13 +4,13 @@ use url::Url;
 
 use crate::Digest;
 
-/// Where a module's bytes are. As text: `file:` and a path, an `https://` URL, or `oci://` and the name of
-/// an artifact in a registry.
+/// The location of a module. As text: `file:` and a path, an `https://` URL, or `oci://` and the name of an
+/// artifact in a registry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ModuleReference {
-    /// A file of this machine.
+    /// A file on this machine.
     File(PathBuf),
-    /// What a server answers to GET. The scheme is https, and there is neither user nor fragment.
+    /// A URL. The scheme is https, and there is neither user nor fragment.
     Https(Url),
     /// An artifact in a registry.
     Oci(OciReference),
@@ -26,7 +26,7 @@ pub struct OciReference {
     digest: Option<Digest>,
 }
 
-/// A text that names no module. As text: what is wrong, and what to write.
+/// A text that is not a valid reference. The message says what is wrong, and what to write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` {problem}: {fix}")]
 pub struct InvalidReference {
@@ -39,10 +39,10 @@ pub struct InvalidReference {
 }
 
 impl OciReference {
-    /// The tag that is meant when none is written, as registries' tools have it.
+    /// The default tag, as in other registry tools.
     pub const DEFAULT_TAG: &str = "latest";
 
-    /// Host, and port if one is written.
+    /// The host, and the port if there is one.
     pub fn registry(&self) -> &str {
         &self.registry
     }
@@ -52,8 +52,7 @@ impl OciReference {
         &self.repository
     }
 
-    /// The tag that is written; [`DEFAULT_TAG`](Self::DEFAULT_TAG) is meant when there is neither tag nor
-    /// digest.
+    /// The tag; [`DEFAULT_TAG`](Self::DEFAULT_TAG) if there is neither tag nor digest.
     pub fn tag(&self) -> Option<&str> {
         match (&self.tag, self.digest) {
             (Some(tag), _) => Some(tag),
@@ -62,8 +61,7 @@ impl OciReference {
         }
     }
 
-    /// Of the artifact's manifest; not that of the module, which is one of the things that the manifest
-    /// lists.
+    /// The digest of the artifact's manifest, not of the module.
     pub fn digest(&self) -> Option<Digest> {
         self.digest
     }
@@ -139,7 +137,7 @@ fn is_host(text: &str) -> bool {
     named && port.is_none_or(|port| port.parse::<u16>().is_ok())
 }
 
-/// As the OCI distribution specification names repositories.
+/// Whether this is a repository name by the OCI distribution specification.
 fn is_repository(text: &str) -> bool {
     let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let is_part = |part: &str| {
@@ -150,7 +148,7 @@ fn is_repository(text: &str) -> bool {
     text.len() <= 255 && text.split('/').all(is_part)
 }
 
-/// As the OCI distribution specification names tags.
+/// Whether this is a tag by the OCI distribution specification.
 fn is_tag(text: &str) -> bool {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.len() <= 128
