@@ -22,9 +22,8 @@ use crate::output::Output;
 
 /// Make certificates for webhook servers: a CA, and server certificates with the names that callers check.
 ///
-/// Each --service gets a certificate of its own, which also holds every --host. Without --service, the
-/// hosts share one. An existing CA in the directory is reused, so that clients that trust it continue to
-/// work.
+/// Each --service gets its own certificate, which also includes every --host. Without --service, the hosts
+/// share one. An existing CA in the directory is reused, so that clients that trust it continue to work.
 ///
 /// To keep certificates valid, run the same command with --renew, for instance daily: the driver reloads
 /// replaced certificates while it runs. To rotate the CA without downtime, run with --new-ca, distribute
@@ -71,7 +70,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// A row for each certificate to make.
+    /// The certificates to make.
     fn subjects(&self) -> Vec<Subject> {
         let of_service = |service: &Service| {
             let own = service.names().map(Host::Name);
@@ -86,7 +85,7 @@ impl Arguments {
     }
 }
 
-/// Make what the arguments say, write it, and print it.
+/// Makes, writes and prints the certificates.
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     let made = make(arguments, OffsetDateTime::now_utc())?;
     match arguments.output {

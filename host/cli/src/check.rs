@@ -1,4 +1,4 @@
-//! `admittance check`: are these documents right?
+//! `admittance check`: validates documents.
 
 use std::{
     path::{Path, PathBuf},
@@ -79,13 +79,13 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     })
 }
 
-/// What is wrong.
+/// What was found to be wrong.
 enum Wrong {
     Documents(definitions::Mistakes),
     Stages(Vec<admittance::StageError>),
 }
 
-/// Where definitions are that only the network has.
+/// Definition stores that are not read by this command.
 fn elsewhere(place: &DefinitionPlace) -> Option<String> {
     match place {
         DefinitionPlace::File(_) => None,
@@ -94,7 +94,7 @@ fn elsewhere(place: &DefinitionPlace) -> Option<String> {
     }
 }
 
-/// The chains of every document, and the configuration. Finding none is a mistake: nobody asks for that.
+/// The chains of every document, and the configuration. Finding none is a mistake.
 fn documents(
     arguments: &Arguments,
 ) -> Result<(Vec<definitions::ChainDefinition>, Option<Config>), definitions::Mistakes> {
@@ -122,7 +122,7 @@ fn documents(
     Ok((chains, config))
 }
 
-/// Load what the chains name, as a host would.
+/// Loads the plugins of the chains, as a host would.
 fn load(
     arguments: &Arguments,
     config: Option<&Config>,

@@ -1,4 +1,4 @@
-//! `admittance kubernetes`: what puts Admittance into a cluster.
+//! `admittance kubernetes`: prints manifests that install Admittance in a cluster.
 
 mod admin;
 mod bundle;
@@ -154,7 +154,7 @@ impl From<Policy> for FailurePolicy {
     }
 }
 
-/// A folder of an image, as it can stand in a document.
+/// A directory of the image, as it may appear in a document.
 fn absolute(text: &str) -> Result<String, &'static str> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.');
     if text.starts_with('/') && text.chars().all(fits) {
@@ -164,17 +164,17 @@ fn absolute(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// What all objects have in common.
+/// The common properties of all objects.
 #[derive(Debug)]
 struct Installation {
     name: Name,
     namespace: Label,
-    /// None: what is new is known.
+    /// `None`: a recent version.
     version: Option<Version>,
 }
 
 impl Installation {
-    /// The labels of every object, by which its Pods are selected too.
+    /// The labels of every object, also used to select the Pods.
     fn labels(&self) -> Json {
         json!({
             "app.kubernetes.io/name": "admittance",
@@ -182,7 +182,7 @@ impl Installation {
         })
     }
 
-    /// Of an object in the namespace.
+    /// The metadata of an object in the namespace.
     fn metadata(&self, name: &str) -> Json {
         json!({"name": name, "namespace": self.namespace.as_str(), "labels": self.labels()})
     }
@@ -205,7 +205,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     Ok(())
 }
 
-/// The objects in the order they are applied in, and what their reader should know.
+/// The objects in the order in which they are applied, and notes for the user.
 fn manifests(
     arguments: &ManifestArguments,
     now: OffsetDateTime,
@@ -310,7 +310,7 @@ fn manifests(
     Ok((manifests, notes))
 }
 
-/// The configuration to begin with, and the chains.
+/// The operator's configuration, and the chains.
 fn input(arguments: &ManifestArguments) -> Result<(Configuration, Vec<ChainDefinition>), Error> {
     let mut paths = arguments.definitions.clone();
     let configuration = match &arguments.config {
@@ -334,7 +334,7 @@ fn input(arguments: &ManifestArguments) -> Result<(Configuration, Vec<ChainDefin
     Ok((configuration, chains))
 }
 
-/// What somebody who applies it should know.
+/// Notes for the user who applies the manifests.
 fn notes(
     arguments: &ManifestArguments,
     installation: &Installation,

@@ -1,4 +1,4 @@
-//! `admittance replay`: what would these chains have said to the requests that others answered?
+//! `admittance replay`: replays recorded requests through chains, and compares the answers.
 
 mod answer;
 mod chains;
@@ -68,7 +68,7 @@ pub(crate) struct Arguments {
     log: String,
 }
 
-/// One request at a time is in flight.
+/// Requests are replayed one at a time.
 const CALLS_IN_FLIGHT: u32 = 4;
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
@@ -127,7 +127,7 @@ async fn replay(arguments: &Arguments) -> crate::Result<Report> {
     Ok(report)
 }
 
-/// What the chains say to a request.
+/// The answer of the chains to a request.
 async fn answer(table: &Table, recorded: &Recorded) -> crate::Result<Answer> {
     let outcome = table.admit(recorded.request.clone()).await;
     Ok(Answer::of_outcome(&recorded.request, &outcome)?)

@@ -1,4 +1,4 @@
-//! `admittance run`: what would these hooks do with this request?
+//! `admittance run`: runs hooks on a request.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -18,7 +18,7 @@ use crate::{
     request_file,
 };
 
-/// Pass one request through a chain or a plugin, without a server.
+/// Run one request through a chain or a plugin, without a server.
 ///
 /// Prints a row per stage, what changed, and the decision. Exits with 0 when the request is allowed
 /// and with 1 when it is refused.

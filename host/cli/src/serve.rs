@@ -1,4 +1,4 @@
-//! `admittance serve`: the driver, from its configuration to its end.
+//! `admittance serve`: runs the driver.
 
 use std::{
     net::SocketAddr,
@@ -110,7 +110,7 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
     crate::block_on(serve(config, metrics))?
 }
 
-/// The configuration. Whoever has none hears that one is needed, and where an example is.
+/// Reads the configuration. The error for a missing one says what is needed.
 fn read(path: &Path) -> crate::Result<Config> {
     if path == Path::new(DEFAULT_CONFIG) && !path.exists() {
         return Err(format!(
@@ -193,7 +193,7 @@ async fn build(config: &Config, cluster: Option<&Cluster>, ensembles: &Ensembles
     Ok(builder.build().await?)
 }
 
-/// The definitions of this place, after those that are there already.
+/// Adds the definitions of this place.
 fn with_definitions(
     builder: HostBuilder,
     place: &DefinitionPlace,
@@ -203,7 +203,7 @@ fn with_definitions(
     Ok(match place {
         DefinitionPlace::File(path) => builder.definitions(path),
         DefinitionPlace::ZooKeeper { path } => {
-            // Whoever read the configuration made sure of that.
+            // The configuration was checked for that.
             let zookeeper = ensembles
                 .cluster()
                 .ok_or("definitions: `zookeeper.cluster` is not configured")?;
@@ -216,8 +216,7 @@ fn with_definitions(
     })
 }
 
-/// Conditions that ask what a user may do hear an error when there is nobody to ask, and most then take it
-/// for a no.
+/// Without a cluster, conditions that use the authorizer get an error, which most of them treat as a denial.
 fn warn_of_conditions(host: &Host) {
     let table = host.table();
     for chain in table.chains() {
@@ -235,11 +234,11 @@ fn warn_of_conditions(host: &Host) {
     }
 }
 
-/// Begin to watch what the chains will ask for, so that the first requests need not wait for it.
+/// Starts the watches that the chains will need, so that the first requests need not wait for them.
 fn warm(cluster: &Cluster, host: &Host) {
     let table = host.table();
     let mut stages = table.chains().flat_map(|chain| &chain.stages);
-    // An empty selector asks nothing, and the right to ask may be missing.
+    // An empty selector needs no lookup, and the permission may be missing.
     let asks = |selector: &NamespaceSelector| matches!(selector, NamespaceSelector::Labels(selector) if !selector.is_empty());
     if stages.any(|stage| stage.namespace_selector.as_ref().is_some_and(asks)) {
         cluster.watch_namespaces();
@@ -249,7 +248,7 @@ fn warm(cluster: &Cluster, host: &Host) {
     }
 }
 
-/// One histogram for every duration, with buckets that fit plugins and webhooks alike.
+/// Buckets of all duration histograms, for plugins and webhooks alike.
 fn install_metrics() -> crate::Result<PrometheusHandle> {
     let handle = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("duration_seconds".into()), &DURATION_BUCKETS)?
@@ -260,7 +259,7 @@ fn install_metrics() -> crate::Result<PrometheusHandle> {
     Ok(handle)
 }
 
-/// Histograms keep what they are told until somebody drains them; without a scrape nobody does.
+/// Histograms keep samples until they are drained, which only a scrape does otherwise.
 async fn maintain(metrics: PrometheusHandle) {
     let mut ticks = tokio::time::interval(Duration::from_secs(5));
     loop {

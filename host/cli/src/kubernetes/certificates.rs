@@ -1,4 +1,4 @@
-//! What the webhook server shows to the API server, and whom the API server trusts for it.
+//! The certificate of the webhook server, and the CA that the API server trusts for it.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ use time::{Date, OffsetDateTime};
 use super::layout::{Label, Name};
 use crate::certs::{Service, ServiceCertificate};
 
-/// Certificates as PEM, of which it is known that they do what they shall.
+/// Validated certificates, as PEM.
 #[derive(Debug)]
 pub(super) struct Certificates {
     pub(super) authority: String,
@@ -27,7 +27,7 @@ pub(super) struct Certificates {
     pub(super) ends: Date,
 }
 
-/// Why certificates are of no use here.
+/// Why certificates cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CertificateError {
     #[error("{path}: {reason}; {fix}", path = path.display())]
@@ -40,16 +40,16 @@ pub(crate) enum CertificateError {
     Make(String),
 }
 
-/// For how long certificates are valid that are made on the way.
+/// The validity of certificates that are made for the manifests.
 const DAYS: u16 = 365;
 
-/// The host that the API server calls, and wants to see in the certificate.
+/// The host that the API server calls, which the certificate must have.
 fn host(name: &Name, namespace: &Label) -> String {
     format!("{name}.{namespace}.svc")
 }
 
 impl Certificates {
-    /// New ones, from a CA of their own.
+    /// New ones, from a new CA.
     pub(super) fn make(
         name: &Name,
         namespace: &Label,
@@ -107,7 +107,7 @@ impl Certificates {
         })
     }
 
-    /// Held to what the API server will ask of them.
+    /// Validates the certificates as the API server does.
     fn of(
         authority: String,
         certificate: String,
@@ -157,7 +157,7 @@ impl Certificates {
     }
 }
 
-/// Which file is to blame.
+/// The invalid file.
 #[derive(Clone, Copy, Debug)]
 enum Part {
     Authority,

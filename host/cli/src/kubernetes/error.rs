@@ -4,7 +4,7 @@ use admittance::definitions::{Location, Mistakes};
 
 use super::certificates::CertificateError;
 
-/// Why there are no manifests.
+/// Why manifests cannot be printed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! `admittance inspect`: what a module is, before it runs.
+//! `admittance inspect`: describes a module before it runs.
 
 use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
 
@@ -18,8 +18,8 @@ use serde_json::Value;
 use super::{ModuleArguments, module_or_file, pull::manifest, transfers::Transfers};
 use crate::output::{BAD, BOLD, DIM, Form, GOOD, ODD, harmless, harmless_lines};
 
-/// Show what a module is: name, version, contract, what it is for, its settings, what it imports and the
-/// grants that this needs, digests, annotations and signatures.
+/// Show information about a module: name, version, contract, resources, settings, imports and the grants that
+/// they need, digests, annotations and signatures.
 ///
 /// The module's `describe` runs in the sandbox, without settings and without grants. A tag or URL is resolved
 /// again.
@@ -39,7 +39,7 @@ pub(crate) struct InspectArguments {
     modules: ModuleArguments,
 }
 
-/// What is known of a module. Its shape is part of the program's interface: fields are only added.
+/// Information about a module. Its JSON form is part of the program's interface: fields are only added.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Inspected {
@@ -47,7 +47,7 @@ struct Inspected {
     name: String,
     version: String,
     summary: String,
-    /// Of the contract between plugin and host.
+    /// The version of the contract between plugin and host.
     contract: Option<String>,
     mutates: bool,
     resources: Vec<ResourceHint>,
@@ -61,9 +61,9 @@ struct Inspected {
     manifest: Option<String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     annotations: BTreeMap<String, String>,
-    /// Whether it is signed as was asked.
+    /// The result of the signature check.
     verified: Verified,
-    /// Those that are there. What they say is not checked.
+    /// The signatures that were found, unverified.
     signatures: Vec<SignatureDescription>,
 }
 
@@ -116,7 +116,7 @@ impl Inspected {
             resources: description.resources,
             capabilities: description.capabilities,
             imports,
-            // A plugin may call anything a schema.
+            // A plugin may give any text as its schema.
             settings_schema: schema
                 .map(|text| serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))),
             size: module.bytes().len() as u64,
@@ -231,7 +231,7 @@ fn hint(resource: &ResourceHint) -> String {
     )
 }
 
-/// What it would use, as a stage grants it.
+/// The requested capability, as a stage would grant it.
 fn wanted(capability: &Capability) -> String {
     match capability {
         Capability::Cluster(kind) => format!("allow.cluster: [{kind}]"),

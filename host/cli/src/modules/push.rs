@@ -1,4 +1,4 @@
-//! `admittance push`: a plugin into a registry.
+//! `admittance push`: uploads a plugin to a registry.
 
 use std::{
     collections::BTreeMap,
@@ -16,8 +16,7 @@ use clap::Args;
 use super::{ModuleArguments, pull::pin, transfers::Transfers};
 use crate::output::{GOOD, harmless, write};
 
-/// Put a plugin into a registry, as the standard WebAssembly artifact, with the credentials of
-/// `docker login`.
+/// Push a plugin to a registry, as the standard WebAssembly artifact, with the credentials of `docker login`.
 ///
 /// The plugin's name, version and summary become the annotations for title, version and description. The same
 /// plugin with the same annotations is always the same artifact, so its signatures stay valid: its creation
@@ -93,7 +92,7 @@ async fn push(arguments: &PushArguments, catalog: &Catalog) -> crate::Result<Pus
     Ok(pushed.await?)
 }
 
-/// Under the names of the OCI image specification.
+/// Annotations with the names of the OCI image specification.
 fn described(inspection: &Inspection) -> BTreeMap<String, String> {
     let description = &inspection.description;
     let known = [

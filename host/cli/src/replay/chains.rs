@@ -7,7 +7,7 @@ use admittance::{
     definitions::{self, ChainDefinition, HookDefinition, PluginDefinition, StageDefinition, StageId},
 };
 
-/// The chains of these files and directories, without candidates: nobody compares with them here.
+/// The chains of these files and directories, without candidates, which are not compared here.
 pub(super) fn load(paths: &[PathBuf], may_call_webhooks: bool) -> crate::Result<Vec<ChainDefinition>> {
     let mut chains = definitions::load(paths)?;
     if chains.is_empty() {
@@ -34,7 +34,7 @@ pub(super) fn load(paths: &[PathBuf], may_call_webhooks: bool) -> crate::Result<
     Ok(chains)
 }
 
-/// Put another module in the place of a stage's.
+/// Replaces the module of a stage.
 pub(super) fn replace(
     chains: &mut [ChainDefinition],
     id: &StageId,
@@ -45,7 +45,7 @@ pub(super) fn replace(
         .flat_map(|chain| chain.stages.iter().map(|stage| name(chain, stage)))
         .collect();
     let is_it = |chain: &ChainDefinition, stage: &StageDefinition| {
-        // Names of BCS may hold a `/`, so only the whole counts.
+        // BCS names may contain a `/`, so full names are compared.
         id.phase.is_none_or(|phase| phase == chain.phase)
             && format!("{}/{}", chain.name, stage.name) == format!("{}/{}", id.chain, id.stage)
     };

@@ -1,4 +1,4 @@
-//! Requests in a file, with what was answered.
+//! Recorded requests in a file, with their responses.
 
 use std::{
     fs::File,
@@ -12,19 +12,19 @@ use serde_json::value::RawValue;
 
 use super::answer::{Answer, AnswerError, Response};
 
-/// A request that somebody answered.
+/// A recorded request.
 #[derive(Debug)]
 pub(super) struct Recorded {
-    /// Its place in the file, from 1.
+    /// Its number in the file, from 1.
     pub(super) number: u64,
     pub(super) request: Request,
-    /// Whether values of it were left out.
+    /// Whether values of it were redacted.
     pub(super) is_redacted: bool,
     response: Option<Response>,
     file: PathBuf,
 }
 
-/// Why a file holds no requests that can be replayed.
+/// Why requests of a file cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RecordedError {
     #[error("{}: {source}", path.display())]
@@ -49,7 +49,7 @@ pub(super) enum RecordedError {
     },
 }
 
-/// What is beside the request in a review.
+/// The fields of a review besides the request.
 #[derive(Deserialize)]
 struct Beside {
     #[serde(default)]
@@ -88,7 +88,7 @@ pub(super) fn open(
 }
 
 impl Recorded {
-    /// What was answered.
+    /// The recorded answer.
     pub(super) fn answer(&self) -> Result<Answer, RecordedError> {
         let (path, number) = (self.file.clone(), self.number);
         match &self.response {
