@@ -1,5 +1,4 @@
-//! Changes that somebody asks for: definitions that are applied, deleted or promoted, and tables that are
-//! rolled back to.
+//! Requested changes: definitions that are applied, deleted or promoted, and rollbacks.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -19,14 +18,14 @@ use crate::{
     stores::Stores,
 };
 
-/// How a change is made.
+/// Options of a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Application {
-    /// Check it, and say what it would do; change nothing.
+    /// Checks the change, and reports what it would do, without changing anything.
     pub dry_run: bool,
-    /// Who asks for it, for the history.
+    /// The user who requests it, for the history.
     pub by: Option<String>,
-    /// What [`Host::apply`] expects of the definitions that it is given. Default: nothing.
+    /// Expectations of [`Host::apply`] about the definitions. Default: none.
     pub expected: Expected,
 }
 
@@ -71,20 +70,21 @@ pub enum AppliedEffect {
     Deleted,
 }
 
-/// Why a change is not made. Everything is as it was.
+/// Why a change failed. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangeError {
-    /// It is wrong in itself: a text that is no definition, a definition that is not there.
+    /// The change itself is invalid: the text is not a definition, or the definition does not exist.
     #[error(transparent)]
     Definitions(#[from] admittance_definitions::ChangeError),
-    /// What the definitions would say then cannot be made.
+    /// The resulting definitions cannot be loaded.
     #[error(transparent)]
     Table(#[from] Error),
-    /// The revision is not there, or the new one cannot be written down.
+    /// The revision does not exist, or the new one cannot be written.
     #[error(transparent)]
     History(#[from] HistoryError),
-    /// Files are changed by way of a journal, so that a kill leaves all of a change or nothing.
+    /// There is no history. Files are changed with a journal, which needs one, so that changes are atomic
+    /// even if the program is killed.
     #[error(
         "changing definitions needs a history: name a writable directory (`history: {{ directory: ... }}`), \
          or edit the files"
@@ -93,15 +93,15 @@ pub enum ChangeError {
     /// The files of definitions cannot be written.
     #[error(transparent)]
     Files(admittance_definitions::CommitError),
-    /// The store of the definitions cannot be written, or holds another by now.
+    /// The store of the definitions cannot be written, or was changed in the meantime.
     #[error(transparent)]
     Store(StoreError),
-    /// The change is of definitions in several stores, which cannot be written all or none.
+    /// The change affects several stores, which cannot be written atomically.
     #[error("this changes definitions in {one} and in {other}; change one store at a time")]
     SeveralStores {
         /// [`DefinitionStore::location`](admittance_definitions::DefinitionStore::location).
         one: String,
-        /// The same of another.
+        /// The location of another one.
         other: String,
     },
 }
@@ -116,7 +116,7 @@ impl From<StoreError> for ChangeError {
 }
 
 impl Host {
-    /// The definitions as the files and stores hold them now, which are not live when they are wrong.
+    /// The current definitions of the files and stores, which are not live if they are invalid.
     ///
     /// # Errors
     ///
@@ -126,7 +126,7 @@ impl Host {
         self.0.stores.tell_of(&contents);
         let set = contents.set()?;
         let in_force = self.in_force();
-        // What is kept of before is no definition that is there.
+        // A kept earlier version is not a current definition.
         let read = tokio::task::spawn_blocking(move || {
             let usable = set.usable(&in_force, OnBadDefinition::ServeRest);
             usable.set.documents()
@@ -134,14 +134,12 @@ impl Host {
         Ok(read.await.map_err(Error::Interrupted)?)
     }
 
-    /// Go live with the definitions in this text besides those that are there; one of the same kind and
-    /// name is replaced. Files and stores are written when the table is made, and `name` stands for the text
-    /// in mistakes.
+    /// Applies the definitions in this text to the existing ones; one of the same kind and name is replaced.
+    /// Files and stores are written after the table was built. `name` stands for the text in mistakes.
     ///
     /// # Errors
     ///
-    /// When the text is wrong, or a table of it cannot be made, or it cannot be written. Nothing is changed
-    /// then.
+    /// When the text is invalid, the table cannot be built, or it cannot be written. Then nothing is changed.
     pub async fn apply(&self, text: &str, name: &str, how: &Application) -> Result<Applied, ChangeError> {
         let (text, name, expected) = (text.to_owned(), name.to_owned(), how.expected);
         self.change(how, Origin::Applied, move |set, stores| {
@@ -150,22 +148,22 @@ impl Host {
         .await
     }
 
-    /// Remove a definition.
+    /// Deletes a definition.
     ///
     /// # Errors
     ///
-    /// When it is not there, or the rest cannot be made, or it cannot be written. Nothing is changed then.
+    /// When it does not exist, the rest cannot be loaded, or it cannot be written. Then nothing is changed.
     pub async fn delete(&self, id: &DefinitionId, how: &Application) -> Result<Applied, ChangeError> {
         let id = id.clone();
         self.change(how, Origin::Deleted, move |set, _| set.delete(&id))
             .await
     }
 
-    /// Make a stage's candidate its plugin.
+    /// Makes a stage's candidate its plugin.
     ///
     /// # Errors
     ///
-    /// When there is none, or it cannot be written. Nothing is changed then.
+    /// When there is no candidate, or it cannot be written. Then nothing is changed.
     pub async fn promote(&self, stage: &StageId, how: &Application) -> Result<Applied, ChangeError> {
         let origin = Origin::Promoted {
             stage: stage.to_string(),
@@ -192,7 +190,7 @@ impl Host {
         }
     }
 
-    /// None when something else went live while the table was made, and nothing was written.
+    /// `None` if another table went live in the meantime, and nothing was written.
     async fn try_change(
         &self,
         how: &Application,
@@ -241,7 +239,7 @@ impl Host {
         let (named, warnings) = tokio::task::spawn_blocking(move || modules_and_warnings(&served, &files))
             .await
             .map_err(Error::Interrupted)?;
-        // What others name is there or is not: this change waits for no server that it does not need.
+        // Modules of other definitions are not fetched: this change only waits for servers that it needs.
         let modules = Modules::Current(Servers::Of(Arc::new(named)));
         let made = source.make(usable, modules, Purpose::Change(&written)).await?;
         let place = self.place(&source).await?;
@@ -266,8 +264,8 @@ impl Host {
         if how.dry_run {
             return Ok(Some(applied));
         }
-        // What is asked for may be live already while the files say something else: what is wrong, or what
-        // somebody has just written.
+        // The requested state may already be live while the files differ: they may be invalid, or just have
+        // been changed.
         if let Some(store) = store {
             store.commit(change.files()).await?;
         }
