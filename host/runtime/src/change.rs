@@ -29,44 +29,44 @@ pub struct Application {
     pub expected: Expected,
 }
 
-/// What a change came to.
+/// The result of a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Applied {
     /// The live revision; in a dry run the one that it would have become.
     pub revision: u64,
-    /// Nothing was changed.
+    /// Whether this was a dry run, which changes nothing.
     pub dry_run: bool,
-    /// What became of each definition.
+    /// The effect on each definition.
     pub definitions: Vec<AppliedDefinition>,
-    /// What is different from the table before.
+    /// The differences from the previous table.
     pub comparison: Comparison,
-    /// What is valid in the changed definitions and probably not what was meant, a sentence each.
+    /// Warnings about valid but probably unintended settings in the changed definitions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
-/// What became of a definition.
+/// The effect on a definition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AppliedDefinition {
     /// Kind and name, `AdmissionChain/pods`.
     pub id: String,
-    /// What became of it.
+    /// The effect.
     pub effect: AppliedEffect,
 }
 
-/// What becomes of a definition.
+/// The effect of a change on a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum AppliedEffect {
-    /// It is new.
+    /// It is created.
     Created,
-    /// It is another than before.
+    /// It is changed.
     Changed,
-    /// It is what it was.
+    /// It is unchanged.
     Unchanged,
-    /// It is gone.
+    /// It is deleted.
     Deleted,
 }
 
@@ -280,8 +280,8 @@ impl Host {
         Ok(Some(applied))
     }
 
-    /// Know what was written as what is live, so that a rollback that follows at once is one to something
-    /// else than it.
+    /// Records the written definitions as the live ones, so that an immediate rollback is recognized as a
+    /// difference from them.
     async fn adopt_written(&self, state: &mut TableState, entry: &Entry) {
         let Ok(contents) = self.0.stores.read().await else {
             return;
@@ -290,21 +290,21 @@ impl Host {
             return;
         };
         if revision_files(&whole.served()) == entry.detail.files {
-            // Should it break off, it is done when the change is noticed.
+            // If this fails, it is done when the change is noticed.
             let _ = state.source.act_upon(contents).await;
         } else {
             self.0.stores.tell_of(&contents);
         }
     }
 
-    /// The revisions that are kept, the newest first.
+    /// The kept revisions, the newest first.
     pub fn history(&self) -> Vec<Revision> {
         let live = self.0.live.load();
         let newest_first = live.revisions.iter().rev();
         newest_first.map(|entry| entry.revision().clone()).collect()
     }
 
-    /// A revision with the definitions that it was made of.
+    /// A revision with its definitions.
     ///
     /// # Errors
     ///
@@ -314,7 +314,7 @@ impl Host {
         Ok(history::find(&live.revisions, number)?.detail.clone())
     }
 
-    /// What is different between two revisions.
+    /// The differences between two revisions.
     ///
     /// # Errors
     ///
@@ -325,12 +325,12 @@ impl Host {
         Ok(find(from)?.detail.compare(&find(to)?.detail))
     }
 
-    /// Go live with an earlier revision, its definitions and its very modules. No file is touched: it
-    /// stays until the definitions or their modules change again. It is a new revision.
+    /// Goes live with the definitions and the exact modules of an earlier revision. No file is changed: the
+    /// rollback lasts until the definitions or their modules change again. It creates a new revision.
     ///
     /// # Errors
     ///
-    /// When the revision is not kept, or one of its modules, or the new one cannot be written down.
+    /// When the revision or one of its modules is no longer available, or the new revision cannot be written.
     pub async fn rollback(&self, to: u64, by: Option<String>) -> Result<Revision, ChangeError> {
         let _building = self.building();
         let (source, target) = {
@@ -346,7 +346,7 @@ impl Host {
         entry.detail.revision.at = Moment::now();
         entry.instead_of = Some(state.source.said());
         let entry = Arc::new(entry);
-        // Written down first: a rollback that a restart undoes is none.
+        // Written first, because a rollback must survive a restart.
         state.history.push(entry.clone()).await?;
         let bad = made.bad.clone();
         self.swap(&state.source, made, &entry, place);

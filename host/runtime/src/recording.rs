@@ -34,7 +34,7 @@ pub struct RecordingConfig {
     pub redact: Vec<Redaction>,
 }
 
-/// A request as it came to the chains and what they said, as one AdmissionReview with both halves.
+/// A request and the answer of the chains, as one AdmissionReview.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordedRequest {
@@ -42,23 +42,23 @@ pub struct RecordedRequest {
     pub api_version: String,
     /// `AdmissionReview`.
     pub kind: String,
-    /// As kube-apiserver would ask about it.
+    /// The request, in the form of kube-apiserver.
     pub request: Value,
-    /// As kube-apiserver would be answered.
+    /// The response, in the form for kube-apiserver.
     pub response: Value,
-    /// About the record itself.
+    /// Information about the record.
     pub recording: RecordingNote,
 }
 
-/// About a record.
+/// Information about a record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordingNote {
-    /// When the chains were done with the request.
+    /// When the chains had processed the request.
     pub at: Moment,
-    /// Of the table that was live.
+    /// The revision of the live table.
     pub revision: u64,
-    /// How many values were left out, each written as `[redacted]`.
+    /// The number of redacted values, each written as `[redacted]`.
     pub redacted: usize,
 }
 
