@@ -92,7 +92,7 @@ impl Evaluation {
         let mut audits = Vec::new();
         self.mutate(chains, surroundings, &mut audits).await;
         self.validate(chains, surroundings, &mut audits).await;
-        self.forget_undone().await;
+        self.drop_reverted_patch().await;
         self.audit(&audits, surroundings).await;
     }
 
@@ -104,7 +104,7 @@ impl Evaluation {
     ) {
         let mut visits = Vec::new();
         for (chain, stage) in stages(chains, Phase::Mutating) {
-            let audit = self.put_off(chain, stage, audits);
+            let audit = self.queue_audit(chain, stage, audits);
             let had_turn = audit.is_some() || self.step(chain, stage, 1, surroundings).await;
             if had_turn && stage.reinvocation == Reinvocation::IfNeeded {
                 visits.push(Visit {
@@ -142,7 +142,7 @@ impl Evaluation {
         let is_refused = self.refusal.is_some();
         let mut enforced = Vec::new();
         for (chain, stage) in stages(chains, Phase::Validating) {
-            if is_refused || self.put_off(chain, stage, audits).is_none() {
+            if is_refused || self.queue_audit(chain, stage, audits).is_none() {
                 enforced.push((chain, stage, self.reserve(chain, stage, 1)));
             }
         }
@@ -164,7 +164,7 @@ impl Evaluation {
 
     /// Queues a stage in mode `Audit`, unless the request is already refused. Returns its index in the
     /// audits.
-    fn put_off<'a>(
+    fn queue_audit<'a>(
         &mut self,
         chain: &'a Chain,
         stage: &'a Stage,
@@ -204,7 +204,7 @@ impl Evaluation {
     }
 
     /// Changes may cancel each other out.
-    async fn forget_undone(&mut self) {
+    async fn drop_reverted_patch(&mut self) {
         if self.revision < 2 {
             return;
         }

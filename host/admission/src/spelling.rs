@@ -100,7 +100,7 @@ impl Spelling {
     pub(crate) fn may_be_broken_by(&self, patch: &Patch) -> bool {
         patch
             .operations()
-            .any(|operation| self.0.may_be_broken_at(&operation.path, &operation.action))
+            .any(|operation| self.0.may_change_at(&operation.path, &operation.action))
     }
 }
 
@@ -131,7 +131,7 @@ impl Shape {
             .map(|(index, (canonical, shape))| (index, canonical.as_str(), shape))
     }
 
-    fn may_be_broken_at(&self, place: &jsonptr::Pointer, action: &Action) -> bool {
+    fn may_change_at(&self, place: &jsonptr::Pointer, action: &Action) -> bool {
         let Some((token, below)) = place.split_front() else {
             return match action {
                 Action::Add(value) | Action::Replace(value) => {
@@ -145,11 +145,11 @@ impl Shape {
         let key = token.decoded();
         let member = self.member(&key);
         member
-            .is_some_and(|(_, canonical, shape)| *key != *canonical || shape.may_be_broken_at(below, action))
+            .is_some_and(|(_, canonical, shape)| *key != *canonical || shape.may_change_at(below, action))
             || self
                 .elements
                 .as_ref()
-                .is_some_and(|shape| shape.may_be_broken_at(below, action))
+                .is_some_and(|shape| shape.may_change_at(below, action))
     }
 
     fn canonical(&self, document: &str) -> Result<Option<String>, SpellingError> {

@@ -133,7 +133,7 @@ pub enum Error {
         problem: String,
     },
     /// The server answered with an error.
-    #[error("{place}: the server answered {status}: {message}{}", come_again(.again_after))]
+    #[error("{place}: the server answered {status}: {message}{}", retry_hint(.again_after))]
     Status {
         /// What was asked for.
         place: String,
@@ -243,7 +243,7 @@ impl Error {
     }
 }
 
-fn come_again(after: &Option<Duration>) -> String {
+fn retry_hint(after: &Option<Duration>) -> String {
     after.map_or_else(String::new, |after| {
         format!(
             "; it asks for a retry in {}",

@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
             let of_chains = chains.iter().flat_map(definitions::ChainDefinition::warnings);
             warnings.extend(of_chains.map(|warning| warning.to_string()));
             let places = config.iter().flat_map(|config| &config.definitions);
-            unchecked.extend(places.filter_map(elsewhere));
+            unchecked.extend(places.filter_map(unread_store));
             if arguments.documents_only {
                 Ok(chains)
             } else {
@@ -86,7 +86,7 @@ enum Wrong {
 }
 
 /// Definition stores that are not read by this command.
-fn elsewhere(place: &DefinitionPlace) -> Option<String> {
+fn unread_store(place: &DefinitionPlace) -> Option<String> {
     match place {
         DefinitionPlace::File(_) => None,
         DefinitionPlace::ZooKeeper { path } => Some(format!("zookeeper:{path}")),

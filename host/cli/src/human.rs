@@ -16,7 +16,7 @@ pub(crate) fn duration(duration: Duration) -> String {
 
 /// The time since then: `42s`, `3h20m`.
 pub(crate) fn age(moment: Moment, now: Moment) -> String {
-    rough(now.0.duration_since(moment.0).unwrap_or_default())
+    two_units(now.0.duration_since(moment.0).unwrap_or_default())
 }
 
 /// The time until then: `42s`; `0s` if it has passed.
@@ -25,7 +25,7 @@ pub(crate) fn until(moment: Moment, now: Moment) -> String {
 }
 
 /// The two largest units.
-fn rough(duration: Duration) -> String {
+fn two_units(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match seconds {

@@ -69,7 +69,7 @@ pub(crate) async fn forward(
     let mut next = Request::new(kube::client::Body::from(body));
     *next.method_mut() = head.method;
     *next.uri_mut() = head.uri;
-    *next.headers_mut() = handed_on(&head.headers);
+    *next.headers_mut() = forwarded_headers(&head.headers);
     let (result, answer) = match timeout(REPLY_LIMIT, connection.client().send(next)).await {
         Ok(Ok(mut response)) => {
             for name in OF_THE_CONNECTION {
@@ -87,7 +87,7 @@ pub(crate) async fn forward(
     answer
 }
 
-fn handed_on(headers: &HeaderMap) -> HeaderMap {
+fn forwarded_headers(headers: &HeaderMap) -> HeaderMap {
     let mut kept = HeaderMap::new();
     for name in HANDED_ON {
         for value in headers.get_all(&name) {
@@ -198,7 +198,7 @@ mod tests {
         ] {
             headers.insert(name, value.parse().unwrap());
         }
-        let mut kept: Vec<String> = handed_on(&headers).keys().map(ToString::to_string).collect();
+        let mut kept: Vec<String> = forwarded_headers(&headers).keys().map(ToString::to_string).collect();
         kept.sort_unstable();
         assert_eq!(kept, ["accept", "accept-encoding", "content-type"]);
     }

@@ -78,7 +78,7 @@ pub struct WatchStatus {
 pub(crate) struct Health {
     /// What is watched, in messages and as the label of the gauge.
     name: String,
-    now: Mutex<Now>,
+    now: Mutex<State>,
     /// Counts changes of the objects and of the state.
     changes: watch::Sender<u64>,
     /// Notified when the API server accepts a watch.
@@ -86,7 +86,7 @@ pub(crate) struct Health {
 }
 
 #[derive(Debug)]
-struct Now {
+struct State {
     state: WatchState,
     since: SystemTime,
     /// When the cache was last known to be current, unless the watch is up.
@@ -101,7 +101,7 @@ impl Health {
     pub(crate) fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
-            now: Mutex::new(Now {
+            now: Mutex::new(State {
                 state: WatchState::Idle,
                 since: SystemTime::now(),
                 current: Instant::now(),
@@ -118,7 +118,7 @@ impl Health {
         &self.name
     }
 
-    fn lock(&self) -> MutexGuard<'_, Now> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -26,12 +26,12 @@ impl Flights {
         let asked = Instant::now();
         let slot = self.all().entry(key.clone()).or_default().clone();
         // Also dropped when this task is cancelled while it waits.
-        let seat = Seat {
+        let guard = SlotGuard {
             flights: self,
             key,
             slot,
         };
-        let mut last = seat.slot.lock().await;
+        let mut last = guard.slot.lock().await;
         if let Some((ended, result)) = last.as_ref()
             && *ended >= asked
         {
@@ -48,13 +48,13 @@ impl Flights {
 }
 
 /// One task's share in a slot. The last one removes the slot, so that no module is kept in memory.
-struct Seat<'a> {
+struct SlotGuard<'a> {
     flights: &'a Flights,
     key: Key,
     slot: Slot,
 }
 
-impl Drop for Seat<'_> {
+impl Drop for SlotGuard<'_> {
     fn drop(&mut self) {
         let mut all = self.flights.all();
         // The map's, and this one.

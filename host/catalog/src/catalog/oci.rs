@@ -31,10 +31,10 @@ impl Inner {
                 return Ok(found.clone());
             }
         }
-        let mut manifest = self.manifest_there(artifact, &version, progress).await?;
+        let mut manifest = self.existing_manifest(artifact, &version, progress).await?;
         if let Some(entry) = entry_of_index(artifact, &manifest)? {
             manifest = self
-                .manifest_there(artifact, &Version::Digest(entry), progress)
+                .existing_manifest(artifact, &Version::Digest(entry), progress)
                 .await?;
         }
         let layer = Layer::of_manifest(artifact, &manifest)?;
@@ -51,7 +51,7 @@ impl Inner {
         Ok(found)
     }
 
-    async fn manifest_there(
+    async fn existing_manifest(
         &self,
         artifact: &OciReference,
         version: &Version,

@@ -131,7 +131,7 @@ impl Network {
         let validator = validator(response.headers());
         match response.status() {
             StatusCode::NOT_MODIFIED if download.unless.is_some() => return Ok(Downloaded::Unchanged),
-            StatusCode::PARTIAL_CONTENT if goes_on_from(response.headers(), offset) => {}
+            StatusCode::PARTIAL_CONTENT if resumes_at(response.headers(), offset) => {}
             StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE => {
                 landing.restart(None).await;
                 return Err(Error::Unreachable {
@@ -150,7 +150,7 @@ impl Network {
             .map(|length| there.saturating_add(length))
             .or(download.size);
         if let Some(size) = total {
-            self.fits(size, download)?;
+            self.check_size(size, download)?;
         }
         progress(FetchProgress::Started {
             reference: place.clone(),
@@ -163,14 +163,14 @@ impl Network {
             .map_err(|error| failure::of_transport(&error, place, &self.config))?
         {
             let size = (landing.bytes().len() as u64).saturating_add(chunk.len() as u64);
-            self.fits(size, download)?;
+            self.check_size(size, download)?;
             landing.append(&chunk).await;
             progress(FetchProgress::Received { bytes: size });
         }
         Ok(Downloaded::Whole(validator))
     }
 
-    fn fits(&self, size: u64, download: &Download) -> Result<(), Error> {
+    fn check_size(&self, size: u64, download: &Download) -> Result<(), Error> {
         let (place, limit) = (download.place.clone(), download.limit);
         if size > limit {
             return Err(Error::ModuleTooLarge { place, size, limit });
@@ -216,7 +216,7 @@ fn validator(headers: &HeaderMap) -> Option<String> {
 }
 
 /// Whether a partial response begins where the partial download ends.
-fn goes_on_from(headers: &HeaderMap, offset: u64) -> bool {
+fn resumes_at(headers: &HeaderMap, offset: u64) -> bool {
     headers
         .get(CONTENT_RANGE)
         .and_then(|range| range.to_str().ok())

@@ -172,13 +172,13 @@ fn module_of(bytes: &[u8]) -> Result<Layer, String> {
                 size: layer.size,
             })
         }
-        [] => Err(what_is_there(&manifest)),
+        [] => Err(describe_layers(&manifest)),
         modules => Err(format!("{} modules", modules.len())),
     }
 }
 
 /// The layers of an artifact without a module.
-fn what_is_there(manifest: &Manifest) -> String {
+fn describe_layers(manifest: &Manifest) -> String {
     let mut types: Vec<String> = manifest
         .layers
         .iter()

@@ -35,15 +35,15 @@ pub fn gather_beside(path: &Path, resolved: &Path) -> Result<Material, Signature
         if let Some((name, content)) = beside(place, BUNDLE_SUFFIX)? {
             material.add(&reference, FoundSignature::Bundle { name, content })?;
         }
-        if is_place_of(path, resolved) {
+        if is_not_a_link(path, resolved) {
             break;
         }
     }
     Ok(material)
 }
 
-/// Whether the path is free of symbolic links.
-fn is_place_of(path: &Path, resolved: &Path) -> bool {
+/// Whether the path names the file itself, not a link to it.
+fn is_not_a_link(path: &Path, resolved: &Path) -> bool {
     let directory = match path.parent() {
         Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
         Some(parent) => parent,

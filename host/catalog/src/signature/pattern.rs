@@ -204,7 +204,7 @@ fn https(rest: &str) -> Result<Places, Problem> {
             "write only the path, with plain characters",
         ));
     }
-    if is_unclean(path) {
+    if is_not_normalized(path) {
         return Err(("has an empty part, a `.` or a `..` in its path", fix));
     }
     let wrong_host = ("names no host", fix);
@@ -238,7 +238,7 @@ fn oci(rest: &str) -> Result<Places, Problem> {
     }
     let is_fine =
         |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '_' | '-' | '*' | '/');
-    if is_unclean(path) || path.ends_with('/') || !path.chars().all(is_fine) {
+    if is_not_normalized(path) || path.ends_with('/') || !path.chars().all(is_fine) {
         return Err(("names no repository", fix));
     }
     if let Some((_, port)) = authority.rsplit_once(':')
@@ -273,7 +273,7 @@ fn split_authority(rest: &str) -> Option<(&str, &str)> {
 }
 
 /// An empty last part is a directory, which a server may serve.
-fn is_unclean(path: &str) -> bool {
+fn is_not_normalized(path: &str) -> bool {
     let mut parts: Vec<&str> = path.split('/').collect();
     if parts.last().is_some_and(|part| part.is_empty()) {
         parts.pop();

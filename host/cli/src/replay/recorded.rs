@@ -51,7 +51,7 @@ pub(super) enum RecordedError {
 
 /// The fields of a review besides the request.
 #[derive(Deserialize)]
-struct Beside {
+struct ReviewExtras {
     #[serde(default)]
     response: Option<Response>,
     #[serde(default)]
@@ -76,12 +76,12 @@ pub(super) fn open(
         };
         let text = text.map_err(|error| wrong(error.to_string()))?;
         let review = read_review(text.get().as_bytes()).map_err(|error| wrong(error.to_string()))?;
-        let beside: Beside = serde_json::from_str(text.get()).map_err(|error| wrong(error.to_string()))?;
+        let extras: ReviewExtras = serde_json::from_str(text.get()).map_err(|error| wrong(error.to_string()))?;
         Ok(Recorded {
             number,
             request: review.request,
-            is_redacted: beside.recording.is_some_and(|note| note.redacted > 0),
-            response: beside.response,
+            is_redacted: extras.recording.is_some_and(|note| note.redacted > 0),
+            response: extras.response,
             file: path.clone(),
         })
     }))
