@@ -349,9 +349,9 @@ mod tests {
     fn what_is_no_selector() {
         // (text, what the message must name): the cases that Kubernetes' labels.Parse refuses.
         for (text, named) in [
-            (",", "must be where a requirement begins, not `,`"),
+            (",", "at the start of a requirement, found `,`"),
             ("x,", "at the start of a requirement"),
-            ("x=y,,z=w", "not `,`"),
+            ("x=y,,z=w", "found `,`"),
             ("=y", "found `=`"),
             ("x=a||y=b", "`a||y` is not a valid label value"),
             ("x==a==b", "before `==`"),

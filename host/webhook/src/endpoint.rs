@@ -293,7 +293,7 @@ mod tests {
                 "/x?y",
                 Err("query"),
             ),
-            ("no namespace", BcsResource, Bcs, "", 443, "", Err("no host name")),
+            ("no namespace", BcsResource, Bcs, "", 443, "", Err("not a valid host name")),
             (
                 "a port in the namespace",
                 BcsResource,
@@ -301,7 +301,7 @@ mod tests {
                 "ns:1",
                 443,
                 "",
-                Err("no host name"),
+                Err("not a valid host name"),
             ),
             (
                 "a slash in the namespace",
@@ -310,7 +310,7 @@ mod tests {
                 "ns/x",
                 443,
                 "",
-                Err("no host name"),
+                Err("not a valid host name"),
             ),
         ] {
             let target = Target::Service {

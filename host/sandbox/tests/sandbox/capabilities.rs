@@ -391,7 +391,7 @@ async fn an_open_stream_is_not_kept_in_a_snapshot() {
     let Configured::PerCall { reason } = plugin.configured() else {
         panic!("{:?}", plugin.configured())
     };
-    assert!(reason.contains("handle"), "{reason}");
+    assert!(reason.contains("host resource"), "{reason}");
     call(&plugin).await.unwrap();
 }
 
