@@ -27,7 +27,7 @@ pub(crate) fn failure(error: &wasmtime::Error, state: &CallState) -> Failure {
     }
     if let Some(exit) = error.downcast_ref::<I32Exit>() {
         let message = format!(
-            "the plugin exited with code {}{}",
+            "the plugin exited with exit code {}{}",
             exit.0,
             last_words(state)
         );
