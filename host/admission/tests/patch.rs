@@ -1,10 +1,10 @@
-//! JSON Patch, as RFC 6902 has it: a table, and the same patches through the crate `json-patch`.
+//! JSON Patch (RFC 6902): a table, and the same patches through the crate `json-patch`.
 
 use admittance_admission::{FailureKind, Object, Patch};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Document, patch, and the object that comes out or the reason why none does.
+/// Document, patch, and the resulting object or the error.
 #[test]
 fn operations() {
     let table: &[(&str, Value, Value, Result<Value, &str>)] = &[
@@ -351,7 +351,7 @@ proptest! {
     }
 }
 
-/// Nothing that a patch does takes more than its share: every row is refused, soon and with the right kind.
+/// A patch cannot exceed its budget: every row is refused quickly and with the right kind.
 #[test]
 fn a_patch_is_bounded() {
     let object = |value: Value| Object::parse(value.to_string()).unwrap();
@@ -424,7 +424,7 @@ fn large_arrays_and_objects_are_changed_in_linear_time() {
     assert_eq!(value["map"]["n2499"], 4);
 }
 
-/// Moves can nest what no JSON reader takes: that is refused, and not with a stack overflow.
+/// Moves can nest values too deeply for JSON parsers: that is refused, without a stack overflow.
 #[test]
 fn moves_do_not_nest_without_end() {
     let mut operations = Vec::new();

@@ -1,4 +1,4 @@
-//! Bundles that others made, and what is no trust root.
+//! Bundles made by other tools, and invalid trust roots.
 
 use admittance_catalog::{
     ModuleReference,

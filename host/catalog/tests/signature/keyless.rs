@@ -1,4 +1,4 @@
-//! Signatures by people and workloads whom an authority of the trust root vouches for.
+//! Keyless signatures, with certificates of an authority of the trust root.
 
 use admittance_catalog::{
     Digest,

@@ -1,4 +1,4 @@
-//! What users may do.
+//! Access reviews.
 
 use admittance_admission::{Access, AccessAttributes, Authorizer, UserInfo};
 use serde_json::json;

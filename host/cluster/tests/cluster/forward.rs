@@ -1,4 +1,4 @@
-//! Requests of others that are handed on.
+//! Forwarded requests.
 
 use bytes::Bytes;
 use http::Request;

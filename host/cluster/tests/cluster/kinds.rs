@@ -1,4 +1,4 @@
-//! Look-ups of objects.
+//! Lookups of objects.
 
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ async fn the_same_answers_before_the_first_list_and_after() {
     setting.server.page(2);
     setting.server.hold("watch", "nodes");
     let cluster = setting.cluster().await;
-    // The list stays incomplete: discovery is asked by look-ups themselves.
+    // The list stays incomplete: lookups request discovery themselves.
     setting.server.forbid("list", "pods");
     let node = kind("v1/Node");
     let expected = r#"{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","labels":{"zone":"x"},"resourceVersion":"1"},"status":{"capacity":{"cpu":"4"}}}"#;

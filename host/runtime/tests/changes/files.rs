@@ -1,4 +1,4 @@
-//! What paths lead to: files that change while they are read, and what is not a file at all.
+//! Files that change while they are read, and paths that are not files.
 
 use std::{fs, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Going back, and how long it holds.
+//! Rollbacks, and how long they last.
 
 use admittance::Origin;
 

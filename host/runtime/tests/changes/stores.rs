@@ -1,4 +1,4 @@
-//! Definitions of a store beside those of files: read, watched, and kept when the store is lost.
+//! Definitions of a store in addition to those of files: read, watched, and kept when the store is lost.
 
 use std::time::Duration;
 
@@ -223,8 +223,8 @@ async fn a_start_without_the_store() {
     until(&host, "2 n/x=2").await;
 }
 
-/// A store tells of what was not read yet; whoever reads it to show it, or to change it and fails, must not
-/// keep that from becoming live.
+/// A store signals unread changes; a reader that only shows them, or fails to change them, must not prevent
+/// them from going live.
 #[tokio::test]
 async fn what_was_read_and_not_used_becomes_live() {
     let (scene, shelf) = (Scene::new(), Shelf::new("a"));

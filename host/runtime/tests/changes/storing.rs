@@ -192,7 +192,7 @@ async fn where_new_definitions_go() {
     assert_eq!(live(&host).split_once(' ').unwrap().1, "a=1 n/y=1");
 }
 
-/// Files are changed by way of a journal; a store has none.
+/// Files are changed with a journal; a store has none.
 #[tokio::test]
 async fn a_store_is_changed_without_a_history() {
     let (scene, shelf) = (Scene::new(), Shelf::new("a"));

@@ -1,4 +1,4 @@
-//! How a call ends, well and badly.
+//! Results and failures of calls.
 
 use std::time::Duration;
 
@@ -260,7 +260,7 @@ async fn no_verdict_in_time() {
     }
 }
 
-/// On a runtime with one thread, work beside a looping plugin goes on, and ends before it.
+/// On a runtime with one thread, other work continues during a looping plugin, and ends before it.
 #[tokio::test(flavor = "current_thread")]
 async fn a_loop_delays_nobody() {
     let good = load(&Guest::default()).await;

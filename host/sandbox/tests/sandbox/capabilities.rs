@@ -1,4 +1,4 @@
-//! What a plugin may reach.
+//! Capabilities of plugins.
 
 use std::sync::{Arc, Mutex};
 
@@ -294,7 +294,7 @@ async fn files_and_sockets_are_never_there() {
             .contains("`wasi:sockets/instance-network@0.2.3#instance-network`"),
         "{failure}"
     );
-    // A descriptor that nobody gave it is not even one.
+    // A descriptor that it was not given is invalid.
     assert_eq!(answer(&files).await.unwrap_err().kind, FailureKind::Trap);
 }
 

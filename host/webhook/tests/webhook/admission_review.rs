@@ -587,7 +587,7 @@ async fn it_is_asked_again_when_it_asks_for_it() {
         (503, None, 1),
         (503, Some("Wed, 21 Oct 2026 07:28:00 GMT"), 1),
         (404, Some("0"), 1),
-        // Later than the deadline: that is told at once.
+        // Later than the deadline: the call fails immediately.
         (503, Some("3600"), 1),
     ] {
         let request = pod_create();
@@ -625,7 +625,7 @@ async fn it_is_asked_again_when_it_asks_for_it() {
             assert_eq!(server.arrived.recv().await.unwrap().body, first.body);
         }
     }
-    // Not without end, whatever the webhook asks for.
+    // Retries are limited, whatever the webhook asks for.
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
     let (_server, webhook) = serve(

@@ -107,7 +107,7 @@ async fn what_is_answered() {
     }
 }
 
-/// There is nothing to send, and a webhook that answers the whole object cannot give one.
+/// There is no object to send, and a BcsResource webhook cannot create one.
 #[tokio::test]
 async fn a_request_without_object_is_a_failure() {
     let (server, webhook) = serve(Protocol::BcsResource, echo());

@@ -189,7 +189,7 @@ async fn plain_http_is_for_bcs_urls() {
     assert!(matches!(Webhook::new(config, &clients), Err(Error::Url { .. })));
 }
 
-/// Without a bundle the system's CAs count, and none of them signed this certificate.
+/// Without a bundle the system's CAs are trusted, and none of them signed this certificate.
 #[tokio::test]
 async fn a_url_without_bundle_trusts_the_system_only() {
     let authority = Authority::new();

@@ -79,7 +79,7 @@ fn the_last_year_of_an_authority_is_told() {
     }
 }
 
-/// Each row changes the files of a good CA.
+/// Each row changes the files of a valid CA.
 #[test]
 fn a_broken_authority_is_refused() {
     type Change = fn(&Path);
