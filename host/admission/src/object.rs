@@ -185,7 +185,10 @@ mod tests {
             name: &'a str,
             size: u32,
         }
-        let widget = Widget { name: "disc", size: 3 };
+        let widget = Widget {
+            name: "disc",
+            size: 3,
+        };
         let object = Object::from_serialize(&widget).unwrap();
         assert_eq!(object.text(), r#"{"name":"disc","size":3}"#);
         assert_eq!(object.deserialize::<Widget<'_>>().unwrap(), widget);

@@ -45,9 +45,7 @@ pub async fn offload<T: Send + 'static>(
     let too_late = || {
         Failure::new(
             FailureKind::Timeout,
-            format!(
-                "an answer with {bytes} bytes, including its object, was not processed in time"
-            ),
+            format!("an answer with {bytes} bytes, including its object, was not processed in time"),
         )
     };
     match timeout_at(deadline.instant(), beside).await {

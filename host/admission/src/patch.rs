@@ -170,7 +170,10 @@ impl Patch {
             return Err(PatchError::TooManyOperations(operations.len()));
         }
         let operations = operations.into_iter().enumerate().map(|(index, draft)| {
-            draft.finish().map(Arc::new).map_err(|reason| malformed(index, reason))
+            draft
+                .finish()
+                .map(Arc::new)
+                .map_err(|reason| malformed(index, reason))
         });
         operations.collect::<Result<_, _>>().map(Self)
     }

@@ -144,8 +144,7 @@ impl Shape {
         };
         let key = token.decoded();
         let member = self.member(&key);
-        member
-            .is_some_and(|(_, canonical, shape)| *key != *canonical || shape.may_change_at(below, action))
+        member.is_some_and(|(_, canonical, shape)| *key != *canonical || shape.may_change_at(below, action))
             || self
                 .elements
                 .as_ref()

@@ -245,10 +245,7 @@ impl Error {
 
 fn retry_hint(after: &Option<Duration>) -> String {
     after.map_or_else(String::new, |after| {
-        format!(
-            "; it asks for a retry in {}",
-            humantime::format_duration(after)
-        )
+        format!("; it asks for a retry in {}", humantime::format_duration(after))
     })
 }
 

@@ -155,8 +155,10 @@ fn print(
                 anstream::println!("{ODD}warning:{ODD:#} {warning}");
             }
             for place in unchecked {
-                anstream::println!("not checked: the definitions in {place}; `serve` checks them when it \
-                starts");
+                anstream::println!(
+                    "not checked: the definitions in {place}; `serve` checks them when it \
+                starts"
+                );
             }
             return;
         }

@@ -88,9 +88,7 @@ pub enum ConfigError {
         known: Names,
     },
     /// A cluster behind a proxy.
-    #[error(
-        "{place} has a proxy-url, which is not supported: remove proxy-url"
-    )]
+    #[error("{place} has a proxy-url, which is not supported: remove proxy-url")]
     Proxy {
         /// Which kubeconfig.
         place: String,

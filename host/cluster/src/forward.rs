@@ -198,7 +198,10 @@ mod tests {
         ] {
             headers.insert(name, value.parse().unwrap());
         }
-        let mut kept: Vec<String> = forwarded_headers(&headers).keys().map(ToString::to_string).collect();
+        let mut kept: Vec<String> = forwarded_headers(&headers)
+            .keys()
+            .map(ToString::to_string)
+            .collect();
         kept.sort_unstable();
         assert_eq!(kept, ["accept", "accept-encoding", "content-type"]);
     }

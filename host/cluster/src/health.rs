@@ -210,11 +210,7 @@ impl Health {
 
     pub(crate) fn down(&self, error: String) {
         if self.enter(WatchState::Down, Some(error.clone())) {
-            tracing::warn!(
-                watch = self.name,
-                error,
-                "the watch is down and is retried"
-            );
+            tracing::warn!(watch = self.name, error, "the watch is down and is retried");
         }
     }
 

@@ -183,7 +183,10 @@ impl Kind {
         };
         let resource = &served.resource;
         if !served.can_watch {
-            let words = format!("the API server does not support listing and watching `{}`", self.name);
+            let words = format!(
+                "the API server does not support listing and watching `{}`",
+                self.name
+            );
             self.view.health.refused(words);
             return;
         }

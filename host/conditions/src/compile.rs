@@ -37,7 +37,9 @@ pub(crate) fn compile(source: &str) -> Result<Checked, ConditionError> {
     });
     match outcome {
         Ok(Ok(outcome)) => outcome,
-        Ok(Err(_)) => Err(ConditionError::Parser("it cannot parse this expression".to_owned())),
+        Ok(Err(_)) => Err(ConditionError::Parser(
+            "it cannot parse this expression".to_owned(),
+        )),
         Err(error) => Err(ConditionError::Parser(format!("it could not start: {error}"))),
     }
 }

@@ -22,7 +22,9 @@ pub enum ConditionError {
     #[error("the expression is empty; write one that is true for the requests that the hook is for")]
     Empty,
     /// The expression is too long.
-    #[error("the expression has {length} bytes; make it shorter than {limit}, or split it into several conditions")]
+    #[error(
+        "the expression has {length} bytes; make it shorter than {limit}, or split it into several conditions"
+    )]
     TooLong {
         /// Its length in bytes.
         length: usize,

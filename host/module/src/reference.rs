@@ -102,8 +102,7 @@ impl FromStr for OciReference {
             return Err(wrong("does not name a repository", fix));
         }
         if !tag.is_none_or(is_tag) {
-            let fix =
-                "write at most 128 letters, digits, `_`, `.` and `-`, and do not begin with `.` or `-`";
+            let fix = "write at most 128 letters, digits, `_`, `.` and `-`, and do not begin with `.` or `-`";
             return Err(wrong("has an invalid tag", fix));
         }
         Ok(Self {
@@ -196,7 +195,10 @@ impl FromStr for ModuleReference {
             }
             Some(("http", rest)) => {
                 let fix = format!("write `https:{rest}`");
-                Err(wrong("uses http, which does not protect the module from changes in transit", &fix))
+                Err(wrong(
+                    "uses http, which does not protect the module from changes in transit",
+                    &fix,
+                ))
             }
             Some(("oci", name)) => {
                 let name = name

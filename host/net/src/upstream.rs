@@ -286,7 +286,9 @@ impl Upstream {
                 () = stop_or_end => None,
             };
             match ran {
-                None => tracing::debug!("a tunnel was closed, because of the shutdown or with its client's connection"),
+                None => tracing::debug!(
+                    "a tunnel was closed, because of the shutdown or with its client's connection"
+                ),
                 Some(Err(error)) => tracing::debug!(%error, "a tunnel could not be established"),
                 Some(Ok(Err(error))) => tracing::debug!(%error, "a tunnel failed"),
                 Some(Ok(Ok((sent, received)))) => tracing::debug!(sent, received, "a tunnel ended"),

@@ -26,11 +26,7 @@ pub(crate) fn failure(error: &wasmtime::Error, state: &CallState) -> Failure {
         return failure;
     }
     if let Some(exit) = error.downcast_ref::<I32Exit>() {
-        let message = format!(
-            "the plugin exited with exit code {}{}",
-            exit.0,
-            last_words(state)
-        );
+        let message = format!("the plugin exited with exit code {}{}", exit.0, last_words(state));
         return Failure::new(FailureKind::Trap, message);
     }
     if let Some(trap) = error.downcast_ref::<Trap>() {
@@ -71,7 +67,9 @@ fn trap_message(trap: Trap, state: &CallState) -> String {
     match trap {
         Trap::StackOverflow => "stack overflow in the plugin".to_owned(),
         Trap::UnreachableCodeReached => match last_words(state) {
-            words if words.is_empty() => "the plugin panicked or aborted (`unreachable`) without a message".to_owned(),
+            words if words.is_empty() => {
+                "the plugin panicked or aborted (`unreachable`) without a message".to_owned()
+            }
             words => format!("the plugin panicked or aborted{words}"),
         },
         // Toolchains put the stack of a guest at the start of its memory, so a stack overflow ends like this.

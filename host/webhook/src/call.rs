@@ -95,10 +95,10 @@ impl Caller {
         let status = response.status();
         let endpoint = &self.endpoint;
         if status.is_redirection() {
-            let location = response
-                .headers()
-                .get(header::LOCATION)
-                .map_or_else(|| "an unknown location".to_owned(), |location| printable(location.as_bytes()));
+            let location = response.headers().get(header::LOCATION).map_or_else(
+                || "an unknown location".to_owned(),
+                |location| printable(location.as_bytes()),
+            );
             return Failure::new(
                 FailureKind::BadStatus,
                 format!(

@@ -293,7 +293,15 @@ mod tests {
                 "/x?y",
                 Err("query"),
             ),
-            ("no namespace", BcsResource, Bcs, "", 443, "", Err("not a valid host name")),
+            (
+                "no namespace",
+                BcsResource,
+                Bcs,
+                "",
+                443,
+                "",
+                Err("not a valid host name"),
+            ),
             (
                 "a port in the namespace",
                 BcsResource,

@@ -61,7 +61,8 @@ impl Inner {
                 (Downloaded::Unchanged, None) => {
                     return Err(Error::BadAnswer {
                         place,
-                        problem: "the server answered 304 Not Modified to an unconditional request".to_owned(),
+                        problem: "the server answered 304 Not Modified to an unconditional request"
+                            .to_owned(),
                     });
                 }
             };

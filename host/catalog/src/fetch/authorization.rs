@@ -242,8 +242,12 @@ impl Challenge {
 }
 
 fn header(text: &str, place: &str) -> Result<HeaderValue, Error> {
-    let mut value = HeaderValue::from_str(text)
-        .map_err(|_| bad_answer(place, "its token has characters that a header cannot hold".to_owned()))?;
+    let mut value = HeaderValue::from_str(text).map_err(|_| {
+        bad_answer(
+            place,
+            "its token has characters that a header cannot hold".to_owned(),
+        )
+    })?;
     value.set_sensitive(true);
     Ok(value)
 }

@@ -99,9 +99,12 @@ fn sentence(error: CredentialRetrievalError) -> String {
             format!("the credential helper {helper} failed: {}", stderr.trim())
         }
         CredentialRetrievalError::HelperCommunicationError => {
-            "the credential helper that it names cannot be started; check that it is installed and in PATH".to_owned()
+            "the credential helper that it names cannot be started; check that it is installed and in PATH"
+                .to_owned()
         }
-        CredentialRetrievalError::ConfigReadError => "it is not a valid Docker configuration (config.json)".to_owned(),
+        CredentialRetrievalError::ConfigReadError => {
+            "it is not a valid Docker configuration (config.json)".to_owned()
+        }
         error => error.to_string(),
     }
 }

@@ -134,7 +134,11 @@ pub(super) fn of_transport(error: &reqwest::Error, place: &str, config: &Network
 fn tls_problem(error: &rustls::Error, host: &str, config: &NetworkConfig) -> String {
     let trust = match &config.ca {
         None => "name the CA's file with `modules.ca`".into(),
-        Some(path) => format!("its CA is neither among this system's CAs nor in {}", path.display()).into(),
+        Some(path) => format!(
+            "its CA is neither among this system's CAs nor in {}",
+            path.display()
+        )
+        .into(),
     };
     let advice = TlsAdvice {
         trust,

@@ -148,10 +148,7 @@ fn module_of(bytes: &[u8]) -> Result<Layer, String> {
     );
     match manifest.manifests {
         Some(entries) => {
-            return Err(format!(
-                "an index of {} artifacts inside an index",
-                entries.len()
-            ));
+            return Err(format!("an index of {} artifacts inside an index", entries.len()));
         }
         None if is_index => return Err("an index without artifacts".to_owned()),
         None => {}

@@ -143,9 +143,7 @@ pub enum Refusal {
         required: String,
     },
     /// The certificate was not valid when the signature was made.
-    #[error(
-        "was made at {signed_at}, outside the validity of its certificate ({not_before} to {not_after})"
-    )]
+    #[error("was made at {signed_at}, outside the validity of its certificate ({not_before} to {not_after})")]
     Expired {
         /// The time in the log or the timestamp.
         signed_at: Timestamp,

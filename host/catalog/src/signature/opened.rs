@@ -83,7 +83,11 @@ impl<'a> Opened<'a> {
                 let signature = envelope.signature.sig.clone();
                 (Signed::Envelope(envelope.clone()), signature)
             }
-            _ => return Err(Refusal::Unsupported("its content is neither a message signature nor a DSSE envelope".to_owned())),
+            _ => {
+                return Err(Refusal::Unsupported(
+                    "its content is neither a message signature nor a DSSE envelope".to_owned(),
+                ));
+            }
         };
         Ok(Self {
             signed,
@@ -207,8 +211,9 @@ fn statement(envelope: &DsseEnvelope, actual: Digest) -> Result<(), Refusal> {
     if envelope.payload_type != IN_TOTO {
         return Err(Refusal::Statement(envelope.payload_type.clone()));
     }
-    let statement: Statement = serde_json::from_slice(envelope.payload.as_bytes())
-        .map_err(|error| Refusal::Damaged(format!("its payload is not a valid in-toto statement: {error}")))?;
+    let statement: Statement = serde_json::from_slice(envelope.payload.as_bytes()).map_err(|error| {
+        Refusal::Damaged(format!("its payload is not a valid in-toto statement: {error}"))
+    })?;
     if !STATEMENTS.contains(&statement.type_.as_str()) {
         return Err(Refusal::Statement(statement.type_));
     }

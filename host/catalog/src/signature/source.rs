@@ -56,7 +56,10 @@ impl Source {
                     path: path.clone(),
                     source: Arc::new(source),
                 })?;
-                let text = path.to_str().ok_or_else(|| ambiguous("is not valid UTF-8"))?.to_owned();
+                let text = path
+                    .to_str()
+                    .ok_or_else(|| ambiguous("is not valid UTF-8"))?
+                    .to_owned();
                 Place::File { path, text }
             }
             ModuleReference::Https(url) => Place::Https {

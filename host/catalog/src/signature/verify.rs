@@ -202,7 +202,8 @@ fn by_identity(keyless: &Keyless, found: &FoundSignature, artifact: &[u8]) -> Re
     Ok(Verified::Identity {
         identity,
         issuer: issuer.to_owned(),
-        signed_at: signed_at.ok_or_else(|| Refusal::NotInLog("the time of signing is not recorded".to_owned()))?,
+        signed_at: signed_at
+            .ok_or_else(|| Refusal::NotInLog("the time of signing is not recorded".to_owned()))?,
         log_index: describe::log_index(bundle),
     })
 }
@@ -216,9 +217,9 @@ fn refusal(error: Error, bundle: &Bundle, certificate: &DerCertificate) -> Refus
             expired(bundle, certificate).unwrap_or(Refusal::NotInLog(problem))
         }
         Error::TransparencyLog(error) => Refusal::NotInLog(error.to_string()),
-        Error::Timestamp(TimestampError::NoVerifiedTimestamp(_)) => {
-            Refusal::NotInLog("neither a log nor a timestamp authority records the time of signing".to_owned())
-        }
+        Error::Timestamp(TimestampError::NoVerifiedTimestamp(_)) => Refusal::NotInLog(
+            "neither a log nor a timestamp authority records the time of signing".to_owned(),
+        ),
         Error::Timestamp(error) => Refusal::NotInLog(error.to_string()),
         Error::Bundle(
             error @ (BundleError::MissingInclusionPromise(_)

@@ -280,7 +280,11 @@ fn bundles_by_a_key() {
             "is damaged: it is not a valid sigstore bundle",
         ),
         ("no text", bundle([0xff]), "is damaged: it is not valid UTF-8"),
-        ("empty", bundle(""), "is damaged: it is not a valid sigstore bundle"),
+        (
+            "empty",
+            bundle(""),
+            "is damaged: it is not a valid sigstore bundle",
+        ),
         (
             "an empty object",
             bundle("{}"),

@@ -147,7 +147,8 @@ impl Certificates {
                 let reason = format!("the API server would not accept it for {host}: {error}");
                 (Part::Certificate, reason)
             })?;
-        let ends = tls::not_after(end).ok_or_else(|| (Part::Certificate, "its expiry date is not valid".to_owned()))?;
+        let ends = tls::not_after(end)
+            .ok_or_else(|| (Part::Certificate, "its expiry date is not valid".to_owned()))?;
         Ok(Self {
             authority,
             certificate,

@@ -76,7 +76,8 @@ pub(super) fn open(
         };
         let text = text.map_err(|error| wrong(error.to_string()))?;
         let review = read_review(text.get().as_bytes()).map_err(|error| wrong(error.to_string()))?;
-        let extras: ReviewExtras = serde_json::from_str(text.get()).map_err(|error| wrong(error.to_string()))?;
+        let extras: ReviewExtras =
+            serde_json::from_str(text.get()).map_err(|error| wrong(error.to_string()))?;
         Ok(Recorded {
             number,
             request: review.request,

@@ -12,7 +12,9 @@ pub struct Server {
 
 /// A text that is not a valid URL of a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a valid server: write http:// or https://, a host and a port, such as http://127.0.0.1:8081")]
+#[error(
+    "`{0}` is not a valid server: write http:// or https://, a host and a port, such as http://127.0.0.1:8081"
+)]
 pub struct InvalidServer(pub String);
 
 impl std::str::FromStr for Server {

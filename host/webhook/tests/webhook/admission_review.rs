@@ -281,12 +281,7 @@ async fn what_is_answered() {
             v1(json!({"uid": "other", "allowed": true})),
             Invalid("\"other\""),
         ),
-        (
-            "no uid",
-            V1,
-            v1(json!({"allowed": true})),
-            Invalid("found \"\""),
-        ),
+        ("no uid", V1, v1(json!({"allowed": true})), Invalid("found \"\"")),
         (
             "allowed a text",
             V1,

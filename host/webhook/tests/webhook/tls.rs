@@ -202,7 +202,10 @@ async fn a_url_without_bundle_trusts_the_system_only() {
         Ok(webhook) => {
             let failure = call(&webhook, &application()).await.unwrap_err();
             assert_eq!(failure.kind, FailureKind::Tls, "{failure}");
-            assert!(failure.message.contains("not signed by a trusted CA"), "{failure}");
+            assert!(
+                failure.message.contains("not signed by a trusted CA"),
+                "{failure}"
+            );
         }
         // A system without CAs, such as a bare container.
         Err(error) => assert!(matches!(error, Error::SystemRoots { .. }), "{error}"),
