@@ -73,7 +73,7 @@ impl LabelOperator {
     }
 }
 
-/// What is wrong with a requirement.
+/// Why a requirement is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
     /// `In` and `NotIn` need values.

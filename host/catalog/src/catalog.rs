@@ -189,7 +189,7 @@ impl Catalog {
     ///
     /// # Errors
     ///
-    /// When they cannot be looked for.
+    /// When they cannot be fetched or read.
     pub async fn signatures(
         &self,
         module: &Module,

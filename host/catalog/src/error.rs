@@ -13,7 +13,7 @@ pub enum Error {
     ModuleUnreadable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The I/O error.
         source: Arc<io::Error>,
     },
     /// The module is larger than the limit.
@@ -35,9 +35,9 @@ pub enum Error {
     DigestMismatch {
         /// The file, or the reference.
         place: String,
-        /// What the definition names.
+        /// The required digest.
         expected: Digest,
-        /// What is there.
+        /// The actual digest.
         actual: Digest,
     },
     /// A registry sent content with another digest than requested.
@@ -45,7 +45,7 @@ pub enum Error {
         "{place} does not match what the registry sent, which has the digest {actual}: a proxy changes the content, or the registry's storage is damaged"
     )]
     ContentMismatch {
-        /// What was asked for, with its digest.
+        /// The requested URL or artifact, with its digest.
         place: String,
         /// Of the received content.
         actual: Digest,
@@ -67,27 +67,27 @@ pub enum Error {
     NotAnArtifact {
         /// The artifact.
         reference: Box<OciReference>,
-        /// What is there.
+        /// What was found.
         found: String,
     },
     /// The server does not have it.
     #[error("{place} was not found: {message}; check the name, and that this user may read it")]
     NotFound {
-        /// What was asked for.
+        /// The requested URL or artifact.
         place: String,
-        /// What the server says.
+        /// The message of the server.
         message: String,
     },
     /// The server requires other credentials.
     #[error("access to {place} was refused {with}: {message}; {advice}")]
     Unauthorized {
-        /// What was asked for.
+        /// The requested URL or artifact.
         place: String,
         /// With which credentials, as the rest of a sentence.
         with: String,
-        /// What the server says.
+        /// The message of the server.
         message: String,
-        /// What to do.
+        /// Advice on what to do.
         advice: String,
     },
     /// The credentials for a registry cannot be read.
@@ -95,21 +95,21 @@ pub enum Error {
     Credentials {
         /// Host and port.
         registry: String,
-        /// What is wrong, and what to do.
+        /// The problem, and what to do.
         problem: String,
     },
     /// The connection failed.
     #[error("{place} cannot be reached: {problem}; check the name, the network, and the proxy")]
     Unreachable {
-        /// What was asked for.
+        /// The requested URL or artifact.
         place: String,
-        /// What happened.
+        /// The error.
         problem: String,
     },
     /// The server did not send anything in time.
     #[error("timeout: nothing was received from {place} for {}; it is retried if the definition allows that", humantime::format_duration(*.waited))]
     TooSlow {
-        /// What was asked for.
+        /// The requested URL or artifact.
         place: String,
         /// How long the client waited for the connection or the next bytes.
         waited: Duration,
@@ -117,9 +117,9 @@ pub enum Error {
     /// The server's certificate is not accepted, or it does not speak TLS.
     #[error("no TLS connection for {place}: {problem}")]
     Tls {
-        /// What was asked for.
+        /// The requested URL or artifact.
         place: String,
-        /// What is wrong, and what to do.
+        /// The problem, and what to do.
         problem: String,
     },
     /// The proxy refused the connection.
@@ -127,19 +127,19 @@ pub enum Error {
         "the proxy refused the connection to {place}: {problem}; check the proxy's address and which destinations it allows"
     )]
     Proxy {
-        /// What was asked for.
+        /// The requested URL or artifact.
         place: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
     /// The server answered with an error.
     #[error("{place}: the server answered {status}: {message}{}", retry_hint(.again_after))]
     Status {
-        /// What was asked for.
+        /// The requested URL or artifact.
         place: String,
         /// The HTTP status.
         status: u16,
-        /// What the server says.
+        /// The message of the server.
         message: String,
         /// When the server asks for a retry (`Retry-After`).
         again_after: Option<Duration>,
@@ -147,9 +147,9 @@ pub enum Error {
     /// The answer violates the protocol.
     #[error("{place}: invalid response: {problem}")]
     BadAnswer {
-        /// What was asked for.
+        /// The requested URL or artifact.
         place: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// The file of CAs cannot be used.
@@ -158,15 +158,15 @@ pub enum Error {
     /// The HTTP client cannot be created.
     #[error("no modules can be fetched: {problem}")]
     Client {
-        /// Why.
+        /// The reason.
         problem: String,
     },
     /// The module cannot be pushed.
     #[error("nothing was pushed to {reference}: {problem}")]
     NotPushed {
-        /// Where to.
+        /// The target.
         reference: Box<OciReference>,
-        /// Why, and what to do.
+        /// The reason, and what to do.
         problem: String,
     },
     /// The store cannot be made, read or written.
@@ -174,7 +174,7 @@ pub enum Error {
     Store {
         /// The directory or a file in it.
         path: PathBuf,
-        /// What the system says.
+        /// The I/O error.
         source: Arc<io::Error>,
     },
     /// Other users could write to the store, and its contents run as native code.
@@ -194,7 +194,7 @@ pub enum Error {
     /// A module that was used before is no longer in the store.
     #[error("module {reference} with the digest {digest} is no longer in the store: fetch it again")]
     NotKept {
-        /// Where it was from.
+        /// Its reference.
         reference: Box<ModuleReference>,
         /// Of the module.
         digest: Digest,
@@ -202,7 +202,7 @@ pub enum Error {
     /// The module is not in the store, and fetching was not allowed.
     #[error("module {reference} is not in the store and has not been fetched yet")]
     NotFetched {
-        /// Where it is.
+        /// Its reference.
         reference: Box<ModuleReference>,
     },
     /// The program is shutting down.

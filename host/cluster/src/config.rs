@@ -45,15 +45,15 @@ pub enum ConfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the operating system says.
+        /// The I/O error.
         source: io::Error,
     },
     /// A kubeconfig is invalid.
     #[error("{place} is not a valid kubeconfig: {reason}")]
     Parse {
-        /// Which kubeconfig.
+        /// The kubeconfig.
         place: String,
-        /// What is wrong, and where.
+        /// The problem, and its location.
         reason: String,
     },
     /// A kubeconfig without current context.
@@ -62,7 +62,7 @@ pub enum ConfigError {
          `kubectl config use-context`"
     )]
     ContextMissing {
-        /// Which kubeconfig.
+        /// The kubeconfig.
         place: String,
         /// Its contexts.
         known: Names,
@@ -70,7 +70,7 @@ pub enum ConfigError {
     /// The context does not exist.
     #[error("{place} has no context `{context}`; it has: {known}")]
     ContextUnknown {
-        /// Which kubeconfig.
+        /// The kubeconfig.
         place: String,
         /// The requested context.
         context: String,
@@ -80,7 +80,7 @@ pub enum ConfigError {
     /// The cluster of the context does not exist.
     #[error("{place} has no cluster `{cluster}`, which its context names; it has: {known}")]
     ClusterUnknown {
-        /// Which kubeconfig.
+        /// The kubeconfig.
         place: String,
         /// The cluster that the context names.
         cluster: String,
@@ -90,24 +90,24 @@ pub enum ConfigError {
     /// A cluster behind a proxy.
     #[error("{place} has a proxy-url, which is not supported: remove proxy-url")]
     Proxy {
-        /// Which kubeconfig.
+        /// The kubeconfig.
         place: String,
     },
     /// Another part cannot be used: the server's URL, the CA, the credentials.
     #[error("{place} cannot be used: {reason}")]
     Unusable {
-        /// Which kubeconfig, or the service account.
+        /// The kubeconfig, or the service account.
         place: String,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
-    /// Not in a pod.
+    /// No service account was found.
     #[error(
         "no service account was found: {reason}; run in a pod whose service account token is mounted, or name a \
          kubeconfig"
     )]
     NotInCluster {
-        /// What is missing.
+        /// The missing part.
         reason: String,
     },
     /// Neither kubeconfig nor service account.

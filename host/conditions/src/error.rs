@@ -44,7 +44,7 @@ pub enum ConditionError {
         line: usize,
         /// The character in the line, from 1.
         column: usize,
-        /// What is wrong.
+        /// The problem.
         message: String,
     },
     /// The type of the expression is not bool.

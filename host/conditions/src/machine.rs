@@ -67,7 +67,7 @@ pub(crate) struct Machine<'a> {
     locals: Vec<Value<'a>>,
     cost: u64,
     limit: u64,
-    /// Which limit that is.
+    /// Which limit it is.
     exceeded: Halt,
     next_deadline_check: u64,
     deadline: Deadline,

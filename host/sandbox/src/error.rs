@@ -76,7 +76,7 @@ pub enum Error {
     TooManyParts {
         /// `memories` or `tables`.
         what: &'static str,
-        /// What it needs.
+        /// The required number.
         needed: u32,
         /// The limit per call.
         limit: u32,

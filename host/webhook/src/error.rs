@@ -10,7 +10,7 @@ pub enum Error {
     Url {
         /// Without user and password.
         url: String,
-        /// What is wrong, and what to write.
+        /// The problem, and what to write.
         reason: &'static str,
     },
     /// The path of a service is not valid.
@@ -18,7 +18,7 @@ pub enum Error {
     Path {
         /// As configured.
         path: String,
-        /// What is wrong, and what to write.
+        /// The problem, and what to write.
         reason: String,
     },
     /// Name and namespace of a service, or the host of a URL, do not form a valid host name.
@@ -26,7 +26,7 @@ pub enum Error {
     Host {
         /// The resulting host name.
         host: String,
-        /// What is wrong with it.
+        /// The problem.
         source: InvalidDnsNameError,
     },
     /// A service without CA bundle.

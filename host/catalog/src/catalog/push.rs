@@ -17,7 +17,7 @@ use crate::{
     fetch::{Descriptor, MANIFEST_TYPE, WASM_CONFIG_TYPE, WASM_TYPE},
 };
 
-/// What was pushed.
+/// A pushed artifact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pushed {
     /// Where it is: with the tag, and the digest of the manifest.

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{Digest, Error, FetchProgress, OciReference, OnProgress};
 
-/// What is to be downloaded.
+/// A download request.
 #[derive(Clone, Debug)]
 pub(crate) struct Download {
     /// As the operator wrote it.

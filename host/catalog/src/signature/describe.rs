@@ -19,7 +19,7 @@ use super::{
 pub struct SignatureDescription {
     /// Its form.
     pub kind: SignatureKind,
-    /// Where it was found.
+    /// Its file, URL or digest.
     pub name: String,
     /// The key hint; with sigstore the base64 of the key's SHA-256 digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]

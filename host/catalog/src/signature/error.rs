@@ -26,7 +26,7 @@ pub enum SignatureError {
     Ambiguous {
         /// The module.
         reference: Box<ModuleReference>,
-        /// What is wrong with it, as the rest of a sentence.
+        /// The problem, as the rest of a sentence.
         problem: &'static str,
     },
     /// There is no signature.
@@ -34,9 +34,9 @@ pub enum SignatureError {
     Unsigned {
         /// The module.
         reference: Box<ModuleReference>,
-        /// What the rule requires.
+        /// The requirement of the rule.
         required: String,
-        /// What to do.
+        /// Advice on what to do.
         fix: String,
     },
     /// There are signatures, but none satisfies the rule.
@@ -47,11 +47,11 @@ pub enum SignatureError {
     Refused {
         /// The module.
         reference: Box<ModuleReference>,
-        /// What the rule requires.
+        /// The requirement of the rule.
         required: String,
         /// Each signature, and why it is refused.
         found: Vec<Finding>,
-        /// What to do.
+        /// Advice on what to do.
         fix: String,
     },
     /// The manifest from the registry does not match the module.
@@ -59,7 +59,7 @@ pub enum SignatureError {
     Unrelated {
         /// The module.
         reference: Box<ModuleReference>,
-        /// What does not match, as a sentence.
+        /// The mismatch, as a sentence.
         problem: String,
     },
     /// The module or a signature cannot be read.
@@ -67,7 +67,7 @@ pub enum SignatureError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The I/O error.
         source: Arc<io::Error>,
     },
     /// A signature file is too large.
@@ -115,9 +115,9 @@ pub enum Refusal {
     /// It is valid, but signs something else.
     #[error("is over {signed}, not over {actual}")]
     OtherSubject {
-        /// What was signed.
+        /// The signed content.
         signed: String,
-        /// What is here.
+        /// The digest of this artifact.
         actual: Digest,
     },
     /// It is a statement about the module, but not a signature of it.
@@ -131,7 +131,7 @@ pub enum Refusal {
     WrongIdentity {
         /// The identity in the certificate.
         found: String,
-        /// What the rule requires.
+        /// The requirement of the rule.
         required: String,
     },
     /// The identity has another issuer.
@@ -139,7 +139,7 @@ pub enum Refusal {
     WrongIssuer {
         /// The issuer in the certificate.
         found: String,
-        /// What the rule requires.
+        /// The requirement of the rule.
         required: String,
     },
     /// The certificate was not valid when the signature was made.
@@ -169,7 +169,7 @@ pub enum InvalidTrust {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The I/O error.
         source: io::Error,
     },
     /// The text is not a valid public key.
@@ -177,7 +177,7 @@ pub enum InvalidTrust {
     Key {
         /// The file, if it is from one.
         origin: Option<PathBuf>,
-        /// What is wrong, and what to write.
+        /// The problem, and what to write.
         problem: String,
     },
     /// The text is not a valid trust root.
@@ -185,7 +185,7 @@ pub enum InvalidTrust {
     Root {
         /// The file, if it is from one.
         origin: Option<PathBuf>,
-        /// What is wrong, and what to write.
+        /// The problem, and what to write.
         problem: String,
     },
     /// A rule names no key.

@@ -50,9 +50,9 @@ enum Identity {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` {problem}: write the e-mail address or the URI of the signer")]
 pub struct InvalidIdentity {
-    /// What was written.
+    /// The text.
     pub text: String,
-    /// What is wrong with it, as the rest of a sentence.
+    /// The problem, as the rest of a sentence.
     pub problem: &'static str,
 }
 

@@ -28,7 +28,7 @@ pub struct Material {
 pub enum FoundSignature {
     /// A file or URL with a bare signature, as base64 or binary: `{module}.sig`.
     Detached {
-        /// Where it was found.
+        /// Its file, URL or digest.
         name: String,
         /// Its content.
         content: Blob,
@@ -36,14 +36,14 @@ pub enum FoundSignature {
     /// A sigstore bundle, or an older one of `cosign sign-blob --bundle`: `{module}.sigstore.json`, or a
     /// referrer of the manifest in a registry.
     Bundle {
-        /// Where it was found.
+        /// Its file, URL or digest.
         name: String,
         /// Its content.
         content: Blob,
     },
     /// What `cosign sign` puts under the tag `sha256-{digest}.sig`: a layer and its annotations.
     SimpleSigning {
-        /// Where it was found.
+        /// Its file, URL or digest.
         name: String,
         /// The layer, which is the signed payload.
         payload: Blob,
@@ -62,7 +62,7 @@ pub enum FoundSignature {
 }
 
 impl FoundSignature {
-    /// Where it was found.
+    /// Its file, URL or digest.
     pub fn name(&self) -> &str {
         match self {
             Self::Detached { name, .. } | Self::Bundle { name, .. } | Self::SimpleSigning { name, .. } => {

@@ -54,11 +54,11 @@ enum HostPattern {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` {problem}: {fix}")]
 pub struct InvalidPattern {
-    /// What was written.
+    /// The text.
     pub text: String,
-    /// What is wrong with it, as the rest of a sentence.
+    /// The problem, as the rest of a sentence.
     pub problem: &'static str,
-    /// What to do.
+    /// Advice on what to do.
     pub fix: &'static str,
 }
 

@@ -9,7 +9,7 @@ use crate::ModuleReference;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SignaturePolicy(Vec<SignatureRule>);
 
-/// What is required of some sources.
+/// A rule for some sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignatureRule {
     /// The sources.
