@@ -233,7 +233,7 @@ async fn a_request_that_has_not_left_goes_to_the_next_master() {
     refused(&upstream).await;
     // Only the master gets requests, and changes that keep the master do not end the wait.
     sender.send_replace(known(&[("n1", dead), ("n3", new)]));
-    // For a moment there is none.
+    // There is no master for a moment.
     sender.send_replace(known(&[]));
     sender.send_replace(known(&[("n3", new)]));
     assert_eq!(soon(waiting).await.unwrap(), (200, "new body".to_owned()));
@@ -334,7 +334,7 @@ async fn the_least_loaded_takes_the_next_request() {
     }
     // The third of them, which refuses connections, has none and is still no place for them.
     assert_eq!(counts, [3, 3]);
-    // One that is done is not in flight any more.
+    // A completed request is no longer in flight.
     release_a.add_permits(2);
     let mut done = 0;
     while done < 2 {

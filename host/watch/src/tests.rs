@@ -283,7 +283,7 @@ async fn other_paths() {
     watch.expect(Fingerprint::of([b.clone(), c.clone()]));
     fs::write(&b, "2").unwrap();
     assert_eq!(watch.paths().collect::<Vec<_>>(), [&b, &c]);
-    // a is of no interest any more, and c was no other before.
+    // a is no longer watched, and c has not changed.
     assert_eq!(changed(&mut watch).await, [b]);
     fs::write(&a, "3").unwrap();
     fs::write(&c, "3").unwrap();
@@ -343,12 +343,12 @@ async fn a_file_is_not_seen_by_halves() {
         assert_eq!(changed(&mut watch).await, std::slice::from_ref(&file), "{step}");
         assert_eq!(watch.seen, Fingerprint::of(paths.clone()), "{step}");
     }
-    // What is written to beside it is no reason to wait.
+    // Writes to other files are no reason to wait.
     let mut neighbour = fs::File::create(directory.path().join("neighbour")).unwrap();
     neighbour.write_all(b"a line").unwrap();
     fs::write(&file, "whole").unwrap();
     assert_eq!(changed(&mut watch).await, std::slice::from_ref(&file));
-    // It stays open, and nobody writes to it any more.
+    // It stays open, but is no longer written to.
     let brief = WatchConfig {
         hold: Duration::from_millis(50),
         ..NOTICED

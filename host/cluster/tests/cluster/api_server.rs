@@ -66,7 +66,7 @@ struct Data {
     page: usize,
     /// Plurals of kinds that are not served.
     absent: BTreeSet<String>,
-    /// What is done before the next write of this verb: somebody else's write, for instance.
+    /// An action before the next write of this verb, such as a concurrent write.
     before: BTreeMap<String, Vec<Event>>,
     /// The status of every review.
     access: Value,

@@ -11,7 +11,7 @@ fn request(method: &str, path: &str, body: &str) -> Request<Bytes> {
     Request::builder()
         .method(method)
         .uri(path)
-        // Of somebody else: the API server would refuse it.
+        // Another client's credentials, which the API server would refuse.
         .header("authorization", "Bearer theirs")
         .header("content-type", "application/json")
         .body(Bytes::from(body.to_owned()))

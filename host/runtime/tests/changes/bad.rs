@@ -129,7 +129,7 @@ async fn everything_can_be_repaired_from_here() {
             host.delete(&id("admissionwebhook/n/z"), &by("ci")).await.unwrap();
             assert_eq!(live(&host), "4 n/x=2 !", "{text}");
             assert_eq!(shelf.text("n/y"), text);
-            // It is listed, is no new one, and is replaced.
+            // It is listed, is not new, and can be replaced.
             let stored = host.definitions().await.unwrap();
             let found = stored
                 .iter()
@@ -208,7 +208,7 @@ async fn a_definition_whose_plugin_is_not_here() {
         (live(&host).as_str(), bad(&host)),
         ("1 n/x=1 !", vec!["shelf:/a/n/y".to_owned()])
     );
-    // One that is asked for here must work.
+    // A definition that is applied here must be valid.
     let own = bcs("z", "Process", "1").replace(client, &plugin("/nonexistent/z.wasm"));
     host.apply(&own, "new", &by("ci")).await.unwrap_err();
     host.apply(&bcs("z", "Process", "1"), "new", &by("ci"))

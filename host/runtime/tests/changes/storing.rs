@@ -38,7 +38,7 @@ async fn definitions_of_a_store_are_changed_there() {
     let again = host.apply(yaml, "new.yaml", &by("ci")).await.unwrap();
     assert_eq!(again.definitions[0].effect, AppliedEffect::Unchanged);
     assert_eq!((again.revision, shelf.commits()), (3, 1));
-    // YAML becomes JSON there, for whoever else reads it.
+    // YAML is converted to JSON there, for other readers.
     let yaml = yaml.replace("/2", "/3");
     host.apply(&yaml, "new.yaml", &by("ci")).await.unwrap();
     assert_eq!(live(&host), "4 a=1 n/x=3");

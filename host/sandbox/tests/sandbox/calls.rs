@@ -53,7 +53,7 @@ async fn verdicts_come_through() {
     }
 }
 
-/// A function that calls itself for ever, with arguments that it must keep.
+/// A function that recurses forever, with arguments that it must keep.
 const DEEP: &str = "(func $deep (param i64) (result i64)
     (i64.add (call $deep (i64.add (local.get 0) (i64.const 1))) (local.get 0)))";
 
@@ -225,7 +225,7 @@ fn with_time(time: Duration) -> PluginConfig {
     }
 }
 
-/// Loops for ever.
+/// Loops forever.
 fn looping() -> Guest {
     Guest::running("(loop $again (br $again))")
 }

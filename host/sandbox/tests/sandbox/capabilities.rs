@@ -240,7 +240,7 @@ async fn a_host_function_that_does_not_answer_ends_at_the_deadline() {
         .await
         .unwrap();
     let deadline = Deadline::after(std::time::Duration::from_secs(5));
-    // The guest is told of the timeout, and may still answer when it is quick.
+    // The guest gets the timeout error, and may still answer if it is quick.
     match plugin.admit(&request(), deadline).await {
         Ok(_) => {}
         Err(failure) => assert_eq!(failure.kind, FailureKind::Timeout, "{failure}"),

@@ -641,8 +641,8 @@ async fn it_is_asked_again_when_it_asks_for_it() {
     assert_eq!(asked.load(Ordering::SeqCst), 11);
 }
 
-/// The type of the body does not count, not even one that is none, which kube-apiserver refuses. An encoding
-/// was not asked for, so there is none.
+/// The Content-Type is ignored, even an invalid one, which kube-apiserver refuses. A Content-Encoding is
+/// refused, because the request accepts none.
 #[tokio::test]
 async fn headers_of_an_answer() {
     for (name, value, is_taken) in [
@@ -678,8 +678,8 @@ async fn headers_of_an_answer() {
     }
 }
 
-/// kube-apiserver drops empty warnings, and audit annotations whose key is no qualified name; both
-/// come with denials too.
+/// kube-apiserver drops empty warnings, and audit annotations whose key is not a qualified name; both come
+/// with denials too.
 #[tokio::test]
 async fn what_goes_with_the_verdict() {
     for allowed in [true, false] {

@@ -144,7 +144,7 @@ async fn redirects_are_not_followed() {
     }
 }
 
-/// No encoding is asked for, so none is read.
+/// The request accepts no encoding, so encoded bodies are refused.
 #[tokio::test]
 async fn an_encoded_answer_is_invalid() {
     let (_server, webhook) = serve(

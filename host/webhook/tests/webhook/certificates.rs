@@ -17,7 +17,7 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-        // All authorities have one name, so that only the signature tells them apart.
+        // All CAs have the same name, so that only the signature distinguishes them.
         params.distinguished_name.push(DnType::CommonName, "test CA");
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }

@@ -142,7 +142,7 @@ async fn the_name_follows_the_naming() {
     }
 }
 
-/// A CA of the bundle may also be a certificate that is no CA, made by nobody but itself.
+/// A bundle may also contain a self-signed certificate that is not a CA.
 #[tokio::test]
 async fn a_self_signed_certificate_can_be_its_own_bundle() {
     let key = rcgen::KeyPair::generate().unwrap();
