@@ -195,7 +195,7 @@ async fn check_warns() {
     );
     let key = certs.join("127.0.0.1.key");
     let ephemeral = "add pods/ephemeralcontainers to `resources`";
-    let exposed = "every user of this machine can read the private key: chmod o-r ";
+    let exposed = "the private key is readable by every user of this machine: chmod o-r ";
     // (resources, mode of the key, what is warned of)
     for (resources, mode, expected) in [
         ("pods, pods/ephemeralcontainers", 0o640, &[][..]),

@@ -37,7 +37,7 @@ fn expected(behaviour: Behaviour) -> Expected {
             RunsOn
         }
         Behaviour::GrowsMemory => Fails("memory", "67108864"),
-        Behaviour::Recurses => Fails("trap", "too deep"),
+        Behaviour::Recurses => Fails("trap", "stack overflow"),
         Behaviour::HugePatch => Fails("output-too-large", "1048576"),
         Behaviour::InvalidJson => Fails("invalid-response", "JSON"),
         Behaviour::NoPatch => Fails("invalid-response", "patch"),

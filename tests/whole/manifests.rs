@@ -568,7 +568,7 @@ async fn flags() {
 #[tokio::test]
 async fn notes() {
     let forgetful = chains().replace("pods, pods/ephemeralcontainers", "pods");
-    let lock_out = "the webhooks are for kube-system, and the failure policy is Fail";
+    let lock_out = "the webhooks apply to kube-system, and the failure policy is Fail";
     let ephemeral = "add pods/ephemeralcontainers to `resources`";
     // (definitions, flags, which of these notes are printed)
     for (definitions, flags, expected) in [
@@ -610,7 +610,7 @@ async fn the_admin_port_of_a_pod_is_for_those_who_are_listed() {
 
     let with_tls = printed(tls).await;
     assert!(
-        !with_tls.stderr.contains("nobody may use the admin API"),
+        !with_tls.stderr.contains("the admin API of the Pods is disabled"),
         "{}",
         with_tls.stderr
     );
@@ -656,7 +656,7 @@ async fn the_admin_port_of_a_pod_is_for_those_who_are_listed() {
 
     let nobody = Printed::of(&chains(), "").await;
     assert!(
-        nobody.stderr.contains("nobody may use the admin API"),
+        nobody.stderr.contains("the admin API of the Pods is disabled"),
         "{}",
         nobody.stderr
     );
@@ -786,7 +786,7 @@ async fn certificates_of_a_directory_are_taken() {
                     at.join("admittance.admittance-system.key"),
                 ))
             },
-            "would not take it for admittance.admittance-system.svc",
+            "would not accept it for admittance.admittance-system.svc",
         ),
         (
             |at| fs::write(at.join("admittance.admittance-system.key"), "x").unwrap(),
@@ -794,7 +794,7 @@ async fn certificates_of_a_directory_are_taken() {
         ),
         (
             |at| fs::write(at.join("ca.pem"), fs::read(at.join("ca.key")).unwrap()).unwrap(),
-            "would be public",
+            "would become public",
         ),
     ];
     for (change, expected) in table {

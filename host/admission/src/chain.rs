@@ -11,9 +11,9 @@ pub struct Chain {
     pub name: Arc<str>,
     /// When its stages are called, and whether they may change the object.
     pub phase: Phase,
-    /// The chain is for a request that any of these matches; without rules it is for none.
+    /// The chain applies to requests that match any of these; without rules, to none.
     pub rules: Vec<Rule>,
-    /// Called in this order; all at once in the phase [`Validating`](Phase::Validating).
+    /// Called in this order; concurrently in the phase [`Validating`](Phase::Validating).
     pub stages: Vec<Stage>,
 }
 
@@ -28,25 +28,25 @@ impl Chain {
         }
     }
 
-    /// Whether the chain is for this request.
+    /// Whether the chain applies to this request.
     pub fn matches(&self, request: &Request) -> bool {
         self.rules.iter().any(|rule| rule.matches(request))
     }
 
-    /// Whether it may be for a request of which only this is known.
+    /// Whether it may apply to a request of which only this is known.
     pub fn may_match(&self, outline: &Outline<'_>) -> bool {
         self.rules.iter().any(|rule| rule.may_match(outline))
     }
 }
 
-/// The two halves of an admission, as kube-apiserver has them. A request passes all mutating chains
-/// before the first validating one.
+/// The two phases of an admission, as in kube-apiserver. A request passes all mutating chains before the
+/// first validating one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Phase {
     /// Stages are called one after the other, and each may change the object or refuse the request.
     #[default]
     Mutating,
-    /// Stages are called all at once with the final object, and may only refuse the request.
+    /// Stages are called concurrently with the final object, and may only refuse the request.
     Validating,
 }
 
@@ -54,7 +54,7 @@ impl Phase {
     /// Both, in their order.
     pub const ALL: [Self; 2] = [Self::Mutating, Self::Validating];
 
-    /// As documents write it.
+    /// The name in documents.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Mutating => "Mutating",
@@ -69,19 +69,19 @@ impl fmt::Display for Phase {
     }
 }
 
-/// Which chains a request may pass through.
+/// A selection of the chains that a request may pass through.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
     /// All of them.
     All,
-    /// Those of a phase.
+    /// The chains of a phase.
     Phase(Phase),
-    /// One of a phase.
+    /// One chain of a phase.
     Chain(Phase, String),
 }
 
 impl Selection {
-    /// Whether the chain is one of them.
+    /// Whether the chain is selected.
     pub fn selects(&self, chain: &Chain) -> bool {
         match self {
             Self::All => true,

@@ -15,7 +15,7 @@ pub struct ClusterKind {
 }
 
 impl ClusterKind {
-    /// From an `apiVersion` and a `kind`, as an object has them.
+    /// Creates a kind from an object's `apiVersion` and `kind`.
     pub fn new(api_version: impl Into<String>, kind: impl Into<String>) -> Self {
         Self {
             api_version: api_version.into(),
@@ -34,9 +34,9 @@ impl ClusterKind {
     }
 }
 
-/// A text that is no kind: not `version/Kind` or `group/version/Kind`.
+/// A text that is not a valid kind: not `version/Kind` or `group/version/Kind`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no kind: write version and kind, `v1/Node` or `apps/v1/Deployment`")]
+#[error("{0:?} is not a valid kind: write version and kind, `v1/Node` or `apps/v1/Deployment`")]
 pub struct InvalidClusterKind(pub String);
 
 impl FromStr for ClusterKind {
@@ -78,11 +78,11 @@ impl<'de> Deserialize<'de> for ClusterKind {
 /// The sandbox checks the grant before it calls, and stops waiting at the deadline.
 #[async_trait]
 pub trait ClusterReader: fmt::Debug + Send + Sync + 'static {
-    /// One object as JSON; `None` when there is none of that name.
+    /// Reads one object as JSON; `None` if it does not exist.
     ///
     /// # Errors
     ///
-    /// When the control plane gives no answer; the plugin sees why.
+    /// When the control plane does not answer; the error is passed to the plugin.
     async fn get(
         &self,
         kind: &ClusterKind,
@@ -91,12 +91,12 @@ pub trait ClusterReader: fmt::Debug + Send + Sync + 'static {
         deadline: Deadline,
     ) -> Result<Option<String>, ClusterError>;
 
-    /// The objects of a kind, each as JSON: of a namespace, or of all. `label_selector` is in the
-    /// usual text form; empty for all.
+    /// Lists the objects of a kind, each as JSON: of a namespace, or of all. `label_selector` is in the usual
+    /// text form; empty for all.
     ///
     /// # Errors
     ///
-    /// When the control plane gives no answer; the plugin sees why.
+    /// When the control plane does not answer; the error is passed to the plugin.
     async fn list(
         &self,
         kind: &ClusterKind,
@@ -109,13 +109,13 @@ pub trait ClusterReader: fmt::Debug + Send + Sync + 'static {
 /// Why there is no answer from the control plane.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClusterError {
-    /// It cannot be reached now.
+    /// It is unavailable.
     #[error("unavailable: {0}")]
     Unavailable(String),
-    /// It did not answer in time.
+    /// Timeout.
     #[error("no answer in time")]
     Timeout,
-    /// It refused; its own words.
+    /// It refused the request; with its message.
     #[error("refused: {0}")]
     Refused(String),
 }

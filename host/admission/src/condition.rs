@@ -1,4 +1,5 @@
-//! What must be true of a request beside rules and selectors, and the authorizer that it may ask.
+//! Match conditions, which a request must satisfy in addition to rules and selectors, and the authorizer that
+//! they may use.
 
 use std::{fmt, sync::Arc};
 
@@ -6,8 +7,7 @@ use async_trait::async_trait;
 
 use crate::{Deadline, Failure, Request, UserInfo};
 
-/// The match conditions of a stage in the language they were written in. The crate `admittance-conditions`
-/// implements this for CEL.
+/// The compiled match conditions of a stage. The crate `admittance-conditions` implements this for CEL.
 #[async_trait]
 pub trait Conditions: Send + Sync + 'static {
     /// Whether the request matches all of them.
@@ -22,24 +22,24 @@ pub trait Conditions: Send + Sync + 'static {
         deadline: Deadline,
     ) -> Result<bool, Failure>;
 
-    /// Whether any of them may ask the authorizer.
+    /// Whether any of them may use the authorizer.
     fn uses_authorizer(&self) -> bool;
 
     /// Name and expression of each, in the order in which they are evaluated.
     fn expressions(&self) -> Vec<(&str, &str)>;
 }
 
-/// The match conditions of a stage. Two are equal when their names and expressions are. Cheap to clone.
+/// The match conditions of a stage, compared by names and expressions. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct MatchConditions(Option<Arc<dyn Conditions>>);
 
 impl MatchConditions {
-    /// These conditions.
+    /// Wraps compiled conditions.
     pub fn new(conditions: impl Conditions) -> Self {
         Self(Some(Arc::new(conditions)))
     }
 
-    /// Whether there are none: every request matches.
+    /// Whether there are none, so that every request matches.
     pub fn is_empty(&self) -> bool {
         self.expressions().is_empty()
     }
@@ -52,7 +52,7 @@ impl MatchConditions {
             .unwrap_or_default()
     }
 
-    /// Whether any of them may ask the authorizer: the stage needs a cluster then.
+    /// Whether any of them may use the authorizer, so that the stage needs a cluster.
     pub fn uses_authorizer(&self) -> bool {
         self.0
             .as_ref()
@@ -88,16 +88,15 @@ impl fmt::Debug for MatchConditions {
     }
 }
 
-/// Answers what a user may do: the question of Kubernetes' `SubjectAccessReview`. Lives as long as the
-/// program.
+/// Checks what a user may do, like Kubernetes' `SubjectAccessReview`. Lives as long as the program.
 #[async_trait]
 pub trait Authorizer: Send + Sync + 'static {
-    /// Whether this user may do this.
+    /// Checks whether this user may do this.
     ///
     /// # Errors
     ///
-    /// When it cannot be told. The condition sees it as kube-apiserver's conditions do: `allowed()` is
-    /// false, `errored()` is true, and `error()` is the text.
+    /// When it cannot be checked. The condition sees the error as in kube-apiserver: `allowed()` is false,
+    /// `errored()` is true, and `error()` is the text.
     async fn authorize(
         &self,
         user: &UserInfo,
@@ -105,27 +104,27 @@ pub trait Authorizer: Send + Sync + 'static {
     ) -> Result<Access, AuthorizerError>;
 }
 
-/// What a user wants to do.
+/// The action that is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccessAttributes {
-    /// Something with a resource: `resourceAttributes` of the review. What is empty is not named.
+    /// An action on a resource: `resourceAttributes` of the review. Empty fields are not set.
     Resource {
-        /// `get`, or whatever word the cluster's roles use.
+        /// `get`, or another verb of the cluster's roles.
         verb: String,
         /// Empty for the core group.
         group: String,
-        /// Always `*` for now: conditions do not name versions.
+        /// Always `*`, because conditions do not name versions.
         version: String,
         /// Plural, lower case.
         resource: String,
         /// `status`, `scale` and so on.
         subresource: String,
-        /// Empty for resources that are in no namespace, or for all namespaces.
+        /// Empty for cluster-scoped resources, or for all namespaces.
         namespace: String,
         /// Empty for all names.
         name: String,
     },
-    /// Something with a path of the API server: `nonResourceAttributes` of the review.
+    /// An action on a path of the API server: `nonResourceAttributes` of the review.
     Path {
         /// `get`, `post` and so on.
         verb: String,
@@ -137,13 +136,13 @@ pub enum AccessAttributes {
 /// The answer: `status` of the review.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// It may.
+    /// Whether it is allowed.
     pub allowed: bool,
-    /// Why, in the authorizer's words; may be empty.
+    /// The authorizer's reason; may be empty.
     pub reason: String,
 }
 
-/// The authorizer gave no answer; the text says why.
+/// The authorizer did not answer; the text says why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct AuthorizerError(pub String);
@@ -156,7 +155,7 @@ pub struct NoAuthorizer;
 impl Authorizer for NoAuthorizer {
     async fn authorize(&self, _: &UserInfo, _: &AccessAttributes) -> Result<Access, AuthorizerError> {
         Err(AuthorizerError(
-            "there is no cluster to ask what a user may do; configure one".to_owned(),
+            "the authorizer needs a cluster, but none is configured".to_owned(),
         ))
     }
 }

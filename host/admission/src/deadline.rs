@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A moment by which an answer must be there. Lives as long as one request or one stage's call.
+/// The time by which an answer must be available. Lives as long as one request or one stage's call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Deadline(Instant);
 
@@ -10,7 +10,7 @@ impl Deadline {
     /// The moment `duration` from now.
     pub fn after(duration: Duration) -> Self {
         let now = Instant::now();
-        // A duration beyond the clock's range means "no limit": a century is that.
+        // A duration beyond the clock's range means "no limit", for which a century is enough.
         Self(
             now.checked_add(duration)
                 .unwrap_or(now + Duration::from_secs(3_155_760_000)),
@@ -32,7 +32,7 @@ impl Deadline {
         self.remaining().is_zero()
     }
 
-    /// The same moment on tokio's clock.
+    /// The same time on tokio's clock.
     pub fn instant(self) -> Instant {
         self.0
     }

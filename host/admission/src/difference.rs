@@ -1,4 +1,4 @@
-//! The patch that leads from one object to another.
+//! Computes the patch between two objects.
 
 use jsonptr::PointerBuf;
 use serde_json::{Map, Value, value::to_raw_value};
@@ -8,19 +8,19 @@ use crate::{
     patch::{Action, Operation},
 };
 
-/// The most bytes of all paths of a patch: keys may be long, and each operation repeats them.
+/// The limit of the total length of a patch's paths: keys may be long, and each operation repeats them.
 const PATHS: usize = 1 << 20;
 
 impl Patch {
-    /// The patch that makes `after` of `before`: one operation for each value that is another, or, when
-    /// that would be more than a patch may hold, one that replaces the whole.
+    /// The patch that turns `before` into `after`: one operation for each changed value, or, if that would
+    /// exceed the limits of a patch, one that replaces the whole object.
     pub fn between(before: &Object, after: &Object) -> Self {
         let mut difference = Difference::default();
         match difference.values(before.value(), after.value()) {
             Some(()) => Self::from_operations(difference.operations),
             None => {
                 let mut whole = Difference::default();
-                // A value that was read can be written.
+                // A parsed value can be serialized.
                 let _ = whole.push(Action::Replace, Some(after.value()));
                 Self::from_operations(whole.operations)
             }
@@ -37,7 +37,7 @@ struct Difference {
 }
 
 impl Difference {
-    /// `None` when it is more than one patch may hold.
+    /// `None` if it would exceed the limits of a patch.
     fn values(&mut self, before: &Value, after: &Value) -> Option<()> {
         match (before, after) {
             (Value::Object(before), Value::Object(after)) => self.members(before, after),

@@ -1,32 +1,32 @@
-//! What a verdict does to an object, once it is held against the rules for objects.
+//! Applies verdicts to objects, and enforces the rules for objects.
 
 use crate::{
     Deadline, Denial, Failure, FailureKind, Object, Patch, Request, SpellingError, Verdict,
     head::unique_keys, offload::offload,
 };
 
-/// What a verdict does to a request.
+/// The effect of a verdict on a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// Nothing: the request passes as it is.
+    /// None: the request passes unchanged.
     None,
-    /// The object becomes this one, by this patch.
+    /// The object becomes this one, with this patch.
     Change(Object, Patch),
     /// The request is refused.
     Deny(Denial),
 }
 
 impl Verdict {
-    /// What it does to this request.
+    /// The effect of the verdict on this request.
     ///
-    /// The object that it leaves is held to the rules for the object that came in: each key of
-    /// [`Request::spelling`] stands once, in its own spelling, and [`Request::identity`] is what it was. Nothing
-    /// that a hook writes has a key twice. Large objects are worked on beside the workers.
+    /// The resulting object must satisfy the same rules as the incoming one: each key of
+    /// [`Request::spelling`] occurs once, in its canonical spelling, and [`Request::identity`] is unchanged.
+    /// Duplicate keys in a hook's output are refused. Large objects are processed on a blocking thread.
     ///
     /// # Errors
     ///
-    /// When the verdict cannot be applied, breaks one of these rules, is beyond the limits of [`Patch`], or is
-    /// not applied by the deadline.
+    /// When the verdict cannot be applied, violates one of these rules, exceeds the limits of [`Patch`], or
+    /// is not applied by the deadline.
     pub async fn effect(self, request: &Request, deadline: Deadline) -> Result<Effect, Failure> {
         match self {
             Self::Allow => return Ok(Effect::None),
@@ -38,7 +38,7 @@ impl Verdict {
             return Err(Failure::new(
                 FailureKind::PatchFailed,
                 format!(
-                    "the verdict changes the object, and a {} request has none",
+                    "the verdict changes the object, but a {} request has none",
                     request.operation
                 ),
             ));
@@ -63,7 +63,7 @@ impl Verdict {
     }
 }
 
-/// The object of a request, and the rules that a change of it must keep.
+/// The object of a request, and the rules that a change must satisfy.
 struct Rules {
     before: Object,
     identity: crate::IdentityFields,
@@ -73,7 +73,7 @@ struct Rules {
 impl Rules {
     fn patch(&self, patch: Patch, deadline: Deadline) -> Result<Effect, Failure> {
         let after = patch.apply_by(&self.before, Some(deadline))?;
-        // A patch that writes what is there changes nothing.
+        // A patch that sets existing values changes nothing.
         if self.before.is(&after) {
             return Ok(Effect::None);
         }
@@ -96,7 +96,7 @@ impl Rules {
             return Err(Failure::new(
                 FailureKind::OutputTooLarge,
                 format!(
-                    "the answer holds an object of {} bytes, and {limit} are allowed",
+                    "the answer contains an object of {} bytes; the limit is {limit}",
                     text.len()
                 ),
             ));
@@ -106,7 +106,7 @@ impl Rules {
         self.difference(after)
     }
 
-    /// The object in the spelling of the rules, when that is another.
+    /// The object in the canonical spelling, if that differs.
     fn respelled(&self, after: &Object) -> Result<Option<Object>, Failure> {
         let text = self
             .spelling
@@ -138,6 +138,6 @@ impl Rules {
 fn invalid(error: impl std::fmt::Display) -> Failure {
     Failure::new(
         FailureKind::InvalidResponse,
-        format!("the verdict leaves an object that can be read in two ways: {error}"),
+        format!("the verdict results in an ambiguous object: {error}"),
     )
 }

@@ -11,12 +11,12 @@ use crate::{
     turn::{Notes, Step, Turn},
 };
 
-/// What stages may ask of the control plane before they are called. Lives as long as one request.
+/// The lookups that stages may need before they are called. Lives as long as one request.
 #[derive(Clone, Copy)]
 pub struct Surroundings<'a> {
     /// Where the labels of namespaces come from.
     pub namespaces: &'a dyn NamespaceSource,
-    /// Who answers what a user may do, for match conditions that ask.
+    /// The authorizer, for match conditions that use it.
     pub authorizer: &'a dyn Authorizer,
 }
 
@@ -26,7 +26,7 @@ impl fmt::Debug for Surroundings<'_> {
     }
 }
 
-/// One request on its way through chains. Lives as long as the request.
+/// The state of one request in the chains. Lives as long as the request.
 #[derive(Debug)]
 pub struct Evaluation {
     request: Request,
@@ -42,29 +42,29 @@ pub struct Evaluation {
     refusal: Option<Refusal>,
 }
 
-/// A stage of the first round that is to see what changed after its turn.
+/// A stage of the first round that asked for reinvocation.
 struct Visit<'a> {
     chain: &'a Chain,
     stage: &'a Stage,
     /// The object's revision after the turn.
     revision: u64,
-    /// Of a stage in mode `Audit`: its place among the audits.
+    /// For a stage in mode `Audit`: its index in the audits.
     audit: Option<usize>,
 }
 
-/// A stage in mode `Audit`: it has its turn when all others had theirs, with the request as it was at the
-/// stage's place. Lives as long as the evaluation runs.
+/// A stage in mode `Audit`, which is called after all others, with the request as it was at the stage's
+/// place. Lives as long as the evaluation.
 struct Audit<'a> {
     chain: &'a Chain,
     stage: &'a Stage,
-    /// The request, and the row of the trace, for the first round and perhaps the second.
+    /// The request, and the row of the trace, for the first round and possibly the second.
     rounds: Vec<(Arc<Request>, usize)>,
     /// The object's revision at the stage's place.
     revision: u64,
 }
 
 impl Evaluation {
-    /// A request that no stage has seen, and the time by which the whole answer must be there.
+    /// A new request, and the deadline of the whole answer.
     pub fn new(request: Request, deadline: Deadline) -> Self {
         Self {
             original: request.object.clone(),
@@ -79,22 +79,20 @@ impl Evaluation {
         }
     }
 
-    /// Pass the request through every stage of these chains, whatever the rules of the chains say:
-    /// the mutating chains in this order, once more through those of their stages that ask for it,
-    /// and then through the stages of the validating chains, all at once. After a refusal the stages
-    /// only leave a row in the trace.
+    /// Passes the request through every stage of these chains, whatever the rules of the chains: the mutating
+    /// chains in this order, then their stages that ask for reinvocation, and then the stages of the
+    /// validating chains, concurrently. After a refusal the stages only add a row to the trace.
     ///
     /// A mutating stage is called a second time if it asks for reinvocation, was called in the first
-    /// round, and the object changed after that call. There is no third round (as kube-apiserver has
-    /// it).
+    /// round, and the object changed after that call. There is no third round (as in kube-apiserver).
     ///
-    /// Stages in mode `Audit` come last, all at once, with what is left of the time: however slow they are,
-    /// the others have theirs, and the decision does not depend on them.
+    /// Stages in mode `Audit` are called last, concurrently, with the remaining time: however slow they are,
+    /// they do not take time from the others, and the decision does not depend on them.
     pub async fn run(&mut self, chains: &[&Chain], surroundings: Surroundings<'_>) {
         let mut audits = Vec::new();
         self.mutate(chains, surroundings, &mut audits).await;
         self.validate(chains, surroundings, &mut audits).await;
-        self.forget_undone().await;
+        self.drop_reverted_patch().await;
         self.audit(&audits, surroundings).await;
     }
 
@@ -106,7 +104,7 @@ impl Evaluation {
     ) {
         let mut visits = Vec::new();
         for (chain, stage) in stages(chains, Phase::Mutating) {
-            let audit = self.put_off(chain, stage, audits);
+            let audit = self.queue_audit(chain, stage, audits);
             let had_turn = audit.is_some() || self.step(chain, stage, 1, surroundings).await;
             if had_turn && stage.reinvocation == Reinvocation::IfNeeded {
                 visits.push(Visit {
@@ -144,7 +142,7 @@ impl Evaluation {
         let is_refused = self.refusal.is_some();
         let mut enforced = Vec::new();
         for (chain, stage) in stages(chains, Phase::Validating) {
-            if is_refused || self.put_off(chain, stage, audits).is_none() {
+            if is_refused || self.queue_audit(chain, stage, audits).is_none() {
                 enforced.push((chain, stage, self.reserve(chain, stage, 1)));
             }
         }
@@ -164,9 +162,9 @@ impl Evaluation {
         }
     }
 
-    /// Note a stage in mode `Audit` for later, unless the request is refused already. Its place among the
+    /// Queues a stage in mode `Audit`, unless the request is already refused. Returns its index in the
     /// audits.
-    fn put_off<'a>(
+    fn queue_audit<'a>(
         &mut self,
         chain: &'a Chain,
         stage: &'a Stage,
@@ -175,7 +173,7 @@ impl Evaluation {
         if stage.mode != Mode::Audit || self.refusal.is_some() {
             return None;
         }
-        // Stages between which nothing changed see the same.
+        // Stages with no change in between share the request.
         let last = audits.last().filter(|audit| audit.revision == self.revision);
         let seen = last.and_then(|audit| audit.rounds.first());
         let request = seen.map_or_else(|| Arc::new(self.request.clone()), |(request, _)| request.clone());
@@ -205,8 +203,8 @@ impl Evaluation {
         }
     }
 
-    /// Changes may undo one another, and then nothing changed.
-    async fn forget_undone(&mut self) {
+    /// Changes may cancel each other out.
+    async fn drop_reverted_patch(&mut self) {
         if self.revision < 2 {
             return;
         }
@@ -216,13 +214,13 @@ impl Evaluation {
             .flatten()
             .map(|object| object.text().len())
             .sum();
-        // Without an answer the patch stays: it leads to the object, by a detour.
+        // If that fails the patch stays: it is correct, but not minimal.
         if let Ok(true) = offload(bytes, self.deadline, move || before == after).await {
             self.patch = Patch::default();
         }
     }
 
-    /// What the chains so far say of the request.
+    /// The outcome of the chains so far.
     pub fn outcome(self) -> Outcome {
         Outcome {
             uid: self.request.uid,
@@ -235,7 +233,7 @@ impl Evaluation {
         }
     }
 
-    /// One mutating stage, and what it does. Returns whether the hook was called.
+    /// Runs one mutating stage, and applies its effect. Returns whether the hook was called.
     async fn step(
         &mut self,
         chain: &Chain,
@@ -263,7 +261,7 @@ impl Evaluation {
         }
     }
 
-    /// A row of the trace for a stage that is not reached yet: its place.
+    /// Adds a row of the trace for a stage that is not reached yet. Returns its index.
     fn reserve(&mut self, chain: &Chain, stage: &Stage, round: u8) -> usize {
         self.trace.push(TraceRow {
             chain: chain.name.clone(),
@@ -284,7 +282,7 @@ impl Evaluation {
         }
     }
 
-    /// What the turn of a stage in mode `Enforce` does to the request.
+    /// Applies the turn of a stage in mode `Enforce` to the request.
     fn settle(&mut self, chain: &Chain, stage: &Stage, step: Step) -> StageResult {
         let effect = match step {
             Step::DeadlinePassed => {
@@ -309,7 +307,7 @@ impl Evaluation {
         self.enforce(chain, stage, effect)
     }
 
-    /// The first refusal is the one that is told.
+    /// The first refusal is the one that is reported.
     fn refuse(&mut self, refusal: Refusal) {
         self.refusal.get_or_insert(refusal);
     }
@@ -367,7 +365,7 @@ impl Evaluation {
     }
 }
 
-/// The stages of these chains that belong to a phase, in order.
+/// The stages of the chains of a phase, in order.
 fn stages<'a>(chains: &[&'a Chain], phase: Phase) -> Vec<(&'a Chain, &'a Stage)> {
     let mut stages = Vec::new();
     for chain in chains {
@@ -386,8 +384,8 @@ async fn timed(turn: Turn<'_>, phase: Phase, stage: &Stage) -> (Step, Duration) 
 }
 
 impl Audit<'_> {
-    /// Each row of the trace with what the stage would have done; none for a second round that there would
-    /// not have been, because the stage was not called in the first.
+    /// Each row of the trace with what the stage would have done; without a second round if the stage was not
+    /// called in the first.
     async fn run(
         &self,
         deadline: Deadline,

@@ -4,14 +4,14 @@ use rustix::io::Errno;
 
 use crate::{PatchError, verdict::cut};
 
-/// A stage could not give a verdict: what happened, and a sentence about it.
+/// A stage could not give a verdict: the kind of failure, and a message.
 ///
-/// The stage's failure policy says what it does to the request. The message goes to the client under
-/// `Fail`, so it holds nothing secret.
+/// The stage's failure policy decides what happens to the request. Under `Fail` the message is sent to the
+/// client, so it must not contain secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}: {message}")]
 pub struct Failure {
-    /// Which of the ways to end badly this is.
+    /// The kind of failure.
     pub kind: FailureKind,
     /// What happened and, where it helps, what to do.
     pub message: String,
@@ -21,15 +21,15 @@ impl Failure {
     /// The longest message, in bytes.
     pub const MAX_MESSAGE: usize = 4096;
 
-    /// A failure of this kind, with a sentence about it, which is cut after [`Failure::MAX_MESSAGE`].
+    /// Creates a failure of this kind, with a message, which is truncated to [`Failure::MAX_MESSAGE`].
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         let mut message = message.into();
         cut(&mut message, Self::MAX_MESSAGE);
         Self { kind, message }
     }
 
-    /// The failure of a stage for which the operating system had no file descriptors or no memory left; none
-    /// when this is another error. It says nothing about the plugin or webhook.
+    /// The failure of a stage for which the operating system had no file descriptors or no memory left;
+    /// `None` for any other error. The plugin or webhook is not at fault.
     pub fn of_exhaustion(error: &io::Error) -> Option<Self> {
         let what = match Errno::from_io_error(error)? {
             Errno::MFILE => {
@@ -49,37 +49,37 @@ impl From<PatchError> for Failure {
     }
 }
 
-/// The ways in which a stage can fail. The names are the same in traces, metrics and messages.
+/// The kinds of failures of a stage. The names are the same in traces, metrics and messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum FailureKind {
-    /// The plugin trapped: it panicked, overflowed its stack or did something WebAssembly forbids.
+    /// The plugin trapped: it panicked, overflowed its stack or performed an invalid operation.
     Trap,
     /// No verdict within the stage's timeout or the request's deadline.
     Timeout,
-    /// The plugin wanted more memory than its limit.
+    /// The plugin exceeded its memory limit.
     Memory,
-    /// The answer was larger than the stage allows.
+    /// The answer exceeded the stage's limit.
     OutputTooLarge,
-    /// The answer is not one: bad JSON, no object, a wrong uid, a patch without its type.
+    /// The answer is not valid: invalid JSON, not an object, a wrong uid, a patch without its type.
     InvalidResponse,
-    /// The patch is well formed and does not apply to the object.
+    /// The patch is well formed but does not apply to the object.
     PatchFailed,
-    /// The answer changes who the object is.
+    /// The answer changes the identity of the object.
     IdentityChanged,
     /// The plugin used something that its stage does not grant.
     CapabilityDenied,
     /// No free slot for the call within its deadline, or no file descriptors or memory left for it.
     Overloaded,
-    /// The plugin itself reported an error, or a native hook did.
+    /// The plugin or a native hook returned an error.
     Error,
-    /// The webhook could not be reached, or the connection broke.
+    /// The webhook could not be reached, or the connection failed.
     Unreachable,
-    /// The webhook's certificate or the TLS handshake with it is not right.
+    /// The webhook's certificate is not valid, or the TLS handshake failed.
     Tls,
     /// The webhook answered with an HTTP status that is not a verdict.
     BadStatus,
-    /// The labels of the request's namespace could not be read, so the selector has no answer.
+    /// The labels of the request's namespace could not be read, so the selector could not be evaluated.
     NamespaceUnknown,
     /// A match condition of the stage could not be evaluated.
     Condition,

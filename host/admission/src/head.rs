@@ -1,4 +1,4 @@
-//! The fields at an object's top, read in the same pass that checks the whole text.
+//! The top-level fields of an object, read in the same pass that validates the whole text.
 
 use std::{borrow::Cow, collections::HashSet, fmt};
 
@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use crate::{Labels, tree::Key};
 
-/// What an object says of itself at its top: the fields that selectors and front doors ask for.
-/// A field that is absent or of another type is `None`.
+/// Top-level fields of an object that selectors and front doors need. A field that is absent or of another
+/// type is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// `apiVersion`.
@@ -22,14 +22,14 @@ pub struct Head {
     pub name: Option<String>,
     /// `metadata.namespace`.
     pub namespace: Option<String>,
-    /// `metadata.labels`; values that are not text are left out.
+    /// `metadata.labels`; values that are not strings are left out.
     pub labels: Labels,
     /// Whether there is a `metadata` object at all.
     pub has_metadata: bool,
 }
 
 impl Head {
-    /// Read the head without building a tree, and check that a tree can be built.
+    /// Reads the head without building a tree, and checks that a tree can be built.
     pub(crate) fn read(text: &str) -> Result<Self, serde_json::Error> {
         let mut deserializer = serde_json::Deserializer::from_str(text);
         let head = Top.deserialize(&mut deserializer)?;
@@ -37,7 +37,7 @@ impl Head {
         Ok(head)
     }
 
-    /// Of a tree that was built.
+    /// The head of a tree.
     pub(crate) fn of(value: &Value) -> Self {
         let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
         let labels = value.pointer("/metadata/labels").and_then(Value::as_object);
@@ -56,18 +56,18 @@ impl Head {
     }
 }
 
-/// Whether a tree can be made of a text.
+/// Checks that a tree can be built from a text.
 pub(crate) fn is_whole(text: &str) -> bool {
     serde_json::from_str::<Whole>(text).is_ok()
 }
 
-/// Whether a tree can be made of a text, and no object in it has a key twice: readers disagree about which
-/// one counts.
+/// Checks that a tree can be built from a text, and that no object in it has duplicate keys, which parsers
+/// treat differently.
 pub(crate) fn unique_keys(text: &str) -> Result<(), serde_json::Error> {
     serde_json::from_str::<UniqueKeys>(text).map(|_| ())
 }
 
-/// Set a field that may stand in the text once: readers disagree about which one counts.
+/// Sets a field that may occur only once, because parsers treat duplicates differently.
 fn once<T, E: Error>(field: &mut Option<T>, name: &'static str, value: T) -> Result<(), E> {
     match field.replace(value) {
         None => Ok(()),
@@ -135,21 +135,21 @@ enum MetadataField {
     Other,
 }
 
-/// Any JSON that [`Value`] can hold, without making one. What is skipped is not checked as strictly by
-/// `serde_json` (`1e999`, `"\ud800"`, a thousand brackets), and an object whose tree cannot be made must
-/// not exist: its stages would see nothing where the control plane sees everything.
+/// Any JSON that [`Value`] can hold, without building one. `serde_json` does not validate skipped values as
+/// strictly (`1e999`, `"\ud800"`, a thousand brackets), but an object whose tree cannot be built must not
+/// exist: its stages would see nothing where the control plane sees everything.
 struct Whole;
 
-/// A text, or nothing when it is of another type.
+/// A string; `None` for another type.
 struct Text(Option<String>);
 
-/// Name, namespace and labels, or nothing when it is no object.
+/// Name, namespace and labels; empty if it is not an object.
 struct Metadata(Option<Head>);
 
-/// The members that are texts; none when it is no object.
+/// The members that are strings; empty if it is not an object.
 struct TextMap(Labels);
 
-/// A visitor that takes every type, for types of which one matters. The rest is checked and dropped.
+/// A visitor that accepts every type, for types of which one matters. Other values are validated and dropped.
 macro_rules! visit_anything {
     ($type:ty, $otherwise:expr, { $($chosen:item)* }, [$($rest:ident),*], $inner:ty) => {
         impl<'de> Deserialize<'de> for $type {
@@ -211,7 +211,7 @@ macro_rules! visit_anything {
 
 visit_anything!(Whole, Whole, {}, [text, object], Whole);
 
-/// Like [`Whole`], but no object in it has a key twice.
+/// Like [`Whole`], but refuses duplicate keys.
 struct UniqueKeys;
 
 visit_anything!(
@@ -219,7 +219,7 @@ visit_anything!(
     UniqueKeys,
     {
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<UniqueKeys, A::Error> {
-            // Objects have few keys, which are compared sooner than hashed.
+            // Objects have few keys, for which comparing is faster than hashing.
             const FEW: usize = 16;
             let mut few: Vec<Cow<'de, str>> = Vec::new();
             let mut more = HashSet::new();
@@ -227,7 +227,7 @@ visit_anything!(
                 if few.contains(&key) || more.contains(&key) {
                     let key: String = key.chars().take(80).collect();
                     return Err(A::Error::custom(format!(
-                        "the key `{key}` stands twice in one object; keep one"
+                        "duplicate key `{key}` in an object; remove one of them"
                     )));
                 }
                 if few.len() < FEW {
@@ -294,7 +294,7 @@ visit_anything!(
             while let Some((key, value)) = map.next_entry::<String, Text>()? {
                 match value.0 {
                     Some(value) => labels.insert(key, value),
-                    // The last of a name counts.
+                    // The last of duplicate names counts.
                     None => labels.remove(&key),
                 };
             }

@@ -25,10 +25,10 @@ use crate::{Deadline, Failure, Request, Response};
 /// ```
 #[async_trait]
 pub trait Hook: Send + Sync + 'static {
-    /// Give the verdict on one request, by the deadline.
+    /// Gives the verdict on one request, by the deadline.
     ///
-    /// `request.object` is the object as the stages before left it. The chain drops this future at
-    /// the deadline and counts a timeout, so it must be safe to drop at any await.
+    /// `request.object` is the object after the previous stages. The chain drops this future at the deadline
+    /// and counts a timeout, so it must be safe to drop at any await.
     ///
     /// # Errors
     ///

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{Object, Patch, Pointer};
 
-/// The fields that say who an object is. A verdict may not change them. Cheap to clone.
+/// The fields that identify an object. A verdict may not change them. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityFields(Fields);
 
@@ -32,7 +32,7 @@ impl IdentityFields {
         Self(Fields::Kubernetes)
     }
 
-    /// Fields of another kind of object, as places in it.
+    /// Identity fields of other objects, as JSON Pointers.
     pub fn new(pointers: impl IntoIterator<Item = Pointer>) -> Self {
         Self(Fields::Custom(pointers.into_iter().collect()))
     }
@@ -45,10 +45,10 @@ impl IdentityFields {
         fixed.iter().copied().chain(custom.iter().map(Pointer::as_str))
     }
 
-    /// The first field that differs between the two objects, as a sentence. With the patch that leads
-    /// from one to the other, the objects are only compared when it reaches such a field.
+    /// The first field that differs between the two objects, as a sentence. If the patch between them is
+    /// given, the objects are only compared if it affects such a field.
     ///
-    /// Where the control plane is to make a name of `metadata.generateName`, a name may be given, as in
+    /// If the control plane is to generate a name from `metadata.generateName`, a name may be set, as in
     /// kube-apiserver.
     pub fn change(&self, before: &Object, after: &Object, patch: Option<&Patch>) -> Option<String> {
         if patch.is_some_and(|patch| !self.pointers().any(|field| patch.may_reach(field))) {
@@ -68,7 +68,7 @@ impl IdentityFields {
     }
 }
 
-/// Whether it is absent, or no text, or an empty one.
+/// Whether it is absent, not a string, or empty.
 fn is_empty(value: Option<&Value>) -> bool {
     value.and_then(Value::as_str).is_none_or(str::is_empty)
 }

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 /// Labels of an object or a namespace: key and value.
 pub type Labels = BTreeMap<String, String>;
 
-/// Chooses objects by their labels: all requirements must hold. Without any it chooses everything.
+/// Selects objects by their labels: all requirements must hold. Without any it selects everything.
 ///
 /// The meaning is that of Kubernetes' `LabelSelector`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,12 +12,12 @@ pub struct LabelSelector {
 }
 
 impl LabelSelector {
-    /// A selector of these requirements.
+    /// Creates a selector of these requirements.
     pub fn new(requirements: Vec<Requirement>) -> Self {
         Self { requirements }
     }
 
-    /// Whether it chooses everything.
+    /// Whether it selects everything.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
@@ -62,7 +62,7 @@ impl LabelOperator {
     /// Every operator.
     pub const ALL: [Self; 4] = [Self::In, Self::NotIn, Self::Exists, Self::DoesNotExist];
 
-    /// As documents write it. Case matters, as for Kubernetes.
+    /// The name in documents, case-sensitive as in Kubernetes.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::In => "In",
@@ -73,26 +73,26 @@ impl LabelOperator {
     }
 }
 
-/// What is wrong with a requirement.
+/// Why a requirement is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
-    /// `In` and `NotIn` compare with values.
+    /// `In` and `NotIn` need values.
     #[error("`{}` needs values: list at least one", .0.as_str())]
     ValuesMissing(LabelOperator),
-    /// `Exists` and `DoesNotExist` compare with nothing.
+    /// `Exists` and `DoesNotExist` take no values.
     #[error("`{}` takes no values: remove them", .0.as_str())]
     ValuesForbidden(LabelOperator),
-    /// A label has a key.
+    /// The key is empty.
     #[error("the key is empty: name the label")]
     KeyEmpty,
 }
 
 impl Requirement {
-    /// A requirement of `matchExpressions`.
+    /// Creates a requirement of `matchExpressions`.
     ///
     /// # Errors
     ///
-    /// When the key is empty, or the values do not go with the operator.
+    /// When the key is empty, or the values do not fit the operator.
     pub fn new(
         key: impl Into<String>,
         operator: LabelOperator,
@@ -117,7 +117,7 @@ impl Requirement {
         Ok(Self { key, test })
     }
 
-    /// A requirement of `matchLabels`: the label is there with this value.
+    /// Creates a requirement of `matchLabels`: the label has this value.
     ///
     /// # Errors
     ///

@@ -2,10 +2,10 @@
 //!
 //! A [`Request`] to create or change a resource passes through [`Chain`]s of [`Stage`]s. Each stage
 //! calls a [`Hook`] (a plugin, a webhook, or the embedder's own code), which answers with a
-//! [`Verdict`] or fails with a [`Failure`]. What the chains say together is the [`Outcome`].
+//! [`Verdict`] or fails with a [`Failure`]. The result of all chains is the [`Outcome`].
 //!
-//! Nothing here opens a socket, runs WebAssembly, reads a file or knows CEL: this crate is the meaning of a
-//! chain, and every other crate depends on it.
+//! This crate opens no sockets, reads no files, and knows neither WebAssembly nor CEL: it defines the
+//! semantics of chains, and every other crate depends on it.
 
 mod chain;
 mod cluster;
@@ -62,5 +62,5 @@ pub use spelling::{Spelling, SpellingError, same_key};
 pub use stage::{FailurePolicy, Mode, Reinvocation, SideEffects, Stage};
 pub use verdict::{Denial, Response, Verdict, bounded_warnings};
 
-/// Implements the async traits of this crate, such as [`Hook`]: put it on the `impl`.
+/// An attribute for implementations of this crate's async traits, such as [`Hook`].
 pub use async_trait::async_trait;

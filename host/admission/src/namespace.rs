@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use crate::{LabelSelector, Labels, Operation, Request};
 
-/// Which namespaces a stage is for.
+/// Selects the namespaces of a stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamespaceSelector {
     /// Only these, by name (BCS: operator `In`). With none listed: no namespace.
@@ -15,31 +15,31 @@ pub enum NamespaceSelector {
     Labels(LabelSelector),
 }
 
-/// The labels of a namespace could not be read; the text says why.
+/// The labels of a namespace could not be read; with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NamespaceLookupError(pub String);
 
-/// Where the labels of namespaces come from. Lives as long as the program.
+/// A source of namespace labels. Lives as long as the program.
 #[async_trait]
 pub trait NamespaceSource: Send + Sync + 'static {
     /// The labels of the namespace of this name.
     ///
     /// # Errors
     ///
-    /// When there is no such namespace, or it cannot be told.
+    /// When the namespace does not exist, or cannot be read.
     async fn labels(&self, namespace: &str) -> Result<Labels, NamespaceLookupError>;
 }
 
-/// Namespaces that are listed once. One that is not listed has the one label that Kubernetes gives
-/// every namespace: `kubernetes.io/metadata.name`.
+/// A fixed list of namespaces. Others have only the label that Kubernetes gives every namespace:
+/// `kubernetes.io/metadata.name`.
 #[derive(Clone, Debug, Default)]
 pub struct StaticNamespaces(BTreeMap<String, Labels>);
 
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
 impl StaticNamespaces {
-    /// From name and labels of each.
+    /// Creates it from names and labels.
     pub fn new(namespaces: impl IntoIterator<Item = (String, Labels)>) -> Self {
         Self(namespaces.into_iter().collect())
     }
@@ -57,12 +57,12 @@ impl NamespaceSource for StaticNamespaces {
 }
 
 impl NamespaceSelector {
-    /// Whether the stage is for this request. Labels are looked up only when the selector needs them.
+    /// Whether the stage applies to this request. Labels are looked up only if the selector needs them.
     ///
-    /// A selector of labels follows kube-apiserver: a Namespace that is created or changed is judged
-    /// by the labels of the object itself; any other request by those of its namespace; a request in
-    /// no namespace always matches. A selector of names takes no namespace for the empty name, as the
-    /// BCS driver does.
+    /// A label selector works as in kube-apiserver: for a Namespace that is created or changed, the labels of
+    /// the object itself are used; for any other request, those of its namespace; a cluster-scoped request
+    /// always matches. A selector by names treats a missing namespace as the empty name, as in the BCS
+    /// driver.
     ///
     /// # Errors
     ///

@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use crate::{Head, Labels};
 
-/// A JSON object: the resource that a request is about. Cheap to clone.
+/// A JSON object: the resource of a request. Cheap to clone.
 ///
-/// It stays the text that came in until something asks for the tree, and stays the tree that a patch
-/// made until something asks for the text.
+/// It stays in the received text form until a tree is needed, and stays a tree after a patch until text is
+/// needed.
 #[derive(Clone)]
 pub struct Object(Arc<Inner>);
 
@@ -25,7 +25,7 @@ struct Inner {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ObjectError {
-    /// Not JSON that can be read whole, or not a JSON object, or a field at its top twice.
+    /// Not valid JSON, not a JSON object, or a duplicate top-level field.
     #[error("not a JSON object: {0}")]
     Json(#[from] serde_json::Error),
     /// Not UTF-8.
@@ -34,13 +34,13 @@ pub enum ObjectError {
 }
 
 impl Object {
-    /// Take a JSON text that must be one object. The text is checked whole and kept as it is.
+    /// Parses a JSON text that must be one object. The text is validated and kept verbatim.
     ///
     /// # Errors
     ///
-    /// When it is not UTF-8 or not one JSON object; when a tree of it cannot be made, because it is nested
-    /// too deeply or a number or an escape in it has no value; or when `apiVersion`, `kind` or `metadata`
-    /// stands in it twice (readers disagree about which one counts).
+    /// When it is not UTF-8 or not one JSON object; when no tree can be built, because it is nested too
+    /// deeply or a number or an escape is out of range; or when `apiVersion`, `kind` or `metadata` is
+    /// duplicated (parsers treat duplicates differently).
     pub fn parse(text: impl AsRef<[u8]>) -> Result<Self, ObjectError> {
         let text = std::str::from_utf8(text.as_ref())?;
         let head = Head::read(text)?;
@@ -51,7 +51,7 @@ impl Object {
         })))
     }
 
-    /// Take a tree; `None` when it is not an object.
+    /// Creates an object from a tree; `None` if it is not an object.
     pub fn from_value(value: Value) -> Option<Self> {
         value.is_object().then(|| {
             Self(Arc::new(Inner {
@@ -71,7 +71,7 @@ impl Object {
         Self::parse(serde_json::to_vec(value)?)
     }
 
-    /// Take a text that is known to be one object whose tree can be made.
+    /// Takes a text that is known to be a valid object.
     pub(crate) fn from_checked(text: String) -> Self {
         Self(Arc::new(Inner {
             text: OnceLock::from(text.into_boxed_str()),
@@ -80,19 +80,19 @@ impl Object {
         }))
     }
 
-    /// Whether this is the very same object, not just an equal one.
+    /// Whether both share the same allocation.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The object as JSON text: what came in, or what a patch made of it.
+    /// The object as JSON text: as received, or as serialized after a patch.
     pub fn text(&self) -> &str {
         self.0.text.get_or_init(|| self.value().to_string().into())
     }
 
-    /// The object as a tree, parsed when it is first asked for.
+    /// The object as a tree, parsed on first use.
     pub fn value(&self) -> &Value {
-        // Without a value there is a text, and it was parsed before: null stands for the impossible.
+        // Without a tree there is a valid text, so null is never returned.
         self.0.value.get_or_init(|| {
             self.0
                 .text
@@ -102,7 +102,7 @@ impl Object {
         })
     }
 
-    /// Read it as a type of your own. It may borrow from the text.
+    /// Deserializes it. The result may borrow from the text.
     ///
     /// # Errors
     ///
@@ -111,10 +111,10 @@ impl Object {
         serde_json::from_str(self.text())
     }
 
-    /// The fields at its top.
+    /// The top-level fields.
     pub fn head(&self) -> &Head {
         self.0.head.get_or_init(|| {
-            // A tree that was made already is quicker to look into than the text.
+            // An existing tree is faster to read than the text.
             let text = self.0.text.get().filter(|_| self.0.value.get().is_none());
             text.and_then(|text| Head::read(text).ok())
                 .unwrap_or_else(|| Head::of(self.value()))
@@ -134,7 +134,7 @@ impl fmt::Debug for Object {
 }
 
 impl PartialEq for Object {
-    /// Equal as JSON: order of members and white space do not matter.
+    /// Equal as JSON: the order of members and white space do not matter.
     fn eq(&self, other: &Self) -> bool {
         self.is(other) || self.value() == other.value()
     }

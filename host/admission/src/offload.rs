@@ -8,22 +8,22 @@ use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout_at};
 
 use crate::{Deadline, Failure, FailureKind};
 
-/// What is about fewer bytes takes so little time that it may hold a worker.
+/// Work on fewer bytes is fast enough to run on a worker.
 const SMALL: usize = 64 << 10;
 
-/// As many at once as there are cores: the workers beside them keep at least half of the machine.
+/// One permit per core: the workers keep at least half of the machine.
 static PLACES: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
     let cores = available_parallelism().map_or(1, NonZero::get);
     Arc::new(Semaphore::new(cores))
 });
 
-/// Do work whose time grows with so many bytes: here when they are few, and otherwise on a thread beside the
-/// workers, so that no other request waits for it. It must be called on a tokio runtime.
+/// Runs work whose time depends on this many bytes: inline if they are few, otherwise on a blocking thread,
+/// so that no other request waits for it. Must be called within a tokio runtime.
 ///
 /// # Errors
 ///
-/// [`FailureKind::Timeout`] when the deadline passes first; the work then goes on until it sees the deadline
-/// itself or is done. [`FailureKind::Error`] when it panics.
+/// [`FailureKind::Timeout`] when the deadline passes first; the work then continues until it checks the
+/// deadline itself or is done. [`FailureKind::Error`] when it panics.
 pub async fn offload<T: Send + 'static>(
     bytes: usize,
     deadline: Deadline,
@@ -37,7 +37,7 @@ pub async fn offload<T: Send + 'static>(
         let place = PLACES.clone().acquire_owned().await.ok();
         spawn_blocking(move || {
             let _place = place;
-            // Who waited for a place until the deadline asks no more.
+            // After the deadline, the result is no longer needed.
             (!deadline.has_passed()).then(work)
         })
         .await
@@ -45,9 +45,7 @@ pub async fn offload<T: Send + 'static>(
     let too_late = || {
         Failure::new(
             FailureKind::Timeout,
-            format!(
-                "an answer of {bytes} bytes, with the object that it is about, was not processed in time"
-            ),
+            format!("an answer with {bytes} bytes, including its object, was not processed in time"),
         )
     };
     match timeout_at(deadline.instant(), beside).await {

@@ -2,18 +2,18 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{Denial, Failure, FailureKind, FailurePolicy, Mode, Object, Patch, Phase, Uid};
 
-/// What the chains say of a request.
+/// The result of the chains for a request.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The request's.
+    /// The uid of the request.
     pub uid: Uid,
-    /// Whether it may pass.
+    /// Whether the request is allowed.
     pub decision: Decision,
-    /// The object as the chains left it. After a refusal: as it was when it was refused.
+    /// The object after the chains. After a refusal: as it was when it was refused.
     pub object: Option<Object>,
     /// From the original object to [`object`](Self::object); empty when nothing changed.
     pub patch: Patch,
-    /// Sentences for whoever sent the request, in the order of the stages.
+    /// Warnings for the client, in the order of the stages.
     pub warnings: Vec<String>,
     /// Notes for the audit log.
     pub audit_annotations: Vec<AuditAnnotation>,
@@ -22,7 +22,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether the request may pass.
+    /// Whether the request is allowed.
     pub fn is_allowed(&self) -> bool {
         matches!(self.decision, Decision::Allowed)
     }
@@ -33,16 +33,16 @@ impl Outcome {
     }
 }
 
-/// Whether a request may pass.
+/// The decision on a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It may.
+    /// Allowed.
     Allowed,
-    /// It may not.
+    /// Refused.
     Refused(Refusal),
 }
 
-/// Why a request may not pass. As text: a sentence that says which stage and why.
+/// Why a request is refused. The message names the stage and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// A stage denied it.
@@ -51,7 +51,7 @@ pub enum Refusal {
         chain: Arc<str>,
         /// The stage.
         stage: Arc<str>,
-        /// In the stage's own words.
+        /// The stage's denial.
         denial: Denial,
     },
     /// A stage with the policy `Fail` failed.
@@ -60,19 +60,19 @@ pub enum Refusal {
         chain: Arc<str>,
         /// The stage.
         stage: Arc<str>,
-        /// How.
+        /// The failure.
         failure: Failure,
     },
-    /// The request's own deadline passed before all stages had been called. No policy covers that:
-    /// what was not called did not agree (as kube-apiserver has it).
+    /// The request's own deadline passed before all stages had been called. No failure policy applies: a
+    /// stage that was not called has not allowed the request (as in kube-apiserver).
     DeadlinePassed {
         /// The chain of the first stage that was not called.
         chain: Arc<str>,
         /// That stage.
         stage: Arc<str>,
     },
-    /// The request is a dry run, and a stage has side effects that a dry run must not have. No policy
-    /// covers that either (as kube-apiserver has it).
+    /// The request is a dry run, and a stage has side effects that a dry run must not have. No failure policy
+    /// applies (as in kube-apiserver).
     DryRunUnsupported {
         /// The stage's chain.
         chain: Arc<str>,
@@ -82,8 +82,8 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The HTTP status for it: the denial's own, 500 for a failure, 504 for a deadline; 403 when a match
-    /// condition failed and 400 for a dry run, as kube-apiserver answers them.
+    /// The HTTP status: the denial's own, 500 for a failure, 504 for a deadline; 403 when a match condition
+    /// failed and 400 for a dry run, as in kube-apiserver.
     pub fn code(&self) -> u16 {
         match self {
             Self::Denied { denial, .. } => denial.code(),
@@ -94,7 +94,7 @@ impl Refusal {
         }
     }
 
-    /// One CamelCase word for machines, as Kubernetes' `Status` has it; may be empty.
+    /// A machine-readable CamelCase word, as in Kubernetes' `Status`; may be empty.
     pub fn reason(&self) -> &str {
         match self {
             Self::Denied { denial, .. } => &denial.reason,
@@ -136,18 +136,18 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// A note of one stage for the audit log.
+/// An audit annotation of one stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditAnnotation {
-    /// Who noted it.
+    /// The stage.
     pub stage: Arc<str>,
-    /// What about.
+    /// The key.
     pub key: String,
-    /// The note.
+    /// The value.
     pub value: String,
 }
 
-/// What one stage did with one request.
+/// A row of the trace: what one stage did with one request.
 #[derive(Clone, Debug)]
 pub struct TraceRow {
     /// The stage's chain.
@@ -158,22 +158,22 @@ pub struct TraceRow {
     pub stage: Arc<str>,
     /// 1, or 2 when it was called again because the object had changed after its first call.
     pub round: u8,
-    /// Whether its answer counts. In mode `Audit` the result is what it would have done.
+    /// Whether its answer is enforced. In mode `Audit` the result is what it would have done.
     pub mode: Mode,
-    /// What came of it.
+    /// The result.
     pub result: StageResult,
     /// From the selectors to the applied verdict; zero when it was not called.
     pub duration: Duration,
 }
 
-/// What came of a stage.
+/// The result of a stage.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StageResult {
-    /// It is not for this request.
+    /// It does not apply to this request.
     Skipped(SkipReason),
     /// An earlier stage had refused the request, or its deadline had passed.
     NotReached,
-    /// It let the request pass as it is.
+    /// It allowed the request unchanged.
     Allowed,
     /// It changed the object by this patch.
     Changed(Patch),
@@ -181,15 +181,15 @@ pub enum StageResult {
     Denied(Denial),
     /// It failed.
     Failed {
-        /// How.
+        /// The failure.
         failure: Failure,
-        /// The policy that held.
+        /// The policy that was applied.
         policy: FailurePolicy,
     },
 }
 
 impl StageResult {
-    /// One word for tables and metrics: `skipped`, `not-reached`, `allow`, `patch`, `deny`, `failed`.
+    /// The word for tables and metrics: `skipped`, `not-reached`, `allow`, `patch`, `deny`, `failed`.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Skipped(_) => "skipped",
@@ -202,12 +202,12 @@ impl StageResult {
     }
 }
 
-/// Why a stage is not for a request.
+/// Why a stage does not apply to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SkipReason {
-    /// Its namespace selector does not choose the request's namespace.
+    /// Its namespace selector does not match the request's namespace.
     NamespaceSelector,
-    /// Its object selector chooses neither the object nor the old one.
+    /// Its object selector matches neither the object nor the old object.
     ObjectSelector,
     /// None of its own rules matches the request.
     Rules,
@@ -224,7 +224,7 @@ impl fmt::Display for SkipReason {
             Self::ObjectSelector => "objectSelector does not match",
             Self::Rules => "no rule of the stage matches",
             Self::MatchCondition => "a match condition is false",
-            Self::DryRun => "a stage with side effects takes no part in a dry run",
+            Self::DryRun => "a stage with side effects is not called in a dry run",
         })
     }
 }

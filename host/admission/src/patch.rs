@@ -67,35 +67,35 @@ pub enum PatchError {
     /// An operation does not apply.
     #[error("operation {index} does not apply ({operation} {path}): {reason}")]
     DoesNotApply {
-        /// Which one, from 0.
+        /// Its index, from 0.
         index: usize,
         /// `add`, `remove` and so on.
         operation: &'static str,
-        /// Where it is to happen.
+        /// Its path.
         path: String,
-        /// What is in the way.
+        /// Why it does not apply.
         reason: String,
     },
-    /// The patch leaves something that is no object, or one that cannot be read again.
-    #[error("it leaves something that is not a JSON object")]
+    /// The result is not an object, or cannot be parsed again.
+    #[error("its result is not a JSON object")]
     NotAnObject,
     /// More operations than [`Patch::MAX_OPERATIONS`].
-    #[error("a JSON Patch of {0} operations, and {max} are allowed", max = Patch::MAX_OPERATIONS)]
+    #[error("a JSON Patch of {0} operations; the limit is {max}", max = Patch::MAX_OPERATIONS)]
     TooManyOperations(usize),
-    /// An operation copies, reads or moves more than one patch may.
-    #[error("operation {index} is beyond the limits of a patch ({operation} {path}): {reason}")]
+    /// An operation exceeds the limits on copied, read or moved data.
+    #[error("operation {index} exceeds the limits of a patch ({operation} {path}): {reason}")]
     TooMuchWork {
-        /// Which one, from 0.
+        /// Its index, from 0.
         index: usize,
         /// `add`, `copy` and so on.
         operation: &'static str,
-        /// Where it is to happen.
+        /// Its path.
         path: String,
-        /// Which limit.
+        /// The exceeded limit.
         reason: String,
     },
-    /// The object that it leaves is larger than one may become.
-    #[error("it leaves an object of more than {0} bytes")]
+    /// The result exceeds the size limit.
+    #[error("its result has more than {0} bytes")]
     ResultTooLarge(usize),
     /// The deadline passed while it was applied.
     #[error("the deadline passed after {0} operations")]
@@ -103,7 +103,7 @@ pub enum PatchError {
 }
 
 impl PatchError {
-    /// Which failure of a stage it is.
+    /// The kind of failure of a stage with this error.
     pub fn kind(&self) -> FailureKind {
         match self {
             Self::Malformed(_) => FailureKind::InvalidResponse,
@@ -139,17 +139,17 @@ impl PatchError {
 }
 
 impl Patch {
-    /// The most operations of one patch; kube-apiserver takes as many from its clients.
+    /// The maximum number of operations; the same as in kube-apiserver.
     pub const MAX_OPERATIONS: usize = 10_000;
 
-    /// The most bytes that the `copy` operations of one patch may copy together; as in kube-apiserver.
+    /// The limit of bytes copied by all `copy` operations of a patch; as in kube-apiserver.
     pub const MAX_COPIED_BYTES: usize = 3 << 20;
 
-    /// The size up to which a patch may let an object grow, in bytes. One that is about as large already
-    /// may grow by [`Patch::MAX_GROWTH`].
+    /// The size to which a patch may grow an object, in bytes. An object near or above it may grow by
+    /// [`Patch::MAX_GROWTH`].
     pub const MAX_RESULT_BYTES: usize = 16 << 20;
 
-    /// By how much a patch may let any object grow, in bytes.
+    /// By how much a patch may grow any object, in bytes.
     pub const MAX_GROWTH: usize = 1 << 20;
 
     /// Work that every patch may do, in bytes read and elements moved.
@@ -158,11 +158,11 @@ impl Patch {
     /// Work that a patch may do for each byte of itself and of the object.
     const WORK_PER_BYTE: usize = 64;
 
-    /// Read a JSON Patch document. `null` is an empty patch, as for kube-apiserver.
+    /// Parses a JSON Patch document. `null` is an empty patch, as in kube-apiserver.
     ///
     /// # Errors
     ///
-    /// [`PatchError::Malformed`] when it is not one, or when an object in it has a key twice;
+    /// [`PatchError::Malformed`] when it is not valid, or when an object in it has duplicate keys;
     /// [`PatchError::TooManyOperations`].
     pub fn parse(text: impl AsRef<[u8]>) -> Result<Self, PatchError> {
         let operations = serde_json::from_slice::<Option<Vec<Draft<'_>>>>(text.as_ref())?.unwrap_or_default();
@@ -178,7 +178,7 @@ impl Patch {
         operations.collect::<Result<_, _>>().map(Self)
     }
 
-    /// Begin a patch of single operations.
+    /// Starts building a patch.
     ///
     /// ```
     /// use admittance_admission::Patch;
@@ -198,12 +198,12 @@ impl Patch {
         Self(operations.into_iter().map(Arc::new).collect())
     }
 
-    /// Whether it holds no operation.
+    /// Whether it has no operations.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many operations it holds.
+    /// The number of operations.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -212,7 +212,7 @@ impl Patch {
         self.0.iter().map(|operation| &**operation)
     }
 
-    /// The most bytes that an object of this size may become.
+    /// The size limit of the result for an object of this size.
     pub(crate) fn result_limit(size: usize) -> usize {
         Self::MAX_RESULT_BYTES.max(size.saturating_add(Self::MAX_GROWTH))
     }
@@ -225,17 +225,17 @@ impl Patch {
         self.0.iter().map(size).sum()
     }
 
-    /// The object that it makes of this one: the very same when it changes nothing. What it does not
-    /// touch stays as it is written. The time that it takes is linear in the object and the patch.
+    /// Applies the patch to an object, and returns the same object if nothing changes. Untouched parts keep
+    /// their text. The time is linear in the object and the patch.
     ///
     /// # Errors
     ///
-    /// When an operation does not apply, the result is not an object, or it is beyond the limits of a patch.
+    /// When an operation does not apply, the result is not an object, or a limit is exceeded.
     pub fn apply(&self, object: &Object) -> Result<Object, PatchError> {
         self.apply_by(object, None)
     }
 
-    /// Like [`apply`](Self::apply), but it ends when the deadline passes.
+    /// Like [`apply`](Self::apply), but fails when the deadline passes.
     pub(crate) fn apply_by(&self, object: &Object, deadline: Option<Deadline>) -> Result<Object, PatchError> {
         let size = object.text().len();
         let work = (size + self.size()).saturating_mul(Self::WORK_PER_BYTE);
@@ -282,7 +282,7 @@ impl Patch {
         })
     }
 
-    /// Add the operations of `other` behind these.
+    /// Appends the operations of `other`.
     pub(crate) fn append(&mut self, other: &Self) {
         self.0.extend(other.0.iter().cloned());
     }
@@ -297,7 +297,7 @@ impl Patch {
 pub struct PatchBuilder(Patch);
 
 impl PatchBuilder {
-    /// Set a member of an object, or insert an element into an array; `-` stands for its end.
+    /// Sets a member of an object, or inserts an element into an array; `-` stands for its end.
     ///
     /// # Errors
     ///
@@ -307,7 +307,7 @@ impl PatchBuilder {
         self.push(pointer, Action::Add(value))
     }
 
-    /// Replace a value that must be there.
+    /// Replaces an existing value.
     ///
     /// # Errors
     ///
@@ -317,7 +317,7 @@ impl PatchBuilder {
         self.push(pointer, Action::Replace(value))
     }
 
-    /// Remove a value that must be there.
+    /// Removes an existing value.
     ///
     /// # Errors
     ///
@@ -326,7 +326,7 @@ impl PatchBuilder {
         self.push(pointer, Action::Remove)
     }
 
-    /// Let the whole patch fail unless this value is there.
+    /// Makes the whole patch fail unless the value at this path is equal to this one.
     ///
     /// # Errors
     ///
@@ -366,8 +366,8 @@ fn malformed(index: usize, reason: String) -> PatchError {
     PatchError::Malformed(serde::de::Error::custom(format!("operation {index}: {reason}")))
 }
 
-/// Whether a change at `path` may change what is at `place`: one of them is on the way to the other, or
-/// the change moves the elements of an array that the way to `place` leads through.
+/// Whether a change at `path` may affect the value at `place`: one is a prefix of the other, or the change
+/// moves elements of an array that `place` leads through.
 fn reaches(path: &str, place: &str) -> bool {
     let (parent, last) = path.rsplit_once('/').unwrap_or(("", path));
     let in_array = last == "-" || last.bytes().all(|byte| byte.is_ascii_digit());
@@ -381,8 +381,8 @@ fn is_on_the_way(ancestor: &str, place: &str) -> bool {
 }
 
 impl Operation {
-    /// Do it. Whether it changed anything, or why it cannot be done. When the object `has_changed` already,
-    /// what is set counts as a change, even to what was there.
+    /// Applies it, and returns whether it changed anything. If the object already `has_changed`, setting a
+    /// value counts as a change even if it is equal.
     fn apply<'a>(
         &'a self,
         root: &mut Node<'a>,
@@ -437,7 +437,8 @@ impl Operation {
             }
         };
         match replaced {
-            // To set what is there already is no change. That is worth a comparison while nothing else is one.
+            // Setting an equal value is not a change. The comparison is only needed while nothing has
+            // changed.
             Some(replaced) if !has_changed => {
                 let value = root.get(path, budget).map_err(reason)?;
                 value.equals(&replaced, budget).map(|same| !same).map_err(reason)
@@ -446,8 +447,7 @@ impl Operation {
         }
     }
 
-    /// Whether it may make an object that is nested more deeply than can be read: rare enough to look
-    /// at the whole result then.
+    /// Whether the result may be nested too deeply to be parsed: rare enough to check the whole result then.
     fn may_nest_deeply(&self) -> bool {
         const HARMLESS: usize = 64;
         let brackets = |text: &str| text.bytes().filter(|byte| matches!(byte, b'{' | b'[')).count();
@@ -468,7 +468,7 @@ fn beginning(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// An operation as it is written. What else stands in it does not count.
+/// An operation in its JSON form. Unknown members are ignored.
 #[derive(Deserialize)]
 #[serde(expecting = "an operation")]
 struct Draft<'a> {
@@ -482,7 +482,7 @@ struct Draft<'a> {
     value: Written,
 }
 
-/// A value that may be `null`, or not be there at all.
+/// A value that may be `null` or absent.
 #[derive(Default)]
 struct Written(Option<Box<RawValue>>);
 
@@ -520,7 +520,7 @@ impl Draft<'_> {
             "copy" => Action::Copy(from()?),
             other => {
                 return Err(format!(
-                    "`{}` is no operation; use add, remove, replace, move, copy or test",
+                    "`{}` is not an operation; use add, remove, replace, move, copy or test",
                     beginning(other)
                 ));
             }

@@ -1,4 +1,4 @@
-//! Places in a document.
+//! JSON Pointers.
 
 use std::{fmt, ops::Range, str::FromStr};
 
@@ -8,7 +8,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-/// A JSON Pointer (RFC 6901): a place in a document.
+/// A JSON Pointer (RFC 6901).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pointer {
     text: String,
@@ -25,24 +25,24 @@ pub struct Pattern(pub(crate) Pointer);
 pub struct PointerError(pub String);
 
 impl Pointer {
-    /// As it was written; empty for the whole document.
+    /// The pointer as written; empty for the whole document.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The keys on the way, unescaped.
+    /// The unescaped keys.
     pub fn segments(&self) -> &[String] {
         &self.segments
     }
 
-    /// The pointer from the place `base` to this place, when this place is at or below it.
+    /// The pointer relative to `base`, if it is at or below `base`.
     pub fn relative_to(&self, base: &Self) -> Option<&str> {
         self.segments
             .starts_with(&base.segments)
             .then(|| self.text.get(base.text.len()..).unwrap_or_default())
     }
 
-    /// Where the value at a pointer stands in a document: from, to. `None` when there is nothing.
+    /// The byte range of the value at a pointer in a document; `None` if it does not exist.
     pub fn locate(&self, document: &str) -> Option<Range<usize>> {
         let mut value = document.trim();
         for segment in &self.segments {
@@ -62,7 +62,7 @@ impl Pointer {
                 _ => return None,
             };
         }
-        // The value is a part of the document's own text.
+        // The value borrows from the document's text.
         let start = (value.as_ptr() as usize).checked_sub(document.as_ptr() as usize)?;
         Some(start..start + value.len())
     }
@@ -110,7 +110,7 @@ impl FromStr for Pattern {
     }
 }
 
-/// The members of an object in order, each value as its text.
+/// The members of an object in order, with each value as text.
 pub(crate) struct Members<'a>(pub(crate) Vec<(String, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {

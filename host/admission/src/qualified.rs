@@ -1,11 +1,12 @@
 //! Kubernetes' rules for names: DNS labels and subdomains, and qualified names such as `name` or
 //! `prefix.example.com/name`.
 
-/// The most characters of the name in a qualified name.
+/// The longest name part of a qualified name, in characters.
 pub const NAME_PART_LENGTH: usize = 63;
 
-/// Whether this is the name in a qualified name of Kubernetes: at most 63 letters, digits, `-`, `_` and `.`,
-/// with a letter or digit at both ends. Keys of audit annotations and names of match conditions are such.
+/// Whether this is the name part of a qualified name of Kubernetes: at most 63 letters, digits, `-`, `_` and
+/// `.`, with a letter or digit at both ends. Keys of audit annotations and names of match conditions are
+/// qualified names.
 pub fn is_name_part(text: &str) -> bool {
     let inside = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     let at_end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);

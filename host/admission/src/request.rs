@@ -5,40 +5,40 @@ use crate::{IdentityFields, Object, Spelling};
 /// One admission request. Lives from the front door to the outcome.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Names the request in logs, traces and replies.
+    /// Identifies the request in logs, traces and replies.
     pub uid: Uid,
-    /// What the caller wants to do.
+    /// The requested operation.
     pub operation: Operation,
     /// The type of the object.
     pub kind: GroupVersionKind,
-    /// The collection that the object is in.
+    /// The resource of the object.
     pub resource: GroupVersionResource,
-    /// `status`, `scale` and so on; none for the resource itself.
+    /// `status`, `scale` and so on; `None` for the resource itself.
     pub subresource: Option<String>,
-    /// What the caller named, where the control plane converted the object from another version.
+    /// The original kind and resource, if the control plane converted the object from another version.
     pub requested: Option<Box<Requested>>,
-    /// The object's name; empty when the control plane is still to generate it.
+    /// The object's name; empty if the control plane has not generated it yet.
     pub name: String,
-    /// None for a resource that is in no namespace, and where the request names none.
+    /// `None` for a cluster-scoped resource, and if the request names none.
     pub namespace: Option<String>,
-    /// Who asks.
+    /// The user of the request.
     pub user: UserInfo,
-    /// The object as the caller sent it and as the stages so far left it.
+    /// The object as sent by the client and changed by previous stages.
     pub object: Option<Object>,
-    /// The object as it is stored.
+    /// The stored object.
     pub old_object: Option<Object>,
-    /// The options of the operation, where the control plane has them.
+    /// The options of the operation, if the control plane has them.
     pub options: Option<Object>,
     /// The result will not be stored.
     pub dry_run: bool,
-    /// Which fields of the object say who it is; no stage may change them.
+    /// The fields that identify the object; no stage may change them.
     pub identity: IdentityFields,
-    /// How the keys of the object must be spelled; what a stage leaves is brought into this spelling.
+    /// The canonical spelling of the object's keys, to which the result of each stage is converted.
     pub spelling: Spelling,
 }
 
 impl Request {
-    /// A request with a fresh uid, no user, no objects, and Kubernetes' identity fields and spelling.
+    /// Creates a request with a new uid, no user, no objects, and Kubernetes' identity fields and spelling.
     pub fn new(operation: Operation, kind: GroupVersionKind, resource: GroupVersionResource) -> Self {
         Self {
             uid: Uid::fresh(),
@@ -69,23 +69,23 @@ impl Request {
     }
 }
 
-/// What the caller of a request named, before the control plane converted the object.
+/// The original kind and resource of a request, before the control plane converted the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requested {
-    /// The type of the object that the caller sent.
+    /// The type of the object that the client sent.
     pub kind: GroupVersionKind,
-    /// The collection that the caller sent it to.
+    /// The resource that the client used.
     pub resource: GroupVersionResource,
-    /// And its subresource.
+    /// Its subresource.
     pub subresource: Option<String>,
 }
 
-/// Names one request: whatever text the caller gave it, or a random UUID.
+/// Identifies one request: a text from the client, or a random UUID.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Uid(String);
 
 impl Uid {
-    /// A new random one.
+    /// Creates a random one.
     pub fn fresh() -> Self {
         Self(uuid::Uuid::new_v4().to_string())
     }
@@ -108,14 +108,14 @@ impl fmt::Display for Uid {
     }
 }
 
-/// What the caller wants to do to the resource.
+/// An operation on a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Operation {
-    /// Make it.
+    /// Create it.
     Create,
-    /// Change it.
+    /// Update it.
     Update,
-    /// Remove it.
+    /// Delete it.
     Delete,
     /// Open a connection to it.
     Connect,
@@ -125,7 +125,7 @@ impl Operation {
     /// Every operation.
     pub const ALL: [Self; 4] = [Self::Create, Self::Update, Self::Delete, Self::Connect];
 
-    /// As rules and reviews write it: `CREATE`.
+    /// The name in rules and reviews: `CREATE`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Create => "CREATE",
@@ -142,15 +142,15 @@ impl fmt::Display for Operation {
     }
 }
 
-/// A text that names no operation.
+/// A text that is not a valid operation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no operation: use CREATE, UPDATE, DELETE or CONNECT")]
+#[error("`{0}` is not an operation: use CREATE, UPDATE, DELETE or CONNECT")]
 pub struct UnknownOperation(pub String);
 
 impl FromStr for Operation {
     type Err = UnknownOperation;
 
-    /// Case does not matter: Kubernetes users write `CREATE`, BCS users `Create`.
+    /// Case-insensitive: Kubernetes uses `CREATE`, BCS `Create`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Self::ALL
             .into_iter()
@@ -171,7 +171,7 @@ pub struct GroupVersionKind {
 }
 
 impl GroupVersionKind {
-    /// From an object's `apiVersion` (`v1`, `apps/v1`) and `kind`.
+    /// Creates it from an object's `apiVersion` (`v1`, `apps/v1`) and `kind`.
     pub fn from_api_version(api_version: &str, kind: impl Into<String>) -> Self {
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
         Self {
@@ -183,8 +183,7 @@ impl GroupVersionKind {
 }
 
 impl GroupVersionKind {
-    /// The resource that objects of this kind are most likely in: the plural in lower case, as
-    /// Kubernetes guesses it where nothing better is known.
+    /// Guesses the resource of this kind: the plural in lower case, as Kubernetes does without discovery.
     pub fn guess_resource(&self) -> GroupVersionResource {
         let singular = self.kind.to_ascii_lowercase();
         let resource = match singular.as_str() {
@@ -214,7 +213,7 @@ impl fmt::Display for GroupVersionKind {
     }
 }
 
-/// The collection that an object is in.
+/// The resource of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct GroupVersionResource {
     /// Empty for the core group and for control planes without groups.
@@ -234,16 +233,16 @@ impl fmt::Display for GroupVersionResource {
     }
 }
 
-/// Who asks. All of it is empty when the control plane does not say.
+/// The user of a request. Everything is empty if the control plane does not provide it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserInfo {
-    /// The name it goes by.
+    /// The user name.
     pub username: String,
-    /// The authenticator's own identifier.
+    /// The identifier from the authenticator.
     pub uid: String,
-    /// The groups it is in.
+    /// The groups of the user.
     pub groups: Vec<String>,
-    /// More that the authenticator knows: a key and its values.
+    /// Further attributes from the authenticator: keys and values.
     pub extra: Vec<(String, Vec<String>)>,
 }
 
@@ -283,7 +282,7 @@ mod tests {
         let error = "put".parse::<Operation>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "`put` is no operation: use CREATE, UPDATE, DELETE or CONNECT"
+            "`put` is not an operation: use CREATE, UPDATE, DELETE or CONNECT"
         );
     }
 }

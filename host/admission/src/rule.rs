@@ -2,9 +2,9 @@ use std::fmt;
 
 use crate::{GroupVersionResource, Operation, Request};
 
-/// Says which requests a chain is for. Every part must match. The meaning is that of a rule in a
-/// Kubernetes webhook configuration, with `kinds` added for control planes whose requests are known
-/// by the kind in their body.
+/// Selects the requests of a chain. Every part must match. The semantics are those of a rule in a Kubernetes
+/// webhook configuration, with `kinds` added for control planes whose requests are identified by the kind in
+/// their body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// The operations.
@@ -17,7 +17,7 @@ pub struct Rule {
     pub resources: Vec<ResourcePattern>,
     /// Cluster-wide resources, namespaced ones, or both.
     pub scope: Scope,
-    /// The kinds, whatever their case.
+    /// The kinds, case-insensitive.
     pub kinds: Matcher<String>,
     /// Whether other versions of a resource are matched too.
     pub match_policy: MatchPolicy,
@@ -26,11 +26,11 @@ pub struct Rule {
 /// Whether a rule matches other versions of the resources that it lists. Kubernetes' `matchPolicy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MatchPolicy {
-    /// Only what the caller named counts.
+    /// Only the version that the client used is matched.
     Exact,
-    /// A resource that is known by several groups and versions is matched by any of them. Versions of a
-    /// group are taken for the same resource; the core group has no other version. Nothing is
-    /// converted here: the object stays in the version it came in.
+    /// A resource that exists in several groups and versions is matched by any of them. All versions of a
+    /// group are treated as the same resource; the core group has no other version. The object is not
+    /// converted: it stays in the received version.
     #[default]
     Equivalent,
 }
@@ -39,7 +39,7 @@ impl MatchPolicy {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Exact, Self::Equivalent];
 
-    /// As documents write it.
+    /// The name in documents.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Exact => "Exact",
@@ -48,7 +48,7 @@ impl MatchPolicy {
     }
 }
 
-/// Resources that Kubernetes keeps under one roof and serves in two groups.
+/// Resources that Kubernetes serves in two groups.
 const MOVED: [(&str, &str, &str); 7] = [
     ("deployments", "extensions", "apps"),
     ("daemonsets", "extensions", "apps"),
@@ -59,7 +59,7 @@ const MOVED: [(&str, &str, &str); 7] = [
     ("events", "", "events.k8s.io"),
 ];
 
-/// The other group that a resource is served in.
+/// The other group of such a resource.
 fn other_group(resource: &GroupVersionResource) -> Option<&'static str> {
     MOVED.iter().find_map(|(name, old, new)| {
         let is_moved = *name == resource.resource;
@@ -98,14 +98,14 @@ impl Matcher<String> {
     }
 }
 
-/// Which of the resources a rule is for.
+/// The scope of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// Those in no namespace, and Namespaces themselves.
+    /// Cluster-scoped resources, and Namespaces themselves.
     Cluster,
-    /// Those in a namespace.
+    /// Namespaced resources.
     Namespaced,
-    /// All.
+    /// All resources.
     #[default]
     Any,
 }
@@ -124,11 +124,11 @@ enum Subresource {
     Any,
 }
 
-/// What is wrong with a part of a rule.
+/// Why a part of a rule is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
     /// An entry of `resources` without a name.
-    #[error("`{0}` names no resource: write `pods`, `pods/status`, `pods/*`, `*/status`, `*` or `*/*`")]
+    #[error("`{0}` is not a valid resource: write `pods`, `pods/status`, `pods/*`, `*/status`, `*` or `*/*`")]
     ResourceEmpty(String),
 }
 
@@ -141,7 +141,7 @@ impl ResourcePattern {
         }
     }
 
-    /// Read an entry of `resources`.
+    /// Parses an entry of `resources`.
     ///
     /// # Errors
     ///
@@ -180,7 +180,7 @@ impl ResourcePattern {
     }
 }
 
-/// As a rule lists it; [`ResourcePattern::parse`] reads it back.
+/// The text in a rule, for [`ResourcePattern::parse`].
 impl fmt::Display for ResourcePattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.resource.as_deref().unwrap_or("*"))?;
@@ -192,19 +192,19 @@ impl fmt::Display for ResourcePattern {
     }
 }
 
-/// What a front door knows of a request before it has read the body.
+/// What is known of a request before its body is read.
 #[derive(Clone, Copy, Debug)]
 pub struct Outline<'a> {
     /// The operation.
     pub operation: Operation,
-    /// The resource, when the path says it.
+    /// The resource, if the path contains it.
     pub resource: Option<&'a GroupVersionResource>,
-    /// The kind, when it is known without the body.
+    /// The kind, if it is known without the body.
     pub kind: Option<&'a str>,
 }
 
 impl Rule {
-    /// A rule for these operations on anything.
+    /// Creates a rule for these operations on all resources.
     pub fn for_operations(operations: impl IntoIterator<Item = Operation>) -> Self {
         Self {
             operations: Matcher::Only(operations.into_iter().collect()),
@@ -217,7 +217,7 @@ impl Rule {
         }
     }
 
-    /// Whether the rule is for this request.
+    /// Whether the rule matches this request.
     pub fn matches(&self, request: &Request) -> bool {
         let (resource, subresource, kind) = match (&request.requested, self.match_policy) {
             (Some(requested), MatchPolicy::Exact) => {
@@ -235,7 +235,7 @@ impl Rule {
             && self.matches_kind(&kind.kind)
     }
 
-    /// Whether the rule may be for a request of which only this is known: false only if it cannot.
+    /// Whether the rule may match a request of which only this is known; false only if it cannot.
     pub fn may_match(&self, outline: &Outline<'_>) -> bool {
         self.operations.matches(&outline.operation)
             && outline.resource.is_none_or(|resource| {
@@ -248,8 +248,8 @@ impl Rule {
             && outline.kind.is_none_or(|kind| self.matches_kind(kind))
     }
 
-    /// Whether the rule is for some request with this operation on this resource or subresource, whose objects
-    /// are of this kind.
+    /// Whether the rule matches some request with this operation on this resource or subresource, whose
+    /// objects are of this kind.
     pub fn covers(
         &self,
         operation: Operation,

@@ -1,8 +1,8 @@
-//! One spelling for the keys that chains look at.
+//! Canonical spelling of the keys that chains use.
 //!
-//! Servers written in Go read JSON keys whatever their case, and of two spellings of one key the last
-//! one counts. A chain looks at the spelling of the documentation. Without this module a client could
-//! write `"Kind"` or `"Spec"` and have the control plane act on what no stage has seen.
+//! Servers written in Go read JSON keys case-insensitively, and use the last of two spellings of one key. A
+//! chain only uses the documented spelling. Without this module a client could write `"Kind"` or `"Spec"`,
+//! and the control plane would use data that no stage has seen.
 
 use std::{
     fmt,
@@ -17,9 +17,9 @@ use serde_json::value::RawValue;
 
 use crate::{Patch, Pattern, Pointer, patch::Action, pointer::Members, tree::Key};
 
-/// The keys whose spelling matters, and where in a document they stand. Cheap to clone.
+/// The keys whose spelling matters, with their paths in a document. Cheap to clone.
 ///
-/// It holds for what comes in, and for what every stage leaves.
+/// It applies to incoming objects, and to the result of every stage.
 #[derive(Clone, Debug, Default)]
 pub struct Spelling(Arc<Shape>);
 
@@ -44,17 +44,17 @@ static KUBERNETES: LazyLock<Spelling> = LazyLock::new(|| {
     Spelling::new(&pointers, [])
 });
 
-/// Why a document cannot be brought into one spelling.
+/// Why a document cannot be converted to the canonical spelling.
 #[derive(Debug)]
 pub enum SpellingError {
     /// Not JSON.
     Json(serde_json::Error),
-    /// One key in two spellings, or twice.
+    /// A duplicate key, or one key in two spellings.
     Ambiguous(serde_json::Error),
 }
 
 impl Spelling {
-    /// The spelling of every key on the way of these pointers and patterns.
+    /// Creates it from the keys in these pointers and patterns.
     pub fn new<'a>(
         pointers: impl IntoIterator<Item = &'a Pointer>,
         patterns: impl IntoIterator<Item = Pattern>,
@@ -69,12 +69,12 @@ impl Spelling {
         Self(Arc::new(shape))
     }
 
-    /// The keys that say who an object of Kubernetes or BCS is, and its labels.
+    /// The identity fields and labels of objects of Kubernetes and BCS.
     pub fn kubernetes() -> Self {
         KUBERNETES.clone()
     }
 
-    /// The spelling of what is at this place of the document.
+    /// The spelling for the value at this pointer.
     pub fn below(&self, place: &Pointer) -> Self {
         let mut shape = &*self.0;
         for segment in place.segments() {
@@ -87,20 +87,20 @@ impl Spelling {
         Self(Arc::new(shape.clone()))
     }
 
-    /// The document with its keys in this spelling, when they are not so already.
+    /// Converts the document to this spelling; `None` if it already has it.
     ///
     /// # Errors
     ///
-    /// When it is not JSON, or has one of the keys twice, in one spelling or in two.
+    /// When it is not JSON, or has duplicates of one of the keys, in one spelling or in two.
     pub fn canonical(&self, document: &str) -> Result<Option<String>, SpellingError> {
         self.0.canonical(document)
     }
 
-    /// Whether a document that has this spelling may have another when the patch has been applied.
+    /// Whether a patch may change the spelling of a document that has this spelling.
     pub(crate) fn may_be_broken_by(&self, patch: &Patch) -> bool {
         patch
             .operations()
-            .any(|operation| self.0.may_be_broken_at(&operation.path, &operation.action))
+            .any(|operation| self.0.may_change_at(&operation.path, &operation.action))
     }
 }
 
@@ -131,25 +131,24 @@ impl Shape {
             .map(|(index, (canonical, shape))| (index, canonical.as_str(), shape))
     }
 
-    fn may_be_broken_at(&self, place: &jsonptr::Pointer, action: &Action) -> bool {
+    fn may_change_at(&self, place: &jsonptr::Pointer, action: &Action) -> bool {
         let Some((token, below)) = place.split_front() else {
             return match action {
                 Action::Add(value) | Action::Replace(value) => {
                     !matches!(self.canonical(value.get()), Ok(None))
                 }
-                // What comes from another place has been held to the rules of that place.
+                // A value from another path has only been checked by the rules of that path.
                 Action::Move(_) | Action::Copy(_) => !self.members.is_empty() || self.elements.is_some(),
                 Action::Remove | Action::Test(_) => false,
             };
         };
         let key = token.decoded();
         let member = self.member(&key);
-        member
-            .is_some_and(|(_, canonical, shape)| *key != *canonical || shape.may_be_broken_at(below, action))
+        member.is_some_and(|(_, canonical, shape)| *key != *canonical || shape.may_change_at(below, action))
             || self
                 .elements
                 .as_ref()
-                .is_some_and(|shape| shape.may_be_broken_at(below, action))
+                .is_some_and(|shape| shape.may_change_at(below, action))
     }
 
     fn canonical(&self, document: &str) -> Result<Option<String>, SpellingError> {
@@ -211,8 +210,8 @@ impl Shape {
     }
 }
 
-/// Whether a Go server takes `key` for `canonical`: ASCII letters whatever their case, and the two
-/// letters beyond ASCII that Unicode folds into ASCII.
+/// Whether a Go server treats `key` as `canonical`: ASCII case-insensitively, and with the two non-ASCII
+/// letters that Unicode folds to ASCII.
 pub fn same_key(key: &str, canonical: &str) -> bool {
     let fold = |c: char| match c {
         '\u{17f}' => 's',
@@ -228,7 +227,7 @@ struct Found {
     twice: bool,
 }
 
-/// One pass over a document that only looks at the keys of its shape.
+/// One pass over a document that only checks the keys of its shape.
 struct Walk<'s> {
     shape: &'s Shape,
     found: &'s mut Found,
@@ -263,7 +262,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
             if let Some(earlier) = seen.get(index).and_then(Option::as_ref) {
                 self.found.twice = true;
                 let what = if *earlier == key {
-                    format!("the key `{key}` stands twice in one object; keep one")
+                    format!("duplicate key `{key}` in an object; remove one of them")
                 } else {
                     format!("`{earlier}` and `{key}` are two spellings of one key; keep `{canonical}`")
                 };
@@ -362,7 +361,7 @@ mod tests {
             (
                 "twice, deep",
                 r#"{"spec":{"items":[{"image":1,"image":2}]}}"#,
-                Err("the key `image` stands twice in one object; keep one at line 1 column 36"),
+                Err("duplicate key `image` in an object; remove one of them at line 1 column 36"),
             ),
             (
                 "not JSON",

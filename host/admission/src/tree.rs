@@ -1,11 +1,11 @@
-//! A JSON text that is opened only where a patch reaches.
+//! A JSON tree that is parsed lazily, only where a patch needs it.
 //!
-//! A patch touches a few places of an object, and most of what a tree of the whole would cost is spent
-//! on the rest. Here the rest stays text: it is skipped once on the way in and copied once on the way
-//! out, so it also comes out as it came in, to the digit of every number.
+//! A patch touches a few parts of an object, and most of the cost of a full tree would be spent on the rest.
+//! Here the rest stays text: it is skipped once when reading and copied once when writing, so it is also
+//! preserved verbatim, including every digit of numbers.
 //!
-//! What a patch makes of it is counted in a [`Budget`]: each operation pays for the bytes that it reads
-//! and the elements that it moves, so that the time of a whole patch is linear in object and patch.
+//! The work of a patch is counted in a [`Budget`]: each operation is charged for the bytes that it reads and
+//! the elements that it moves, so that the time of a whole patch is linear in object and patch.
 
 use std::{
     borrow::Cow,
@@ -33,9 +33,9 @@ pub(crate) enum Node<'a> {
 /// The members of an opened object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Members<'a> {
-    /// In order; a member that was removed keeps its place, without a value.
+    /// In order; a removed member keeps its position, without a value.
     entries: Vec<(Cow<'a, str>, Option<Node<'a>>)>,
-    /// Where those behind the first [`Members::FEW`] are: an object may have a hundred thousand.
+    /// An index of members after the first [`Members::FEW`]: an object may have a hundred thousand.
     index: HashMap<Cow<'a, str>, usize>,
     height: usize,
 }
@@ -47,26 +47,26 @@ pub(crate) struct Elements<'a> {
     height: usize,
 }
 
-/// How many levels of opened values may be nested. serde_json reads 128, so no result is deeper; the
-/// limit keeps what recurses here from running out of stack before that is found out.
+/// The maximum nesting of opened values. serde_json parses 128 levels, so no result is deeper; the limit
+/// prevents a stack overflow of recursive functions before that is detected.
 const MAX_HEIGHT: usize = 256;
 
-/// Why a place cannot be reached or changed.
+/// Why a path cannot be read or changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Problem {
-    /// Something on the way is not there.
+    /// A parent does not exist.
     NoParent,
-    /// The place itself is not there.
+    /// The path itself does not exist.
     Nothing,
-    /// The way leads through something that is neither object nor array.
+    /// The path leads through a value that is neither an object nor an array.
     NotAContainer,
-    /// A place in an array that is none, or is beyond its end.
+    /// An array index that is not valid, or is out of bounds.
     NoIndex,
-    /// More levels than any JSON reader takes.
+    /// Nested too deeply.
     TooDeep,
-    /// More bytes are copied than the budget allows.
+    /// The limit of copied bytes is exceeded.
     Copies,
-    /// More is read and moved than the budget allows.
+    /// The limit of work is exceeded.
     Work,
     /// The deadline passed.
     Deadline,
@@ -75,10 +75,10 @@ pub(crate) enum Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NoParent => "the parent of the place is not there",
-            Self::Nothing => "nothing is at the place",
-            Self::NotAContainer => "the way leads through something that is neither object nor array",
-            Self::NoIndex => "that is no index of the array",
+            Self::NoParent => "the parent of the path does not exist",
+            Self::Nothing => "the path does not exist",
+            Self::NotAContainer => "the path leads through a value that is neither an object nor an array",
+            Self::NoIndex => "the path is not an index of the array",
             Self::TooDeep => "the object would be nested too deeply",
             Self::Copies => "the `copy` operations copy too much",
             Self::Work => "the operations read and move too much",
@@ -87,12 +87,12 @@ impl fmt::Display for Problem {
     }
 }
 
-/// What the operations of one patch may still take. Lives as long as the patch is applied.
+/// The remaining budget of one patch. Lives as long as the patch is applied.
 #[derive(Debug)]
 pub(crate) struct Budget {
     /// Units of work left: a byte that is read, or an element that is moved.
     work: usize,
-    /// Units until the clock is read again.
+    /// Units until the clock is checked again.
     unchecked: usize,
     /// Bytes that may still be copied.
     copies: usize,
@@ -100,11 +100,11 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Units between two looks at the clock: about a millisecond of work.
+    /// Units between two checks of the clock: about a millisecond of work.
     const STRIDE: usize = 1 << 20;
-    /// What an operation costs whatever it does.
+    /// The base cost of an operation.
     const OPERATION: usize = 128;
-    /// Making a tree costs about so much more than reading a byte.
+    /// The cost factor of building a tree compared to reading a byte.
     const TREE: usize = 4;
 
     pub(crate) fn new(work: usize, copies: usize, deadline: Option<Deadline>) -> Self {
@@ -116,7 +116,7 @@ impl Budget {
         }
     }
 
-    /// Take so many units of work.
+    /// Charges units of work.
     fn charge(&mut self, units: usize) -> Result<(), Problem> {
         self.work = self.work.checked_sub(units).ok_or(Problem::Work)?;
         if let Some(left) = self.unchecked.checked_sub(units) {
@@ -130,12 +130,12 @@ impl Budget {
         }
     }
 
-    /// Begin another operation.
+    /// Starts another operation.
     pub(crate) fn begin(&mut self) -> Result<(), Problem> {
         self.charge(Self::OPERATION)
     }
 
-    /// A copy of the value, if as much may be copied.
+    /// Copies the value, within the limit.
     pub(crate) fn copy<'a>(&mut self, value: &Node<'a>) -> Result<Node<'a>, Problem> {
         let size = value.size(self.copies).ok_or(Problem::Copies)?;
         self.charge(size)?;
@@ -145,12 +145,12 @@ impl Budget {
 }
 
 impl<'a> Node<'a> {
-    /// The value in a text that has been checked to be JSON.
+    /// A value of validated JSON text.
     pub(crate) fn new(text: &'a str) -> Self {
         Self::Text(text.trim_ascii())
     }
 
-    /// How many levels of opened values it has, or had.
+    /// The depth of opened values that it has, or had.
     fn height(&self) -> usize {
         match self {
             Self::Text(_) => 0,
@@ -167,7 +167,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Make members or elements of the text, one level deep.
+    /// Parses members or elements from the text, one level deep.
     fn open(&mut self, budget: &mut Budget) -> Result<(), Problem> {
         let Self::Text(text) = *self else { return Ok(()) };
         budget.charge(text.len())?;
@@ -202,12 +202,12 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The value at a place.
+    /// The value at a path.
     pub(crate) fn get(&mut self, place: &Pointer, budget: &mut Budget) -> Result<&mut Self, Problem> {
         self.reach(place, 0, budget)
     }
 
-    /// The value at a place that is about to have this many levels.
+    /// The value at a path that will get this many levels.
     fn reach(&mut self, place: &Pointer, levels: usize, budget: &mut Budget) -> Result<&mut Self, Problem> {
         let mut below = place.count().saturating_add(levels);
         if below > MAX_HEIGHT {
@@ -227,7 +227,7 @@ impl<'a> Node<'a> {
         Ok(node)
     }
 
-    /// The opened object or array at a place, for a change of what is in it to a value of this height.
+    /// The opened object or array at a path, for setting a value of this height in it.
     fn container(
         &mut self,
         place: &Pointer,
@@ -245,8 +245,7 @@ impl<'a> Node<'a> {
         Ok(container)
     }
 
-    /// Put a value at a place: a member is set, an element is inserted. What was there before, if
-    /// anything was.
+    /// Adds a value at a path: sets a member, or inserts an element. Returns the previous value, if any.
     pub(crate) fn add(
         &mut self,
         place: &Pointer,
@@ -269,7 +268,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Take the value at a place away.
+    /// Removes the value at a path.
     pub(crate) fn remove(&mut self, place: &Pointer, budget: &mut Budget) -> Result<Self, Problem> {
         let (parent, last) = place.split_back().ok_or(Problem::NoParent)?;
         match self.container(parent, 0, budget)? {
@@ -299,7 +298,7 @@ impl<'a> Node<'a> {
             let size = node.size(limit).ok_or(Problem::Work)?;
             budget.charge(size.saturating_mul(Budget::TREE))?;
         }
-        // What cannot be read equals nothing.
+        // A value that cannot be parsed is not equal to anything.
         Ok(self.value().is_some_and(|value| Some(value) == other.value()))
     }
 
@@ -314,8 +313,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// How many bytes it takes as text, at least (escapes in names may add some); `None` when that is more
-    /// than `limit`.
+    /// A lower bound of its size as text (escapes in names may add to it); `None` if it exceeds `limit`.
     pub(crate) fn size(&self, limit: usize) -> Option<usize> {
         let mut left = limit;
         self.deduct(&mut left)?;
@@ -350,7 +348,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Write it as JSON text; what was not opened stands in it as it came.
+    /// Writes it as JSON text; unopened values are written verbatim.
     pub(crate) fn write(&self, out: &mut String) {
         match self {
             Self::Text(text) => out.push_str(text),
@@ -403,7 +401,7 @@ fn write_key(key: &str, out: &mut String) {
     }
 }
 
-/// Whether the place behind the last element counts.
+/// Whether the index after the last element is valid.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Included,
@@ -420,7 +418,7 @@ fn index(token: &Token<'_>, length: usize, end: End) -> Result<usize, Problem> {
 }
 
 impl<'a> Members<'a> {
-    /// So many are looked at one after another, which is quicker than a hash while they are few.
+    /// This many are searched linearly, which is faster than a hash for few members.
     const FEW: usize = 32;
 
     fn position(&self, name: &str) -> Option<usize> {
@@ -437,7 +435,7 @@ impl<'a> Members<'a> {
         self.entries.get_mut(position)?.1.as_mut()
     }
 
-    /// Set a member; what it was before.
+    /// Sets a member, and returns its previous value.
     fn insert(&mut self, name: Cow<'_, str>, value: Node<'a>) -> Option<Node<'a>> {
         match self.position(&name) {
             Some(position) => self.entries.get_mut(position)?.1.replace(value),
@@ -448,7 +446,7 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// Add a member that is not there.
+    /// Adds a new member.
     fn push(&mut self, name: Cow<'a, str>, value: Node<'a>) {
         if self.entries.len() >= Self::FEW {
             self.index.insert(name.clone(), self.entries.len());
@@ -463,7 +461,7 @@ impl<'a> Members<'a> {
 }
 
 impl<'de> Deserialize<'de> for Members<'de> {
-    /// Each value as text. Of a name that stands twice the last counts, as for most readers.
+    /// Each value as text. The last of duplicate names counts, as in most parsers.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Collect;
 
@@ -498,7 +496,7 @@ impl<'de> Deserialize<'de> for Members<'de> {
     }
 }
 
-/// A member's name: borrowed when it holds no escape.
+/// A member's name, borrowed if it has no escapes.
 pub(crate) struct Key<'a>(pub(crate) Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Key<'de> {

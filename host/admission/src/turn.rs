@@ -1,4 +1,4 @@
-//! One stage's turn at one request: whether it is called, and what it answers.
+//! One stage's turn for one request: whether it is called, and its answer.
 
 use std::panic::AssertUnwindSafe;
 
@@ -9,7 +9,7 @@ use crate::{
     Deadline, Effect, Failure, FailureKind, Object, Phase, Request, Response, SkipReason, Stage, Surroundings,
 };
 
-/// A request as a stage finds it, and what it may use. Lives as long as the turn.
+/// A request at a stage, and the lookups that it may use. Lives as long as the turn.
 #[derive(Clone, Copy)]
 pub(crate) struct Turn<'a> {
     pub(crate) request: &'a Request,
@@ -17,26 +17,26 @@ pub(crate) struct Turn<'a> {
     pub(crate) surroundings: Surroundings<'a>,
 }
 
-/// How far a stage came with a request.
+/// The result of a stage's turn.
 pub(crate) enum Step {
-    /// The request's own deadline had passed before.
+    /// The request's deadline had already passed.
     DeadlinePassed,
-    /// The stage is not for the request.
+    /// The stage does not apply to the request.
     Skipped(SkipReason),
-    /// It cannot be told whether it is.
+    /// Whether it applies could not be determined.
     Unselected(Failure),
     /// The hook was called.
     Answered(Result<(Effect, Notes), Failure>),
 }
 
-/// What goes with a verdict.
+/// Warnings and audit annotations of a verdict.
 pub(crate) struct Notes {
     pub(crate) warnings: Vec<String>,
     pub(crate) audit_annotations: Vec<(String, String)>,
 }
 
 impl Turn<'_> {
-    /// What a stage of a chain of this phase says of the request.
+    /// Runs the turn of a stage of a chain of this phase.
     pub(crate) async fn take(&self, phase: Phase, stage: &Stage) -> Step {
         if self.deadline.has_passed() {
             return Step::DeadlinePassed;
@@ -56,7 +56,7 @@ impl Turn<'_> {
         })
     }
 
-    /// Why the stage is not for this request, if it is not.
+    /// Why the stage does not apply to this request, if it does not.
     async fn select(&self, stage: &Stage, deadline: Deadline) -> Result<Option<SkipReason>, Failure> {
         let request = self.request;
         if !stage.rules.is_empty() && !stage.rules.iter().any(|rule| rule.matches(request)) {
@@ -66,7 +66,7 @@ impl Turn<'_> {
             let matches = selector.matches(request, self.surroundings.namespaces);
             let matches = timeout_at(deadline.instant(), matches)
                 .await
-                .map_err(|_| timed_out("the labels of the namespace were not there in time"))?
+                .map_err(|_| timed_out("timeout while reading the labels of the namespace"))?
                 .map_err(|error| Failure::new(FailureKind::NamespaceUnknown, error.to_string()))?;
             if !matches {
                 return Ok(Some(SkipReason::NamespaceSelector));
@@ -93,7 +93,7 @@ impl Turn<'_> {
     }
 
     async fn call(&self, stage: &Stage, deadline: Deadline) -> Result<Response, Failure> {
-        // A panic in a native hook is that stage's failure and nobody else's.
+        // A panic in a native hook is a failure of that stage only.
         let call = AssertUnwindSafe(stage.hook.admit(self.request, deadline)).catch_unwind();
         match timeout_at(deadline.instant(), call).await {
             Ok(Ok(answer)) => answer,
@@ -106,7 +106,7 @@ impl Turn<'_> {
         }
     }
 
-    /// What the response does to the object, and what goes with it.
+    /// The effect of the response on the object, and its notes.
     async fn judge(
         &self,
         phase: Phase,
@@ -122,7 +122,7 @@ impl Turn<'_> {
         if phase == Phase::Validating && matches!(effect, Effect::Change(..)) {
             return Err(Failure::new(
                 FailureKind::InvalidResponse,
-                "the verdict changes the object, and a stage of a validating chain may only allow or deny",
+                "the verdict changes the object, but a stage of a validating chain may only allow or deny",
             ));
         }
         let notes = Notes {

@@ -4,19 +4,19 @@ use serde_json::{Map, Value};
 
 use crate::{Object, Patch};
 
-/// What a hook says of a request, and what goes with it.
+/// The response of a hook to a request.
 #[derive(Clone, Debug)]
 pub struct Response {
-    /// Whether the request may pass, and how.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Sentences for whoever sent the request.
+    /// Warnings for the client.
     pub warnings: Vec<String>,
-    /// Notes for the audit log: key and value.
+    /// Audit annotations: keys and values.
     pub audit_annotations: Vec<(String, String)>,
 }
 
 impl Response {
-    /// A response with this verdict and nothing beside it.
+    /// A response with only this verdict.
     pub fn new(verdict: Verdict) -> Self {
         Self {
             verdict,
@@ -25,14 +25,14 @@ impl Response {
         }
     }
 
-    /// The most bytes of all audit annotations, keys and values. kube-apiserver has no limit.
+    /// The total size limit of audit annotations, keys and values, in bytes. kube-apiserver has no limit.
     pub const MAX_ANNOTATIONS: usize = 16 << 10;
 
-    /// The longest value of an audit annotation, in bytes; a longer one is cut.
+    /// The longest value of an audit annotation, in bytes; a longer one is truncated.
     pub const MAX_ANNOTATION: usize = 4096;
 
-    /// The same within the limits for what goes to logs and clients. Each verdict that a chain or a shadow run
-    /// reads is brought within them; texts are cut, and what is too much is left out.
+    /// Applies the limits for logs and clients. Every verdict of a chain or a shadow run is limited; long
+    /// texts are truncated, and excess entries are dropped.
     #[must_use]
     pub fn bounded(mut self) -> Self {
         if !self.warnings.is_empty() {
@@ -55,40 +55,40 @@ impl Response {
         self
     }
 
-    /// The request may pass as it is.
+    /// Allows the request unchanged.
     pub fn allow() -> Self {
         Self::new(Verdict::Allow)
     }
 
-    /// The request may not pass.
+    /// Denies the request.
     pub fn deny(denial: Denial) -> Self {
         Self::new(Verdict::Deny(denial))
     }
 }
 
-/// Whether a request may pass, and how.
+/// A verdict on a request.
 #[derive(Clone, Debug)]
 pub enum Verdict {
-    /// As it is.
+    /// Allowed unchanged.
     Allow,
-    /// With this change to its object.
+    /// Allowed with this change to its object.
     Patch(Patch),
-    /// With this object, whole, in place of its own.
+    /// Allowed with this object instead of its own.
     Replace(Object),
-    /// Not at all.
+    /// Denied.
     Deny(Denial),
 }
 
-/// Why a request is refused. The client sees all of it.
+/// Why a request is denied. All of it is sent to the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
     code: u16,
-    /// One CamelCase word for machines; may be empty.
+    /// A machine-readable CamelCase word; may be empty.
     pub reason: String,
-    /// A sentence for people.
+    /// A human-readable message.
     pub message: String,
-    /// More for machines, as Kubernetes' `Status.details` has it: `causes`, `retryAfterSeconds`; may be
-    /// empty. Goes to clients that are answered with a `Status`.
+    /// Machine-readable details, as in Kubernetes' `Status.details`: `causes`, `retryAfterSeconds`; may be
+    /// empty. Sent to clients that get a `Status`.
     pub details: Map<String, Value>,
 }
 
@@ -109,26 +109,26 @@ impl Denial {
         Self::new(403, "Forbidden", message)
     }
 
-    /// The longest message, in bytes; a longer one is cut. kube-apiserver has no limit.
+    /// The longest message, in bytes; a longer one is truncated. kube-apiserver has no limit.
     pub const MAX_MESSAGE: usize = 16 << 10;
 
     /// The longest reason, in bytes.
     pub const MAX_REASON: usize = 256;
 
-    /// The largest details, in bytes of JSON; larger ones are left out.
+    /// The largest details, in bytes of JSON; larger ones are dropped.
     pub const MAX_DETAILS: usize = 16 << 10;
 
     fn bound(&mut self) {
         cut(&mut self.message, Self::MAX_MESSAGE);
         cut(&mut self.reason, Self::MAX_REASON);
-        // What was read can be written.
+        // A parsed value can be serialized.
         let fits = serde_json::to_vec(&self.details).is_ok_and(|text| text.len() <= Self::MAX_DETAILS);
         if !fits {
             self.details = Map::new();
         }
     }
 
-    /// The HTTP status for it, 400 to 599.
+    /// The HTTP status, 400 to 599.
     pub fn code(&self) -> u16 {
         self.code
     }
@@ -144,7 +144,7 @@ impl fmt::Display for Denial {
     }
 }
 
-/// Cut a text that has more bytes than this.
+/// Truncates a text to this many bytes.
 pub(crate) fn cut(text: &mut String, bytes: usize) {
     if text.len() > bytes {
         text.truncate(text.floor_char_boundary(bytes));
@@ -152,16 +152,16 @@ pub(crate) fn cut(text: &mut String, bytes: usize) {
     }
 }
 
-/// The warnings that reach a client, within the limits of kube-apiserver: control characters are left out, a
-/// repeated text appears once, and when the texts are longer than 4096 characters together, long ones are cut to
-/// 256 characters and the last ones left out.
+/// The warnings for a client, within the limits of kube-apiserver: control characters are removed, duplicates
+/// are dropped, and if the texts exceed 4096 characters together, long ones are truncated to 256 characters
+/// and the last ones dropped.
 pub fn bounded_warnings(warnings: &[String]) -> Vec<String> {
     const TOTAL: usize = 4096;
     const CUT: usize = 256;
     let mut seen = HashSet::new();
     let texts: Vec<String> = warnings
         .iter()
-        // More than this of one text is not shown in any case.
+        // The limit of a single text.
         .map(|text| {
             text.chars()
                 .filter(|c| !c.is_control())

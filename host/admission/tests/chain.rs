@@ -1,4 +1,4 @@
-//! What a chain makes of the answers of its stages. One row a case.
+//! Evaluation of chains, one row per case.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -282,7 +282,7 @@ async fn answers_and_failures_under_both_policies() {
                 Fail,
             )],
             &["failed"],
-            failed("(patch-failed): operation 1 does not apply (remove /nothing): nothing is at the place"),
+            failed("(patch-failed): operation 1 does not apply (remove /nothing): the path does not exist"),
             none(),
         ),
         (
@@ -301,7 +301,7 @@ async fn answers_and_failures_under_both_policies() {
             "a patch that leaves no object",
             vec![(Patch(json!([{"op": "replace", "path": "", "value": []}])), Fail)],
             &["failed"],
-            failed("(patch-failed): it leaves something that is not a JSON object"),
+            failed("(patch-failed): its result is not a JSON object"),
             none(),
         ),
         (
@@ -498,7 +498,7 @@ async fn an_audited_stage_takes_no_time_that_others_need() {
     }
 }
 
-/// An audited stage sees the object as it was at its place, and again when it asks for it.
+/// An audited stage sees the object as it was at its place, and is called again if it asks for reinvocation.
 #[tokio::test]
 async fn an_audited_stage_sees_the_object_of_its_place() {
     let denies = |key: &str| Stage {
@@ -523,14 +523,15 @@ async fn an_audited_stage_sees_the_object_of_its_place() {
             ("b", 1, "skipped"),
             ("label", 1, "patch"),
             ("b", 1, "deny"),
-            // Not the one that was not called in the first round, nor the one behind which nothing changed.
+            // Not the one that was not called in the first round, nor the one after which nothing changed.
             ("a", 2, "deny"),
         ]
     );
     assert!(outcome.is_allowed());
 }
 
-/// What a verdict writes is held to the rules for what comes in: one spelling, no key twice, the same identity.
+/// The result of a verdict must satisfy the rules for incoming objects: one spelling, no duplicate keys, the
+/// same identity.
 #[tokio::test]
 async fn what_goes_out_is_held_to_the_rules_for_what_comes_in() {
     use Script::{Patch, Replace};
@@ -637,7 +638,7 @@ async fn what_goes_out_is_held_to_the_rules_for_what_comes_in() {
                 _ => None,
             };
             assert_eq!(kind, expected, "{case}: {outcome:?}");
-            // The patch leads to the object, in the spelling that everybody reads.
+            // The patch produces the object, in the canonical spelling.
             summary(&outcome);
             let object = outcome.object.unwrap();
             assert_eq!(
@@ -693,8 +694,7 @@ async fn a_name_may_be_given_where_one_is_to_be_generated() {
     }
 }
 
-/// A patch that takes long ends with its stage's time, and holds no worker: the only one of this runtime goes on
-/// meanwhile.
+/// A slow patch ends with its stage's timeout, and does not block the only worker of this runtime.
 #[tokio::test]
 async fn a_large_patch_holds_no_worker_and_ends_with_its_stage() {
     let copies: Vec<Value> = (0..35)
@@ -936,7 +936,8 @@ async fn a_verdict_cannot_change_what_is_not_there() {
     };
     assert_eq!(
         refusal.to_string(),
-        "stage stage of chain chain failed (patch-failed): the verdict changes the object, and a DELETE request has none"
+        "stage stage of chain chain failed (patch-failed): the verdict changes the object, but a DELETE \
+         request has none"
     );
     assert_eq!(refusal.code(), 500);
 }

@@ -1,5 +1,5 @@
-//! Which requests a rule, a namespaceSelector and an objectSelector are for. The rows are those of
-//! kube-apiserver's own tests of these predicates, and have the names that they have in
+//! Matching of rules, namespaceSelectors and objectSelectors. The rows are those of kube-apiserver's own
+//! tests of these predicates, and have the names that they have in
 //! `tests/whole/kubernetes/conformance/list.rs`.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -49,7 +49,7 @@ fn resources(patterns: &[&str]) -> Rule {
     }
 }
 
-/// A request, and whether the rule is for it.
+/// A request, and whether the rule matches it.
 type Asked = (Request, bool);
 
 #[test]

@@ -1,10 +1,10 @@
-//! JSON Patch, as RFC 6902 has it: a table, and the same patches through the crate `json-patch`.
+//! JSON Patch (RFC 6902): a table, and the same patches through the crate `json-patch`.
 
 use admittance_admission::{FailureKind, Object, Patch};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Document, patch, and the object that comes out or the reason why none does.
+/// Document, patch, and the resulting object or the error.
 #[test]
 fn operations() {
     let table: &[(&str, Value, Value, Result<Value, &str>)] = &[
@@ -79,7 +79,7 @@ fn operations() {
             "A.12 add where there is no parent",
             json!({"foo": "bar"}),
             json!([{"op": "add", "path": "/baz/bat", "value": "qux"}]),
-            Err("operation 0 does not apply (add /baz/bat): the parent of the place is not there"),
+            Err("operation 0 does not apply (add /baz/bat): the parent of the path does not exist"),
         ),
         (
             "A.14 escapes",
@@ -122,38 +122,39 @@ fn operations() {
             "replace what is not there",
             json!({}),
             json!([{"op": "replace", "path": "/a", "value": 1}]),
-            Err("operation 0 does not apply (replace /a): nothing is at the place"),
+            Err("operation 0 does not apply (replace /a): the path does not exist"),
         ),
         (
             "an index beyond the end",
             json!({"a": [1]}),
             json!([{"op": "add", "path": "/a/2", "value": 1}]),
-            Err("operation 0 does not apply (add /a/2): that is no index of the array"),
+            Err("operation 0 does not apply (add /a/2): the path is not an index of the array"),
         ),
         (
             "an index with a leading zero",
             json!({"a": [1, 2]}),
             json!([{"op": "remove", "path": "/a/01"}]),
-            Err("operation 0 does not apply (remove /a/01): that is no index of the array"),
+            Err("operation 0 does not apply (remove /a/01): the path is not an index of the array"),
         ),
         (
             "an index from the end, which kube-apiserver takes",
             json!({"a": [1, 2]}),
             json!([{"op": "remove", "path": "/a/-1"}]),
-            Err("operation 0 does not apply (remove /a/-1): that is no index of the array"),
+            Err("operation 0 does not apply (remove /a/-1): the path is not an index of the array"),
         ),
         (
             "the end of an array is not there to be removed",
             json!({"a": [1]}),
             json!([{"op": "remove", "path": "/a/-"}]),
-            Err("operation 0 does not apply (remove /a/-): that is no index of the array"),
+            Err("operation 0 does not apply (remove /a/-): the path is not an index of the array"),
         ),
         (
             "through a scalar",
             json!({"a": 1}),
             json!([{"op": "add", "path": "/a/b", "value": 1}]),
             Err(
-                "operation 0 does not apply (add /a/b): the way leads through something that is neither object nor array",
+                "operation 0 does not apply (add /a/b): the path leads through a value that is neither an \
+                 object nor an array",
             ),
         ),
         (
@@ -166,7 +167,7 @@ fn operations() {
             "move from nowhere",
             json!({}),
             json!([{"op": "move", "from": "/a", "path": "/b"}]),
-            Err("operation 0 does not apply (move /b): from /a: nothing is at the place"),
+            Err("operation 0 does not apply (move /b): from /a: the path does not exist"),
         ),
         (
             "replace the whole",
@@ -178,7 +179,7 @@ fn operations() {
             "leave no object",
             json!({"a": 1}),
             json!([{"op": "add", "path": "", "value": [1]}]),
-            Err("it leaves something that is not a JSON object"),
+            Err("its result is not a JSON object"),
         ),
         (
             "the empty name is a name",
@@ -216,7 +217,7 @@ fn what_is_no_patch() {
         ),
         (
             r#"[{"op": "merge", "path": "/a"}]"#,
-            "operation 0: `merge` is no operation",
+            "operation 0: `merge` is not an operation",
         ),
         (
             r#"[{"op": "add", "path": "/a", "value": 1e999}]"#,
@@ -252,7 +253,7 @@ fn nesting_stays_readable() {
         deep(100)
     );
     let error = Patch::parse(deeper).unwrap().apply(&object).unwrap_err();
-    assert_eq!(error.to_string(), "it leaves something that is not a JSON object");
+    assert_eq!(error.to_string(), "its result is not a JSON object");
 }
 
 #[test]
@@ -350,7 +351,7 @@ proptest! {
     }
 }
 
-/// Nothing that a patch does takes more than its share: every row is refused, soon and with the right kind.
+/// A patch cannot exceed its budget: every row is refused quickly and with the right kind.
 #[test]
 fn a_patch_is_bounded() {
     let object = |value: Value| Object::parse(value.to_string()).unwrap();
@@ -423,7 +424,7 @@ fn large_arrays_and_objects_are_changed_in_linear_time() {
     assert_eq!(value["map"]["n2499"], 4);
 }
 
-/// Moves can nest what no JSON reader takes: that is refused, and not with a stack overflow.
+/// Moves can nest values too deeply for JSON parsers: that is refused, without a stack overflow.
 #[test]
 fn moves_do_not_nest_without_end() {
     let mut operations = Vec::new();
@@ -443,8 +444,8 @@ fn moves_do_not_nest_without_end() {
 fn a_key_stands_once_in_what_a_patch_writes() {
     for (value, expected) in [
         (r#"{"a":1,"b":{"a":1}}"#, None),
-        (r#"{"a":1,"a":2}"#, Some("the key `a` stands twice")),
-        (r#"[{"b":{"a":1,"\u0061":2}}]"#, Some("the key `a` stands twice")),
+        (r#"{"a":1,"a":2}"#, Some("duplicate key `a`")),
+        (r#"[{"b":{"a":1,"\u0061":2}}]"#, Some("duplicate key `a`")),
     ] {
         let patch = Patch::parse(format!(r#"[{{"op":"add","path":"/x","value":{value}}}]"#));
         match (patch, expected) {

@@ -22,7 +22,7 @@ pub use resolver::Resolver;
 
 use flights::Flights;
 
-/// What a catalog is made with.
+/// Configuration of a [`Catalog`].
 #[derive(Clone, Debug)]
 pub struct CatalogConfig {
     /// Where modules are kept; without one, every start fetches them again.
@@ -46,19 +46,19 @@ impl Default for CatalogConfig {
     }
 }
 
-/// Whether what a reference was resolved to before still counts.
+/// Whether an earlier resolution of a reference may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Freshness {
-    /// It does, as long as the module is in the store.
+    /// It may, as long as the module is in the store.
     Recorded,
-    /// It does, and no server is asked for a module that is not in the store: that is [`Error::NotFetched`].
+    /// It may, and nothing is fetched: a module that is not in the store is [`Error::NotFetched`].
     Stored,
-    /// The server is asked whether it means another module by now. What a digest names cannot, so nobody is
-    /// asked about that.
+    /// The server is asked whether the reference now means another module. A digest cannot change its
+    /// meaning, so it causes no request.
     Again,
 }
 
-/// Modules by their references, from files, servers and registries. Lives as long as the host.
+/// Obtains modules by reference from files, servers and registries. Lives as long as the host.
 #[derive(Clone, Debug)]
 pub struct Catalog {
     inner: Arc<Inner>,
@@ -73,7 +73,7 @@ struct Inner {
     flights: Flights,
 }
 
-/// Bytes with the right digest, of which nothing else is known yet.
+/// Bytes whose digest was checked, but not their signature.
 #[derive(Clone, Debug)]
 struct Found {
     bytes: Bytes,
@@ -105,15 +105,16 @@ impl Catalog {
         self.inner.store.as_ref()
     }
 
-    /// The module that a reference means, with the digest that is `pinned`, and signed as required.
+    /// Obtains the module that a reference names, with the `pinned` digest and the required signature.
     ///
-    /// A file is read each time. What a URL or a tag means is asked once and recorded in the store, and
-    /// `freshness` says whether to ask again. Tasks that want the same at the same time share one fetch, and
-    /// its error; progress is told to the first of them.
+    /// A file is read each time. A URL or a tag is resolved once and recorded in the store; `freshness` says
+    /// whether to resolve it again. Concurrent calls for the same module share one fetch, and its error;
+    /// progress is reported to the first of them.
     ///
     /// # Errors
     ///
-    /// When it is not to be had, is larger than the limit, has another digest, or is not signed as required.
+    /// When it cannot be fetched or read, is larger than the limit, has another digest, or is not signed as
+    /// required.
     pub async fn obtain(
         &self,
         reference: &ModuleReference,
@@ -126,7 +127,7 @@ impl Catalog {
             .await
     }
 
-    /// What resolves the references of one table, each once.
+    /// Resolves the references of one table, each once.
     pub fn resolver(&self) -> Resolver {
         Resolver::new(self.clone())
     }
@@ -154,12 +155,12 @@ impl Catalog {
         inner.flights.share(key, fetch).await
     }
 
-    /// A module that was obtained before, though the reference may mean another by now. It is taken from the
-    /// store, and its signature is checked again with what was kept beside it; nobody is asked.
+    /// Returns a module that was obtained earlier, even if the reference now means another. It is read from
+    /// the store, and its signature is checked again with the kept signatures; nothing is fetched.
     ///
     /// # Errors
     ///
-    /// When the store has it no longer, or it is not signed as is required now.
+    /// When it is no longer in the store, or is not signed as currently required.
     pub async fn recall(&self, reference: &ModuleReference, digest: Digest) -> Result<Module, Error> {
         let inner = &*self.inner;
         let (wanted, store) = (reference.clone(), inner.store.clone());
@@ -184,12 +185,11 @@ impl Catalog {
 }
 
 impl Catalog {
-    /// The signatures that are there now of a module that was obtained, whatever is required of it. Nothing
-    /// of them is checked.
+    /// Finds the current signatures of an obtained module, whatever is required of it. They are not checked.
     ///
     /// # Errors
     ///
-    /// When they cannot be looked for.
+    /// When they cannot be fetched or read.
     pub async fn signatures(
         &self,
         module: &Module,
@@ -210,13 +210,13 @@ impl Catalog {
 }
 
 impl Inner {
-    /// The place that the rules for signatures are about; nothing when there are none.
+    /// The source that signature rules are matched against; `None` when there are no rules.
     async fn source(&self, reference: &ModuleReference) -> Result<Option<Source>, Error> {
         if self.signatures.is_empty() {
             return Ok(None);
         }
         let reference = reference.clone();
-        // Links of a path are followed.
+        // Symbolic links are followed.
         let source = on_disk(move || Source::of(&reference)).await??;
         Ok(Some(source))
     }
@@ -233,7 +233,7 @@ impl Inner {
     }
 }
 
-/// Do what may wait for a disk where it holds up nobody else.
+/// Runs blocking disk work on a blocking thread.
 async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
     tokio::task::spawn_blocking(work)
         .await

@@ -1,7 +1,7 @@
 use serde::Serialize;
 use wasmparser::{Encoding, Parser, Payload};
 
-/// What a component takes and gives, as the configuration of an artifact lists it.
+/// The imports and exports of a component, as listed in the configuration of an artifact.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Component {
     pub(crate) exports: Vec<String>,
@@ -9,16 +9,16 @@ pub(crate) struct Component {
 }
 
 impl Component {
-    /// Read it from a component's bytes. What is in the component is not checked.
+    /// Reads them from a component's bytes, without validating the component.
     ///
     /// # Errors
     ///
-    /// When the bytes are no component; with what they are.
+    /// When the bytes are not a component; the error says what they are.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, String> {
         let mut component = Self::default();
         let mut depth = 0_usize;
         for payload in Parser::new(0).parse_all(bytes) {
-            let payload = payload.map_err(|error| format!("it is no WebAssembly: {error}"))?;
+            let payload = payload.map_err(|error| format!("it is not valid WebAssembly: {error}"))?;
             match payload {
                 Payload::Version {
                     encoding: Encoding::Module,

@@ -4,7 +4,7 @@ use admittance_net::tls::TlsError;
 
 use crate::{Digest, ModuleReference, OciReference, signature::SignatureError};
 
-/// Why a module or its compiled form is not to be had.
+/// Why a module or its compiled form is not available.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -13,81 +13,81 @@ pub enum Error {
     ModuleUnreadable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The I/O error.
         source: Arc<io::Error>,
     },
-    /// The module is larger than the host takes.
+    /// The module is larger than the limit.
     #[error(
-        "module {place} has {size} bytes, and at most {limit} are taken: is it a release build, stripped?"
+        "module {place} has {size} bytes, more than the limit of {limit}: make a release build, and strip it"
     )]
     ModuleTooLarge {
         /// The file, or the reference.
         place: String,
-        /// Its size in bytes; at least this, when the server did not tell before.
+        /// Its size in bytes; a lower bound when the server did not announce it.
         size: u64,
         /// The limit in bytes.
         limit: u64,
     },
-    /// The bytes are not those that the definition names.
+    /// The bytes do not have the digest that the definition names.
     #[error(
-        "module {place} has the digest {actual}, and the definition wants {expected}: restore the module, or write the new digest"
+        "module {place} has the digest {actual}, and the definition requires {expected}: restore the module, or write the new digest"
     )]
     DigestMismatch {
         /// The file, or the reference.
         place: String,
-        /// What the definition names.
+        /// The required digest.
         expected: Digest,
-        /// What is there.
+        /// The actual digest.
         actual: Digest,
     },
-    /// A registry sent something else than what it was asked for by digest.
+    /// A registry sent content with another digest than requested.
     #[error(
-        "{place} is not what the registry sent: the digest of that is {actual}; something between here and the registry changes it, or the registry is damaged"
+        "{place} does not match what the registry sent, which has the digest {actual}: a proxy changes the content, or the registry's storage is damaged"
     )]
     ContentMismatch {
-        /// What was asked for, with its digest.
+        /// The requested URL or artifact, with its digest.
         place: String,
-        /// Of what came.
+        /// Of the received content.
         actual: Digest,
     },
-    /// The bytes are no WebAssembly.
+    /// The bytes are not WebAssembly.
     #[error(
-        "{place} is no WebAssembly module: it begins with {found}; does the reference name the `.wasm` file itself?"
+        "{place} is not a WebAssembly module: it begins with {found}; check that the reference names the `.wasm` file itself"
     )]
     NotWebAssembly {
-        /// Where they are from.
+        /// Their source.
         place: String,
         /// The first bytes.
         found: String,
     },
     /// The artifact in the registry holds no module, or more than one.
     #[error(
-        "oci://{reference} is no WebAssembly artifact: it holds {found}; push the module with `admittance push` or another tool that writes one layer of the type `application/wasm`"
+        "oci://{reference} is not a WebAssembly artifact: it holds {found}; push the module with `admittance push` or another tool that writes one layer of the type `application/wasm`"
     )]
     NotAnArtifact {
         /// The artifact.
         reference: Box<OciReference>,
-        /// What is there.
+        /// What was found.
         found: String,
     },
-    /// There is nothing under that name.
-    #[error("{place} is not there: {message}; check the name, and that this user may read it")]
+    /// The server does not have it.
+    #[error("{place} was not found: {message}; check the name, and that this user may read it")]
     NotFound {
-        /// What was asked for.
+        /// The requested URL or artifact.
         place: String,
-        /// What the server says.
+        /// The message of the server.
         message: String,
     },
-    /// The server wants other credentials.
-    #[error("{place} is not allowed {with}: {message}; {advice}")]
+    /// The server requires other credentials.
+    #[error("access to {place} was refused {with}: {message}; {advice}")]
     Unauthorized {
-        /// What was asked for.
+        /// The requested URL or artifact.
         place: String,
         /// With which credentials, as the rest of a sentence.
         with: String,
-        /// What the server says.
+        /// The message of the server.
         message: String,
-        /// What to do.
+        /// Advice on what to do.
         advice: String,
     },
     /// The credentials for a registry cannot be read.
@@ -95,78 +95,78 @@ pub enum Error {
     Credentials {
         /// Host and port.
         registry: String,
-        /// What is wrong, and what to do.
+        /// The problem, and what to do.
         problem: String,
     },
-    /// Nobody answers, or the connection broke.
+    /// The connection failed.
     #[error("{place} cannot be reached: {problem}; check the name, the network, and the proxy")]
     Unreachable {
-        /// What was asked for.
+        /// The requested URL or artifact.
         place: String,
-        /// What happened.
+        /// The error.
         problem: String,
     },
-    /// The server did not go on in time.
-    #[error("{place} took too long: nothing came for {}; it is asked again when that can help", humantime::format_duration(*.waited))]
+    /// The server did not send anything in time.
+    #[error("timeout: nothing was received from {place} for {}; it is retried if the definition allows that", humantime::format_duration(*.waited))]
     TooSlow {
-        /// What was asked for.
+        /// The requested URL or artifact.
         place: String,
-        /// How long was waited for the connection, or the next bytes.
+        /// How long the client waited for the connection or the next bytes.
         waited: Duration,
     },
-    /// The server is not who it should be, or speaks no TLS.
+    /// The server's certificate is not accepted, or it does not speak TLS.
     #[error("no TLS connection for {place}: {problem}")]
     Tls {
-        /// What was asked for.
+        /// The requested URL or artifact.
         place: String,
-        /// What is wrong, and what to do.
+        /// The problem, and what to do.
         problem: String,
     },
-    /// The proxy does not let the connection through.
+    /// The proxy refused the connection.
     #[error(
-        "the proxy makes no connection for {place}: {problem}; check the proxy's address and what it allows"
+        "the proxy refused the connection to {place}: {problem}; check the proxy's address and which destinations it allows"
     )]
     Proxy {
-        /// What was asked for.
+        /// The requested URL or artifact.
         place: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
     /// The server answered with an error.
-    #[error("{place} was answered with {status}: {message}{}", come_again(.again_after))]
+    #[error("{place}: the server answered {status}: {message}{}", retry_hint(.again_after))]
     Status {
-        /// What was asked for.
+        /// The requested URL or artifact.
         place: String,
         /// The HTTP status.
         status: u16,
-        /// What the server says.
+        /// The message of the server.
         message: String,
-        /// When the server wants to be asked again.
+        /// When the server asks for a retry (`Retry-After`).
         again_after: Option<Duration>,
     },
-    /// The answer is not what the protocol wants.
-    #[error("{place} was answered wrongly: {problem}")]
+    /// The answer violates the protocol.
+    #[error("{place}: invalid response: {problem}")]
     BadAnswer {
-        /// What was asked for.
+        /// The requested URL or artifact.
         place: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// The file of CAs cannot be used.
     #[error("CA file {0}")]
     Ca(TlsError),
-    /// The client for the network cannot be made.
+    /// The HTTP client cannot be created.
     #[error("no modules can be fetched: {problem}")]
     Client {
-        /// Why.
+        /// The reason.
         problem: String,
     },
-    /// What is to be pushed is no component.
-    #[error("nothing is pushed to {reference}: {problem}")]
+    /// The module cannot be pushed.
+    #[error("nothing was pushed to {reference}: {problem}")]
     NotPushed {
-        /// Where to.
+        /// The target.
         reference: Box<OciReference>,
-        /// Why, and what to do.
+        /// The reason, and what to do.
         problem: String,
     },
     /// The store cannot be made, read or written.
@@ -174,39 +174,39 @@ pub enum Error {
     Store {
         /// The directory or a file in it.
         path: PathBuf,
-        /// What the system says.
+        /// The I/O error.
         source: Arc<io::Error>,
     },
-    /// Others could write into the store, and what is in it is run as native code.
+    /// Other users could write to the store, and its contents run as native code.
     #[error(
-        "store {path}: {problem}; compiled code is only taken from a directory that is yours alone (`chmod 700 {path}`)",
+        "store {path}: {problem}; compiled code is read only from a directory that no other user can write (`chmod 700 {path}`)",
         path = path.display()
     )]
     StoreNotPrivate {
         /// The directory.
         path: PathBuf,
-        /// Whose it is, or who may write into it.
+        /// Its owner, or who may write to it.
         problem: String,
     },
     /// The module is not signed as the policy asks.
     #[error(transparent)]
     Signature(Box<SignatureError>),
-    /// A module that was used before is not in the store any more.
-    #[error("module {reference} with the digest {digest} is not in the store any more: obtain it again")]
+    /// A module that was used before is no longer in the store.
+    #[error("module {reference} with the digest {digest} is no longer in the store: fetch it again")]
     NotKept {
-        /// Where it was from.
+        /// Its reference.
         reference: Box<ModuleReference>,
         /// Of the module.
         digest: Digest,
     },
-    /// No server was asked for the module, and the store does not have it.
-    #[error("module {reference} is not in the store and was not fetched yet")]
+    /// The module is not in the store, and fetching was not allowed.
+    #[error("module {reference} is not in the store and has not been fetched yet")]
     NotFetched {
-        /// Where it is.
+        /// Its reference.
         reference: Box<ModuleReference>,
     },
-    /// The program ends.
-    #[error("the work on a module was broken off, as the program ends")]
+    /// The program is shutting down.
+    #[error("the program is shutting down, and the work on a module was cancelled")]
     Stopped,
 }
 
@@ -217,8 +217,8 @@ impl From<SignatureError> for Error {
 }
 
 impl Error {
-    /// Whether the same may succeed later without anyone changing a definition: the network, a server's
-    /// trouble, a full disk.
+    /// Whether a retry may succeed without a change of definitions: network errors, server errors, a full
+    /// disk.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. }
@@ -234,7 +234,7 @@ impl Error {
         }
     }
 
-    /// When the server wants to be asked again.
+    /// When the server asks for a retry (`Retry-After`).
     pub(crate) fn again_after(&self) -> Option<Duration> {
         match self {
             Self::Status { again_after, .. } => *again_after,
@@ -243,12 +243,9 @@ impl Error {
     }
 }
 
-fn come_again(after: &Option<Duration>) -> String {
+fn retry_hint(after: &Option<Duration>) -> String {
     after.map_or_else(String::new, |after| {
-        format!(
-            "; it wants to be asked again in {}",
-            humantime::format_duration(after)
-        )
+        format!("; it asks for a retry in {}", humantime::format_duration(after))
     })
 }
 
@@ -259,7 +256,7 @@ fn store_advice(error: &io::Error) -> &'static str {
             "; make room on that file system, or name another directory with `store.directory`"
         }
         io::ErrorKind::ReadOnlyFilesystem => {
-            "; what it holds is used, and nothing can be added: mount it writable, or name another directory with `store.directory`"
+            "; its contents are used, and nothing can be added: mount it writable, or name another directory with `store.directory`"
         }
         io::ErrorKind::PermissionDenied => {
             "; give the directory to the user that this program runs as (`chown`), or name another with `store.directory`"

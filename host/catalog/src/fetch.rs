@@ -1,5 +1,5 @@
-//! What is asked of servers over HTTP: small documents, modules, and all that a registry holds. Every
-//! request goes through the same client, with the same CAs, proxy, time limits and retries.
+//! Requests to HTTP servers and registries: small documents, modules, blobs and manifests. All of them use
+//! the same client, with the same CAs, proxy, timeouts and retries.
 
 mod authorization;
 mod client;

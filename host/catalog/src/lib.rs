@@ -1,5 +1,5 @@
-//! Module references to bytes: where modules come from, the digests that name them, and the store that
-//! keeps them on disk so that a restart needs neither network nor compiler.
+//! Turns module references into bytes: fetches modules, checks their digests and signatures, and keeps them
+//! in a store on disk, so that a restart needs neither network nor compiler.
 
 mod catalog;
 mod component;

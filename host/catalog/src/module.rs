@@ -8,8 +8,7 @@ use crate::{
     signature::{Material, Verified},
 };
 
-/// The largest module that is taken when nothing else is configured, in bytes: far above what a hook needs,
-/// far below what would hurt.
+/// The default size limit of a module, in bytes: far more than a hook needs.
 pub const MODULE_SIZE_LIMIT: u64 = 32 << 20;
 
 /// A module that may be used: its digest is the one that the definition names, and its signature is as
@@ -22,17 +21,17 @@ pub struct Module {
     /// The manifest that lists it, for one of a registry.
     pub(crate) manifest: Option<Bytes>,
     pub(crate) verified: Verified,
-    /// What the signature was checked with; nothing when none was required.
+    /// What the signature was checked with; `None` when none was required.
     pub(crate) material: Option<Arc<Material>>,
 }
 
 impl Module {
-    /// Where it is from.
+    /// Its source.
     pub fn reference(&self) -> &ModuleReference {
         &self.reference
     }
 
-    /// As they were read; not checked to be a component.
+    /// The bytes, not yet validated as a component.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
@@ -42,7 +41,7 @@ impl Module {
         self.digest
     }
 
-    /// What was found out about its signature.
+    /// The result of the signature check.
     pub fn verified(&self) -> &Verified {
         &self.verified
     }
@@ -77,7 +76,7 @@ pub(crate) fn read_file(path: &Path, limit: u64) -> Result<Bytes, Error> {
     }
 }
 
-/// Make sure that bytes have the digest that a definition names.
+/// Checks that bytes have the digest that a definition names.
 pub(crate) fn check_pin(place: &str, pinned: Option<Digest>, actual: Digest) -> Result<(), Error> {
     match pinned {
         Some(expected) if expected != actual => Err(Error::DigestMismatch {
@@ -89,8 +88,7 @@ pub(crate) fn check_pin(place: &str, pinned: Option<Digest>, actual: Digest) -> 
     }
 }
 
-/// Make sure that what a server sent is WebAssembly: one that does not know the module often sends a page
-/// that says so, with a good status.
+/// Checks that a response is WebAssembly: servers often send an error page with status 200.
 pub(crate) fn check_magic(place: &str, bytes: &[u8]) -> Result<(), Error> {
     if bytes.starts_with(b"\0asm") {
         return Ok(());

@@ -2,32 +2,31 @@ use std::time::Duration;
 
 use crate::Error;
 
-/// What happens while something is fetched or pushed, in this order; nothing is told of what is there
-/// already.
+/// Progress of a fetch or push, in this order; nothing is reported for what is already in the store.
 #[derive(Clone, Debug)]
 pub enum FetchProgress {
-    /// It begins, or begins again after [`Retrying`](Self::Retrying).
+    /// It starts, or starts again after [`Retrying`](Self::Retrying).
     Started {
         /// What is fetched or pushed, as the operator wrote it.
         reference: String,
-        /// Its size in bytes, if the server tells.
+        /// Its size in bytes, if the server sends it.
         total: Option<u64>,
     },
-    /// More has come.
+    /// More bytes were received.
     Received {
-        /// All that there is of it now, in bytes; with what an earlier attempt left.
+        /// The bytes received so far, including those of earlier attempts.
         bytes: u64,
     },
-    /// An attempt failed, and another follows.
+    /// An attempt failed and is retried.
     Retrying {
-        /// When.
+        /// The pause before the next attempt.
         after: Duration,
-        /// Why.
+        /// The error.
         error: Error,
     },
-    /// It is there, and its digest is right.
+    /// It is complete, and its digest was checked.
     Finished,
 }
 
-/// Who wants to know. It is called from the task that fetches, so it must not block.
+/// A progress callback. It is called from the task that fetches, so it must not block.
 pub type OnProgress<'a> = &'a (dyn Fn(FetchProgress) + Send + Sync);

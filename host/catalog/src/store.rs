@@ -27,32 +27,32 @@ pub(crate) use partial::Partial;
 use resolution::name_with;
 use temporary::Temporary;
 
-/// What is kept on disk so that the next start needs neither network nor compiler: modules under their
-/// digests, compiled forms, and what references were resolved to. Lives as long as the program; several
-/// programs may share one directory.
+/// The store on disk, with which the next start needs neither network nor compiler: modules under their
+/// digests, compiled forms, and the resolutions of references. Lives as long as the program; several programs
+/// may share one directory.
 ///
-/// What is in it is run as native code, so the directory must be the user's own and writable by nobody
-/// else, an entry is written whole or not at all, and it is checked against its digest each time it is
-/// read. A store that cannot be written to still serves what it holds.
+/// Its contents run as native code, so the directory must belong to the user and not be writable by others,
+/// entries are written atomically, and each is checked against its digest whenever it is read. A read-only
+/// store still serves its entries.
 #[derive(Clone, Debug)]
 pub struct Store {
     directory: PathBuf,
 }
 
-/// The kinds of entries, each in a directory of its own.
+/// The kinds of entries, each in its own directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Modules, bare, under their digests.
     Module,
     /// Compiled forms, sealed, under their keys.
     Compiled,
-    /// What references were resolved to, sealed, under the digest of the reference.
+    /// Resolutions of references, sealed, under the digest of the reference.
     Resolution,
-    /// What signatures are checked with, sealed, under the reference and the digest of the module.
+    /// Signature material, sealed, under the reference and the digest of the module.
     Signature,
-    /// Downloads that are not whole yet.
+    /// Partial downloads.
     Partial,
-    /// What is being written.
+    /// Temporary files.
     Temporary,
 }
 
@@ -78,16 +78,16 @@ impl Kind {
     }
 }
 
-/// A broken-off download that nobody went on with for so long is removed.
+/// A partial download is removed when it was not resumed for this long.
 const PARTIAL_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 impl Store {
-    /// Use this directory; it is made, with its parents, when it is not there. What killed programs left
-    /// half-written is removed.
+    /// Opens this directory; it is created, with its parents, if it does not exist. Temporary files of killed
+    /// programs are removed.
     ///
     /// # Errors
     ///
-    /// When it cannot be made, or is not private to this user.
+    /// When it cannot be created, or is not private to this user.
     pub fn open(directory: impl Into<PathBuf>) -> Result<Self, Error> {
         let store = Self {
             directory: directory.into(),
@@ -95,7 +95,7 @@ impl Store {
         private_directory(&store.directory)?;
         for kind in Kind::ALL {
             match private_directory(&store.directory_of(kind)) {
-                // What it holds is served all the same.
+                // Its entries are still served.
                 Err(Error::Store { source, .. }) if is_unwritable(&source) => {}
                 opened => opened?,
             }
@@ -109,21 +109,21 @@ impl Store {
         &self.directory
     }
 
-    /// The compiled form under this key. A damaged one is removed and counts as absent.
+    /// The compiled form under this key. A damaged one is removed and treated as missing.
     pub fn compiled(&self, key: CompiledKey) -> Option<Vec<u8>> {
         self.sealed(Kind::Compiled, key.digest())
     }
 
-    /// Keep a compiled form.
+    /// Stores a compiled form.
     ///
     /// # Errors
     ///
-    /// When it cannot be written. The store is as it was, and the program can go on without.
+    /// When it cannot be written. The store is unchanged, and the program can continue without it.
     pub fn keep_compiled(&self, key: CompiledKey, content: &[u8]) -> Result<(), Error> {
         self.keep_sealed(Kind::Compiled, key.digest(), content)
     }
 
-    /// The module with this digest. A damaged one is removed and counts as absent.
+    /// The module with this digest. A damaged one is removed and treated as missing.
     pub fn module(&self, digest: Digest) -> Option<Bytes> {
         let path = self.path(Kind::Module, digest);
         let bytes = self.read(&path)?;
@@ -134,12 +134,12 @@ impl Store {
         None
     }
 
-    /// Keep a module, and what its signature was checked with, so that it can be
-    /// [recalled](crate::Catalog::recall). One that a catalog fetched is kept already.
+    /// Stores a module and its signature material, so that it can be [recalled](crate::Catalog::recall). A
+    /// module that a catalog fetched is already stored.
     ///
     /// # Errors
     ///
-    /// When it cannot be written. The store is as it was.
+    /// When it cannot be written. The store is unchanged.
     pub fn keep(&self, module: &Module) -> Result<(), Error> {
         if let Some(material) = &module.material {
             self.keep_material(&module.reference, module.digest, material)?;
@@ -155,8 +155,7 @@ impl Store {
         Temporary::write(&self.directory_of(Kind::Temporary), &[bytes])?.persist(&path)
     }
 
-    /// Whether a module of this size is there; its time becomes that of its last use. What it holds is
-    /// checked when it is read.
+    /// Whether a module of this size is stored; marks it as used. Its content is checked when it is read.
     fn has_module(&self, digest: Digest, size: usize) -> bool {
         let path = self.path(Kind::Module, digest);
         let is_there = fs::metadata(&path).is_ok_and(|metadata| metadata.len() == size as u64);
@@ -166,8 +165,8 @@ impl Store {
         is_there
     }
 
-    /// What was found of the signatures of this module of this reference. Damaged entries are removed and
-    /// count as absent.
+    /// The signature material of this module and reference. Damaged entries are removed and treated as
+    /// missing.
     pub(crate) fn material(&self, reference: &ModuleReference, module: Digest) -> Option<Material> {
         let content = self.sealed(Kind::Signature, name_with(reference, module))?;
         serde_json::from_slice(&content).ok()
@@ -191,7 +190,7 @@ impl Store {
         self.directory_of(kind).join(name.to_hex())
     }
 
-    /// An entry's bytes; its time becomes that of its last use.
+    /// An entry's bytes; marks it as used.
     fn read(&self, path: &Path) -> Option<Vec<u8>> {
         let read = || {
             let mut bytes = Vec::new();
@@ -205,7 +204,7 @@ impl Store {
             }
             Err(error) => {
                 if error.kind() != io::ErrorKind::NotFound {
-                    tracing::warn!(path = %path.display(), %error, "an entry of the store cannot be read; it counts as absent");
+                    tracing::warn!(path = %path.display(), %error, "an entry of the store cannot be read and is ignored");
                 }
                 None
             }
@@ -213,11 +212,11 @@ impl Store {
     }
 
     fn remove_damaged(&self, path: &Path) {
-        tracing::warn!(path = %path.display(), "an entry of the store is damaged; it is removed and counts as absent");
+        tracing::warn!(path = %path.display(), "an entry of the store is damaged and was removed");
         let _ = fs::remove_file(path);
     }
 
-    /// Remove what killed programs left, and downloads that nobody goes on with.
+    /// Removes temporary files of killed programs, and abandoned downloads.
     fn sweep(&self) {
         for path in files_in(&self.directory_of(Kind::Temporary)) {
             Temporary::remove_abandoned(&path);
@@ -243,12 +242,12 @@ fn files_in(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
         .map(|entry| entry.path())
 }
 
-/// Note that an entry was used. Where that cannot be written, nothing is ever pruned.
+/// Marks an entry as used. A store for which this fails is never pruned.
 fn touch(path: &Path) {
     let _ = File::open(path).and_then(|file| file.set_modified(SystemTime::now()));
 }
 
-/// Make a directory of the user's own, or make sure that it is.
+/// Creates a private directory, or checks that it is private.
 fn private_directory(path: &Path) -> Result<(), Error> {
     DirBuilder::new()
         .recursive(true)
@@ -269,7 +268,7 @@ fn private_directory(path: &Path) -> Result<(), Error> {
     }
     if metadata.mode() & 0o022 != 0 {
         return Err(not_private(format!(
-            "its mode is {:o}, so others may write",
+            "its mode is {:o}, so other users may write to it",
             metadata.mode() & 0o777
         )));
     }

@@ -20,15 +20,14 @@ use self::{
 };
 use crate::output::Output;
 
-/// Make certificates for webhook servers: a CA, and what it signs, with the names that callers check.
+/// Make certificates for webhook servers: a CA, and server certificates with the names that callers check.
 ///
-/// Each --service gets a certificate of its own, which also holds every --host. Without --service, the
-/// hosts share one. The CA in the directory is used again if there is one, so that what trusts it goes
-/// on working.
+/// Each --service gets its own certificate, which also includes every --host. Without --service, the hosts
+/// share one. An existing CA in the directory is reused, so that clients that trust it continue to work.
 ///
-/// To keep certificates good, run the same command with --renew, daily for instance: the driver takes a
-/// replaced certificate as it runs. To change the CA without a gap, run with --new-ca, hand out ca.pem or
-/// the `caBundle:` line, which then hold both CAs, and run with --renew after that.
+/// To keep certificates valid, run the same command with --renew, for instance daily: the driver reloads
+/// replaced certificates while it runs. To rotate the CA without downtime, run with --new-ca, distribute
+/// ca.pem or the `caBundle:` line, which then hold both CAs, and run with --renew after that.
 ///
 /// Prints the `caBundle:` line for chain and webhook definitions.
 #[derive(Debug, Args)]
@@ -37,32 +36,32 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIRECTORY", default_value = "certs")]
     out: PathBuf,
     /// A service to make a server certificate for: it is valid for NAME.NAMESPACE,
-    /// NAME.NAMESPACE.svc and NAME.NAMESPACE.svc.cluster.local. May be given again.
+    /// NAME.NAMESPACE.svc and NAME.NAMESPACE.svc.cluster.local. May be given more than once.
     #[arg(long = "service", value_name = "NAME.NAMESPACE")]
     services: Vec<Service>,
-    /// A further host name or IP address for the server certificates. May be given again.
+    /// An additional host name or IP address for the server certificates. May be given more than once.
     #[arg(long = "host", value_name = "NAME|ADDRESS")]
     hosts: Vec<Host>,
-    /// A client to make a certificate for, for mutual TLS. May be given again.
+    /// A client to make a certificate for, for mutual TLS. May be given more than once.
     #[arg(long = "client", value_name = "NAME")]
     clients: Vec<Client>,
     /// How many days the certificates are valid, but no longer than the CA. A new CA is valid for ten
     /// years.
     #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u16).range(1..=3650))]
     days: u16,
-    /// The certificate of the CA to sign with; its key is beside it, with the ending `.key` [default:
-    /// ca.pem in the directory, made if it is not there].
+    /// The certificate of the CA to sign with; its key is next to it, with the extension `.key` [default:
+    /// ca.pem in the directory, created if it does not exist].
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// Replace certificates that are there. The CA stays.
+    /// Replace existing certificates. The CA stays.
     #[arg(long)]
     force: bool,
-    /// Replace those of the certificates that are there of which less than a third of their time is left,
-    /// that have other names, or that the CA did not sign. The others, and the CA, stay.
+    /// Replace existing certificates that have less than a third of their validity left, that have other
+    /// names, or that the CA did not sign. The others, and the CA, stay.
     #[arg(long, conflicts_with = "force")]
     renew: bool,
-    /// Make a new CA in place of the one in the directory. ca.pem then holds the new one and the one
-    /// before; certificates that are there stay.
+    /// Replace the CA in the directory with a new one. ca.pem then holds the new and the previous CA;
+    /// existing certificates stay.
     #[arg(long, conflicts_with_all = ["force", "renew", "ca"])]
     new_ca: bool,
     /// How to print what was made.
@@ -71,7 +70,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// A row for each certificate to make.
+    /// The certificates to make.
     fn subjects(&self) -> Vec<Subject> {
         let of_service = |service: &Service| {
             let own = service.names().map(Host::Name);
@@ -86,7 +85,7 @@ impl Arguments {
     }
 }
 
-/// Make what the arguments say, write it, and print it.
+/// Makes, writes and prints the certificates.
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     let made = make(arguments, OffsetDateTime::now_utc())?;
     match arguments.output {
@@ -106,7 +105,7 @@ pub(crate) enum Error {
     #[error("two certificates would both be written to {path}; change one of the names", path = .0.display())]
     SameFile(PathBuf),
     #[error(
-        "{present} is there and {absent} is not; bring it back, or move the other away to make a new CA",
+        "{present} exists but {absent} does not; restore it, or move the other file away to make a new CA",
         present = present.display(),
         absent = absent.display()
     )]

@@ -1,4 +1,4 @@
-//! `admittance check`: are these documents right?
+//! `admittance check`: validates documents.
 
 use std::{
     path::{Path, PathBuf},
@@ -18,21 +18,22 @@ use crate::{
 
 /// Check chain definitions: every mistake of every file, with its line, its field and the fix.
 ///
-/// What is valid and probably not meant is a warning, and changes no exit code.
+/// Valid but probably unintended settings are reported as warnings, which do not change the exit code.
 ///
 /// Plugins are loaded and given their settings, so that a wrong setting or a missing module is found
-/// too. Nothing is asked of ZooKeeper or a cluster: definitions that are kept there are told as unchecked. Exits
-/// with 1 when something is wrong.
+/// too. Nothing is read from ZooKeeper or a cluster: definitions that are kept there are reported as
+/// unchecked. Exits with 1 when something is wrong.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Files, and directories whose *.yaml, *.yml and *.json are taken: chains and BCS admissionwebhooks.
+    /// Files with chains or BCS admissionwebhooks, or directories, of which *.yaml, *.yml and *.json are
+    /// read.
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// A configuration of `serve`: it is checked too, with the definitions that it names. What it says of
-    /// modules and signatures holds for them.
+    /// A configuration of `serve`: it is checked too, with the definitions that it names. Its settings of
+    /// modules and signatures apply.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Check the documents alone; load no plugin.
+    /// Check only the documents; load no plugins.
     #[arg(long)]
     documents_only: bool,
     /// Where modules and their compiled forms are kept [default: the user's cache directory].
@@ -58,7 +59,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
             let of_chains = chains.iter().flat_map(definitions::ChainDefinition::warnings);
             warnings.extend(of_chains.map(|warning| warning.to_string()));
             let places = config.iter().flat_map(|config| &config.definitions);
-            unchecked.extend(places.filter_map(elsewhere));
+            unchecked.extend(places.filter_map(unread_store));
             if arguments.documents_only {
                 Ok(chains)
             } else {
@@ -78,14 +79,14 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     })
 }
 
-/// What is wrong.
+/// What was found to be wrong.
 enum Wrong {
     Documents(definitions::Mistakes),
     Stages(Vec<admittance::StageError>),
 }
 
-/// Where definitions are that only the network has.
-fn elsewhere(place: &DefinitionPlace) -> Option<String> {
+/// Definition stores that are not read by this command.
+fn unread_store(place: &DefinitionPlace) -> Option<String> {
     match place {
         DefinitionPlace::File(_) => None,
         DefinitionPlace::ZooKeeper { path } => Some(format!("zookeeper:{path}")),
@@ -93,7 +94,7 @@ fn elsewhere(place: &DefinitionPlace) -> Option<String> {
     }
 }
 
-/// The chains of every document, and the configuration. Finding none is a mistake: nobody asks for that.
+/// The chains of every document, and the configuration. Finding none is a mistake.
 fn documents(
     arguments: &Arguments,
 ) -> Result<(Vec<definitions::ChainDefinition>, Option<Config>), definitions::Mistakes> {
@@ -121,7 +122,7 @@ fn documents(
     Ok((chains, config))
 }
 
-/// Load what the chains name, as a host would.
+/// Loads the plugins of the chains, as a host would.
 fn load(
     arguments: &Arguments,
     config: Option<&Config>,
@@ -154,7 +155,10 @@ fn print(
                 anstream::println!("{ODD}warning:{ODD:#} {warning}");
             }
             for place in unchecked {
-                anstream::println!("not checked: what {place} holds; `serve` checks it when it starts");
+                anstream::println!(
+                    "not checked: the definitions in {place}; `serve` checks them when it \
+                starts"
+                );
             }
             return;
         }

@@ -1,4 +1,4 @@
-//! Where things are kept when nobody says where.
+//! Default directories.
 
 use std::{
     env,
@@ -11,9 +11,8 @@ use std::{
 
 use admittance::{Digest, catalog::Store};
 
-/// The directory of modules and their compiled forms: the one that was named, or one of the user's. A
-/// default that cannot be made is done without, with a warning; one that was named is an error where it is
-/// used.
+/// The directory of modules and their compiled forms: the given one, or a default of the user. A default that
+/// cannot be created only causes a warning; a given one causes an error where it is used.
 pub(crate) fn store(named: Option<PathBuf>) -> Option<PathBuf> {
     named.or_else(|| {
         usable(default_store(&variable), "store", |directory| {
@@ -24,8 +23,8 @@ pub(crate) fn store(named: Option<PathBuf>) -> Option<PathBuf> {
     })
 }
 
-/// The directory of what was live under this configuration: the one that was named, or one of the user's,
-/// in the same way.
+/// The directory of the history under this configuration: the given one, or a default of the user, in the
+/// same way.
 pub(crate) fn history(named: Option<PathBuf>, configuration: &Path) -> Option<PathBuf> {
     named.or_else(|| {
         usable(
@@ -48,13 +47,13 @@ fn usable(
             Ok(()) => return Some(directory),
             Err(problem) => problem,
         },
-        None => "this user has no home".to_owned(),
+        None => "this user has no home directory".to_owned(),
     };
-    tracing::warn!("there is no {what}, and it goes on without: {problem}; name a directory with --{what}");
+    tracing::warn!("running without a {what} directory: {problem}; name one with --{what}");
     None
 }
 
-/// Make it, for its owner alone, and see whether files can be made in it.
+/// Creates it, for its owner only, and checks that files can be created in it.
 fn writable(directory: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     tempfile::tempfile_in(directory).map(drop)
@@ -66,7 +65,7 @@ fn variable(name: &str) -> Option<OsString> {
     env::var_os(name)
 }
 
-/// As the XDG base directory specification has it: what is not absolute does not count.
+/// As required by the XDG base directory specification, relative paths are ignored.
 fn absolute(variable: Variable<'_>, name: &str) -> Option<PathBuf> {
     variable(name)
         .map(PathBuf::from)
@@ -79,7 +78,7 @@ fn default_store(variable: Variable<'_>) -> Option<PathBuf> {
     Some(caches.join("admittance"))
 }
 
-/// systemd gives a service its own in `STATE_DIRECTORY`, perhaps several, with `:` between them.
+/// systemd sets `STATE_DIRECTORY` for a service, possibly with several directories separated by `:`.
 fn default_history(configuration: &Path, variable: Variable<'_>) -> Option<PathBuf> {
     let of_service = || {
         let listed = variable("STATE_DIRECTORY")?;
@@ -89,7 +88,7 @@ fn default_history(configuration: &Path, variable: Variable<'_>) -> Option<PathB
     let states = of_service()
         .or_else(|| absolute(variable, "XDG_STATE_HOME"))
         .or_else(of_home)?;
-    // Two drivers of one machine have two configurations.
+    // Two drivers on one machine have different configurations.
     let whole = fs::canonicalize(configuration).unwrap_or_else(|_| configuration.to_owned());
     let name: String = Digest::of(whole.as_os_str().as_bytes())
         .to_hex()

@@ -1,10 +1,10 @@
-//! Times, durations and sizes as people read them.
+//! Human-readable times, durations and sizes.
 
 use std::time::Duration;
 
 use admittance::Moment;
 
-/// Three digits at most, with the unit that makes it so: `26.4µs`, `1.20ms`.
+/// At most three digits, with a suitable unit: `26.4µs`, `1.20ms`.
 pub(crate) fn duration(duration: Duration) -> String {
     let micros = duration.as_secs_f64() * 1e6;
     match micros {
@@ -14,18 +14,18 @@ pub(crate) fn duration(duration: Duration) -> String {
     }
 }
 
-/// How long ago that was: `42s`, `3h20m`.
+/// The time since then: `42s`, `3h20m`.
 pub(crate) fn age(moment: Moment, now: Moment) -> String {
-    rough(now.0.duration_since(moment.0).unwrap_or_default())
+    two_units(now.0.duration_since(moment.0).unwrap_or_default())
 }
 
-/// In how long that is: `42s`; `0s` when it has been.
+/// The time until then: `42s`; `0s` if it has passed.
 pub(crate) fn until(moment: Moment, now: Moment) -> String {
     age(now, moment)
 }
 
 /// The two largest units.
-fn rough(duration: Duration) -> String {
+fn two_units(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match seconds {
@@ -36,12 +36,12 @@ fn rough(duration: Duration) -> String {
     }
 }
 
-/// To the second, as logs write it.
+/// With seconds, as in logs.
 pub(crate) fn clock(moment: Moment) -> String {
     humantime::format_rfc3339_seconds(moment.0).to_string()
 }
 
-/// The beginning of a digest, which tells digests apart.
+/// The beginning of a digest, enough to distinguish digests.
 pub(crate) fn short_digest(digest: &str) -> &str {
     let digits = digest.strip_prefix("sha256:").unwrap_or(digest);
     digits.get(..12).unwrap_or(digits)

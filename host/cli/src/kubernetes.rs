@@ -1,4 +1,4 @@
-//! `admittance kubernetes`: what puts Admittance into a cluster.
+//! `admittance kubernetes`: prints manifests that install Admittance in a cluster.
 
 mod admin;
 mod bundle;
@@ -41,7 +41,7 @@ use self::{
 };
 use crate::output::ODD;
 
-/// Put Admittance into a Kubernetes cluster, as the webhook of its API server.
+/// Install Admittance in a Kubernetes cluster, as a webhook of its API server.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Arguments {
@@ -58,76 +58,75 @@ enum Command {
 ///
 /// The webhooks are registered for the rules of the chains and for nothing else, and never for the
 /// namespace of the installation, kube-system (but see --include-kube-system), kube-node-lease and namespaces
-/// with the label admittance.dev/ignore. Nothing is sent to a cluster; what is odd is told on standard error.
+/// with the label admittance.dev/ignore. Nothing is sent to a cluster; notes are printed to standard error.
 ///
 /// Apply it with `kubectl apply --server-side -f -`: the ConfigMaps of plugins are too large for
 /// `kubectl apply` without it.
 #[derive(Debug, Args)]
 struct ManifestArguments {
-    /// Files and directories of chain definitions. May be given again.
+    /// Files and directories of chain definitions. May be given more than once.
     #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present = "config")]
     definitions: Vec<PathBuf>,
-    /// A configuration of `serve` with the dialect `kubernetes`: its definitions are taken, and what it
-    /// says of limits, webhooks, modules, signatures, sandbox, log, clients and the admin port. Namespaces
-    /// come from the cluster.
+    /// A configuration of `serve` with the dialect `kubernetes`: its definitions are used, and its settings
+    /// of limits, webhooks, modules, signatures, sandbox, log, clients and the admin port. Namespaces come
+    /// from the cluster.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The namespace of the installation. It should have nothing else in it: its objects pass by the
-    /// webhooks.
+    /// The namespace of the installation. It should contain nothing else: the webhooks are not called for its
+    /// objects.
     #[arg(long, value_name = "NAME", default_value = "admittance-system")]
     namespace: Label,
-    /// What the names of all objects begin with.
+    /// The prefix of the names of all objects.
     #[arg(long, value_name = "NAME", default_value = "admittance")]
     name: Name,
     /// The image, whose entry point is the program `admittance`.
     #[arg(long, value_name = "IMAGE", default_value = concat!("admittance:", env!("CARGO_PKG_VERSION")))]
     image: String,
-    /// How many Pods there are.
+    /// The number of Pods.
     #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
     replicas: u16,
-    /// The version of the cluster, if it is older than 1.28: what it does not know is left out.
+    /// The version of the cluster, if it is older than 1.28: features that it does not support are left out.
     #[arg(long, value_name = "VERSION")]
     kubernetes_version: Option<Version>,
-    /// Register a webhook for each chain in place of one for each phase. Denials name the chain, and each
-    /// has its own timeout and failure policy; but the API server calls mutating webhooks one after
-    /// another.
+    /// Register one webhook per chain instead of one per phase. Denials then name the chain, and each webhook
+    /// has its own timeout and failure policy; but the API server calls mutating webhooks one after another.
     #[arg(long)]
     per_chain: bool,
-    /// How many seconds the API server waits for a webhook [default: what the stages may take together].
+    /// How many seconds the API server waits for a webhook [default: the sum of the stages' timeouts].
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u8).range(1..=30))]
     timeout: Option<u8>,
     /// What the API server does when a webhook cannot be called [default: Fail if that is the policy of
     /// any of its stages].
     #[arg(long, value_name = "POLICY", value_enum, ignore_case = true)]
     failure_policy: Option<Policy>,
-    /// A further namespace that the webhooks are not for. May be given again.
+    /// An additional namespace to exclude from the webhooks. May be given more than once.
     #[arg(long, value_name = "NAME")]
     exclude_namespace: Vec<Label>,
     /// Register the webhooks for kube-system too, where cluster DNS and the network's own Pods are. Requests
-    /// for them are refused then while no Pod of Admittance answers, unless the failure policy is Ignore.
+    /// for them are then refused while no Pod of Admittance answers, unless the failure policy is Ignore.
     #[arg(long)]
     include_kube_system: bool,
     /// The directory where `admittance certs --service NAME.NAMESPACE` put the certificates [default:
     /// new ones, valid for a year].
     #[arg(long, value_name = "DIRECTORY")]
     certs: Option<PathBuf>,
-    /// The image has the plugins, in this directory; print no ConfigMaps for them.
+    /// The image contains the plugins in this directory; print no ConfigMaps for them.
     #[arg(long, value_name = "DIRECTORY", value_parser = absolute)]
     modules_in_image: Option<String>,
-    /// Print a NetworkPolicy: calls to the Pods' two ports alone, and no calls out unless the chains need
-    /// them.
+    /// Print a NetworkPolicy that allows connections only to the Pods' two ports, and outgoing ones only if
+    /// the chains need them.
     #[arg(long)]
     network_policy: bool,
     /// The priority class of the Pods; system-cluster-critical keeps them when a node is full.
     #[arg(long, value_name = "NAME")]
     priority_class: Option<String>,
-    /// The processor time that a Pod asks for.
+    /// The CPU request of a Pod.
     #[arg(long, value_name = "QUANTITY", default_value = "100m")]
     cpu_request: Quantity,
-    /// The memory that a Pod asks for.
+    /// The memory request of a Pod.
     #[arg(long, value_name = "QUANTITY", default_value = "256Mi")]
     memory_request: Quantity,
-    /// The memory that a Pod may use [default: no limit].
+    /// The memory limit of a Pod [default: no limit].
     #[arg(long, value_name = "QUANTITY")]
     memory_limit: Option<Quantity>,
     /// Write a file for each kind of object to this directory, and print nothing.
@@ -155,7 +154,7 @@ impl From<Policy> for FailurePolicy {
     }
 }
 
-/// A folder of an image, as it can stand in a document.
+/// A directory of the image, as it may appear in a document.
 fn absolute(text: &str) -> Result<String, &'static str> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.');
     if text.starts_with('/') && text.chars().all(fits) {
@@ -165,17 +164,17 @@ fn absolute(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// What all objects have in common.
+/// The common properties of all objects.
 #[derive(Debug)]
 struct Installation {
     name: Name,
     namespace: Label,
-    /// None: what is new is known.
+    /// `None`: a recent version.
     version: Option<Version>,
 }
 
 impl Installation {
-    /// The labels of every object, by which its Pods are selected too.
+    /// The labels of every object, also used to select the Pods.
     fn labels(&self) -> Json {
         json!({
             "app.kubernetes.io/name": "admittance",
@@ -183,7 +182,7 @@ impl Installation {
         })
     }
 
-    /// Of an object in the namespace.
+    /// The metadata of an object in the namespace.
     fn metadata(&self, name: &str) -> Json {
         json!({"name": name, "namespace": self.namespace.as_str(), "labels": self.labels()})
     }
@@ -206,7 +205,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     Ok(())
 }
 
-/// The objects in the order they are applied in, and what their reader should know.
+/// The objects in the order in which they are applied, and notes for the user.
 fn manifests(
     arguments: &ManifestArguments,
     now: OffsetDateTime,
@@ -261,11 +260,11 @@ fn manifests(
     let admin = objects::admin(&installation, &configuration);
     manifests.extend(admin.map(|secret| Manifest::new("", secret)));
     manifests.push(Manifest::new(
-        "Where a Pod finds things. A change of this needs new Pods: kubectl rollout restart.",
+        "The configuration of the Pods. After a change, restart them: kubectl rollout restart.",
         objects::config(&installation, &configuration)?,
     ));
     manifests.push(Manifest::new(
-        "Changes of chains, plugins and certificates need no new Pods: what is mounted is followed.",
+        "Changes to chains, plugins and certificates need no restart: Pods reload mounted files.",
         objects::chains(&installation, &bundle),
     ));
     let modules = bundle.modules.iter();
@@ -296,14 +295,14 @@ fn manifests(
     );
     if !configuration.admin.has_users() {
         notes.push(
-            "nobody may use the admin API of the Pods, only its probes and metrics: list who may in `admin.tokens` of \
-             a configuration (--config)"
+            "the admin API of the Pods is disabled, except for probes and metrics: list its users in \
+             `admin.tokens` of a configuration (--config)"
                 .to_owned(),
         );
     }
     if configuration.had_credentials {
         notes.push(
-            "modules.dockerConfig is left out, since a ConfigMap is no place for credentials: mount a Secret of \
+            "modules.dockerConfig is omitted, because a ConfigMap must not hold credentials: mount a Secret of \
              the type kubernetes.io/dockerconfigjson as config.json, and name its directory in DOCKER_CONFIG"
                 .to_owned(),
         );
@@ -311,7 +310,7 @@ fn manifests(
     Ok((manifests, notes))
 }
 
-/// The configuration to begin with, and the chains.
+/// The operator's configuration, and the chains.
 fn input(arguments: &ManifestArguments) -> Result<(Configuration, Vec<ChainDefinition>), Error> {
     let mut paths = arguments.definitions.clone();
     let configuration = match &arguments.config {
@@ -335,7 +334,7 @@ fn input(arguments: &ManifestArguments) -> Result<(Configuration, Vec<ChainDefin
     Ok((configuration, chains))
 }
 
-/// What somebody who applies it should know.
+/// Notes for the user who applies the manifests.
 fn notes(
     arguments: &ManifestArguments,
     installation: &Installation,
@@ -349,13 +348,13 @@ fn notes(
     let make = format!("admittance certs --service {name}.{namespace} --out {directory}");
     if arguments.certs.is_none() {
         notes.push(format!(
-            "the certificate was made just now, and ends on {}; each call makes a new one, with a new CA. To \
+            "a new certificate was made, which expires on {}; each run makes a new one, with a new CA. To \
              renew it with the same CA: `{make}`, and --certs {directory}",
             certificates.ends
         ));
     } else {
         notes.push(format!(
-            "the certificate ends on {}; to renew it: `{make} --renew`, and apply the manifests again",
+            "the certificate expires on {}; to renew it: `{make} --renew`, and apply the manifests again",
             certificates.ends
         ));
     }
@@ -367,8 +366,8 @@ fn notes(
     }
     if !installation.knows(Version::labels_namespaces) {
         notes.push(format!(
-            "namespaces have no label with their name before Kubernetes 1.21; label those that must be left \
-             alone: `kubectl label namespace kube-system kube-node-lease {IGNORE_LABEL}=true`"
+            "before Kubernetes 1.21 namespaces have no label with their name; label those that must be \
+             excluded: `kubectl label namespace kube-system kube-node-lease {IGNORE_LABEL}=true`"
         ));
     }
     if !installation.knows(Version::has_match_conditions) {
@@ -396,9 +395,10 @@ fn notes(
     }
     if arguments.include_kube_system && webhooks.iter().any(|webhook| closed(&webhook)) {
         notes.push(format!(
-            "the webhooks are for kube-system, and the failure policy is Fail: when no Pod of Admittance answers, \
-             what the cluster itself needs (DNS, network) cannot be created or changed, and without it Admittance \
-             may not start again; write --failure-policy Ignore, or keep the way out at hand: `kubectl delete \
+            "the webhooks apply to kube-system, and the failure policy is Fail: when no Pod of Admittance \
+             answers, components of the cluster itself (DNS, network) cannot be created or changed, and \
+             without them Admittance may not start again; write --failure-policy Ignore, or be ready to run \
+             `kubectl delete \
              mutatingwebhookconfiguration,validatingwebhookconfiguration {name}`"
         ));
     }

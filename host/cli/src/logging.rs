@@ -1,4 +1,4 @@
-//! Where log lines go, and in which form.
+//! Setup of log output.
 
 mod format;
 
@@ -7,7 +7,7 @@ use std::{borrow::Cow, io::IsTerminal};
 use clap::ValueEnum;
 use tracing_subscriber::{EnvFilter, filter::LevelFilter, layer::SubscriberExt, util::SubscriberInitExt};
 
-/// The form of log lines.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// Pretty on a terminal, JSON otherwise.
@@ -20,12 +20,12 @@ pub(crate) enum Format {
 }
 
 /// Send log lines to standard error. `filter` is a level or a filter in the syntax of
-/// `tracing_subscriber::EnvFilter`. A level is that of this program's own lines: lines of libraries come at
-/// `info` at most, unless the filter names them, for at `trace` the compiler alone writes gigabytes.
+/// `tracing_subscriber::EnvFilter`. A level applies to this program's own lines: libraries log at `info` at
+/// most, unless the filter names them, because at `trace` the compiler alone writes gigabytes.
 ///
 /// # Errors
 ///
-/// When the filter is none.
+/// When the filter is invalid.
 pub(crate) fn start(filter: &str, format: Format) -> crate::Result<()> {
     let filter = parse(filter)
         .map_err(|error| format!("log level `{filter}`: {error}; write error, warn, info, debug or trace"))?;
@@ -43,14 +43,15 @@ pub(crate) fn start(filter: &str, format: Format) -> crate::Result<()> {
 }
 
 fn parse(filter: &str) -> Result<EnvFilter, String> {
-    // A lone word would be taken for the name of a module, of which everything else is silenced.
+    // A single word would be taken for a target, and everything else would be silenced.
     let is_word = !filter.contains(['=', ',', '[', ':']);
     if is_word && (filter.is_empty() || filter.parse::<LevelFilter>().is_err()) {
-        return Err("that is no level".to_owned());
+        return Err("not a level".to_owned());
     }
     let mut directives: Vec<_> = filter.split(',').map(directive).collect();
-    // What they find wrong with the cluster or the ensemble is told once, with what to do, by the crates that
-    // use them. notify warns of every watched directory that goes, as with every ConfigMap that changes.
+    // Problems with the cluster or the ensemble are logged once, with what to do, by the crates that use
+    // these libraries. notify warns about every watched directory that is removed, as with every change of a
+    // ConfigMap.
     if matches!(filter.parse(), Ok(LevelFilter::INFO | LevelFilter::WARN)) {
         directives.push("kube_client=error,kube_runtime=error,notify=error,zookeeper_client=error".into());
     }

@@ -1,4 +1,4 @@
-//! The program `admittance`: a module for each command, or for those that belong together.
+//! The program `admittance`, with a module for each command or group of commands.
 
 mod certs;
 mod check;
@@ -52,7 +52,8 @@ enum Command {
     Pull(modules::PullArguments),
     Push(modules::PushArguments),
     Inspect(modules::InspectArguments),
-    /// Compile a component from standard input to standard output. The program starts itself so.
+    /// Compile a component from standard input to standard output. The program runs this itself, in a child
+    /// process.
     #[command(hide = true)]
     Compile {
         /// The component's size and the limits, as JSON.
@@ -62,10 +63,10 @@ enum Command {
     Kubernetes(kubernetes::Arguments),
 }
 
-/// The exit code when the program was used wrongly or what it was given is wrong; 1 is a refusal.
+/// The exit code for wrong usage or invalid input; 1 is a refusal.
 const WRONG: u8 = 2;
 
-/// The exit code when the same may succeed later with nothing changed: `EX_TEMPFAIL` of sysexits.h.
+/// The exit code for temporary failures: `EX_TEMPFAIL` of sysexits.h.
 const PASSING: u8 = 75;
 
 fn main() -> ExitCode {
@@ -108,14 +109,14 @@ impl Command {
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// How long threads may take to end that do what is not needed any more.
+/// How long the program waits for blocking threads at the end.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// The runtime for commands that serve nobody else.
+/// Runs a future on a runtime, for commands that are not servers.
 fn block_on<F: Future>(future: F) -> Result<F::Output> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let output = runtime.block_on(future);
-    // A thread that still reads a file or waits for a name does not keep the program from ending.
+    // A thread that still reads a file or resolves a name must not keep the program from ending.
     runtime.shutdown_timeout(LINGER);
     Ok(output)
 }

@@ -1,4 +1,4 @@
-//! How commands come by modules, and the commands that are about nothing else: `pull`, `push`, `inspect`.
+//! How commands obtain modules, and the commands `pull`, `push` and `inspect`.
 
 mod inspect;
 mod pull;
@@ -27,8 +27,7 @@ pub(crate) mod run {
     pub(crate) use super::{inspect::run as inspect, pull::run as pull, push::run as push};
 }
 
-/// How modules are had from servers and registries. Each argument counts before what the configuration
-/// says.
+/// How modules are fetched from servers and registries. Each argument overrides the configuration.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Modules")]
 pub(crate) struct ModuleArguments {
@@ -38,20 +37,19 @@ pub(crate) struct ModuleArguments {
     /// Where modules are kept [default: the user's cache directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
     store: Option<PathBuf>,
-    /// Trust the authorities in this PEM file, beside the system's.
+    /// Trust the CAs in this PEM file, in addition to the system's.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// Ask through this proxy [default: as HTTPS_PROXY and NO_PROXY say].
+    /// Connect through this proxy [default: HTTPS_PROXY and NO_PROXY].
     #[arg(long, value_name = "URL")]
     proxy: Option<Url>,
-    /// Speak to this registry without TLS. May be given again.
+    /// Connect to this registry without TLS. May be given more than once.
     #[arg(long, value_name = "HOST:PORT")]
     insecure_registry: Vec<String>,
 }
 
 impl ModuleArguments {
-    /// What a catalog is made with. `keys` that are given count in place of the signatures that the
-    /// configuration asks for.
+    /// The catalog configuration. `keys`, if given, replace the signature rules of the configuration.
     fn catalog(&self, keys: &[PathBuf]) -> crate::Result<Catalog> {
         let (mut config, named) = self.config(keys)?;
         let directory = directories::store(self.store.clone().or(named));
@@ -59,15 +57,15 @@ impl ModuleArguments {
         Ok(Catalog::new(config)?)
     }
 
-    /// The same with a store in this directory: what is only looked at must not change what the next start
-    /// means by a tag.
+    /// The same with a store in this directory: inspecting a module must not change the recorded resolution
+    /// of a tag.
     fn catalog_aside(&self, keys: &[PathBuf], directory: &Path) -> crate::Result<Catalog> {
         let (mut config, _) = self.config(keys)?;
         config.store = Some(Store::open(directory)?);
         Ok(Catalog::new(config)?)
     }
 
-    /// All but the store, whose directory the configuration may name.
+    /// Everything except the store, whose directory the configuration may name.
     fn config(&self, keys: &[PathBuf]) -> crate::Result<(CatalogConfig, Option<PathBuf>)> {
         let configuration = self.config.as_deref().map(Config::read).transpose()?;
         let (mut config, named) = match configuration {
@@ -91,8 +89,7 @@ impl ModuleArguments {
     }
 }
 
-/// What the configuration says of plugins. They are compiled by this very program, whatever has become of its
-/// file.
+/// The sandbox configuration. Plugins are compiled by this very program, even if its file was replaced.
 pub(crate) fn sandbox(config: Option<&Config>) -> SandboxConfig {
     SandboxConfig {
         compiler: Some("/proc/self/exe".into()),
@@ -100,8 +97,8 @@ pub(crate) fn sandbox(config: Option<&Config>) -> SandboxConfig {
     }
 }
 
-/// Have modules and run plugins as the configuration says, and keep modules where this says, or else the configuration, or
-/// else in the user's own store.
+/// Applies the configuration of modules and plugins. The store is the given one, or else that of the
+/// configuration, or else the user's default.
 pub(crate) fn configured(
     builder: HostBuilder,
     config: Option<&Config>,
@@ -119,7 +116,7 @@ pub(crate) fn configured(
     }
 }
 
-/// Whatever it is, one of these keys must have signed it.
+/// Requires every module to be signed by one of these keys.
 fn signed_by(keys: &[PathBuf]) -> crate::Result<SignaturePolicy> {
     let keys: Result<Vec<_>, _> = keys.iter().map(|path| PublicKey::read(path)).collect();
     Ok(SignaturePolicy::new(vec![SignatureRule {
@@ -132,7 +129,7 @@ fn signed_by(keys: &[PathBuf]) -> crate::Result<SignaturePolicy> {
 pub(crate) fn module_or_file(text: &str) -> Result<ModuleReference, String> {
     match text.parse() {
         Ok(reference) => Ok(reference),
-        // Where a scheme would be, there is none; what has a `:` may be a mistaken reference.
+        // Without a scheme it is a path; a text with `:` may be an invalid reference.
         Err(_) if !text.contains(':') || Path::new(text).is_file() => Ok(ModuleReference::File(text.into())),
         Err(error) => Err(error.to_string()),
     }
@@ -153,7 +150,7 @@ mod tests {
         for text in [path.clone(), format!("file:{path}")] {
             assert_eq!(module_or_file(&text), Ok(ModuleReference::File(file.clone())));
         }
-        // That it is not there says whoever reads it.
+        // A missing file is reported when it is read.
         assert_eq!(
             module_or_file("b.wasm"),
             Ok(ModuleReference::File("b.wasm".into()))

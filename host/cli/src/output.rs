@@ -1,4 +1,4 @@
-//! What every command has in common when it writes to the screen.
+//! Output functions shared by all commands.
 
 use std::io::{self, Write};
 
@@ -8,31 +8,31 @@ use serde::Serialize;
 
 use crate::yaml;
 
-/// What `--output` chooses.
+/// The values of `--output`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
-    /// For people, coloured on a terminal.
+    /// Human-readable, coloured on a terminal.
     #[default]
     Text,
     /// For scripts: one JSON document.
     Json,
 }
 
-/// What `--output` chooses where there is something to list.
+/// The values of `--output` for commands that list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Form {
-    /// For people, coloured on a terminal.
+    /// Human-readable, coloured on a terminal.
     #[default]
     Table,
     /// For scripts: one JSON document.
     Json,
-    /// For scripts and people: one YAML document.
+    /// One YAML document.
     Yaml,
 }
 
 impl Form {
-    /// Print a value in this form. `for_people` may hold ANSI colours; they are dropped where they are not
-    /// wanted.
+    /// Prints a value in this format. `for_people` may contain ANSI colours; they are removed where they are
+    /// not supported.
     pub(crate) fn print<T: Serialize + ?Sized>(
         self,
         value: &T,
@@ -47,7 +47,7 @@ impl Form {
     }
 }
 
-/// Write to standard output. A reader who has seen enough is no error.
+/// Writes to standard output. A closed pipe is not an error.
 pub(crate) fn write(text: &str) -> io::Result<()> {
     let mut out = anstream::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -56,8 +56,7 @@ pub(crate) fn write(text: &str) -> io::Result<()> {
     }
 }
 
-/// A text of somebody else, as it can be shown on a terminal: control characters could move the cursor or
-/// begin a colour.
+/// An untrusted text, made safe for a terminal: control characters could move the cursor or change colours.
 pub(crate) fn harmless(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })
@@ -72,15 +71,15 @@ pub(crate) fn harmless_lines(text: &str) -> String {
         .collect()
 }
 
-/// As it should be.
+/// Style of good results.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
-/// Refused or wrong.
+/// Style of refusals and errors.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
-/// Worth a second look.
+/// Style of warnings.
 pub(crate) const ODD: Style = AnsiColor::Yellow.on_default();
-/// Beside the point.
+/// Style of secondary text.
 pub(crate) const DIM: Style = Style::new().dimmed();
-/// The point.
+/// Style of headings.
 pub(crate) const BOLD: Style = Style::new().bold();
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::fs;
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 use rustix::process::{Resource, getrlimit};
 
-/// The kernel tells processor time in hundredths of a second, whatever its own tick is (`USER_HZ`).
+/// The kernel reports processor time in hundredths of a second (`USER_HZ`).
 const TICKS_PER_SECOND: u64 = 100;
 
 const CPU: &str = "process_cpu_seconds_total";
@@ -27,7 +27,7 @@ pub(crate) fn describe() {
     describe_gauge!(THREADS, Unit::Count, "Threads.");
 }
 
-/// Read them anew. What cannot be read keeps its last value.
+/// Updates them. A value that cannot be read stays unchanged.
 pub(crate) fn collect() {
     if let Ok(stat) = fs::read_to_string("/proc/self/stat") {
         let stat = Stat::parse(&stat);
@@ -49,7 +49,7 @@ pub(crate) fn collect() {
         }
     }
     if let Ok(descriptors) = fs::read_dir("/proc/self/fd") {
-        // One of them is for reading the directory.
+        // One of them is the directory itself.
         gauge!(OPEN_FDS).set(descriptors.count().saturating_sub(1) as f64);
         if let Some(limit) = getrlimit(Resource::Nofile).current {
             gauge!(MAX_FDS).set(limit as f64);
@@ -67,7 +67,7 @@ struct Stat {
 
 impl Stat {
     fn parse(stat: &str) -> Self {
-        // The second field is the name in parentheses, which may have blanks and parentheses in it.
+        // The second field is the name in parentheses, which may contain spaces and parentheses.
         let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
         let field = |number: usize| rest.split_whitespace().nth(number - 3)?.parse::<u64>().ok();
         Self {

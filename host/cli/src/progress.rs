@@ -1,4 +1,4 @@
-//! What is seen while plugins are loaded.
+//! Progress display while plugins are loaded.
 
 use std::{
     collections::HashSet,
@@ -12,8 +12,8 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::modules::Transfers;
 
-/// Shows the progress of loading: bars on a terminal until all of the first table is there, and a log line
-/// for each module.
+/// Shows the progress of loading: bars on a terminal until the first table is loaded, and a log line for each
+/// module.
 pub(crate) fn show() -> impl Fn(Progress) + Send + Sync + 'static {
     let screen = Mutex::new(Screen::Waiting);
     let known = Mutex::new(HashSet::new());
@@ -44,12 +44,12 @@ pub(crate) fn show() -> impl Fn(Progress) + Send + Sync + 'static {
     }
 }
 
-/// What is on the terminal.
+/// The state of the display.
 enum Screen {
-    /// Nothing was begun.
+    /// Loading has not started.
     Waiting,
     Bars(Bars),
-    /// Log lines alone: requests are served, or there is no terminal.
+    /// Only log lines: requests are served, or there is no terminal.
     Plain,
 }
 
@@ -97,7 +97,7 @@ impl Bars {
     }
 }
 
-/// A line for each module; the other stages that have it are of interest to few.
+/// One line at `info` for each module; further stages with it are logged at `debug`.
 fn log(loaded: &Loaded, is_new: bool) {
     let status = &loaded.status;
     let configured = match &status.configured_per_call {
@@ -136,7 +136,7 @@ fn log_fetch(progress: FetchProgress) {
             tracing::info!(%reference, bytes = total, "fetching a module");
         }
         FetchProgress::Retrying { after, error } => {
-            tracing::warn!(%error, ?after, "a module could not be fetched, and is asked for again");
+            tracing::warn!(%error, ?after, "a module could not be fetched; retrying");
         }
         FetchProgress::Received { .. } | FetchProgress::Finished => {}
     }

@@ -1,4 +1,4 @@
-//! Commands that ask a running driver, or change what it does, through its admin API.
+//! Commands that query or change a running driver through its admin API.
 
 mod candidates;
 mod change;

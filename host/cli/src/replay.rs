@@ -1,4 +1,4 @@
-//! `admittance replay`: what would these chains have said to the requests that others answered?
+//! `admittance replay`: replays recorded requests through chains, and compares the answers.
 
 mod answer;
 mod chains;
@@ -25,20 +25,20 @@ use self::{
 };
 use crate::{logging, modules, output::Form, progress};
 
-/// Pass recorded requests through other chains, or another version of a plugin, and show every difference.
+/// Replay recorded requests through other chains or another version of a plugin, and show every difference.
 ///
-/// Nothing is sent to a driver. Compared are the verdict, the message, the object that comes out, and the
-/// warnings. Exits with 0 when all is the same and with 1 when something is different.
+/// Nothing is sent to a driver. The verdict, the message, the resulting object and the warnings are compared.
+/// Exits with 0 when everything is the same and with 1 when something differs.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance replay requests.ndjson new-chains/
   admittance replay requests.ndjson chains/ --module images-2.wasm --stage pods/images
   admittance replay reviews.json new-chains/ --against chains/")]
 pub(crate) struct Arguments {
-    /// What `record` wrote; or AdmissionReviews, one after the other.
+    /// A file written by `record`, or AdmissionReviews, one after the other.
     #[arg(value_name = "REQUESTS")]
     requests: PathBuf,
-    /// Chain files, and directories of them [default: the definitions of --config].
+    /// Chain files, or directories of them [default: the definitions of --config].
     #[arg(value_name = "CHAINS", required_unless_present = "config")]
     chains: Vec<PathBuf>,
     /// Run this module in place of the plugin of --stage: a file or a reference.
@@ -47,15 +47,14 @@ pub(crate) struct Arguments {
     /// The stage of --module: pods/images, or Mutating:pods/images.
     #[arg(long, value_name = "CHAIN/STAGE", requires = "module")]
     stage: Option<StageId>,
-    /// Compare with what these chains say, in place of what was recorded.
+    /// Compare with the answers of these chains instead of the recorded ones.
     #[arg(long, value_name = "CHAINS", num_args = 1..)]
     against: Vec<PathBuf>,
     /// Call the webhooks of the chains for each request, as live traffic does. Chains with webhooks are
     /// refused without it.
     #[arg(long)]
     call_webhooks: bool,
-    /// A configuration of `serve`: what it says of modules, signatures, namespaces and webhook addresses
-    /// holds.
+    /// A configuration of `serve`, for its settings of modules, signatures, namespaces and webhook addresses.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Where modules and their compiled forms are kept [default: the user's cache directory].
@@ -64,12 +63,12 @@ pub(crate) struct Arguments {
     /// How to print the differences.
     #[arg(long, short, value_enum, default_value_t)]
     output: Form,
-    /// Show log lines of this level and above; those of plugins too.
+    /// Show log lines of this level and above, including those of plugins.
     #[arg(long, value_name = "LEVEL", default_value = "error", env = "ADMITTANCE_LOG")]
     log: String,
 }
 
-/// One request at a time is in flight.
+/// Requests are replayed one at a time.
 const CALLS_IN_FLIGHT: u32 = 4;
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
@@ -123,12 +122,12 @@ async fn replay(arguments: &Arguments) -> crate::Result<Report> {
         }
     }
     if report.requests == 0 {
-        return Err(format!("{}: there is no request in it", arguments.requests.display()).into());
+        return Err(format!("{}: it contains no request", arguments.requests.display()).into());
     }
     Ok(report)
 }
 
-/// What the chains say to a request.
+/// The answer of the chains to a request.
 async fn answer(table: &Table, recorded: &Recorded) -> crate::Result<Answer> {
     let outcome = table.admit(recorded.request.clone()).await;
     Ok(Answer::of_outcome(&recorded.request, &outcome)?)

@@ -1,4 +1,4 @@
-//! An outcome on the screen, and as JSON.
+//! An outcome, for a terminal and as JSON.
 
 use std::fmt::Write as _;
 
@@ -14,19 +14,19 @@ use crate::{
     output::{BAD, BOLD, DIM, GOOD, ODD},
 };
 
-/// An outcome, and what else a reader wants to know of the request.
+/// An outcome with further information about the request.
 pub(crate) struct Report<'a> {
     pub(crate) outcome: &'a Outcome,
     /// The object before any stage saw it.
     pub(crate) original: Option<&'a Object>,
-    /// What the rules were asked with: operation and resource.
+    /// Operation and resource, which the rules were matched against.
     pub(crate) asked: String,
-    /// The chains whose rules are not for the request.
+    /// The chains whose rules do not match the request.
     pub(crate) unmatched: Vec<String>,
 }
 
-/// For people: a row per stage, what changed, the warnings, and the decision. Holds ANSI colours;
-/// print it through a stream that drops them where they are not wanted.
+/// The human-readable report: a row per stage, the changes, the warnings, and the decision. Contains ANSI
+/// colours; print it through a stream that removes them where they are not supported.
 pub(crate) fn for_people(report: &Report<'_>) -> String {
     let Report {
         outcome, original, ..
@@ -175,7 +175,7 @@ fn line(text: &mut String, content: std::fmt::Arguments<'_>) {
     let _ = writeln!(text, "{content}");
 }
 
-/// For scripts. The shape is part of the program's interface: fields are only added.
+/// The report for scripts. Its JSON form is part of the program's interface: fields are only added.
 pub(crate) fn for_scripts(report: &Report<'_>) -> Value {
     let Report {
         outcome, unmatched, ..
@@ -227,7 +227,7 @@ fn stage(row: &TraceRow) -> Value {
         "stage": &*row.stage,
         "mode": row.mode.as_str(),
         "verdict": row.result.as_str(),
-        // Three decimals at most, since whole nanoseconds are divided.
+        // At most three decimals, because whole nanoseconds are divided.
         "microseconds": row.duration.as_nanos() as f64 / 1e3,
     });
     let more = match &row.result {

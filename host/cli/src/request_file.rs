@@ -8,21 +8,21 @@ use admittance::{
 };
 use bytes::Bytes;
 
-/// Why a file holds no request that can be run.
+/// Why a file does not contain a request that can be run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The file cannot be read.
     #[error("{}: {source}", path.display())]
     Unreadable { path: PathBuf, source: std::io::Error },
-    /// A YAML object that is none.
+    /// Invalid YAML.
     #[error("{}: {message}", path.display())]
     Document { path: PathBuf, message: String },
-    /// It looks like an AdmissionReview and is none.
+    /// An invalid AdmissionReview.
     #[error("{}: {source}", path.display())]
     Review { path: PathBuf, source: ReviewError },
-    /// An object that does not say what it is.
+    /// An object without a kind.
     #[error(
-        "{}: the object has no `kind`; write its `apiVersion` and `kind`, since rules and plugins go by them",
+        "{}: the object has no `kind`; write its `apiVersion` and `kind`, which rules and plugins need",
         path.display()
     )]
     NoKind { path: PathBuf },
@@ -32,15 +32,15 @@ pub(crate) enum Error {
         path.display()
     )]
     Object { path: PathBuf, source: ObjectError },
-    /// The head of the HTTP request is wrong.
+    /// The head of the HTTP request is invalid.
     #[error("{}: not an HTTP request: {message}", path.display())]
     Http { path: PathBuf, message: String },
-    /// The front door would refuse it.
+    /// The driver would refuse it.
     #[error("{}: the front door refuses the request: {message}", path.display())]
     Rejected { path: PathBuf, message: String },
-    /// The front door would pass it by.
+    /// The driver would pass it through without calling hooks.
     #[error(
-        "{}: no hook sees this request: {method} {target} is passed to the upstream untouched",
+        "{}: no hook applies to this request: {method} {target} is passed to the upstream unchanged",
         path.display()
     )]
     PassedBy {
@@ -50,25 +50,25 @@ pub(crate) enum Error {
     },
     /// No dialect for this path.
     #[error(
-        "{}: {target} is not a path of the BCS driver (/mesosdriver/v4/...): give the configuration whose dialect \
-         reads it with --config",
+        "{}: {target} is not a path of the BCS driver (/mesosdriver/v4/...): give a configuration whose \
+         dialect reads it with --config",
         path.display()
     )]
     NoDialect { path: PathBuf, target: String },
 }
 
-/// What the command line says about a bare object.
+/// Command line arguments for a bare object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hints {
     /// `--operation`; default CREATE.
     pub(crate) operation: Option<Operation>,
     /// `--resource`; default guessed from the kind.
     pub(crate) resource: Option<String>,
-    /// `--namespace`, for an object that names none.
+    /// `--namespace`, for an object that does not name one.
     pub(crate) namespace: Option<String>,
 }
 
-/// Read the request in a file; `-` is standard input.
+/// Reads the request in a file; `-` is standard input.
 pub(crate) fn read(path: &Path, hints: &Hints, dialect: Option<&dyn Dialect>) -> Result<Request, Error> {
     let unreadable = |source| Error::Unreadable {
         path: path.to_owned(),
@@ -97,7 +97,7 @@ fn is_http(bytes: &[u8]) -> bool {
 fn from_document(path: &Path, bytes: &[u8], hints: &Hints) -> Result<Request, Error> {
     let json = match serde_json::from_slice::<&serde_json::value::RawValue>(bytes) {
         Ok(_) => bytes.to_vec(),
-        // A text that begins like JSON is judged as JSON, so that the message is about what was meant.
+        // A text that begins like JSON is parsed as JSON, for a helpful error message.
         Err(_) if bytes.trim_ascii_start().starts_with(b"{") => bytes.to_vec(),
         Err(_) => from_yaml(path, bytes)?,
     };
@@ -207,7 +207,7 @@ fn from_http(path: &Path, bytes: &[u8], dialect: Option<&dyn Dialect>) -> Result
     }
 }
 
-/// The BCS dialect for whichever cluster the request names.
+/// The BCS dialect for the cluster that the request names.
 fn bcs_for(path: &Path, head: &http::request::Parts) -> Result<Bcs, Error> {
     let rejected = |message: String| Error::Rejected {
         path: path.to_owned(),
@@ -216,15 +216,15 @@ fn bcs_for(path: &Path, head: &http::request::Parts) -> Result<Bcs, Error> {
     let cluster = head
         .headers
         .get("BCS-ClusterID")
-        .ok_or_else(|| rejected("it has no header BCS-ClusterID".into()))?
+        .ok_or_else(|| rejected("the header BCS-ClusterID is missing".into()))?
         .to_str()
         .map_err(|error| rejected(format!("BCS-ClusterID: {error}")))?;
     let cluster = Cluster::new(cluster).map_err(|error| rejected(error.to_string()))?;
     Ok(Bcs::new(cluster))
 }
 
-/// Head and body of an HTTP/1.1 request as text. The body is all that follows the empty line: a file
-/// that people edit rarely has a right Content-Length.
+/// Head and body of an HTTP/1.1 request as text. The body is all that follows the empty line: an edited file
+/// rarely has a correct Content-Length.
 fn parse_http(bytes: &[u8]) -> Result<(http::request::Parts, Bytes), String> {
     let mut headers = [httparse::EMPTY_HEADER; 100];
     let mut parsed = httparse::Request::new(&mut headers);

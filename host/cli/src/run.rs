@@ -1,4 +1,4 @@
-//! `admittance run`: what would these hooks do with this request?
+//! `admittance run`: runs hooks on a request.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -18,7 +18,7 @@ use crate::{
     request_file,
 };
 
-/// Pass one request through a chain or a plugin, without a server.
+/// Run one request through a chain or a plugin, without a server.
 ///
 /// Prints a row per stage, what changed, and the decision. Exits with 0 when the request is allowed
 /// and with 1 when it is refused.
@@ -37,23 +37,23 @@ pub(crate) struct Arguments {
     /// The plugin's settings: JSON or YAML text, or @FILE.
     #[arg(long, value_name = "SETTINGS")]
     settings: Option<String>,
-    /// What is done to a bare object [default: CREATE].
+    /// The operation on a bare object [default: CREATE].
     #[arg(long)]
     operation: Option<Operation>,
     /// The resource of a bare object, as in a chain's rules [default: guessed from its kind].
     #[arg(long)]
     resource: Option<String>,
-    /// The namespace of a bare object that names none.
+    /// The namespace of a bare object that does not name one.
     #[arg(long)]
     namespace: Option<String>,
-    /// A label of the request's namespace, for namespace selectors; may be given again.
+    /// A label of the request's namespace, for namespace selectors. May be given more than once.
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     namespace_label: Vec<(String, String)>,
-    /// The configuration whose dialect reads an HTTP request [default: the BCS driver's]. What it says of
-    /// modules and signatures holds too.
+    /// The configuration whose dialect reads an HTTP request [default: the BCS driver's]. Its settings of
+    /// modules and signatures are used too.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Connect to ADDRESS for the webhook host HOST; may be given again.
+    /// Connect to ADDRESS for the webhook host HOST. May be given more than once.
     #[arg(long, value_name = "HOST=ADDRESS", value_parser = label)]
     resolve: Vec<(String, String)>,
     /// Where modules and their compiled forms are kept [default: the user's cache directory].
@@ -62,7 +62,7 @@ pub(crate) struct Arguments {
     /// How to print the outcome.
     #[arg(long, short, value_enum, default_value_t)]
     output: Output,
-    /// Show log lines of this level and above; those of plugins too.
+    /// Show log lines of this level and above, including those of plugins.
     #[arg(long, value_name = "LEVEL", default_value = "warn", env = "ADMITTANCE_LOG")]
     log: String,
 }

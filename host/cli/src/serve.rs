@@ -1,4 +1,4 @@
-//! `admittance serve`: the driver, from its configuration to its end.
+//! `admittance serve`: runs the driver.
 
 use std::{
     net::SocketAddr,
@@ -38,27 +38,28 @@ pub(crate) struct Arguments {
         env = "ADMITTANCE_CONFIG"
     )]
     config: PathBuf,
-    /// Listen here in place of the configuration's listen.address.
+    /// Listen on this address instead of the configuration's listen.address.
     #[arg(long, value_name = "ADDRESS", env = "ADMITTANCE_LISTEN")]
     listen: Option<SocketAddr>,
-    /// Serve /healthz, /readyz, /metrics and the API here in place of the configuration's admin.address.
+    /// Serve /healthz, /readyz, /metrics and the API on this address instead of the configuration's
+    /// admin.address.
     #[arg(long, value_name = "ADDRESS", env = "ADMITTANCE_ADMIN")]
     admin: Option<SocketAddr>,
-    /// Forward to these servers in place of the configuration's upstream.servers or upstream.discover.
+    /// Forward to these servers instead of the configuration's upstream.servers or upstream.discover.
     #[arg(long, value_name = "URL", env = "ADMITTANCE_UPSTREAM", value_delimiter = ',')]
     upstream: Vec<http::Uri>,
-    /// Keep modules and their compiled forms here in place of the configuration's store.directory [default:
+    /// Keep modules and their compiled forms here instead of the configuration's store.directory [default:
     /// admittance in the user's cache directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
     store: Option<PathBuf>,
-    /// Keep what was live here in place of the configuration's history.directory, for this driver alone
-    /// [default: a directory of its own in the user's state directory].
+    /// Keep the history of live revisions here instead of the configuration's history.directory, for this
+    /// driver only [default: a directory of its own in the user's state directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_HISTORY")]
     history: Option<PathBuf>,
-    /// The level of log lines, or a filter (`info,admittance=debug`), in place of log.level.
+    /// The level of log lines, or a filter (`info,admittance=debug`), instead of log.level.
     #[arg(long, value_name = "LEVEL", env = "ADMITTANCE_LOG")]
     log: Option<String>,
-    /// The form of log lines, in place of log.format.
+    /// The format of log lines, instead of log.format.
     #[arg(long, value_enum, env = "ADMITTANCE_LOG_FORMAT")]
     log_format: Option<logging::Format>,
 }
@@ -109,12 +110,12 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
     crate::block_on(serve(config, metrics))?
 }
 
-/// The configuration. Whoever has none hears that one is needed, and where an example is.
+/// Reads the configuration. The error for a missing one says what is needed.
 fn read(path: &Path) -> crate::Result<Config> {
     if path == Path::new(DEFAULT_CONFIG) && !path.exists() {
         return Err(format!(
             "there is no {DEFAULT_CONFIG} here; name the configuration with `--config FILE` (or \
-             ADMITTANCE_CONFIG). It says at least which control plane is served: `dialect: {{ kubernetes: {{}} }}`"
+             ADMITTANCE_CONFIG). It must name at least the control plane: `dialect: {{ kubernetes: {{}} }}`"
         )
         .into());
     }
@@ -192,7 +193,7 @@ async fn build(config: &Config, cluster: Option<&Cluster>, ensembles: &Ensembles
     Ok(builder.build().await?)
 }
 
-/// The definitions of this place, after those that are there already.
+/// Adds the definitions of this place.
 fn with_definitions(
     builder: HostBuilder,
     place: &DefinitionPlace,
@@ -202,21 +203,20 @@ fn with_definitions(
     Ok(match place {
         DefinitionPlace::File(path) => builder.definitions(path),
         DefinitionPlace::ZooKeeper { path } => {
-            // Whoever read the configuration made sure of that.
+            // The configuration was checked for that.
             let zookeeper = ensembles
                 .cluster()
-                .ok_or("definitions: there is no `zookeeper.cluster`")?;
+                .ok_or("definitions: `zookeeper.cluster` is not configured")?;
             builder.definition_store(ZooKeeperStore::new(zookeeper.clone(), path.as_str())?)
         }
         DefinitionPlace::CustomResources { namespace } => {
-            let cluster = cluster.ok_or("definitions: there is no `cluster`")?;
+            let cluster = cluster.ok_or("definitions: `cluster` is not configured")?;
             builder.definition_store(CustomResourceStore::new(cluster, namespace.as_str()))
         }
     })
 }
 
-/// Conditions that ask what a user may do hear an error when there is nobody to ask, and most then take it
-/// for a no.
+/// Without a cluster, conditions that use the authorizer get an error, which most of them treat as a denial.
 fn warn_of_conditions(host: &Host) {
     let table = host.table();
     for chain in table.chains() {
@@ -228,17 +228,17 @@ fn warn_of_conditions(host: &Host) {
             tracing::warn!(
                 chain = %chain.name,
                 stage = %stage.name,
-                "a match condition asks the authorizer, and there is no cluster to ask; write `cluster: {{}}`"
+                "a match condition uses the authorizer, but no cluster is configured; write `cluster: {{}}`"
             );
         }
     }
 }
 
-/// Begin to watch what the chains will ask for, so that the first requests need not wait for it.
+/// Starts the watches that the chains will need, so that the first requests need not wait for them.
 fn warm(cluster: &Cluster, host: &Host) {
     let table = host.table();
     let mut stages = table.chains().flat_map(|chain| &chain.stages);
-    // An empty selector asks nothing, and the right to ask may be missing.
+    // An empty selector needs no lookup, and the permission may be missing.
     let asks = |selector: &NamespaceSelector| matches!(selector, NamespaceSelector::Labels(selector) if !selector.is_empty());
     if stages.any(|stage| stage.namespace_selector.as_ref().is_some_and(asks)) {
         cluster.watch_namespaces();
@@ -248,7 +248,7 @@ fn warm(cluster: &Cluster, host: &Host) {
     }
 }
 
-/// One histogram for every duration, with buckets that fit plugins and webhooks alike.
+/// Buckets of all duration histograms, for plugins and webhooks alike.
 fn install_metrics() -> crate::Result<PrometheusHandle> {
     let handle = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("duration_seconds".into()), &DURATION_BUCKETS)?
@@ -259,7 +259,7 @@ fn install_metrics() -> crate::Result<PrometheusHandle> {
     Ok(handle)
 }
 
-/// Histograms keep what they are told until somebody drains them; without a scrape nobody does.
+/// Histograms keep samples until they are drained, which only a scrape does otherwise.
 async fn maintain(metrics: PrometheusHandle) {
     let mut ticks = tokio::time::interval(Duration::from_secs(5));
     loop {

@@ -1,4 +1,4 @@
-//! Columns for people.
+//! Tables in plain text.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ pub(crate) struct Table<const COLUMNS: usize> {
     rows: Vec<[Cell; COLUMNS]>,
 }
 
-/// What stands in one column of one row. Without a text, a dash.
+/// A cell. An empty one is shown as a dash.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cell {
     text: String,
@@ -22,7 +22,7 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// A text; whoever wrote it, it stands on one line.
+    /// A text, on one line.
     pub(crate) fn text(text: impl AsRef<str>) -> Self {
         Self {
             text: harmless(text.as_ref()),
@@ -30,7 +30,7 @@ impl Cell {
         }
     }
 
-    /// A number, which stands at the right.
+    /// A number, aligned right.
     pub(crate) fn number(number: impl ToString) -> Self {
         Self {
             text: number.to_string(),
@@ -79,7 +79,7 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
                 let padding = " ".repeat(width.saturating_sub(cell.width()));
                 let (before, after) = match is_number {
                     true => (padding.as_str(), ""),
-                    // Nothing stands behind the last column.
+                    // The last column is not padded.
                     false if index + 1 == COLUMNS => ("", ""),
                     false => ("", padding.as_str()),
                 };

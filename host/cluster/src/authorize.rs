@@ -1,4 +1,4 @@
-//! What users may do.
+//! Access reviews of users.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
     request_error::{RequestError, permission},
 };
 
-/// How long an answer is waited for at most.
+/// The timeout of a review.
 const REVIEW_LIMIT: Duration = Duration::from_secs(2);
 
 const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
@@ -34,7 +34,7 @@ struct Status {
     evaluation_error: String,
 }
 
-/// Asks with a SubjectAccessReview. Answers are not kept: roles may change between two requests.
+/// Sends a SubjectAccessReview. Answers are not cached: roles may change between two requests.
 pub(crate) async fn review(
     connection: &Connection,
     user: &UserInfo,
@@ -42,7 +42,7 @@ pub(crate) async fn review(
 ) -> Result<Access, AuthorizerError> {
     if user.username.is_empty() && user.groups.is_empty() {
         return Err(AuthorizerError(
-            "the request says neither user nor groups, so nobody can tell what they may do".to_owned(),
+            "the request has neither a user nor groups, so their permissions cannot be checked".to_owned(),
         ));
     }
     let body = json!({
@@ -97,8 +97,7 @@ fn spec(user: &UserInfo, attributes: &AccessAttributes) -> Value {
     Value::Object(spec)
 }
 
-/// An authorizer that could not look at everything and does not allow is one that could not tell: inside
-/// kube-apiserver that is an error too.
+/// A denial with an evaluation error is treated as an error, as in kube-apiserver.
 fn answer(status: Status) -> Result<Access, AuthorizerError> {
     let allowed = status.allowed && !status.denied;
     if !allowed && !status.denied && !status.evaluation_error.is_empty() {
@@ -119,7 +118,7 @@ fn error(connection: &Connection, failure: &RequestError) -> AuthorizerError {
         other => other.sentence(),
     };
     let url = connection.url();
-    AuthorizerError(format!("{url} does not say what the user may do: {reason}"))
+    AuthorizerError(format!("{url} did not answer the SubjectAccessReview: {reason}"))
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
-//! Objects of a kind as the watch brought them.
+//! A cache of the objects of a kind, filled by its watch.
 
 use std::{
     collections::BTreeMap,
     sync::{PoisonError, RwLock},
 };
 
-/// Where an object is. The order is that of the API server's lists.
+/// Namespace and name of an object. Ordered as the API server's lists.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
-    /// Empty for kinds that are in no namespace.
+    /// Empty for kinds that are not namespaced.
     pub(crate) namespace: String,
     pub(crate) name: String,
 }
@@ -53,7 +53,7 @@ impl<V> Cache<V> {
         look(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A list begins; until it is complete the old objects are there.
+    /// Starts a list; the old objects stay until it is complete.
     pub(crate) fn begin_list(&self) {
         self.write(|contents| contents.listed.clear());
     }
@@ -62,7 +62,7 @@ impl<V> Cache<V> {
         self.write(|contents| contents.listed.insert(key, object));
     }
 
-    /// The list is complete: what it does not hold is gone.
+    /// The list is complete: objects that it does not contain are removed.
     pub(crate) fn end_list(&self) {
         self.write(|contents| {
             contents.objects = std::mem::take(&mut contents.listed);
@@ -78,7 +78,7 @@ impl<V> Cache<V> {
         self.write(|contents| contents.objects.remove(key));
     }
 
-    /// Whether a list was complete once.
+    /// Whether a list has been completed.
     pub(crate) fn is_synced(&self) -> bool {
         self.read(|contents| contents.is_synced)
     }
@@ -93,7 +93,7 @@ impl<V: Clone> Cache<V> {
         self.read(|contents| contents.objects.get(key).cloned())
     }
 
-    /// Those of a namespace, or all, that are wanted.
+    /// The objects of a namespace, or of all, that match.
     pub(crate) fn list(&self, namespace: Option<&str>, is_wanted: impl Fn(&V) -> bool) -> Vec<V> {
         let wanted = |(_, object): &(&Key, &V)| is_wanted(object);
         self.read(|contents| match namespace {

@@ -19,7 +19,7 @@ use crate::{
     resources::{ResourceKind, Resources},
 };
 
-/// A Kubernetes API server: answers from what its watches brought, and asks the server otherwise.
+/// A Kubernetes API server: answers from the caches of its watches, or else by a request to the server.
 ///
 /// Cheap to clone. Dropping the last clone ends the watches and closes the connections.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ struct Inner {
     kinds: Kinds,
 }
 
-/// What the watches are doing.
+/// The states of the watches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterStatus {
     /// The API server: scheme, host and port.
@@ -45,11 +45,12 @@ pub struct ClusterStatus {
 }
 
 impl Cluster {
-    /// Reads where the API server is and who this program is. Sends nothing: the server may be away.
+    /// Reads the address of the API server and the credentials. Sends nothing: the server need not be
+    /// available.
     ///
     /// # Errors
     ///
-    /// When that cannot be read, or cannot be used.
+    /// When the configuration cannot be read or used.
     pub async fn connect(config: &ClusterConfig) -> Result<Self, ConfigError> {
         let connection = config.connection().await?;
         Ok(Self(Arc::new(Inner {
@@ -60,13 +61,13 @@ impl Cluster {
         })))
     }
 
-    /// Begins to watch namespaces; else the first look-up does. For a host whose chains will need their
+    /// Starts to watch namespaces; otherwise the first lookup does. For a host whose chains need their
     /// labels.
     pub fn watch_namespaces(&self) {
         self.0.namespaces.start(&self.0.runtime);
     }
 
-    /// Begins to watch these kinds; else the first look-up of each does. For kinds that plugins are
+    /// Starts to watch these kinds; otherwise the first lookup of each does. For kinds that plugins are
     /// granted.
     pub fn watch_kinds<'a>(&self, kinds: impl IntoIterator<Item = &'a ClusterKind>) {
         for kind in kinds {
@@ -74,17 +75,17 @@ impl Cluster {
         }
     }
 
-    /// The resources of a kind, to read and write; begins to watch them.
+    /// The resources of a kind, to read and write; starts to watch them.
     pub fn resources(&self, kind: &ResourceKind) -> Resources {
         Resources::new(self.0.connection.clone(), kind, &self.0.runtime)
     }
 
-    /// Hands a request on, with this program's credentials: path and query, and of its headers `Accept`,
+    /// Forwards a request with this program's credentials: path, query, and the headers `Accept`,
     /// `Accept-Encoding` and `Content-Type`. The body of the reply is streamed.
     ///
     /// # Errors
     ///
-    /// When the API server does not reply. A refusal of it is a reply.
+    /// When the API server does not reply. An error status is a reply.
     pub async fn forward(
         &self,
         request: Request<Bytes>,
@@ -95,16 +96,16 @@ impl Cluster {
         forward::forward(&self.0.connection, request).await
     }
 
-    /// Makes this namespace when there is none. Does nothing for a name that no namespace can have.
+    /// Creates this namespace if it does not exist. Does nothing for an invalid name.
     ///
     /// # Errors
     ///
-    /// When it cannot be known whether there is one, or it cannot be made.
+    /// When the namespace can be neither found nor created.
     pub async fn ensure_namespace(&self, name: &str) -> Result<(), ForwardError> {
         forward::ensure_namespace(&self.0.connection, name).await
     }
 
-    /// What the watches are doing.
+    /// The states of the watches.
     pub fn status(&self) -> ClusterStatus {
         ClusterStatus {
             server: self.0.connection.url().to_owned(),

@@ -1,4 +1,4 @@
-//! Where the API server is, and who this program is.
+//! Connection settings and credentials for the API server.
 
 use std::{env, fmt, io, path::PathBuf};
 
@@ -12,11 +12,11 @@ use crate::{connection::Connection, request_error::causes};
 /// How to reach the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterConfig {
-    /// Where that is written. Default: [`ClusterSource::Infer`].
+    /// The source of the settings. Default: [`ClusterSource::Infer`].
     pub source: ClusterSource,
 }
 
-/// Where it is written how to reach the cluster.
+/// The source of the connection settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ClusterSource {
     /// The service account of the pod that this program runs in. Its token and its CA are read again
@@ -29,12 +29,12 @@ pub enum ClusterSource {
         /// The context. Default: the kubeconfig's current context.
         context: Option<String>,
     },
-    /// The kubeconfig when there is one, as for `kubectl`, else the service account.
+    /// The kubeconfig if there is one, as for `kubectl`, else the service account.
     #[default]
     Infer,
 }
 
-/// Why the cluster cannot be used. An API server that is away is no such reason.
+/// Why the configuration of the cluster cannot be used. An unavailable API server is not such an error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -45,15 +45,15 @@ pub enum ConfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the operating system says.
+        /// The I/O error.
         source: io::Error,
     },
-    /// A kubeconfig is no kubeconfig.
-    #[error("{place} is no kubeconfig: {reason}")]
+    /// A kubeconfig is invalid.
+    #[error("{place} is not a valid kubeconfig: {reason}")]
     Parse {
-        /// Which kubeconfig.
+        /// The kubeconfig.
         place: String,
-        /// What is wrong, and where.
+        /// The problem, and its location.
         reason: String,
     },
     /// A kubeconfig without current context.
@@ -62,60 +62,58 @@ pub enum ConfigError {
          `kubectl config use-context`"
     )]
     ContextMissing {
-        /// Which kubeconfig.
+        /// The kubeconfig.
         place: String,
         /// Its contexts.
         known: Names,
     },
-    /// A context that is not there.
+    /// The context does not exist.
     #[error("{place} has no context `{context}`; it has: {known}")]
     ContextUnknown {
-        /// Which kubeconfig.
+        /// The kubeconfig.
         place: String,
-        /// The context that was asked for.
+        /// The requested context.
         context: String,
-        /// Those that are there.
+        /// Those that exist.
         known: Names,
     },
-    /// A context of a cluster that is not there.
+    /// The cluster of the context does not exist.
     #[error("{place} has no cluster `{cluster}`, which its context names; it has: {known}")]
     ClusterUnknown {
-        /// Which kubeconfig.
+        /// The kubeconfig.
         place: String,
         /// The cluster that the context names.
         cluster: String,
-        /// Those that are there.
+        /// Those that exist.
         known: Names,
     },
     /// A cluster behind a proxy.
-    #[error(
-        "{place} names a proxy-url; this program reaches the API server without a proxy: remove proxy-url"
-    )]
+    #[error("{place} has a proxy-url, which is not supported: remove proxy-url")]
     Proxy {
-        /// Which kubeconfig.
+        /// The kubeconfig.
         place: String,
     },
     /// Another part cannot be used: the server's URL, the CA, the credentials.
     #[error("{place} cannot be used: {reason}")]
     Unusable {
-        /// Which kubeconfig, or the service account.
+        /// The kubeconfig, or the service account.
         place: String,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
-    /// Not in a pod.
+    /// No service account was found.
     #[error(
-        "there is no service account of a pod: {reason}; run in a pod whose service account token is mounted, \
-         or name a kubeconfig"
+        "no service account was found: {reason}; run in a pod whose service account token is mounted, or name a \
+         kubeconfig"
     )]
     NotInCluster {
-        /// What is missing.
+        /// The missing part.
         reason: String,
     },
     /// Neither kubeconfig nor service account.
     #[error(
-        "there is neither a kubeconfig nor a service account of a pod: set KUBECONFIG or name a kubeconfig, or \
-         run in a pod"
+        "neither a kubeconfig nor a service account was found: set KUBECONFIG or name a kubeconfig, or run in a \
+         pod"
     )]
     NothingFound,
 }
@@ -139,9 +137,9 @@ const SERVICE_ACCOUNT: &str = "the service account of this pod";
 impl ClusterConfig {
     /// Reads the configuration; connects at the first request.
     pub(crate) async fn connection(&self) -> Result<Connection, ConfigError> {
-        // With two providers in the program and none chosen rustls would panic.
+        // With two providers in the program and none installed, rustls would panic.
         if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // It fails when another thread was faster, which is as good.
+            // It fails if another thread installed one first, which is fine.
             let _ =
                 rustls::crypto::CryptoProvider::install_default((*admittance_net::tls::provider()).clone());
         }
@@ -165,7 +163,7 @@ impl ClusterConfig {
 
 async fn infer() -> Result<(String, Config), ConfigError> {
     let files = default_files();
-    // Files that someone named must be there; the one of the home directory need not be.
+    // Files that are configured must exist; the one in the home directory need not.
     if env::var_os(KUBECONFIG).is_some_and(|files| !files.is_empty())
         || files.iter().any(|file| file.exists())
     {
@@ -237,7 +235,7 @@ async fn kubeconfig(files: Vec<PathBuf>, context: Option<&str>) -> Result<(Strin
             place: place.clone(),
             reason: causes(&error),
         })?;
-    // From HTTPS_PROXY, which is for other destinations.
+    // Set from HTTPS_PROXY, which is for other destinations.
     config.proxy_url = None;
     if config.root_cert.as_ref().is_some_and(Vec::is_empty) {
         let reason =
@@ -248,7 +246,7 @@ async fn kubeconfig(files: Vec<PathBuf>, context: Option<&str>) -> Result<(Strin
         });
     }
     if config.accept_invalid_certs {
-        tracing::warn!("{place} turns off the verification of the API server's certificate");
+        tracing::warn!("{place} disables verification of the API server's certificate");
     }
     Ok((place, config))
 }
@@ -256,14 +254,14 @@ async fn kubeconfig(files: Vec<PathBuf>, context: Option<&str>) -> Result<(Strin
 fn read_error(path: PathBuf, error: KubeconfigError) -> ConfigError {
     let reason = match error {
         KubeconfigError::ReadConfig(source, path) => return ConfigError::Read { path, source },
-        // The parser's own words quote the file, and there are secrets in it.
+        // The parser's message quotes the file, which contains secrets.
         KubeconfigError::Parse(error) => match error.location() {
             Some(place) => format!(
-                "line {}, column {} is no YAML, or not what belongs there",
+                "line {}, column {}: invalid YAML, or an unexpected value",
                 place.line(),
                 place.column()
             ),
-            None => "it is no YAML, or not what belongs there".to_owned(),
+            None => "invalid YAML, or an unexpected value".to_owned(),
         },
         other => causes(&other),
     };

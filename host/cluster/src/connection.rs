@@ -1,4 +1,4 @@
-//! The way to the API server.
+//! The connection to the API server.
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
@@ -24,18 +24,18 @@ use crate::{
     request_error::RequestError,
 };
 
-/// Until TCP and TLS are there.
+/// The timeout for TCP and TLS.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// After this much silence TCP asks whether the server is still there.
+/// TCP keepalive is sent after this much silence.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(15);
-/// Connections that nobody uses are closed after this.
+/// Idle connections are closed after this.
 const POOL_IDLE: Duration = Duration::from_secs(90);
-/// Until the head of a reply to a list or a watch. A server sends the head of a watch at once.
+/// The timeout for the head of a reply to a list or a watch. A server sends the head of a watch at once.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// Look-ups that ask the server at the same time; more wait, within their deadline.
+/// The number of concurrent lookups; more wait, within their deadline.
 const LIVE_REQUESTS: usize = 64;
 
-/// The API server: connections that are kept, and the credentials. Cheap to clone.
+/// The API server: pooled connections and credentials. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Connection {
     client: Client,
@@ -52,7 +52,7 @@ impl fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// Connects at the first request, not before. Must be called on tokio's runtime.
+    /// Connects at the first request, not earlier. Must be called within a tokio runtime.
     ///
     /// # Errors
     ///
@@ -68,7 +68,8 @@ impl Connection {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(POOL_IDLE)
             .build(https);
-        // Not kube's own stack: that logs every failed request as an error, and this crate logs changes.
+        // Not kube's own stack, which logs every failed request as an error; this crate logs changes of
+        // state.
         let service = ServiceBuilder::new()
             .layer(config.base_uri_layer())
             .option_layer(config.auth_layer()?)
@@ -91,7 +92,7 @@ impl Connection {
         self.client.clone()
     }
 
-    /// A request of a look-up: bounded in number and time, and counted.
+    /// A request of a lookup: limited in concurrency and time, and counted.
     pub(crate) async fn ask<T>(
         &self,
         verb: Verb,
@@ -111,8 +112,8 @@ impl Connection {
         answer
     }
 
-    /// A client for a list and its watch that tells `health` what the server answers: a watch that
-    /// resumes gives no event until something changes.
+    /// A client for a list and its watch that reports the server's answers to `health`: a resumed watch gives
+    /// no event until something changes.
     pub(crate) fn observed(&self, health: Arc<Health>) -> Client {
         let client = self.client.clone();
         let namespace = client.default_namespace().to_owned();
@@ -146,7 +147,7 @@ impl Connection {
 fn without_path(url: &Uri) -> String {
     match (url.scheme_str(), url.authority()) {
         (Some(scheme), Some(authority)) => {
-            // A password in the URL stays out of messages.
+            // A password in the URL must not appear in messages.
             let host = authority.as_str().rsplit('@').next().unwrap_or_default();
             format!("{scheme}://{host}")
         }

@@ -1,4 +1,4 @@
-//! Requests of others that are handed on to the API server.
+//! Requests of clients that are forwarded to the API server.
 
 use std::{error::Error, time::Duration};
 
@@ -21,17 +21,17 @@ use crate::{
     request_error::{RequestError, causes, permission},
 };
 
-/// Until the head of a reply. The API server itself gives a request up after a minute.
+/// The timeout for the head of a reply. The API server itself aborts a request after a minute.
 const REPLY_LIMIT: Duration = Duration::from_secs(65);
-/// For looking whether a namespace is there and making it.
+/// The timeout for finding and creating a namespace.
 const NAMESPACE_LIMIT: Duration = Duration::from_secs(10);
 /// The longest name of a namespace (RFC 1123).
 const LONGEST_NAME: usize = 63;
 
-/// What a client says that concerns the API server. The rest does not go on: it could say who asks, or in whose
-/// name, and the API server believes this program's credentials.
+/// The request headers that are forwarded. Others are dropped: they could carry credentials or impersonate a
+/// user, and the API server trusts this program.
 const HANDED_ON: [HeaderName; 3] = [ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE];
-/// What an answer says of its own connection.
+/// Response headers that concern only the connection.
 const OF_THE_CONNECTION: [HeaderName; 4] = [
     CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -39,8 +39,8 @@ const OF_THE_CONNECTION: [HeaderName; 4] = [
     UPGRADE,
 ];
 
-/// Why the API server has not answered a request that was handed on, or has not made a namespace. As text: a
-/// sentence for the log; it names the server.
+/// Why the API server has not answered a forwarded request, or has not created a namespace. The message is
+/// for the log, and names the server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{server}: {reason}")]
 pub struct ForwardError {
@@ -57,7 +57,7 @@ impl Connection {
     }
 }
 
-/// Hand a request on. Whatever is answered is the reply: only no answer is an error.
+/// Forwards a request. Any answer is a reply; only a missing answer is an error.
 pub(crate) async fn forward(
     connection: &Connection,
     request: Request<Bytes>,
@@ -69,7 +69,7 @@ pub(crate) async fn forward(
     let mut next = Request::new(kube::client::Body::from(body));
     *next.method_mut() = head.method;
     *next.uri_mut() = head.uri;
-    *next.headers_mut() = handed_on(&head.headers);
+    *next.headers_mut() = forwarded_headers(&head.headers);
     let (result, answer) = match timeout(REPLY_LIMIT, connection.client().send(next)).await {
         Ok(Ok(mut response)) => {
             for name in OF_THE_CONNECTION {
@@ -87,7 +87,7 @@ pub(crate) async fn forward(
     answer
 }
 
-fn handed_on(headers: &HeaderMap) -> HeaderMap {
+fn forwarded_headers(headers: &HeaderMap) -> HeaderMap {
     let mut kept = HeaderMap::new();
     for name in HANDED_ON {
         for value in headers.get_all(&name) {
@@ -108,7 +108,7 @@ fn result(status: StatusCode) -> &'static str {
     }
 }
 
-/// Make this namespace when there is none. A name that no namespace can have is left to the API server to refuse.
+/// Creates this namespace if it does not exist. An invalid name is left to the API server to refuse.
 pub(crate) async fn ensure_namespace(connection: &Connection, name: &str) -> Result<(), ForwardError> {
     if !is_namespace(name) {
         return Ok(());
@@ -129,7 +129,7 @@ pub(crate) async fn ensure_namespace(connection: &Connection, name: &str) -> Res
                 };
                 let create = async {
                     match namespaces.create(&PostParams::default(), &namespace).await {
-                        // Somebody else has made it meanwhile.
+                        // It was created in the meantime.
                         Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
                         created => created.map(drop),
                     }
@@ -146,7 +146,7 @@ pub(crate) async fn ensure_namespace(connection: &Connection, name: &str) -> Res
             other => other.sentence(),
         };
         connection.not_forwarded(format!(
-            "the namespace {name} could not be made sure of: {reason}"
+            "the namespace {name} could not be found or created: {reason}"
         ))
     })
 }
@@ -198,7 +198,10 @@ mod tests {
         ] {
             headers.insert(name, value.parse().unwrap());
         }
-        let mut kept: Vec<String> = handed_on(&headers).keys().map(ToString::to_string).collect();
+        let mut kept: Vec<String> = forwarded_headers(&headers)
+            .keys()
+            .map(ToString::to_string)
+            .collect();
         kept.sort_unstable();
         assert_eq!(kept, ["accept", "accept-encoding", "content-type"]);
     }

@@ -1,4 +1,4 @@
-//! How a watch is doing: for look-ups, for the operator, for the log.
+//! The health of a watch: for lookups, for the status, for the log.
 
 use std::{
     fmt,
@@ -13,31 +13,31 @@ use tokio::{
 
 use crate::metrics;
 
-/// How long objects are taken from the cache while the watch is down. After that every look-up asks the
-/// API server, and fails when it cannot be reached.
+/// How long the cache is used while the watch is down. After that every lookup is sent to the API server, and
+/// fails when it is unreachable.
 pub const STALE_LIMIT: Duration = Duration::from_secs(300);
-/// How long a watch that the API server accepted must stay open before it is up. A watch from a version that
-/// the server no longer has is accepted too: the error is its first event.
+/// How long a watch that the API server accepted must stay open before it is up. A watch from an expired
+/// version is accepted too: the error is its first event.
 const CONFIRM_AFTER: Duration = Duration::from_millis(250);
 
-/// What a watch is doing.
+/// The state of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchState {
-    /// Nobody asked for this yet.
+    /// Not started: there was no lookup yet.
     Idle,
     /// A list is under way: the first, or a new one because the watch expired.
     Starting,
     /// Changes arrive.
     Watching,
-    /// The API server gives no changes now; it is tried again and again, at most 30 s apart.
+    /// The API server cannot be watched now; the watch is retried at least every 30 s.
     Down,
-    /// The API server does not allow it; every look-up asks the server, and the watch is tried again
-    /// every minute.
+    /// The API server does not allow it; every lookup is sent to the server, and the watch is retried every
+    /// minute.
     Refused,
 }
 
 impl WatchState {
-    /// For messages and documents.
+    /// As text.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -58,40 +58,40 @@ impl fmt::Display for WatchState {
 /// A watch, as an operator sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchStatus {
-    /// What it is doing.
+    /// Its state.
     pub state: WatchState,
-    /// When that began.
+    /// Since when it is in this state.
     pub since: SystemTime,
-    /// Whether all objects were listed once.
+    /// Whether all objects have been listed.
     pub is_synced: bool,
     /// How many objects are in the cache.
     pub objects: usize,
-    /// When the API server last answered the list or the watch. While all is well it is asked anew every
-    /// minute, so a much older time means that it is silent.
+    /// When the API server last answered the list or the watch. A healthy watch is renewed every minute, so a
+    /// much older time means that the server does not respond.
     pub heard: Option<SystemTime>,
-    /// The last error, with what to do about it; none once all is well.
+    /// The last error, with what to do about it; none while the watch is healthy.
     pub last_error: Option<String>,
 }
 
-/// The state of one watch. Shared by the watch, which writes it, and look-ups.
+/// The health of one watch. Written by the watch, read by lookups.
 #[derive(Debug)]
 pub(crate) struct Health {
     /// What is watched, in messages and as the label of the gauge.
     name: String,
-    now: Mutex<Now>,
-    /// How often the objects, or the state, became others.
+    now: Mutex<State>,
+    /// Counts changes of the objects and of the state.
     changes: watch::Sender<u64>,
-    /// Told when the API server accepts a watch.
+    /// Notified when the API server accepts a watch.
     accepted: Notify,
 }
 
 #[derive(Debug)]
-struct Now {
+struct State {
     state: WatchState,
     since: SystemTime,
-    /// When the cache was last known to be up to date, unless the watch is up.
+    /// When the cache was last known to be current, unless the watch is up.
     current: Instant,
-    /// When the API server accepted the watch that is not confirmed yet.
+    /// When the API server accepted a watch that is not confirmed yet.
     accepted: Option<Instant>,
     heard: Option<SystemTime>,
     last_error: Option<String>,
@@ -101,7 +101,7 @@ impl Health {
     pub(crate) fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
-            now: Mutex::new(Now {
+            now: Mutex::new(State {
                 state: WatchState::Idle,
                 since: SystemTime::now(),
                 current: Instant::now(),
@@ -118,11 +118,11 @@ impl Health {
         &self.name
     }
 
-    fn lock(&self) -> MutexGuard<'_, Now> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the state; whether it is another one than before.
+    /// Sets the state, and returns whether it changed.
     fn enter(&self, state: WatchState, last_error: Option<String>) -> bool {
         let mut now = self.lock();
         let changes = now.state != state;
@@ -143,12 +143,12 @@ impl Health {
         changes
     }
 
-    /// Wakes who waits for changes.
+    /// Wakes tasks that wait for changes.
     pub(crate) fn something_changed(&self) {
         self.changes.send_modify(|number| *number += 1);
     }
 
-    /// How often something changed, and when it does again.
+    /// A receiver of the change counter.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
@@ -158,7 +158,7 @@ impl Health {
         self.lock().state == WatchState::Watching
     }
 
-    /// A list begins.
+    /// A list starts.
     pub(crate) fn starting(&self) {
         self.enter(WatchState::Starting, None);
     }
@@ -184,15 +184,14 @@ impl Health {
         }
     }
 
-    /// Waits until a watch that was accepted has stayed open for `CONFIRM_AFTER`; for ever while the watch
-    /// is up already.
+    /// Waits until an accepted watch has stayed open for `CONFIRM_AFTER`; forever if the watch is already up.
     pub(crate) async fn confirmed(&self) {
         loop {
             let accepted = self.lock().accepted;
             match accepted {
                 Some(at) => {
                     sleep_until((at + CONFIRM_AFTER).into()).await;
-                    // Otherwise it was closed, and another one was accepted.
+                    // Otherwise it was closed and another one was accepted.
                     if self.lock().accepted == Some(at) {
                         return;
                     }
@@ -202,7 +201,7 @@ impl Health {
         }
     }
 
-    /// The watch works: it brings changes, or stayed open.
+    /// The watch works: it delivered changes, or stayed open.
     pub(crate) fn watching(&self) {
         if self.enter(WatchState::Watching, None) {
             tracing::info!(watch = self.name, "the watch is up");
@@ -211,11 +210,7 @@ impl Health {
 
     pub(crate) fn down(&self, error: String) {
         if self.enter(WatchState::Down, Some(error.clone())) {
-            tracing::warn!(
-                watch = self.name,
-                error,
-                "the watch is down, and is tried again and again"
-            );
+            tracing::warn!(watch = self.name, error, "the watch is down and is retried");
         }
     }
 
@@ -224,12 +219,12 @@ impl Health {
             tracing::warn!(
                 watch = self.name,
                 error,
-                "the watch is refused; every look-up asks the API server"
+                "the watch is refused; every lookup is sent to the API server"
             );
         }
     }
 
-    /// Whether the cache may be believed, once it was filled.
+    /// Whether a filled cache is current enough to be used.
     pub(crate) fn is_fresh(&self) -> bool {
         let now = self.lock();
         match now.state {
@@ -251,7 +246,7 @@ impl Health {
         }
     }
 
-    /// As if the cache had been up to date that much earlier.
+    /// Moves the time at which the cache was current into the past.
     #[cfg(test)]
     fn age(&self, age: Duration) {
         let mut now = self.lock();

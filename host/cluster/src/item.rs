@@ -13,11 +13,11 @@ use serde_json::{Map, Value};
 
 use crate::cache::Key;
 
-/// An object as the API server sends it, but for `metadata.managedFields`: that is often half of an
-/// object, and tells only who wrote which field.
+/// An object as the API server sends it, without `metadata.managedFields`, which is often half of an object
+/// and not needed.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
-    /// What the watch needs of it, and the labels; everything is in `object`.
+    /// The fields that the watch needs, and the labels; the whole object is in `object`.
     meta: ObjectMeta,
     object: Map<String, Value>,
 }
@@ -83,7 +83,7 @@ impl Resource for Item {
     }
 }
 
-/// An object in the cache: its text takes much less memory than its tree.
+/// An object in the cache, as text, which takes much less memory than a tree.
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
     pub(crate) labels: Arc<Labels>,
@@ -91,7 +91,7 @@ pub(crate) struct Stored {
 }
 
 impl Item {
-    /// Where the object is.
+    /// Its namespace and name.
     pub(crate) fn key(&self) -> Key {
         Key::new(
             self.meta.namespace.as_deref(),
@@ -103,7 +103,7 @@ impl Item {
         self.object
     }
 
-    /// The object as JSON. The items of a list come without `apiVersion` and `kind`: they are put in front.
+    /// The object as JSON. The items of a list come without `apiVersion` and `kind`: they are added in front.
     pub(crate) fn into_json(self, resource: &ApiResource) -> String {
         let has_type = ["apiVersion", "kind"]
             .iter()

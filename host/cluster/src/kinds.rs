@@ -27,12 +27,12 @@ use crate::{
     watch::{Pace, View, follow},
 };
 
-/// How long a look-up takes at most when its deadline is later.
+/// The longest time of a lookup, whatever its deadline.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(10);
-/// Objects in one reply of a list.
+/// Page size of lists.
 const PAGE: u32 = 500;
 
-/// The kinds that were asked for, each with its watch.
+/// The kinds that were looked up, each with its watch.
 #[derive(Debug)]
 pub(crate) struct Kinds {
     connection: Connection,
@@ -54,7 +54,7 @@ struct Kind {
     view: View<Stored>,
 }
 
-/// What the API server says about a kind.
+/// Discovery information about a kind.
 #[derive(Clone, Debug)]
 struct Served {
     resource: ApiResource,
@@ -70,7 +70,7 @@ impl Kinds {
         }
     }
 
-    /// The kind, whose watch begins if it did not begin yet.
+    /// The kind; starts its watch if necessary.
     fn kind(&self, name: &ClusterKind, runtime: &Handle) -> Arc<Kind> {
         let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(watched) = watches.get(name) {
@@ -115,7 +115,7 @@ impl Kinds {
         deadline: Deadline,
         runtime: &Handle,
     ) -> Result<Option<String>, ClusterError> {
-        check_segment(name, "name of an object")?;
+        check_segment(name, "object name")?;
         let until = deadline.within(LOOKUP_LIMIT).instant();
         self.kind(kind, runtime).get(namespace, name, until).await
     }
@@ -136,7 +136,7 @@ impl Kinds {
 }
 
 impl Kind {
-    /// What the server says about the kind; asked once.
+    /// The discovery information about the kind; requested once.
     async fn served(&self, until: Instant) -> Result<&Served, RequestError> {
         let discover = async {
             let gvk = match self.name.api_version().split_once('/') {
@@ -155,7 +155,7 @@ impl Kind {
                     && capabilities.supports_operation(verbs::LIST),
             })
         };
-        // Another look-up may be asking already; that one's deadline is not this one's.
+        // Another lookup may already be requesting it, with another deadline.
         let served = tokio::time::timeout_at(until, self.served.get_or_try_init(|| discover)).await;
         match served {
             Ok(Err(RequestError::NotFound(_))) => Err(RequestError::NotFound(format!(
@@ -183,7 +183,10 @@ impl Kind {
         };
         let resource = &served.resource;
         if !served.can_watch {
-            let words = format!("the API server lets nobody list and watch `{}`", self.name);
+            let words = format!(
+                "the API server does not support listing and watching `{}`",
+                self.name
+            );
             self.view.health.refused(words);
             return;
         }
@@ -193,17 +196,17 @@ impl Kind {
         follow(&self.connection, api, &self.view, entry, &permission).await;
     }
 
-    /// Where look-ups of a namespace, or of all, go.
+    /// The API for lookups in a namespace, or in all.
     fn api(&self, served: &Served, namespace: Option<&str>) -> Result<Api<Item>, ClusterError> {
         let client: Client = self.connection.client();
         match namespace {
             None => Ok(Api::all_with(client, &served.resource)),
             Some(_) if !served.is_namespaced => Err(ClusterError::Refused(format!(
-                "`{}` is in no namespace: leave the namespace out",
+                "`{}` is not namespaced: leave the namespace out",
                 self.name
             ))),
             Some(namespace) => {
-                check_segment(namespace, "name of a namespace")?;
+                check_segment(namespace, "namespace")?;
                 Ok(Api::namespaced_with(client, namespace, &served.resource))
             }
         }
@@ -216,7 +219,7 @@ impl Kind {
     async fn discovered(&self, until: Instant) -> Result<&Served, ClusterError> {
         let served = self.served(until).await;
         served.map_err(|failure| {
-            failure.for_plugin("let this program's account read the API server's discovery")
+            failure.for_plugin("allow this program's account to read the API server's discovery")
         })
     }
 
@@ -230,7 +233,7 @@ impl Kind {
         let api = self.api(served, namespace)?;
         if namespace.is_none() && served.is_namespaced {
             return Err(ClusterError::Refused(format!(
-                "`{}` is in a namespace: say in which",
+                "`{}` is namespaced: give the namespace",
                 self.name
             )));
         }
@@ -287,15 +290,15 @@ impl Kind {
 /// The longest name of an object.
 const NAME_LENGTH: usize = 253;
 
-/// A text of a plugin that becomes one segment of a path, and must stay one: the grant is for one kind.
-/// Kubernetes' own rule for names (`IsValidPathSegmentName`) is wider only in letters that no name has.
+/// Checks a text of a plugin that becomes one segment of a URL path, so that it cannot reach another kind.
+/// Stricter than Kubernetes' own rule (`IsValidPathSegmentName`) only in characters that no name has.
 fn check_segment(text: &str, what: &str) -> Result<(), ClusterError> {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:@!$&'()*+,;=".contains(&byte);
     let holds = !matches!(text, "" | "." | "..") && text.len() <= NAME_LENGTH && text.bytes().all(is_letter);
     if holds {
         Ok(())
     } else {
-        Err(ClusterError::Refused(format!("{text:?} is no {what}")))
+        Err(ClusterError::Refused(format!("{text:?} is not a valid {what}")))
     }
 }
 

@@ -1,9 +1,9 @@
-//! A Kubernetes API server as the source of namespace labels, of look-ups for plugins, and of what users
-//! may do, and as a place where definitions are kept.
+//! A Kubernetes API server as the source of namespace labels, of lookups for plugins and of access reviews,
+//! and as a store of definitions.
 //!
-//! A [`Cluster`] watches what it is asked for, keeps it, and answers from there. Before the first list is
-//! complete, and when a watch is down for long, it asks the server itself. A server that is away stops
-//! only the look-ups that need it: nothing here ends or blocks the program.
+//! A [`Cluster`] watches the kinds that are looked up, and answers from a cache. Before the first list is
+//! complete, and when a watch is down for long, it sends a request to the server. An unavailable server
+//! affects only the lookups that need it: nothing here ends or blocks the program.
 
 mod authorize;
 mod cache;

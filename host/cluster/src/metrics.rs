@@ -1,12 +1,11 @@
-//! What this crate counts, through the `metrics` facade: the program that embeds it chooses the
-//! exporter.
+//! The metrics of this crate, through the `metrics` facade: the embedding program chooses the exporter.
 
 use metrics::{counter, describe_counter, describe_gauge, gauge};
 
 const REQUESTS: &str = "admittance_cluster_requests_total";
 const WATCH_UP: &str = "admittance_cluster_watch_up";
 
-/// Tell the exporter what the metrics of the cluster mean. Call it once, after the exporter is installed.
+/// Describes the metrics of the cluster to the exporter. Call it once, after the exporter is installed.
 pub fn describe_metrics() {
     describe_counter!(
         REQUESTS,
@@ -19,7 +18,7 @@ pub fn describe_metrics() {
     );
 }
 
-/// What a request to the API server is for.
+/// The purpose of a request to the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Get,

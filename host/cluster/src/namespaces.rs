@@ -23,14 +23,14 @@ use crate::{
     watch::{View, follow},
 };
 
-/// How long a look-up waits for the API server at most; a request's own deadline may be earlier.
+/// The longest time of a lookup; the deadline of the request may be earlier.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(2);
 
-/// Of a namespace no more than the metadata is asked for.
+/// Only the metadata of namespaces is requested.
 type Namespace = PartialObjectMeta<Item>;
 
-/// Namespaces and their labels. The watch begins with the first look-up: a host whose chains ask for no
-/// labels needs no right to see namespaces.
+/// Namespaces and their labels. The watch starts with the first lookup: a host whose chains need no labels
+/// needs no permission to read namespaces.
 #[derive(Debug)]
 pub(crate) struct Namespaces {
     connection: Connection,
@@ -75,7 +75,7 @@ impl Namespaces {
         }
     }
 
-    /// Begins the watch, if it did not begin yet.
+    /// Starts the watch, if it is not running yet.
     pub(crate) fn start(&self, runtime: &Handle) {
         self.task.get_or_init(|| {
             self.view.health.starting();
@@ -91,8 +91,8 @@ impl Namespaces {
         self.view.status()
     }
 
-    /// From the cache, else from the server: a namespace that was made a moment ago may not be in the
-    /// cache yet. That is the order of kube-apiserver's own look-up.
+    /// From the cache, else from the server: a namespace that was just created may not be in the cache yet.
+    /// kube-apiserver uses the same order.
     pub(crate) async fn labels(&self, name: &str) -> Result<Labels, NamespaceLookupError> {
         // The name comes from a request and becomes part of a path.
         if !is_dns_label(name) {

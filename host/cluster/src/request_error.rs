@@ -1,4 +1,4 @@
-//! Why the API server gave no answer, in words.
+//! Errors of requests to the API server.
 
 use std::error::Error as StdError;
 
@@ -6,25 +6,25 @@ use admittance_admission::ClusterError;
 use admittance_net::causes::chain;
 use kube::{Error, error::DiscoveryError};
 
-/// A request to the API server that was not answered as it should.
+/// Why a request to the API server failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RequestError {
-    /// There is no such thing.
+    /// Not found.
     NotFound(String),
-    /// It is there already, or is another one by now.
+    /// It already exists, or was changed.
     Conflict(String),
-    /// This program may not do it.
+    /// This program lacks the permission.
     Forbidden(String),
-    /// The server says no for another reason.
+    /// The server refused the request for another reason.
     Refused(String),
-    /// The server cannot be reached, or is in no state to answer.
+    /// The server is unreachable or unavailable.
     Unavailable(String),
-    /// No answer in time.
+    /// Timeout.
     Timeout,
 }
 
 impl RequestError {
-    /// From the error of the client.
+    /// From an error of the client.
     pub(crate) fn from_client(error: &Error) -> Self {
         match error {
             Error::Api(status) => {
@@ -63,7 +63,7 @@ impl RequestError {
         }
     }
 
-    /// One sentence.
+    /// The message, as one sentence.
     pub(crate) fn sentence(&self) -> String {
         match self {
             Self::NotFound(words)
@@ -75,7 +75,7 @@ impl RequestError {
         }
     }
 
-    /// As a plugin sees it. `permission` is what the account needs.
+    /// The error for a plugin. `permission` is what the account needs.
     pub(crate) fn for_plugin(self, permission: &str) -> ClusterError {
         match self {
             Self::Forbidden(words) => ClusterError::Refused(format!("{words}; {permission}")),
@@ -88,7 +88,7 @@ impl RequestError {
     }
 }
 
-/// What to grant: ends the sentence of a refusal.
+/// The permission to grant, appended to a refusal.
 pub(crate) fn permission(verbs: &str, plural: &str, group: &str) -> String {
     let group = match group {
         "" => "the core API group".to_owned(),
@@ -97,7 +97,7 @@ pub(crate) fn permission(verbs: &str, plural: &str, group: &str) -> String {
     format!("give this program's account {verbs} on `{plural}` of {group}")
 }
 
-/// An error and its causes in one line, without what kube says above them.
+/// An error and its causes in one line, without kube's outer message.
 pub(crate) fn causes(error: &(dyn StdError + 'static)) -> String {
     let below = error.source().filter(|_| error.is::<Error>());
     chain(below.unwrap_or(error))

@@ -1,4 +1,4 @@
-//! Resources that are read and written as they are, and never from a cache.
+//! Resources that are read and written without a cache.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,14 +20,14 @@ use crate::{
     watch::{View, follow},
 };
 
-/// How long a request waits for the API server at most.
+/// The timeout of a request.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
-/// Objects in one reply of a list.
+/// Page size of lists.
 const PAGE: u32 = 500;
-/// What the API server is told of who writes.
+/// The field manager of writes.
 const MANAGER: &str = "admittance";
 
-/// A kind whose resources are in namespaces, as the API server's paths name it.
+/// A namespaced kind, as named in the API server's paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResourceKind {
     /// `bkbcs.tencent.com`.
@@ -55,23 +55,23 @@ pub struct Resource {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResourceError {
-    /// There is no such resource, no such namespace or no such kind.
+    /// The resource, its namespace or its kind does not exist.
     #[error("{0}")]
     NotFound(String),
-    /// There is one of this name, or it is another one by now.
+    /// A resource of this name already exists, or it was changed.
     #[error("{0}")]
     Conflict(String),
-    /// The API server says no.
+    /// The API server refused the request.
     #[error("{0}")]
     Refused(String),
-    /// The API server cannot be reached, or does not answer. What was to be written may be written or not.
+    /// The API server is unreachable or does not answer. A write may or may not have taken effect.
     #[error("{0}")]
     Unavailable(String),
 }
 
 /// The resources of one kind in all namespaces. Cheap to clone; dropping the last clone ends its watch.
 ///
-/// Every answer is the API server's own. The watch only tells when to ask again.
+/// Every read is a request to the API server. The watch only signals changes.
 #[derive(Clone, Debug)]
 pub struct Resources(Arc<Inner>);
 
@@ -125,7 +125,7 @@ impl Resources {
         let task = runtime.spawn(async move {
             let (connection, resource, view) = watched;
             let permission = permission("`list` and `watch`", &resource.plural, &resource.group);
-            // Of what is watched no more than the place is kept.
+            // Only namespace and name of watched resources are kept.
             let entry = |found: PartialObjectMeta<Item>| {
                 let metadata = found.metadata;
                 let name = metadata.name.unwrap_or_default();
@@ -147,20 +147,19 @@ impl Resources {
         self.0.connection.url()
     }
 
-    /// A number that grows with every change that the watch brings, and whenever the watch ends or is up
-    /// again.
+    /// A counter that grows with every watched change, and whenever the watch goes down or up.
     pub fn changes(&self) -> u64 {
         *self.0.view.health.changes().borrow()
     }
 
-    /// Waits until [`changes`](Self::changes) is another number.
+    /// Waits until [`changes`](Self::changes) differs from this number.
     pub async fn changed_since(&self, changes: u64) {
         let mut receiver = self.0.view.health.changes();
         // The sender lives as long as this.
         let _ = receiver.wait_for(|number| *number != changes).await;
     }
 
-    /// Whether the watch is up; else nothing tells of changes.
+    /// Whether the watch is up; otherwise changes are not signalled.
     pub fn is_watched(&self) -> bool {
         self.0.view.health.is_watching()
     }
@@ -169,7 +168,7 @@ impl Resources {
     ///
     /// # Errors
     ///
-    /// When they cannot be listed to the last one.
+    /// When they cannot all be listed.
     pub async fn list(&self) -> Result<Vec<Resource>, ResourceError> {
         let api = Api::<Item>::all_with(self.0.connection.client(), &self.0.resource);
         let until = Instant::now() + REQUEST_LIMIT;
@@ -193,11 +192,11 @@ impl Resources {
         }
     }
 
-    /// The one of this name, if there is one.
+    /// The resource of this name, if it exists.
     ///
     /// # Errors
     ///
-    /// When the API server gives no answer.
+    /// When the API server does not answer.
     pub async fn get(&self, namespace: &str, name: &str) -> Result<Option<Resource>, ResourceError> {
         let answer = self.ask(Verb::Get, self.api(namespace).get(name)).await;
         match answer {
@@ -207,13 +206,13 @@ impl Resources {
         }
     }
 
-    /// Creates one of this name that has these fields beside its metadata. Its namespace is created too, if
-    /// it is not there.
+    /// Creates a resource of this name with these fields in addition to its metadata. Its namespace is
+    /// created too, if it does not exist.
     ///
     /// # Errors
     ///
-    /// [`ResourceError::Conflict`] when there is one of this name; when the API server refuses, or gives no
-    /// answer.
+    /// [`ResourceError::Conflict`] when it already exists; other errors when the API server refuses or does
+    /// not answer.
     pub async fn create(
         &self,
         namespace: &str,
@@ -240,7 +239,7 @@ impl Resources {
         let (api, params) = (self.api(namespace), written());
         let mut answer = self.ask(Verb::Create, api.create(&params, &item)).await;
         if let Err(RequestError::NotFound(_)) = &answer {
-            // There is no such namespace; or else no such kind, which the second attempt tells.
+            // The namespace is missing; or the kind is, which the second attempt shows.
             self.create_namespace(namespace).await?;
             answer = self.ask(Verb::Create, api.create(&params, &item)).await;
         }
@@ -274,19 +273,19 @@ impl Resources {
         match self.ask(Verb::Create, api.create(&written(), &item)).await {
             Ok(_) | Err(RequestError::Conflict(_)) => Ok(()),
             Err(RequestError::Forbidden(words)) => Err(ResourceError::Refused(format!(
-                "there is no namespace `{name}`, and it cannot be created: {words}; create it with \
+                "the namespace `{name}` does not exist and cannot be created: {words}; create it with \
                  `kubectl create namespace {name}`"
             ))),
             Err(failure) => Err(self.error("create", failure)),
         }
     }
 
-    /// Writes this in place of the one that it was read as.
+    /// Replaces the resource in the version that was read.
     ///
     /// # Errors
     ///
-    /// [`ResourceError::Conflict`] when that is another one by now; when the API server refuses, or gives no
-    /// answer.
+    /// [`ResourceError::Conflict`] when it was changed since; other errors when the API server refuses or
+    /// does not answer.
     pub async fn replace(&self, resource: &Resource) -> Result<(), ResourceError> {
         let item = resource.item()?;
         let (api, params) = (self.api(&resource.namespace), written());
@@ -296,12 +295,12 @@ impl Resources {
             .map_err(|failure| self.error("update", failure))
     }
 
-    /// Deletes this one.
+    /// Deletes the resource in the version that was read.
     ///
     /// # Errors
     ///
-    /// [`ResourceError::Conflict`] when it is another one by now; when the API server refuses, or gives no
-    /// answer.
+    /// [`ResourceError::Conflict`] when it was changed since; other errors when the API server refuses or
+    /// does not answer.
     pub async fn delete(&self, resource: &Resource) -> Result<(), ResourceError> {
         let version = |field| resource.metadata(field).map(str::to_owned);
         let params = DeleteParams {

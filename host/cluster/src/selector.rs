@@ -4,7 +4,7 @@ use admittance_admission::{
     LabelOperator, LabelSelector, Labels, NAME_PART_LENGTH, Requirement, is_dns_subdomain, is_name_part,
 };
 
-/// Which objects a list is of. The grammar and the meaning are those of Kubernetes' `labels.Parse`.
+/// The label selector of a list, with the grammar and meaning of Kubernetes' `labels.Parse`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TextSelector {
     sets: LabelSelector,
@@ -36,7 +36,7 @@ impl Bound {
 }
 
 impl TextSelector {
-    /// Reads a selector; the empty text chooses everything.
+    /// Parses a selector; the empty text selects everything.
     ///
     /// # Errors
     ///
@@ -48,10 +48,10 @@ impl TextSelector {
         };
         reader
             .selector()
-            .map_err(|reason| format!("the label selector `{text}` is wrong: {reason}"))
+            .map_err(|reason| format!("the label selector `{text}` is invalid: {reason}"))
     }
 
-    /// Whether an object with these labels is chosen.
+    /// Whether an object with these labels is selected.
     pub(crate) fn matches(&self, labels: &Labels) -> bool {
         self.sets.matches(labels) && self.bounds.iter().all(|bound| bound.holds(labels))
     }
@@ -127,7 +127,7 @@ impl<'a> Reader<'a> {
             match self.take() {
                 None => break,
                 Some(Word::Sign(",")) => {}
-                Some(word) => return Err(format!("a comma must be before `{}`", word.text())),
+                Some(word) => return Err(format!("expected a comma before `{}`", word.text())),
             }
         }
         Ok(TextSelector {
@@ -146,7 +146,7 @@ impl<'a> Reader<'a> {
             sets.push(set(key, LabelOperator::DoesNotExist, vec![])?);
             return Ok(());
         }
-        let key = self.key("where a requirement begins")?;
+        let key = self.key("at the start of a requirement")?;
         if self.ends_requirement() {
             sets.push(set(key, LabelOperator::Exists, vec![])?);
             return Ok(());
@@ -160,7 +160,7 @@ impl<'a> Reader<'a> {
             "<" | ">" => bounds.push(self.bound(key, operator)?),
             other => {
                 return Err(format!(
-                    "`{other}` after `{key}` is no operator: one of =, ==, !=, in, notin, <, >"
+                    "`{other}` after `{key}` is not an operator: use one of =, ==, !=, in, notin, <, >"
                 ));
             }
         }
@@ -170,8 +170,8 @@ impl<'a> Reader<'a> {
     fn key(&mut self, place: &str) -> Result<&'a str, String> {
         match self.take() {
             Some(Word::Name(key)) => check_key(key).map(|()| key),
-            Some(Word::Sign(sign)) => Err(format!("a label's key must be {place}, not `{sign}`")),
-            None => Err(format!("a label's key must be {place}")),
+            Some(Word::Sign(sign)) => Err(format!("expected a label key {place}, found `{sign}`")),
+            None => Err(format!("expected a label key {place}")),
         }
     }
 
@@ -182,13 +182,13 @@ impl<'a> Reader<'a> {
         match self.take() {
             Some(Word::Name(value)) => check_value(value).map(|()| value.to_owned()),
             other => Err(format!(
-                "`{}` stands where a value must be",
+                "expected a value, found `{}`",
                 other.map_or("", Word::text)
             )),
         }
     }
 
-    /// `(a, b)`; between commas may be nothing, which is the empty value.
+    /// `(a, b)`; nothing between commas is the empty value.
     fn values(&mut self, operator: &str) -> Result<Vec<String>, String> {
         if self.take() != Some(Word::Sign("(")) {
             return Err(format!("`{operator}` needs values in parentheses"));
@@ -211,7 +211,7 @@ impl<'a> Reader<'a> {
             match self.take() {
                 Some(Word::Sign(",")) => {}
                 Some(Word::Sign(")")) => return Ok(values),
-                Some(word) => return Err(format!("a comma must be before `{}`", word.text())),
+                Some(word) => return Err(format!("expected a comma before `{}`", word.text())),
                 None => return Err("a parenthesis is not closed".to_owned()),
             }
         }
@@ -241,7 +241,7 @@ fn check_key(key: &str) -> Result<(), String> {
         Ok(())
     } else {
         Err(format!(
-            "`{key}` is no key of a label: write a name, or a domain, a slash and a name"
+            "`{key}` is not a valid label key: write a name, or a domain, a slash and a name"
         ))
     }
 }
@@ -251,7 +251,7 @@ fn check_value(value: &str) -> Result<(), String> {
         Ok(())
     } else {
         Err(format!(
-            "`{value}` is no value of a label: at most {NAME_PART_LENGTH} letters, digits, `-`, `_` and `.`, with a \
+            "`{value}` is not a valid label value: at most {NAME_PART_LENGTH} letters, digits, `-`, `_` and `.`, with a \
              letter or digit at both ends"
         ))
     }
@@ -349,16 +349,16 @@ mod tests {
     fn what_is_no_selector() {
         // (text, what the message must name): the cases that Kubernetes' labels.Parse refuses.
         for (text, named) in [
-            (",", "must be where a requirement begins, not `,`"),
-            ("x,", "where a requirement begins"),
-            ("x=y,,z=w", "not `,`"),
-            ("=y", "not `=`"),
-            ("x=a||y=b", "`a||y` is no value"),
+            (",", "at the start of a requirement, found `,`"),
+            ("x,", "at the start of a requirement"),
+            ("x=y,,z=w", "found `,`"),
+            ("=y", "found `=`"),
+            ("x=a||y=b", "`a||y` is not a valid label value"),
             ("x==a==b", "before `==`"),
             ("!x=a", "before `=`"),
             ("!", "after `!`"),
-            ("!(x)", "after `!`, not `(`"),
-            ("x y", "`y` after `x` is no operator"),
+            ("!(x)", "after `!`, found `(`"),
+            ("x y", "`y` after `x` is not an operator"),
             ("x in a", "parentheses"),
             ("x in (a", "not closed"),
             ("x in (a b)", "before `b`"),
@@ -366,19 +366,19 @@ mod tests {
             ("x in ()", "needs values"),
             ("x notin ()", "needs values"),
             ("x in (a)b", "before `b`"),
-            ("x=(a)", "`(` stands where a value must be"),
+            ("x=(a)", "expected a value, found `(`"),
             ("x>", "whole number"),
             ("x>1.5", "whole number"),
             ("x>one", "whole number"),
-            ("x=-a", "`-a` is no value"),
-            ("a/b/c", "no key"),
-            ("/b", "no key"),
-            ("Upper.io/b", "no key"),
-            ("-b", "no key"),
+            ("x=-a", "`-a` is not a valid label value"),
+            ("a/b/c", "not a valid label key"),
+            ("/b", "not a valid label key"),
+            ("Upper.io/b", "not a valid label key"),
+            ("-b", "not a valid label key"),
         ] {
             let error = TextSelector::parse(text).unwrap_err();
             assert!(error.contains(named), "{text:?}: {error}");
-            assert!(error.starts_with(&format!("the label selector `{text}` is wrong: ")));
+            assert!(error.starts_with(&format!("the label selector `{text}` is invalid: ")));
         }
         let long = "a".repeat(NAME_PART_LENGTH + 1);
         assert!(TextSelector::parse(&long).is_err());

@@ -19,16 +19,15 @@ use crate::{
     request_error::RequestError,
 };
 
-/// A watch is asked for anew after this many seconds, so that a connection that died without a word is
-/// noticed soon after.
+/// A watch is renewed after this many seconds, so that a dead connection is noticed soon after.
 const WATCH_SECONDS: u32 = 60;
 /// The wait after the first failure; it doubles with each, up to `SLOWEST`.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const SLOWEST: Duration = Duration::from_secs(30);
-/// The wait after a refusal: someone must change something first.
+/// The wait after a refusal, which needs a change of permissions.
 const REFUSED_WAIT: Duration = Duration::from_secs(60);
 
-/// What a watch keeps: the objects, and how it is doing. Shared by the watch and look-ups.
+/// The cache and the health of a watch. Shared by the watch and lookups.
 #[derive(Debug)]
 pub(crate) struct View<V> {
     pub(crate) cache: Cache<V>,
@@ -43,7 +42,7 @@ impl<V> View<V> {
         }
     }
 
-    /// Whether the cache may be asked in place of the server.
+    /// Whether the cache may be used instead of the server.
     pub(crate) fn is_usable(&self) -> bool {
         self.cache.is_synced() && self.health.is_fresh()
     }
@@ -101,8 +100,8 @@ impl Pace {
     }
 }
 
-/// Fills the view and keeps it up to date, for ever. `entry` takes what is kept of an object;
-/// `permission` ends the sentence of a refusal.
+/// Fills the view and keeps it up to date, forever. `entry` extracts what is cached of an object;
+/// `permission` is appended to a refusal.
 pub(crate) async fn follow<K, V>(
     connection: &Connection,
     api: impl Fn(Client) -> Api<K>,
@@ -205,7 +204,7 @@ impl From<watcher::Error> for Problem {
             }
             watcher::Error::WatchError(status) => (Verb::Watch, kube::Error::Api(status)),
             watcher::Error::NoResourceVersion => {
-                let words = "the API server gives no resourceVersion, so the kind cannot be watched";
+                let words = "the API server returns no resourceVersion, so the kind cannot be watched";
                 return Self::Failed(Verb::Watch, RequestError::Refused(words.to_owned()));
             }
         };

@@ -113,7 +113,7 @@ impl Checker {
                     None => fail(
                         node,
                         format!(
-                            "undeclared reference to '{name}': a match condition knows object, oldObject, request, \
+                            "undeclared reference to '{name}': a match condition can use object, oldObject, request, \
                              authorizer and namespaceObject"
                         ),
                     ),

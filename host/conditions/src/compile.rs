@@ -1,4 +1,4 @@
-//! From the name and text of a condition to a checked expression.
+//! Compiles the name and text of a condition to a checked expression.
 
 use std::thread;
 
@@ -37,7 +37,9 @@ pub(crate) fn compile(source: &str) -> Result<Checked, ConditionError> {
     });
     match outcome {
         Ok(Ok(outcome)) => outcome,
-        Ok(Err(_)) => Err(ConditionError::Parser("it gave up on this expression".to_owned())),
+        Ok(Err(_)) => Err(ConditionError::Parser(
+            "it cannot parse this expression".to_owned(),
+        )),
         Err(error) => Err(ConditionError::Parser(format!("it could not start: {error}"))),
     }
 }
@@ -132,7 +134,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), ConditionError> {
         Some((prefix, part)) => {
             if !is_dns_subdomain(prefix) {
                 return wrong(
-                    "what is before the `/` must be a DNS name in lower case, of at most 253 characters",
+                    "the part before the `/` must be a DNS name in lower case, of at most 253 characters",
                 );
             }
             part
@@ -147,7 +149,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), ConditionError> {
     }
     if !is_name_part(part) {
         return wrong(
-            "the name part may have letters, digits, `-`, `_` and `.`, and begins and ends with a letter or a digit",
+            "the name part may have letters, digits, `-`, `_` and `.`, and must begin and end with a letter or a digit",
         );
     }
     Ok(())
@@ -189,7 +191,7 @@ mod tests {
         assert_eq!(
             error,
             "the name of a match condition cannot be `a b`: the name part may have letters, digits, `-`, `_` \
-             and `.`, and begins and ends with a letter or a digit"
+             and `.`, and must begin and end with a letter or a digit"
         );
     }
 }

@@ -15,14 +15,16 @@ pub enum ConditionError {
     Name {
         /// The name.
         name: String,
-        /// Which rule it breaks.
+        /// The rule that it violates.
         why: String,
     },
     /// The expression is empty.
     #[error("the expression is empty; write one that is true for the requests that the hook is for")]
     Empty,
     /// The expression is too long.
-    #[error("the expression has {length} bytes; make it shorter than {limit}, or several conditions of it")]
+    #[error(
+        "the expression has {length} bytes; make it shorter than {limit}, or split it into several conditions"
+    )]
     TooLong {
         /// Its length in bytes.
         length: usize,
@@ -30,7 +32,7 @@ pub enum ConditionError {
         limit: usize,
     },
     /// The expression nests too deeply.
-    #[error("the expression is nested more than {limit} deep; make several conditions of it")]
+    #[error("the expression is nested more than {limit} levels deep; split it into several conditions")]
     TooDeep {
         /// The limit.
         limit: usize,
@@ -42,7 +44,7 @@ pub enum ConditionError {
         line: usize,
         /// The character in the line, from 1.
         column: usize,
-        /// What is wrong.
+        /// The problem.
         message: String,
     },
     /// The type of the expression is not bool.
@@ -82,7 +84,7 @@ impl FailedCondition {
                     .to_owned()
             }
             Fault::Halt(Halt::Deadline) => because("operation interrupted: the deadline has passed"),
-            Fault::Halt(Halt::Question(_)) => because("the authorizer was not asked"),
+            Fault::Halt(Halt::Question(_)) => because("the authorizer was not called"),
         };
         Self {
             name: Arc::clone(&condition.name),

@@ -49,12 +49,12 @@ struct Signature {
     result: Type,
 }
 
-/// None when it does not take these values.
+/// `None` if it does not accept these values.
 type Implementation =
     Box<dyn for<'m, 'v, 'a> Fn(&'m mut Machine<'a>, &'v [Value<'a>]) -> Option<Outcome<'a>> + Send + Sync>;
 
 impl Function {
-    /// Call the overload for these values.
+    /// Calls the overload for these values.
     pub(crate) fn call<'a>(&self, machine: &mut Machine<'a>, arguments: &[Value<'a>]) -> Outcome<'a> {
         self.implementations
             .iter()
@@ -62,7 +62,7 @@ impl Function {
             .unwrap_or_else(|| Err(Fault::no_overload()))
     }
 
-    /// The type of its result for arguments of these types; none when no overload takes them.
+    /// The type of its result for arguments of these types; `None` if no overload accepts them.
     pub(crate) fn resolve(&self, arguments: &[Type]) -> Option<Type> {
         let mut result: Option<Type> = None;
         for signature in &self.signatures {
@@ -150,7 +150,7 @@ impl Library {
         self.add::<A, R>(name, Style::Member, run);
     }
 
-    /// Add a function with several signatures and one implementation, which looks at the values itself.
+    /// Adds a function with several signatures and one implementation, which checks the values itself.
     fn polymorphic(
         &mut self,
         name: &'static str,
@@ -182,7 +182,7 @@ static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
     library
 });
 
-/// The function of this name that is called in this way.
+/// The function of this name and call style.
 pub(crate) fn find(name: &str, style: Style) -> Option<&'static Function> {
     match style {
         Style::Global => LIBRARY.globals.get(name),

@@ -1,4 +1,4 @@
-//! Conditions in CEL on whether a stage is called: kube-apiserver's `matchConditions`.
+//! CEL conditions that decide whether a stage is called: kube-apiserver's `matchConditions`.
 //!
 //! An expression sees `object` and `oldObject` (null when there is none), `request` (the fields of an
 //! AdmissionRequest without uid and objects; empty fields are absent), `authorizer`,
@@ -10,7 +10,7 @@
 //! - Macros: `has`, `all`, `exists`, `exists_one` (and `existsOne`), `map`, `filter`, `optMap`,
 //!   `optFlatMap`.
 //! - Conversions: `int`, `uint`, `double`, `string`, `bytes`, `bool`, `type`, `dyn`; and `size`.
-//! - Texts: `startsWith`, `endsWith`, `contains`, `charAt`, `indexOf`, `lastIndexOf`, `substring`,
+//! - Strings: `startsWith`, `endsWith`, `contains`, `charAt`, `indexOf`, `lastIndexOf`, `substring`,
 //!   `replace`, `split`, `join`, `trim`, `lowerAscii`, `upperAscii`.
 //! - Regular expressions as Go reads them: `matches`, `find`, `findAll`.
 //! - Lists: `indexOf`, `lastIndexOf`, `isSorted`, `min`, `max`, `sum`; `sets.contains`,
@@ -64,7 +64,7 @@ pub use error::{ConditionError, ConditionFailure, FailedCondition};
 
 /// The cost limit of all conditions of a stage together: kube-apiserver's limit for a webhook.
 const TOTAL_COST: u64 = 2_500_000;
-/// A condition that cost this much yields to the other tasks of its thread.
+/// A condition yields to other tasks after this cost.
 const YIELD_COST: u64 = 100_000;
 
 /// One compiled condition.
@@ -84,8 +84,8 @@ impl MatchCondition {
     ///
     /// # Errors
     ///
-    /// Whatever is wrong without a request: the name, the syntax, an unknown variable, function or field of
-    /// `request`, types that do not fit, an invalid regular expression.
+    /// Everything that can be checked without a request: the name, the syntax, unknown variables, functions
+    /// or fields of `request`, type errors, invalid regular expressions.
     pub fn compile(name: &str, expression: &str) -> Result<Self, ConditionError> {
         compile::check_name(name)?;
         Ok(Self {
@@ -105,8 +105,8 @@ impl MatchCondition {
         &self.text
     }
 
-    /// Evaluate it with the answers that are known. The cost is taken from `budget`, unless it has to be
-    /// evaluated again.
+    /// Evaluates it with the known answers of the authorizer. The cost is taken from `budget`, unless it has
+    /// to be evaluated again.
     fn evaluate(
         &self,
         variables: &Variables<'_>,
@@ -151,14 +151,14 @@ impl From<CelConditions> for MatchConditions {
 
 impl CelConditions {
     /// Whether the request matches: `None` when every condition is true, or the name of the first that is
-    /// false. A false condition outweighs failed ones, as in kube-apiserver.
+    /// false. A false condition takes precedence over failed ones, as in kube-apiserver.
     ///
-    /// No thread is blocked: an expression that asks the authorizer is evaluated again when the answer is
-    /// there. The cost limits allow two questions in an expression, and seven in all conditions of a stage.
+    /// No thread is blocked: an expression that calls the authorizer is evaluated again when the answer has
+    /// arrived. The cost limits allow two calls in an expression, and seven in all conditions of a stage.
     ///
     /// # Errors
     ///
-    /// When none is false and at least one fails: at its values, its cost, or the deadline.
+    /// When none is false and at least one fails: because of its values, its cost, or the deadline.
     pub async fn evaluate(
         &self,
         request: &Request,

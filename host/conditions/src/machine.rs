@@ -19,11 +19,10 @@ const EXPRESSION_COST: u64 = 1_000_000;
 /// The cost between two checks of the deadline.
 const DEADLINE_INTERVAL: u64 = 10_000;
 
-/// Why an expression has no value.
+/// Why the evaluation of an expression failed.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Fault {
-    /// An error of the expression. It does not matter to `&&`, `||`, `all` and `exists` when another operand
-    /// decides.
+    /// An error of the expression. `&&`, `||`, `all` and `exists` ignore it if another operand decides.
     Error(String),
     /// The evaluation stops.
     Halt(Halt),
@@ -37,7 +36,7 @@ pub(crate) enum Halt {
     TotalCost,
     /// The deadline has passed.
     Deadline,
-    /// The authorizer has to be asked first.
+    /// The authorizer must be called first.
     Question(Box<Question>),
 }
 
@@ -46,7 +45,7 @@ impl Fault {
         Self::Error(text.into())
     }
 
-    /// No overload takes values of these types.
+    /// No overload accepts values of these types.
     pub(crate) fn no_overload() -> Self {
         Self::error("no such overload")
     }
@@ -68,14 +67,14 @@ pub(crate) struct Machine<'a> {
     locals: Vec<Value<'a>>,
     cost: u64,
     limit: u64,
-    /// Which limit that is.
+    /// Which limit it is.
     exceeded: Halt,
     next_deadline_check: u64,
     deadline: Deadline,
 }
 
 impl<'a> Machine<'a> {
-    /// With this budget left of what all conditions together may cost.
+    /// With the remaining budget of all conditions.
     pub(crate) fn new(
         variables: &'a Variables<'a>,
         answers: &'a Answers,
@@ -142,7 +141,7 @@ impl<'a> Machine<'a> {
             }
             Expression::Local(index) => {
                 self.charge(1)?;
-                // The check binds every local that it lets through.
+                // The checker binds every local variable.
                 self.locals
                     .get(*index)
                     .cloned()
@@ -168,7 +167,7 @@ impl<'a> Machine<'a> {
         self.charge(1 + operand.lookup_cost())?;
         match operand {
             Value::Optional(None) => Ok(Value::Optional(None)),
-            // What an optional value leads to is optional.
+            // A selection from an optional value is optional.
             Value::Optional(Some(inner)) => {
                 Ok(field(&inner, &select.field).map_or(Value::Optional(None), Value::some))
             }
@@ -223,7 +222,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// A bool, or the error that another operand may outweigh.
+    /// A bool, or an error that another operand may override.
     fn truth(&mut self, expression: &'a Expression) -> Result<Result<bool, String>, Fault> {
         match self.evaluate(expression) {
             Ok(Value::Bool(value)) => Ok(Ok(value)),
@@ -364,7 +363,7 @@ fn field<'a>(operand: &Value<'a>, name: &str) -> Option<Value<'a>> {
     }
 }
 
-/// The item of a list or a map. The inner error says that there is none; an optional index is none then.
+/// The item of a list or a map. The inner error means that it does not exist; an optional index is then none.
 fn item<'a>(operand: &Value<'a>, key: &Value<'a>) -> Result<Outcome<'a>, Fault> {
     match operand {
         Value::Map(map) => Ok(map.get(key).ok_or_else(|| Fault::no_key(&key_text(key)))),

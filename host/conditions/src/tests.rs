@@ -304,7 +304,7 @@ async fn an_authorizer_that_fails_or_is_silent() {
     assert_eq!(denied.evaluate(&pod(), &NoAuthorizer, minute()).await, Ok(None));
     let why = conditions(&[(
         "ask",
-        "authorizer.path('/x').check('get').error().contains('no cluster to ask')",
+        "authorizer.path('/x').check('get').error().contains('needs a cluster')",
     )]);
     assert_eq!(why.evaluate(&pod(), &NoAuthorizer, minute()).await, Ok(None));
     let asking = "authorizer.path('/x').check('get').allowed()";

@@ -1,4 +1,4 @@
-//! What can be told of an expression's value before it is evaluated.
+//! Static types of expressions.
 
 use std::fmt;
 

@@ -1,11 +1,11 @@
-//! What conditions see of a request.
+//! The variables that conditions can use.
 
 use std::sync::Arc;
 
 use crate::{expression::Variable, functions::authorizer::AccessCheck, value::Value};
 use admittance_admission::{GroupVersionKind, GroupVersionResource, Object, Request, UserInfo};
 
-/// Which variables an expression uses, of those that are built for a request.
+/// The variables that an expression uses, of those that are built for a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Uses {
     pub(crate) request: bool,
@@ -31,7 +31,7 @@ pub(crate) struct Variables<'a> {
 }
 
 impl<'a> Variables<'a> {
-    /// Those that are used are built; the others are null.
+    /// Only used variables are built; the others are null.
     pub(crate) fn new(source: &'a Request, uses: Uses) -> Self {
         let check = |check: fn(&Request) -> AccessCheck| {
             uses.authorizer

@@ -6,9 +6,9 @@ use sha2::{Digest as _, Sha256};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest([u8; 32]);
 
-/// A text that is no digest.
+/// A text that is not a valid digest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no digest: write `sha256:` and 64 hexadecimal digits")]
+#[error("`{0}` is not a valid digest: write `sha256:` and 64 hexadecimal digits")]
 pub struct InvalidDigest(pub String);
 
 impl Digest {
@@ -17,7 +17,7 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// The digest of several texts together; each is told apart from the next.
+    /// The digest of several texts together, with separators.
     pub fn of_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut hasher = Sha256::new();
         for part in parts {
@@ -32,7 +32,7 @@ impl Digest {
         &self.0
     }
 
-    /// The 64 hexadecimal digits alone.
+    /// The 64 hexadecimal digits.
     pub fn to_hex(self) -> String {
         hex::encode(self.0)
     }

@@ -4,13 +4,13 @@ use url::Url;
 
 use crate::Digest;
 
-/// Where a module's bytes are. As text: `file:` and a path, an `https://` URL, or `oci://` and the name of
-/// an artifact in a registry.
+/// The location of a module. As text: `file:` and a path, an `https://` URL, or `oci://` and the name of an
+/// artifact in a registry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ModuleReference {
-    /// A file of this machine.
+    /// A file on this machine.
     File(PathBuf),
-    /// What a server answers to GET. The scheme is https, and there is neither user nor fragment.
+    /// A URL. The scheme is https, and there is neither user nor fragment.
     Https(Url),
     /// An artifact in a registry.
     Oci(OciReference),
@@ -26,23 +26,23 @@ pub struct OciReference {
     digest: Option<Digest>,
 }
 
-/// A text that names no module. As text: what is wrong, and what to write.
+/// A text that is not a valid reference. The message says what is wrong, and what to write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` {problem}: {fix}")]
 pub struct InvalidReference {
-    /// What was written.
+    /// The text.
     pub text: String,
-    /// What is wrong with it, as the rest of a sentence.
+    /// The problem, as the rest of a sentence.
     pub problem: &'static str,
-    /// What to do.
+    /// Advice on what to do.
     pub fix: String,
 }
 
 impl OciReference {
-    /// The tag that is meant when none is written, as registries' tools have it.
+    /// The default tag, as in other registry tools.
     pub const DEFAULT_TAG: &str = "latest";
 
-    /// Host, and port if one is written.
+    /// The host, and the port if there is one.
     pub fn registry(&self) -> &str {
         &self.registry
     }
@@ -52,8 +52,7 @@ impl OciReference {
         &self.repository
     }
 
-    /// The tag that is written; [`DEFAULT_TAG`](Self::DEFAULT_TAG) is meant when there is neither tag nor
-    /// digest.
+    /// The tag; [`DEFAULT_TAG`](Self::DEFAULT_TAG) if there is neither tag nor digest.
     pub fn tag(&self) -> Option<&str> {
         match (&self.tag, self.digest) {
             (Some(tag), _) => Some(tag),
@@ -62,8 +61,7 @@ impl OciReference {
         }
     }
 
-    /// Of the artifact's manifest; not that of the module, which is one of the things that the manifest
-    /// lists.
+    /// The digest of the artifact's manifest, not of the module.
     pub fn digest(&self) -> Option<Digest> {
         self.digest
     }
@@ -83,7 +81,7 @@ impl FromStr for OciReference {
             None => (text, None),
             Some((name, digest)) => {
                 let fix = "write `@sha256:` and 64 hexadecimal digits";
-                let digest = digest.parse().map_err(|_| wrong("has a wrong digest", fix))?;
+                let digest = digest.parse().map_err(|_| wrong("has an invalid digest", fix))?;
                 (name, Some(digest))
             }
         };
@@ -104,9 +102,8 @@ impl FromStr for OciReference {
             return Err(wrong("does not name a repository", fix));
         }
         if !tag.is_none_or(is_tag) {
-            let fix =
-                "write at most 128 letters, digits, `_`, `.` and `-`, and begin with none of the last two";
-            return Err(wrong("has a wrong tag", fix));
+            let fix = "write at most 128 letters, digits, `_`, `.` and `-`, and do not begin with `.` or `-`";
+            return Err(wrong("has an invalid tag", fix));
         }
         Ok(Self {
             registry: registry.to_owned(),
@@ -139,7 +136,7 @@ fn is_host(text: &str) -> bool {
     named && port.is_none_or(|port| port.parse::<u16>().is_ok())
 }
 
-/// As the OCI distribution specification names repositories.
+/// Whether this is a repository name by the OCI distribution specification.
 fn is_repository(text: &str) -> bool {
     let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let is_part = |part: &str| {
@@ -150,7 +147,7 @@ fn is_repository(text: &str) -> bool {
     text.len() <= 255 && text.split('/').all(is_part)
 }
 
-/// As the OCI distribution specification names tags.
+/// Whether this is a tag by the OCI distribution specification.
 fn is_tag(text: &str) -> bool {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.len() <= 128
@@ -174,7 +171,7 @@ impl FromStr for ModuleReference {
                     Some(absolute) if absolute.starts_with('/') => absolute,
                     Some(_) => {
                         let fix = "write `file:` and the path, without `//`";
-                        return Err(wrong("names a file of another machine", fix));
+                        return Err(wrong("names a file on another machine", fix));
                     }
                     None => path,
                 };
@@ -194,11 +191,14 @@ impl FromStr for ModuleReference {
                             && url.fragment().is_none()
                     })
                     .map(Self::Https)
-                    .ok_or_else(|| wrong("is no URL of a module", fix))
+                    .ok_or_else(|| wrong("is not a valid URL of a module", fix))
             }
             Some(("http", rest)) => {
                 let fix = format!("write `https:{rest}`");
-                Err(wrong("can be changed by anyone on the way", &fix))
+                Err(wrong(
+                    "uses http, which does not protect the module from changes in transit",
+                    &fix,
+                ))
             }
             Some(("oci", name)) => {
                 let name = name
@@ -285,11 +285,11 @@ mod tests {
             ),
             (
                 "file://host/a",
-                "`file://host/a` names a file of another machine: write `file:` and the path, without `//`",
+                "`file://host/a` names a file on another machine: write `file:` and the path, without `//`",
             ),
             (
                 "http://a/b",
-                "`http://a/b` can be changed by anyone on the way: write `https://a/b`",
+                "`http://a/b` uses http, which does not protect the module from changes in transit: write `https://a/b`",
             ),
             (
                 "ftp://a/b",

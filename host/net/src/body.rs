@@ -1,4 +1,4 @@
-//! Bodies that hold something while they are sent, and bodies that can be sent again.
+//! Bodies that keep a value while they are sent, and bodies that can be replayed.
 
 use std::{
     pin::Pin,
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use tokio::sync::Notify;
 
-/// A body that keeps something until it has been sent to its end, or given up.
+/// A body that keeps a value until it has been sent completely, or dropped.
 #[derive(Debug)]
 pub struct GuardedBody<G> {
     body: Body,
@@ -54,8 +54,8 @@ impl<G: Send + 'static> http_body::Body for GuardedBody<G> {
     }
 }
 
-/// A request's body for one attempt to send it. When it is dropped before any of it was read, it can be had again for
-/// the next attempt.
+/// A request's body for one attempt. If it is dropped before any of it was read, the next attempt can use it
+/// again.
 #[derive(Debug)]
 pub(crate) struct ReplayBody {
     body: Option<Body>,
@@ -63,7 +63,7 @@ pub(crate) struct ReplayBody {
     replay: Replay,
 }
 
-/// Has the body again that was sent in vain.
+/// Returns an unread body for the next attempt.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Replay(Arc<State>);
 
@@ -90,7 +90,7 @@ impl ReplayBody {
 }
 
 impl Replay {
-    /// The body for another attempt, when none of it was read.
+    /// The body for another attempt, if none of it was read.
     pub(crate) fn take_untouched(&self) -> Option<(ReplayBody, Replay)> {
         let body = self
             .0

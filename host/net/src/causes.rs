@@ -1,9 +1,9 @@
-//! Errors and what caused them.
+//! Errors and their causes.
 
 use std::{error::Error, io, iter};
 
-/// The error, then what caused it, down to the root cause. [`Error::source`] passes by the error that an
-/// [`io::Error`] was made of; this does not.
+/// The error and its causes, down to the root cause. Unlike [`Error::source`], this includes the error that
+/// an [`io::Error`] wraps.
 pub fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     iter::successors(Some(error), |&error| match wrapped(error) {
         Some(inner) => Some(inner),
@@ -11,7 +11,7 @@ pub fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a 
     })
 }
 
-/// The first of the [`causes`] that is of this type. Of I/O errors in one another, the innermost tells what happened.
+/// The first of the [`causes`] of this type; of nested I/O errors the innermost, which says what happened.
 pub fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
     let wraps_another =
         |error: &(dyn Error + 'static)| wrapped(error).is_some_and(|inner| inner.is::<io::Error>());
@@ -25,7 +25,7 @@ fn wrapped<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'sta
     Some(inner)
 }
 
-/// The text of the last of the [`causes`]: those above it often say no more than that a request failed.
+/// The message of the last of the [`causes`]: outer ones often say only that a request failed.
 pub fn root_cause(error: &(dyn Error + 'static)) -> String {
     causes(error)
         .last()
@@ -33,7 +33,7 @@ pub fn root_cause(error: &(dyn Error + 'static)) -> String {
         .unwrap_or_default()
 }
 
-/// The error and its [`causes`] in one line, each text once.
+/// The error and its [`causes`] in one line, each message once.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = without_link(&error.to_string());
     for cause in causes(error).skip(1) {
@@ -46,7 +46,7 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// rustls refers its users to a page of its manual; those who read this use another program.
+/// rustls refers to its manual, which is of no use to users of this program.
 pub(crate) fn without_link(text: &str) -> String {
     let end = text.find(": https://docs.rs/rustls").unwrap_or(text.len());
     text.get(..end).unwrap_or(text).to_owned()

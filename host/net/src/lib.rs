@@ -1,7 +1,7 @@
-//! Connections, as everybody needs them who opens or accepts some: listeners and the limits on what clients may take,
-//! TLS of servers and clients, the servers behind this program, and what an error of a connection means.
+//! Connections: listeners with limits for clients, TLS of servers and clients, upstream servers, and
+//! explanations of connection errors.
 //!
-//! Nothing in here knows what the connections are for.
+//! This crate does not know the purpose of the connections.
 
 #![allow(
     missing_docs,

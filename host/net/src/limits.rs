@@ -1,4 +1,4 @@
-//! Limits on connections and requests, and the share of each client in them.
+//! Limits on connections and requests, shared fairly among clients.
 
 use std::{
     collections::HashMap,
@@ -8,13 +8,13 @@ use std::{
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// A client address gets a permit while it holds fewer than so many times as many as are free.
+/// A client address gets a permit while it holds fewer than this multiple of the free permits.
 const SHARE: usize = 3;
 
-/// A limit on how many connections or requests there are at once. Cheap to clone; clones share the limit.
+/// A limit on concurrent connections or requests. Cheap to clone; clones share the limit.
 ///
-/// No client address gets all permits: one that is alone gets three quarters, and as permits run short each gets less,
-/// so that an address that holds none always finds one.
+/// No client address gets all permits: a single one gets three quarters, and when permits run short each gets
+/// less, so that an address without permits always gets one.
 #[derive(Clone, Debug)]
 pub struct FairLimit(Arc<Inner>);
 
@@ -45,7 +45,7 @@ impl FairLimit {
         }))
     }
 
-    /// A permit for this client; none when all are taken, or when this client holds its share.
+    /// A permit for this client; `None` if all are taken, or if the client has its share.
     pub fn try_acquire(&self, client: IpAddr) -> Option<Permit> {
         let client = network(client);
         let mut taken = self.taken();
@@ -81,7 +81,8 @@ impl Drop for Permit {
     }
 }
 
-/// The address that counts as one client: of IPv6 the network, since a client has 2^64 addresses in its own.
+/// The address that identifies a client: for IPv6 the /64 network, because a client may use all of its
+/// addresses.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),
@@ -92,11 +93,12 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Descriptors that are for other things than connections: files, webhooks, registries, the operator's port.
+/// Descriptors reserved for other purposes than client connections: files, webhooks, registries, the admin
+/// port.
 const RESERVED: u64 = 512;
 
-/// Raise the limit of open file descriptors as far as the system allows: the soft limit is often 1024, for
-/// programs that use `select`. Call it once, at the start.
+/// Raises the limit of open file descriptors to the hard limit: the soft limit is often 1024, for programs
+/// that use `select`. Call it once, at startup.
 pub fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -110,16 +112,16 @@ pub fn raise_descriptor_limit() {
     }
 }
 
-/// How many connections of clients the limit allows.
+/// The number of client connections that the limit allows.
 pub fn default_connections() -> usize {
     connections_for(getrlimit(Resource::Nofile).current)
 }
 
-/// How many client connections this many file descriptors allow, since each may need a connection to the upstream too.
-/// `None` means that there is no limit on descriptors.
+/// The number of client connections for this many file descriptors, since each may also need a connection to
+/// the upstream. `None` means that descriptors are not limited.
 fn connections_for(descriptors: Option<u64>) -> usize {
     let descriptors = descriptors.unwrap_or(u64::MAX);
-    // Where there are few, half of them.
+    // If there are few, half of them.
     let for_connections = descriptors.saturating_sub(RESERVED).max(descriptors / 2);
     usize::try_from(for_connections / 2)
         .unwrap_or(usize::MAX)

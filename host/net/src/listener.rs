@@ -1,4 +1,4 @@
-//! A port: accepting connections, and everything that may go wrong with one.
+//! A listening port: accepts connections, and handles everything that may go wrong with one.
 
 mod activity;
 mod stream;
@@ -37,36 +37,36 @@ use crate::{
     tls::{ServerTls, TlsConnection},
 };
 
-/// After a failed accept: out of file descriptors is over when a connection ends.
+/// The pause after a failed accept: running out of file descriptors ends when a connection is closed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// A client that is told that it was too slow may be too slow to read it.
+/// The timeout for sending a 408 reply, since a slow client may also be slow to read it.
 const TIMEOUT_REPLY_LIMIT: Duration = Duration::from_secs(1);
 /// How long requests in flight may go on after their client's certificate was revoked.
 const REVOKED_GRACE: Duration = Duration::from_secs(10);
 const REVOKED: &str = "the client's certificate is no longer accepted";
-/// Between two lines of the log that report refused connections.
+/// The interval between log lines about refused connections.
 const REFUSED_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Who sent a request: an extension that the listener puts on each.
+/// The client of a request: an extension that the listener adds to each request.
 #[derive(Clone, Copy, Debug)]
 pub struct Client {
-    /// The other end of the connection.
+    /// The client's address.
     pub address: SocketAddr,
     /// Whether the connection is encrypted.
     pub is_tls: bool,
 }
 
-/// The certificate that the client of a connection has shown, and that was accepted: an extension that the listener
-/// puts on each of its requests.
+/// The accepted client certificate of a connection: an extension that the listener adds to each of its
+/// requests.
 #[derive(Clone, Debug)]
 pub struct ClientCertificate(pub Arc<CertificateDer<'static>>);
 
 /// Replies to the requests of a port. Cheap to clone; a clone replies to one request.
 pub trait Handler: Clone + Send + Sync + 'static {
-    /// Whether its connections are what the metric of connections counts.
+    /// Whether its connections are counted in the metric.
     const IS_COUNTED: bool;
 
-    /// The reply to a request. `transfer` tells when one of its bodies stalls before there is a reply.
+    /// Replies to a request. `transfer` reports when a body stalls before there is a reply.
     fn handle(
         self,
         request: Request<Body>,
@@ -78,11 +78,11 @@ pub trait Handler: Clone + Send + Sync + 'static {
 /// Limits on the connections of a port.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionLimits {
-    /// How many there may be.
+    /// The maximum number of connections.
     pub connections: usize,
-    /// For the TLS handshake, and for the head of each request.
+    /// The timeout for the TLS handshake, and for the head of each request.
     pub header_timeout: Duration,
-    /// For bodies.
+    /// Timeouts of bodies.
     pub transfer: TransferLimits,
 }
 
@@ -97,9 +97,9 @@ pub struct Listener {
 /// How a listener is stopped.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
-    /// Accept no more, finish what is in flight.
+    /// Stop accepting, and finish requests in flight.
     pub graceful: CancellationToken,
-    /// Drop everything.
+    /// Drop all connections.
     pub now: CancellationToken,
 }
 
@@ -120,8 +120,8 @@ impl Listener {
         self.tcp.local_addr()
     }
 
-    /// Accept connections until told to stop, and end when the last of them has. Nothing that a connection does ends
-    /// or delays this loop.
+    /// Accepts connections until stopped, and returns when the last one has ended. No connection can end or
+    /// delay this loop.
     pub async fn serve<H: Handler>(self, handler: H, stop: Stop) {
         let connections = TaskTracker::new();
         let limit = FairLimit::new(self.limits.connections);
@@ -150,15 +150,15 @@ impl Listener {
             match accepted {
                 Ok((stream, address)) => open(stream, address),
                 Err(error) if is_of_client(&error) => {
-                    tracing::debug!(%error, "a client left before it was accepted");
+                    tracing::debug!(%error, "a client closed its connection before it was accepted");
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "no connection could be accepted; trying again");
+                    tracing::warn!(%error, "a connection could not be accepted; retrying");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
-        // Those that the system has accepted already would be cut off with what they have sent.
+        // Connections in the backlog would be reset, with their requests.
         while let Some(Ok((stream, address))) = self.tcp.accept().now_or_never() {
             open(stream, address);
         }
@@ -168,7 +168,7 @@ impl Listener {
     }
 }
 
-/// Whether an error of accepting is one client's and says nothing of the port.
+/// Whether an accept error concerns only one client.
 fn is_of_client(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -183,7 +183,7 @@ struct RefusedConnections {
 }
 
 impl RefusedConnections {
-    /// Count one, and write to the log now and then.
+    /// Counts one, and logs at most once per interval.
     fn report(&mut self, client: SocketAddr, limit: usize) {
         counter!(telemetry::CONNECTIONS_REFUSED).increment(1);
         self.since_report += 1;
@@ -192,7 +192,7 @@ impl RefusedConnections {
         }
         tracing::warn!(
             %client, limit, refused = self.since_report,
-            "connections are refused: as many as allowed are open, or the client has its share"
+            "connections are refused: the limit of open connections, or of connections of this client, is reached"
         );
         *self = Self {
             since_report: 0,
@@ -201,7 +201,7 @@ impl RefusedConnections {
     }
 }
 
-/// One client's connection, in a task of its own.
+/// One client's connection, which runs in its own task.
 struct Connection<H> {
     handler: H,
     tls: Option<ServerTls>,
@@ -217,7 +217,7 @@ impl<H: Handler> Connection<H> {
             gauge!(telemetry::CONNECTIONS).increment(1);
         }
         let now = self.stop.now.clone();
-        // Dropped at the first await after the signal; nothing in here is worth more than that.
+        // Dropped at the first await after the signal.
         now.run_until_cancelled(self.open(stream)).await;
         if H::IS_COUNTED {
             gauge!(telemetry::CONNECTIONS).decrement(1);
@@ -240,12 +240,12 @@ impl<H: Handler> Connection<H> {
             }
             Ok(Err(error)) => tracing::debug!(%error, "the TLS handshake failed"),
             Err(_) => {
-                tracing::debug!(timeout = ?self.limits.header_timeout, "the TLS handshake took too long");
+                tracing::debug!(timeout = ?self.limits.header_timeout, "the TLS handshake timed out");
             }
         }
     }
 
-    /// Reply to the requests of a connection, until it ends, or the tunnel that it has become.
+    /// Serves a connection until it ends, or until the tunnel ends that it was switched to.
     async fn serve<S>(&self, stream: S, mut tls: Option<TlsConnection>)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -266,7 +266,7 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Requests and replies, to the end of the connection. Returns why it was given up, if it was.
+    /// Serves requests to the end of the connection. Returns why it was aborted, if it was.
     async fn exchange<S>(
         &self,
         stream: TrackedStream<S>,
@@ -302,14 +302,14 @@ impl<H: Handler> Connection<H> {
         builder.http2().timer(TokioTimer::new());
         let mut connection = Box::pin(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
         let mut is_stopping = false;
-        // Until when requests may go on after the client's certificate was revoked.
+        // The deadline of requests in flight after the client's certificate was revoked.
         let mut grace = None;
         loop {
             tokio::select! {
                 biased;
                 result = connection.as_mut() => {
                     if let Err(error) = result {
-                        tracing::debug!(error, "the connection broke");
+                        tracing::debug!(error, "the connection failed");
                     }
                     return None;
                 }
@@ -328,8 +328,8 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Wait until a tunnel returns its stream. It is told to when it is idle, or when its client certificate is no longer
-    /// accepted.
+    /// Waits until a tunnel returns its stream. The tunnel is ended when it is idle, or when its client
+    /// certificate is no longer accepted.
     async fn watch_tunnel<S>(
         &self,
         released: &mut oneshot::Receiver<S>,
@@ -349,13 +349,14 @@ impl<H: Handler> Connection<H> {
             }
         }
         ended.cancel();
-        // An error: it is gone without its stream.
+        // An error means that it ended without returning its stream.
         let _ = released.await;
     }
 
-    /// Tell a client that began a request and did not end its head. hyper would only hang up.
+    /// Replies 408 to a client that did not complete the head of a request. hyper would only close the
+    /// connection.
     async fn reply_timeout<S: AsyncWrite + Unpin>(&self, mut stream: S) {
-        tracing::info!(client = %self.address, "the head of a request took too long");
+        tracing::info!(client = %self.address, "timeout while reading the head of a request");
         let text = format!(
             "the head of the request did not arrive within {:?}\n",
             self.limits.header_timeout

@@ -1,4 +1,4 @@
-//! What is counted and timed of connections, through the `metrics` facade.
+//! Metrics of connections, through the `metrics` facade.
 
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram};
 
@@ -12,45 +12,45 @@ pub(crate) const CERTIFICATE_EXPIRY: &str = "admittance_certificate_expiry_times
 pub(crate) const CERTIFICATE_RELOADED: &str = "admittance_certificate_last_reload_successful";
 pub(crate) const CERTIFICATE_RELOAD_FAILURES: &str = "admittance_certificate_reload_failures_total";
 
-/// Tell the exporter what these metrics mean, and begin the counters of failures at 0. Call it once, after the
+/// Describes these metrics to the exporter, and initializes the counters of failures. Call it once, after the
 /// exporter is installed.
 pub fn describe_metrics() {
     describe_counter!(
         STALLED,
-        "Requests, watches and tunnels that were given up because nothing moved any more, by who was waited for \
+        "Requests, watches and tunnels that were aborted because no data was transferred, by the side that stalled \
          (who: client, upstream, tunnel) and by whether it was idle or too slow (how)"
     );
-    describe_gauge!(CONNECTIONS, "Connections of clients that are open");
+    describe_gauge!(CONNECTIONS, "Open connections of clients");
     describe_counter!(
         CONNECTIONS_REFUSED,
-        "Connections that were closed at once because as many as allowed were open, or their client had its share"
+        "Connections that were refused because the limit of open connections, or of connections of one client, was reached"
     );
     describe_histogram!(
         UPSTREAM_DURATION,
         Unit::Seconds,
-        "Time from handing a request to the upstream to the head of its reply, connecting included"
+        "Time from forwarding a request to the head of the upstream's reply, including the time to connect"
     );
     describe_counter!(
         UPSTREAM_ERRORS,
-        "Requests that the upstream gave no reply to, by reason: nobody, connect, broken, timeout, protocol, \
+        "Requests without a reply from the upstream, by reason: nobody, connect, broken, timeout, protocol, \
          invalid"
     );
     describe_counter!(
         UPSTREAM_CONNECT_FAILURES,
-        "Attempts to connect to a server of the upstream that failed; the next server may have answered"
+        "Failed attempts to connect to a server of the upstream; another server may have answered"
     );
     describe_gauge!(
         CERTIFICATE_EXPIRY,
         Unit::Seconds,
-        "When the certificate in use ends, in seconds since 1970"
+        "When the certificate in use expires, in seconds since 1970"
     );
     describe_gauge!(
         CERTIFICATE_RELOADED,
-        "Whether what the TLS files hold is in use: 0 when they changed to something that is no good"
+        "1 if the TLS files are in use as they are on disk, 0 if they changed to invalid content"
     );
     describe_counter!(
         CERTIFICATE_RELOAD_FAILURES,
-        "Changes of TLS files that were not taken, because they are no good"
+        "Changes of TLS files that were rejected because the files are invalid"
     );
     counter!(UPSTREAM_CONNECT_FAILURES).absolute(0);
     for reason in ["nobody", "connect", "broken", "timeout", "protocol", "invalid"] {
@@ -58,7 +58,7 @@ pub fn describe_metrics() {
     }
 }
 
-/// Count a request that an upstream gave no valid reply to.
+/// Counts a request without a valid reply from an upstream.
 pub fn count_upstream_error(reason: &'static str) {
     counter!(UPSTREAM_ERRORS, "reason" => reason).increment(1);
 }

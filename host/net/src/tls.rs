@@ -1,4 +1,4 @@
-//! TLS: from PEM files to configurations that are known to work, and are made again when the files change.
+//! TLS: validated configurations from PEM files, which are reloaded when the files change.
 
 mod advice;
 mod certificate;
@@ -24,25 +24,25 @@ pub use self::{
     server::{ServerTls, TlsConnection},
 };
 
-/// Why TLS cannot be used as it is configured.
+/// Why the TLS configuration is invalid.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file cannot be read, or does not hold what it should.
+    /// A file cannot be read, or has invalid content.
     #[error("{path}: {problem}", path = path.display())]
     File { path: PathBuf, problem: PemError },
     /// A certificate is not accepted, or does not belong to the key.
     #[error("{path}: {reason}", path = path.display())]
     Rejected { path: PathBuf, reason: String },
-    /// An authority cannot be trusted. The first has the number 1.
+    /// A CA certificate cannot be used. The first has the number 1.
     #[error("certificate {number} cannot be used: {source}")]
     Authority { number: usize, source: rustls::Error },
-    /// A client was given an empty list of authorities.
+    /// The list of CAs of a client is empty.
     #[error("it holds no certificate; put the PEM of at least one CA there")]
     NoAuthority,
-    /// The details, if any, begin with a colon.
+    /// The details, if any, start with a colon.
     #[error("no CA certificates were found on this system{details}")]
     NoSystemAuthority { details: String },
-    /// What this program was built with has no TLS in it.
+    /// The crypto provider does not support the required TLS versions.
     #[error("TLS cannot be used: {0}")]
     Provider(rustls::Error),
 }
@@ -59,7 +59,7 @@ impl TlsError {
 /// A certificate with its chain, and its key: two PEM files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The certificate, then those that lead to its authority.
+    /// The certificate, followed by its chain.
     pub certificate: PathBuf,
     /// The certificate's private key, not encrypted.
     pub key: PathBuf,
@@ -71,7 +71,8 @@ impl Identity {
     }
 }
 
-/// The cryptography of all TLS. Named in one place, so that no other crate's choice of a default can change it.
+/// The crypto provider of all TLS, set explicitly so that another crate's choice of a default cannot change
+/// it.
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }

@@ -1,4 +1,4 @@
-//! Servers behind this program: which of them a request goes to, and how.
+//! Upstream servers: load balancing, health and forwarding.
 
 mod connection;
 mod headers;
@@ -36,17 +36,17 @@ use crate::{
     tls::{CertificateStatus, ClientTls},
 };
 
-/// How the servers of an upstream are reached.
+/// Configuration of an upstream.
 #[derive(Clone, Debug)]
 pub struct UpstreamConfig {
-    /// Whom to trust, and what to show.
+    /// TLS of connections to the servers.
     pub tls: ClientTls,
-    /// For name, connection and TLS handshake together. Default: 2 s.
+    /// Timeout for DNS, connection and TLS handshake together. Default: 2 s.
     pub connect_timeout: Duration,
-    /// From the end of the request to the head of the reply; then until it sends more of the reply, or takes more of
-    /// a body. Default: 60 s.
+    /// Timeout from the end of the request to the head of the reply; then the idle timeout of bodies.
+    /// Default: 60 s.
     pub response_timeout: Duration,
-    /// None: only requests show whether a server is up.
+    /// `None`: only requests show whether a server is up.
     pub health: Option<HealthCheck>,
 }
 
@@ -57,14 +57,14 @@ impl UpstreamConfig {
     pub const DEFAULT_RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 }
 
-/// A GET that shows whether a server is up: a status of 200 to 299 is good.
+/// A GET request that checks whether a server is up: a status of 200 to 299 means yes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthCheck {
     /// Path and query.
     pub path: PathAndQuery,
-    /// From one check to the next. Default: 5 s.
+    /// The interval of checks. Default: 5 s.
     pub interval: Duration,
-    /// For the head of the answer. Default: 2 s.
+    /// The timeout for the head of the answer. Default: 2 s.
     pub timeout: Duration,
 }
 
@@ -75,7 +75,7 @@ impl HealthCheck {
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
 }
 
-/// Why there is no reply of an upstream.
+/// Why there is no reply from an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.reason())]
 pub enum UpstreamError {
@@ -94,12 +94,12 @@ impl UpstreamError {
             Self::NoMaster => "the upstream has no master",
             Self::Connect => "no server of the upstream accepted a connection",
             Self::Broken => "the connection to the upstream broke before it replied",
-            Self::Protocol => "the upstream switched protocols without being asked to",
+            Self::Protocol => "the upstream switched protocols without a request to do so",
             Self::Timeout(_) => "the upstream did not reply in time",
         }
     }
 
-    /// As the metric has it.
+    /// The label of the metric.
     fn label(self) -> &'static str {
         match self {
             Self::NoServers | Self::NoMaster => "nobody",
@@ -111,15 +111,15 @@ impl UpstreamError {
     }
 }
 
-/// The server that has replied: an extension of its reply.
+/// The server that replied: an extension of its reply.
 #[derive(Clone, Debug)]
 pub struct RepliedBy(pub Server);
 
-/// Listed servers to which a request goes only when there is no other: an extension of it.
+/// Listed servers that a request is sent to only if there is no other: an extension of the request.
 #[derive(Clone, Debug, Default)]
 pub struct AvoidedServers(pub Vec<Server>);
 
-/// What a request holds until it has ended, as a tunnel too: an extension of it.
+/// A value that a request holds until it has ended, also as a tunnel: an extension of the request.
 #[derive(Clone, Debug)]
 pub struct TunnelGuard {
     /// Dropped when the tunnel ends.
@@ -132,16 +132,16 @@ pub struct TunnelGuard {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerHealth {
     pub server: Server,
-    /// Whether its last health check and connection succeeded, so that requests go to it first.
+    /// Whether its last health check and connection succeeded.
     pub is_up: bool,
 }
 
 /// Sends requests to servers. Cheap to clone.
 ///
-/// [`Choice`] says to which of its servers. A request goes to another one only when no connection could be
-/// made to the one before, that is, when no byte of it has left; so servers that are down are tried last
-/// rather than never, and a wrong health check does not stop everything. Bodies are streamed both ways,
-/// trailers included, and a switched protocol (a WebSocket) becomes a tunnel.
+/// [`Choice`] selects the server. A request is retried with another server only if the connection failed,
+/// that is, if no byte of it was sent; servers that are down are tried last rather than never, so that a
+/// wrong health check does not stop everything. Bodies are streamed both ways, trailers included, and a
+/// switched protocol (a WebSocket) becomes a tunnel.
 #[derive(Clone, Debug)]
 pub struct Upstream {
     servers: Arc<ServerSet>,
@@ -150,7 +150,7 @@ pub struct Upstream {
     keeps_host: bool,
 }
 
-/// Connections and tunnels, also to servers [beside](Upstream::beside).
+/// Connections and tunnels, also of the [other servers](Upstream::beside).
 struct Shared {
     pool: Pool,
     config: UpstreamConfig,
@@ -180,8 +180,8 @@ impl Upstream {
         }
     }
 
-    /// One server beside these, reached in the same way. Connections to it are kept with those of this upstream, and
-    /// tunnels to it end with them. It gets the client's `Host`, to which pages of a browser belong.
+    /// An additional server with the same configuration. It shares the connection pool of this upstream, and
+    /// its tunnels end with those of this upstream. It gets the client's `Host`, as web pages need.
     pub fn beside(&self, server: Server) -> Self {
         Self {
             servers: Arc::new(ServerSet::new(Servers::Listed(vec![server]), Choice::Turns)),
@@ -190,7 +190,7 @@ impl Upstream {
         }
     }
 
-    /// The servers of this moment.
+    /// The current servers.
     pub fn health(&self) -> Vec<ServerHealth> {
         let targets = self.servers.targets();
         let health = targets.iter().map(|target| ServerHealth {
@@ -200,14 +200,14 @@ impl Upstream {
         health.collect()
     }
 
-    /// Check every server at each interval, when the configuration says so; until this future is dropped.
+    /// Checks every server at each interval, if health checks are configured, until this future is dropped.
     pub async fn check_health(&self) {
         if let Some(check) = &self.shared.config.health {
             health::check(&self.servers, &self.shared.pool, check).await;
         }
     }
 
-    /// Read the TLS files again whenever they change, until this future is dropped.
+    /// Reloads the TLS files whenever they change, until this future is dropped.
     pub async fn keep_tls_fresh(&self) {
         self.shared.config.tls.keep_fresh().await;
     }
@@ -228,9 +228,9 @@ impl Upstream {
         self.shared.stop_tunnels.cancel();
     }
 
-    /// The reply of a server.
+    /// Forwards a request, and returns the reply of a server.
     ///
-    /// A request of the method CONNECT gets a 405: a tunnel to anywhere is a forward proxy's business.
+    /// A CONNECT request gets a 405: this is not a forward proxy.
     pub async fn send(&self, mut request: Request<Body>) -> Result<Response<Body>, UpstreamError> {
         if request.method() == Method::CONNECT {
             let mut response = Response::new(Body::empty());
@@ -286,9 +286,11 @@ impl Upstream {
                 () = stop_or_end => None,
             };
             match ran {
-                None => tracing::debug!("a tunnel was cut, by the shutdown or with its client's connection"),
-                Some(Err(error)) => tracing::debug!(%error, "a tunnel could not be made"),
-                Some(Ok(Err(error))) => tracing::debug!(%error, "a tunnel broke"),
+                None => tracing::debug!(
+                    "a tunnel was closed, because of the shutdown or with its client's connection"
+                ),
+                Some(Err(error)) => tracing::debug!(%error, "a tunnel could not be established"),
+                Some(Ok(Err(error))) => tracing::debug!(%error, "a tunnel failed"),
                 Some(Ok(Ok((sent, received)))) => tracing::debug!(sent, received, "a tunnel ended"),
             }
         });
@@ -312,7 +314,7 @@ impl Upstream {
             let started = Instant::now();
             let request = self.request_to(server, head, body);
             let reply = self.shared.pool.request(request);
-            // Time runs from when the whole request has left: a large upload is not a slow server.
+            // The timeout starts when the whole request has been sent: a large upload is not a slow server.
             let late = async {
                 replay.body_ended().await;
                 tokio::time::sleep(config.response_timeout).await;
@@ -336,7 +338,7 @@ impl Upstream {
                 Err(cause) if cause.is_connect() => {
                     health.refused();
                     counter!(telemetry::UPSTREAM_CONNECT_FAILURES).increment(1);
-                    tracing::warn!(%server, error = causes::chain(&cause), "no connection to a server of the upstream");
+                    tracing::warn!(%server, error = causes::chain(&cause), "cannot connect to a server of the upstream");
                     error = UpstreamError::Connect;
                     (body, replay) = match replay.take_untouched() {
                         Some(body) => body,
@@ -344,7 +346,7 @@ impl Upstream {
                     };
                 }
                 Err(cause) => {
-                    tracing::warn!(%server, error = causes::chain(&cause), "the connection to the upstream broke");
+                    tracing::warn!(%server, error = causes::chain(&cause), "the connection to the upstream failed");
                     return Err(UpstreamError::Broken);
                 }
             }

@@ -1,4 +1,4 @@
-//! Servers that are followed: which one a request goes to, and what becomes of it when that one is gone.
+//! Discovered servers: which one a request is sent to, and what happens when it goes down.
 
 #![expect(
     clippy::unwrap_used,
@@ -45,7 +45,7 @@ async fn serve(routes: Router) -> SocketAddr {
     address
 }
 
-/// A server that holds each request until it is released; it tells when one has arrived.
+/// A server that holds each request until it is released, and signals its arrival.
 async fn holding() -> (SocketAddr, Arc<Notify>, mpsc::UnboundedReceiver<()>) {
     let release = Arc::new(Notify::new());
     let (arrived, arrivals) = mpsc::unbounded_channel();
@@ -67,7 +67,7 @@ async fn refusing() -> SocketAddr {
 
 type Known = watch::Sender<Arc<FollowedServers>>;
 
-/// No test comes near it, but for those that wait for nothing else.
+/// Only tests that wait for the timeout reach it.
 const LONG: Duration = Duration::from_secs(600);
 
 /// These servers, by the names of their registrations.
@@ -146,7 +146,7 @@ async fn requests_go_to_the_master_alone() {
         (known(&[("n4", c)]), (200, "c x")),
         (known(&[]), (502, "the upstream has no master")),
         (known(&[("n5", a)]), (200, "a x")),
-        // While nobody knows, what was known last holds.
+        // While discovery is stale, the last known servers are used.
         (lost(&[("n5", a)]), (200, "a x")),
     ] {
         sender.send_replace(now.clone());
@@ -177,7 +177,7 @@ async fn a_new_master_takes_new_requests_while_the_old_one_answers_its_own() {
 
 #[tokio::test]
 async fn a_request_that_has_left_is_never_sent_twice() {
-    // It takes a request, and dies of it.
+    // It crashes while it handles a request.
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let old = listener.local_addr().unwrap();
     let (upstream, sender) = {
@@ -231,9 +231,9 @@ async fn a_request_that_has_not_left_goes_to_the_next_master() {
         async move { post(&upstream, "body").await }
     });
     refused(&upstream).await;
-    // Who is no master is not asked, and changes that leave the master wake nobody for good.
+    // Only the master gets requests, and changes that keep the master do not end the wait.
     sender.send_replace(known(&[("n1", dead), ("n3", new)]));
-    // For a moment there is none.
+    // There is no master for a moment.
     sender.send_replace(known(&[]));
     sender.send_replace(known(&[("n3", new)]));
     assert_eq!(soon(waiting).await.unwrap(), (200, "new body".to_owned()));
@@ -268,7 +268,7 @@ async fn waiting_for_a_master_has_an_end() {
     assert_eq!(post(&upstream, "x").await, expected);
     sender.send_replace(Arc::default());
     assert_eq!(post(&upstream, "x").await.1, "the upstream has no master");
-    // Nobody will learn of another.
+    // There will be no updates.
     sender.send_replace(known(&[("n1", refusing().await)]));
     drop(sender);
     assert_eq!(post(&upstream, "x").await, expected);
@@ -334,7 +334,7 @@ async fn the_least_loaded_takes_the_next_request() {
     }
     // The third of them, which refuses connections, has none and is still no place for them.
     assert_eq!(counts, [3, 3]);
-    // One that is done is not in flight any more.
+    // A completed request is no longer in flight.
     release_a.add_permits(2);
     let mut done = 0;
     while done < 2 {

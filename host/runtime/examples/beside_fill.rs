@@ -1,5 +1,5 @@
-//! How long a call takes beside plugins that fill their memory again and again: one `memory.fill` runs to its end,
-//! however many ticks of the clock pass.
+//! Measures calls alongside plugins that fill their memory in a loop: one `memory.fill` is not interrupted by
+//! epoch ticks.
 //!
 //! `cargo run --release -p admittance --example beside_fill -- [SECONDS] [PLUGINS]`
 

@@ -1,4 +1,4 @@
-//! An axum service that gains a chain.
+//! An axum service with a chain.
 //!
 //! ```console
 //! $ cargo run -p admittance --example service

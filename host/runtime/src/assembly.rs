@@ -1,4 +1,4 @@
-//! From definitions to chains: modules are had, prepared or taken from the store, and loaded.
+//! Builds chains from definitions: obtains, prepares and loads their modules.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -28,25 +28,25 @@ use crate::{
     status::HookStatus,
 };
 
-/// Chains, and what is known of their stages.
+/// Chains, with information about their stages.
 #[derive(Debug, Default)]
 pub(crate) struct Assembled {
     pub(crate) chains: Vec<AssembledChain>,
-    /// Every plugin, candidates among them.
+    /// Every plugin, including candidates.
     pub(crate) plugins: Vec<Arc<Loaded>>,
     pub(crate) modules: Vec<RevisionModule>,
-    /// Stages that are there in spite of an error, with what is served of them.
+    /// Stages that are served in spite of an error, and how.
     pub(crate) tolerated: Vec<(StageError, Served)>,
 }
 
-/// A chain, and for each of its stages what is known of it.
+/// A chain, with information about each of its stages.
 #[derive(Clone, Debug)]
 pub(crate) struct AssembledChain {
     pub(crate) chain: Arc<Chain>,
     pub(crate) stages: Vec<AssembledStage>,
 }
 
-/// What is known of a stage beside what it does. Lives as long as a table that has it.
+/// Information about a stage. Lives as long as a table that has it.
 #[derive(Clone, Debug)]
 pub(crate) struct AssembledStage {
     pub(crate) hook: HookStatus,
@@ -54,21 +54,21 @@ pub(crate) struct AssembledStage {
     pub(crate) trial: Option<Arc<Trial>>,
 }
 
-/// Which modules the references of definitions stand for.
+/// How the references of definitions are resolved to modules.
 #[derive(Clone, Debug)]
 pub(crate) enum Modules {
-    /// Those that they lead to now.
+    /// The current modules.
     Current(Servers),
-    /// Those that they led to once, by phase, chain and stage, and whether it is the candidate's.
+    /// The modules of an earlier revision, by phase, chain and stage, and whether it is the candidate's.
     AsOf(Arc<HashMap<(String, bool), Digest>>),
 }
 
-/// Which servers and registries are asked for modules while a table is made.
+/// Which modules are requested from servers and registries while a table is built.
 #[derive(Clone, Debug)]
 pub(crate) enum Servers {
-    /// Those of modules that the store does not have, and those of these once more.
+    /// Modules that are not in the store, and additionally these.
     All(Arc<HashSet<ModuleReference>>),
-    /// Those of these modules, unless the store has them.
+    /// These modules, unless they are in the store.
     Of(Arc<HashSet<ModuleReference>>),
 }
 
@@ -82,11 +82,11 @@ impl Servers {
     }
 }
 
-/// Which stages may be made although their modules cannot be fetched now. Their calls fail.
+/// Which stages may be built although their modules cannot be fetched now. Their calls fail.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MayFail<'a> {
     All,
-    /// Those of these files of definitions.
+    /// Those of these definition files.
     Of(&'a HashSet<PathBuf>),
 }
 
@@ -99,40 +99,40 @@ impl MayFail<'_> {
     }
 }
 
-/// Makes chains of definitions. Lives as long as the host.
+/// Builds chains from definitions. Lives as long as the host.
 pub(crate) struct Assembler {
     pub(crate) sandbox: SandboxConfig,
     pub(crate) catalog: Catalog,
     pub(crate) webhooks: WebhookClients,
     pub(crate) progress: Arc<dyn Fn(Progress) + Send + Sync>,
-    /// Made when the first plugin needs it: a host without plugins reserves no pool.
+    /// Created when the first plugin needs it: a host without plugins reserves no pool.
     pub(crate) started: OnceCell<Sandbox>,
     /// Of the live tables.
     pub(crate) plugins: Plugins,
     pub(crate) trials: Trials,
     pub(crate) statistics: Statistics,
-    /// A permit for each module that is fetched at the same time.
+    /// Limits concurrent fetches of modules.
     pub(crate) fetchers: Semaphore,
-    /// A permit for each plugin that is compiled and configured at the same time.
+    /// Limits concurrent compilation and configuration of plugins.
     pub(crate) workers: Semaphore,
-    /// A permit for each that is loaded at the same time: what is compiled already does not wait for the compiler.
+    /// Limits concurrent loading: a compiled plugin does not wait for the compiler.
     pub(crate) loaders: Semaphore,
 }
 
-/// How many plugins are fetched, compiled or loaded at the same time before requests are served.
+/// The limit of concurrent fetches, compilations and loads before requests are served.
 pub(crate) const WORKERS: usize = 4;
 
-/// How many are compiled and configured at the same time while requests are served: one whose `configure` hangs does
-/// not hold up the next.
+/// The limit of concurrent compilations and configurations while requests are served: a plugin whose
+/// `configure` hangs does not delay the next.
 const WORKERS_IN_BACKGROUND: usize = 2;
 
-/// Where a stage stands among the definitions, and whether its candidate is meant.
+/// The index of a stage in the definitions, and whether its candidate is meant.
 type Position = (usize, usize, bool);
 
 impl Assembler {
-    /// From now on leave the machine to those who serve: load one plugin at a time, and compile few.
+    /// From now on gives priority to requests: loads one plugin at a time, and compiles few.
     pub(crate) fn work_in_background(&self) {
-        // What is there already is taken, so that later calls find nothing.
+        // The permits are taken, so later calls have no effect.
         self.workers.forget_permits(WORKERS - WORKERS_IN_BACKGROUND);
         self.loaders.forget_permits(WORKERS - 1);
         if let Some(sandbox) = self.started.get() {
@@ -177,7 +177,7 @@ impl Assembler {
                             // Without its candidate there is nothing to compare the plugin with.
                             (Some(plugin), None, Some(_), Some(_)) => Ok(BuiltStage::plugin(&plugin)),
                             (None, _, _, Some(unavailable)) => Ok(BuiltStage::unavailable(unavailable)),
-                            // Their errors are in the list.
+                            // Their errors are reported separately.
                             _ => continue,
                         }
                     }
@@ -235,7 +235,7 @@ impl Assembler {
         }
     }
 
-    /// A chain that the program itself made.
+    /// A chain created by the program itself.
     pub(crate) fn native(&self, chain: Arc<Chain>) -> AssembledChain {
         let known = |stage: &Stage| AssembledStage {
             hook: HookStatus::Native,
@@ -279,7 +279,7 @@ impl Assembler {
         }
     }
 
-    /// Load every plugin of the definitions. One that is live already is used again.
+    /// Loads every plugin of the definitions. Plugins that are already live are reused.
     async fn load_plugins(
         self: &Arc<Self>,
         definitions: &[ChainDefinition],
@@ -341,7 +341,7 @@ impl Assembler {
             match loaded {
                 Ok((loaded, stale)) => {
                     result.plugins.insert(position, loaded);
-                    // That no server was asked is no error where the module of before is there.
+                    // A skipped fetch is not an error if the previous module is available.
                     let stale = stale.filter(|cause| !cause.is_not_fetched());
                     let stale = stale.map(|cause| (error(cause), Served::LastModules));
                     result.tolerated.extend(stale);
@@ -404,11 +404,11 @@ fn review_version(version: admittance_definitions::ReviewVersion) -> admittance_
     }
 }
 
-/// A stage's hook and what is known of it.
+/// A stage's hook, with information about it.
 struct BuiltStage {
     hook: Arc<dyn Hook>,
     status: HookStatus,
-    /// What it is counted for: another is counted anew.
+    /// The key of its statistics: another key starts new ones.
     identity: String,
     trial: Option<Arc<Trial>>,
 }
@@ -445,7 +445,7 @@ struct LoadedPlugins {
     errors: Vec<StageError>,
 }
 
-/// In the place of a plugin whose module cannot be fetched now. Lives until a table has the module.
+/// A placeholder for a plugin whose module cannot be fetched now. Lives until a table has the module.
 struct Unavailable {
     source: String,
     reason: String,
@@ -477,7 +477,7 @@ fn orders(definitions: &[ChainDefinition]) -> Vec<(Position, Order)> {
     orders
 }
 
-/// Phase, chain and stage in one text, as commands take it.
+/// Phase, chain and stage as one text, in the format of commands.
 pub(crate) fn address(phase: Phase, chain: &str, stage: &str) -> String {
     format!("{phase}:{chain}/{stage}")
 }

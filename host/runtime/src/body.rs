@@ -1,4 +1,4 @@
-//! Reading the body of a request that must be read whole.
+//! Reads request bodies that must be read completely.
 
 use std::{pin::Pin, time::Duration};
 
@@ -12,12 +12,12 @@ use http::{
 use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
-/// What the body of a request may be that must be read whole.
+/// Limits of request bodies that must be read completely.
 #[derive(Clone, Copy, Debug)]
 pub struct BodyLimits {
-    /// In bytes.
+    /// The size limit in bytes.
     pub size: usize,
-    /// Until all of it is there.
+    /// The timeout for the complete body.
     pub time: Duration,
 }
 
@@ -25,19 +25,19 @@ pub struct BodyLimits {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BodyError {
-    /// It is larger than allowed.
+    /// It is too large.
     TooLarge {
-        /// Bytes.
+        /// The limit in bytes.
         limit: usize,
     },
     /// It did not arrive in time.
     TooSlow {
-        /// How long it may take.
+        /// The timeout.
         limit: Duration,
     },
-    /// It broke off, or was malformed on the wire.
+    /// The connection failed, or the body was malformed.
     Broken {
-        /// A sentence.
+        /// The reason.
         reason: String,
     },
     /// It is compressed.
@@ -60,12 +60,12 @@ impl BodyError {
 }
 
 impl BodyLimits {
-    /// The whole body of the request with this head. What a client still sends of one that is too large is read
-    /// for a while and thrown away, so that it sees the reply.
+    /// Reads the whole body of the request with this head. The rest of a body that is too large is read and
+    /// discarded for a while, so that the client sees the reply.
     ///
     /// # Errors
     ///
-    /// Why it was not read. A compressed body is not, before any of it is.
+    /// When it was not read. A compressed body is refused before any of it is read.
     pub async fn collect<B>(self, head: &Parts, body: B) -> Result<Bytes, BodyError>
     where
         B: Body<Data = Bytes>,
@@ -78,7 +78,7 @@ impl BodyLimits {
         let announced = body.size_hint().lower();
         let mut body = Box::pin(body);
         if usize::try_from(announced).map_or(true, |announced| announced > limit) {
-            // Who asks first has sent nothing yet.
+            // A client that sent `Expect: 100-continue` has sent no body yet.
             if !head.headers.contains_key(EXPECT) {
                 drain(body).await;
             }
@@ -99,16 +99,16 @@ impl BodyLimits {
     }
 }
 
-/// Read what a client is still sending, for a while: one that is cut off while it sends often never reads
-/// the reply that says why.
+/// Discards what a client is still sending, for a while: a client whose connection is closed while it sends
+/// often never reads the reply.
 async fn drain<B: Body<Data = Bytes>>(mut body: Pin<Box<B>>) {
     const PATIENCE: Duration = Duration::from_secs(2);
     let reading = async { while let Some(Ok(_)) = body.frame().await {} };
-    // What is not sent by then is not waited for.
+    // The rest is not waited for.
     let _ = tokio::time::timeout(PATIENCE, reading).await;
 }
 
-/// The value of `Content-Encoding`, when the body is not sent as it is.
+/// The value of `Content-Encoding`, if the body is encoded.
 pub fn encoding(headers: &HeaderMap) -> Option<String> {
     let values: Vec<_> = headers
         .get_all(CONTENT_ENCODING)

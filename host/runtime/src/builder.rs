@@ -22,7 +22,7 @@ use crate::{
     stores::{StoreLocation, Stores},
 };
 
-/// Puts a [`Host`] together: where its chains come from, and what they may use.
+/// Builds a [`Host`]: the sources of its chains, and the resources that they may use.
 ///
 /// ```
 /// # async fn example() -> Result<(), admittance::Error> {
@@ -72,131 +72,132 @@ impl Default for HostBuilder {
 }
 
 impl HostBuilder {
-    /// Take the definitions in this file, or in the files of this directory. May be called again.
+    /// Adds the definitions in this file, or in the files of this directory. May be called more than once.
     ///
-    /// A definition that is applied and new is written to the first place that takes it, of all files,
-    /// directories and [stores](Self::definition_store) in the order they are given here. A file takes none.
+    /// A new definition that is applied is written to the first place that accepts it, of all files,
+    /// directories and [stores](Self::definition_store) in the order in which they are added. Single files
+    /// accept none.
     pub fn definitions(mut self, path: impl Into<PathBuf>) -> Self {
         self.locations.push(StoreLocation::Path(path.into()));
         self
     }
 
-    /// Take the definitions of this store too. May be called again.
+    /// Adds the definitions of this store. May be called more than once.
     ///
-    /// What it holds becomes part of the table, but for what [cannot be used](Self::on_bad_definition). While it is
-    /// lost, the table stays as it is, and [`Host::status`] says why; a start waits five seconds for it, and
-    /// serves what was live last after that.
+    /// Its definitions become part of the table, except for [invalid ones](Self::on_bad_definition). While it
+    /// is unavailable, the table stays as it is, and [`Host::status`] says why; a start waits five seconds
+    /// for it, and then serves the last live table.
     pub fn definition_store(mut self, store: impl DefinitionStore) -> Self {
         self.locations.push(StoreLocation::Store(Arc::new(store)));
         self
     }
 
-    /// What becomes of a definition in a store that cannot be used. The others are served either way, and
-    /// [`Host::status`] names it. Default: the version of it that was in force last stays in force.
+    /// What happens with an invalid definition in a store. The others are served in any case, and
+    /// [`Host::status`] reports it. Default: its last valid version stays in force.
     pub fn on_bad_definition(mut self, on_bad: OnBadDefinition) -> Self {
         self.on_bad = on_bad;
         self
     }
 
-    /// Start although modules cannot be fetched now: everything else is served, and a stage without its module fails as
-    /// `unreachable`, which its failure policy decides on. [`Host::follow`] fetches the modules, and [`Host::status`]
-    /// names what is missing. Default: [`build`](Self::build) fails.
+    /// Starts even if modules cannot be fetched: everything else is served, and a stage without its module
+    /// fails as `unreachable`, subject to its failure policy. [`Host::follow`] fetches the modules later, and
+    /// [`Host::status`] reports missing ones. Default: [`build`](Self::build) fails.
     pub fn start_without_modules(mut self) -> Self {
         self.starts_without_modules = true;
         self
     }
 
-    /// Add a chain definition that was read or made elsewhere.
+    /// Adds a chain definition.
     pub fn definition(mut self, definition: ChainDefinition) -> Self {
         self.read.push(definition);
         self
     }
 
-    /// Add a chain that the program itself made; it comes before those of definitions.
+    /// Adds a chain created by the program itself; it comes before those of definitions.
     pub fn chain(mut self, chain: Chain) -> Self {
         self.chains.push(chain);
         self
     }
 
-    /// How long all chains together may take for one request. Default: 10 s.
+    /// The timeout of all chains together for one request. Default: 10 s.
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.request_timeout = timeout;
         self
     }
 
-    /// Where the labels of namespaces come from. Default: every namespace has only its name.
+    /// The source of namespace labels. Default: every namespace has only the label with its name.
     pub fn namespaces(mut self, namespaces: impl NamespaceSource) -> Self {
         self.namespaces = Arc::new(namespaces);
         self
     }
 
-    /// Who answers what a user may do, for match conditions that ask. Default: nobody, which is an error
-    /// that those conditions see.
+    /// The authorizer for match conditions that check permissions. Default: none, which is an error in such
+    /// conditions.
     pub fn authorizer(mut self, authorizer: impl Authorizer) -> Self {
         self.authorizer = Arc::new(authorizer);
         self
     }
 
-    /// Keep modules and their compiled forms in this directory, so that the next start needs neither
-    /// network nor compiler. It is made when it is not there, and must be writable by this user alone;
-    /// several programs may share it. Default: `store` in the directory of the [`history`](Self::history);
-    /// without that nothing is kept.
+    /// Keeps modules and their compiled forms in this directory, so that the next start needs neither network
+    /// nor compiler. It is created if it does not exist, and must not be writable by other users; several
+    /// programs may share it. Default: `store` in the directory of the [`history`](Self::history); without a
+    /// history nothing is kept.
     pub fn store(mut self, directory: impl AsRef<Path>) -> Self {
         self.store = Some(directory.as_ref().to_owned());
         self
     }
 
-    /// Remove what was not used for longest from the store when it holds more than this, in bytes. What is
-    /// live stays, and the modules of the history. Default: nothing is removed.
+    /// Removes the least recently used entries from the store when it exceeds this size, in bytes. Live
+    /// modules and those of the history stay. Default: nothing is removed.
     pub fn store_limit(mut self, bytes: u64) -> Self {
         self.store_limit = Some(bytes);
         self
     }
 
-    /// How modules are had from servers and registries, and which must be signed.
+    /// How modules are fetched from servers and registries, and which must be signed.
     pub fn catalog(mut self, config: CatalogConfig) -> Self {
         self.catalog = config;
         self
     }
 
-    /// Keep the tables that were live in this directory, to roll back to them, and to start with the last
-    /// one when what the definitions say cannot be made. One host has it at a time. Default: they are kept
-    /// in memory.
+    /// Keeps earlier tables in this directory, to roll back to them, and to start with the last one if the
+    /// definitions cannot be loaded. Only one host may use it at a time. Default: they are kept in memory.
     pub fn history(mut self, directory: impl AsRef<Path>) -> Self {
         self.history = Some(directory.as_ref().to_owned());
         self
     }
 
-    /// How many of them are kept, at least 1. Default: 20.
+    /// How many revisions are kept, at least 1. Default: 20.
     pub fn revisions(mut self, keep: usize) -> Self {
         self.keep = keep;
         self
     }
 
-    /// How plugins run: how many at once, and their limits.
+    /// The configuration of the sandbox: concurrency and limits of plugins.
     pub fn sandbox(mut self, config: SandboxConfig) -> Self {
         self.sandbox = config;
         self
     }
 
-    /// Connect to this address (`host:port`) for the webhook host of this name, in place of asking
-    /// DNS. May be called again.
+    /// Connects to this address (`host:port`) for the webhook host of this name, instead of using DNS. May be
+    /// called more than once.
     pub fn resolve(mut self, host: impl Into<String>, address: impl Into<String>) -> Self {
         self.resolve.push((host.into(), address.into()));
         self
     }
 
-    /// Call this while plugins are loaded.
+    /// Sets a callback for the progress of loading plugins.
     pub fn on_progress(mut self, progress: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         self.progress = Arc::new(progress);
         self
     }
 
-    /// Read the definitions, load what they name, and go live.
+    /// Reads the definitions, loads their plugins, and goes live.
     ///
     /// # Errors
     ///
-    /// When anything is wrong: with every mistake of every file, or every stage that cannot be made.
+    /// When anything is wrong; the error lists every mistake of every file, or every stage that cannot be
+    /// built.
     pub async fn build(self) -> Result<Host, Error> {
         let history = match &self.history {
             Some(directory) => History::open(directory, self.keep)?,
@@ -237,13 +238,13 @@ impl HostBuilder {
             in_force: Arc::default(),
             live_modules: Arc::default(),
         };
-        // A change that was broken off by the end of the program is made whole first.
+        // A change that was interrupted by the end of the program is completed first.
         if let Some(journal) = history.journal() {
             let recovered = tokio::task::spawn_blocking(move || admittance_definitions::recover(&journal))
                 .await
                 .map_err(Error::Interrupted)?;
             if recovered.map_err(Error::Recovery)?.is_some() {
-                tracing::warn!("a change of definitions was broken off; it was made whole");
+                tracing::warn!("an interrupted change of definitions was completed");
             }
         }
         Host::start(source, history).await

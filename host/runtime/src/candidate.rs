@@ -1,5 +1,5 @@
-//! A new version of a plugin in the shadow of the one that serves: it is asked what it would have said,
-//! and nothing that it says has an effect.
+//! A candidate: a new version of a plugin that is called in the background with the same requests, without
+//! any effect on them.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -25,25 +25,26 @@ use crate::{
     status::{AnswerSample, CandidateReport, CandidateStatus, DifferenceSample, PluginStatus},
 };
 
-/// Samples that are kept of one candidate.
+/// How many samples are kept for one candidate.
 const SAMPLES: usize = 20;
 
 /// The longest patch in a sample, in bytes.
 const PATCH_SIZE: usize = 16 << 10;
 
-/// Calls of one candidate at a time: a slow one must not take the slots of plugins that serve.
+/// The limit of concurrent calls of a candidate, so that a slow one does not take the slots of serving
+/// plugins.
 const AT_ONCE: usize = 8;
 
-/// A plugin and its candidate as one hook: the plugin answers, and the candidate is asked afterwards.
+/// A plugin and its candidate as one hook: the plugin answers, and the candidate is called afterwards.
 pub(crate) struct Shadowed {
     pub(crate) plugin: Arc<dyn Hook>,
     pub(crate) candidate: Arc<dyn Hook>,
-    /// For one call of the candidate.
+    /// The timeout of one call of the candidate.
     pub(crate) timeout: Duration,
     pub(crate) trial: Arc<Trial>,
 }
 
-/// What came of a candidate so far. Lives as long as a table has the candidate beside the same plugin.
+/// The statistics of a candidate. Lives as long as a table has the candidate with the same plugin.
 #[derive(Debug)]
 pub(crate) struct Trial {
     subject: Subject,
@@ -61,10 +62,10 @@ pub(crate) struct Trial {
     samples: Mutex<VecDeque<DifferenceSample>>,
 }
 
-/// Which trial it is: another plugin, candidate or share is another trial.
+/// The identity of a trial: another plugin, candidate or share is another trial.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Subject {
-    /// As `promote` takes it.
+    /// The stage, in the format of `promote`.
     pub(crate) stage: String,
     /// The plugin's module, settings and grants, as text.
     pub(crate) plugin: String,
@@ -78,7 +79,7 @@ pub(crate) struct Subject {
 pub(crate) struct Trials(Mutex<HashMap<Subject, Weak<Trial>>>);
 
 impl Trials {
-    /// The trial of this subject: the one that goes on, or a new one.
+    /// The trial of this subject: the existing one, or a new one.
     pub(crate) fn of(&self, subject: Subject, plugin: PluginStatus, candidate: PluginStatus) -> Arc<Trial> {
         let mut trials = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         trials.retain(|_, trial| trial.strong_count() > 0);
@@ -117,7 +118,7 @@ impl Hook for Shadowed {
 }
 
 impl Shadowed {
-    /// Ask the candidate the same, beside the request.
+    /// Calls the candidate with the same request, in the background.
     fn compare(&self, request: &Request, answer: &Result<Response, Failure>) {
         let Ok(slot) = self.trial.slots.clone().try_acquire_owned() else {
             self.trial.passed_over.fetch_add(1, Ordering::Relaxed);
@@ -146,7 +147,7 @@ impl Shadowed {
     }
 }
 
-/// An answer, what it does to the request, and what goes with it.
+/// An answer, with its effect on the request and its notes.
 struct Answer {
     effect: Result<Effect, Failure>,
     warnings: Vec<String>,
@@ -154,7 +155,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// By the rules and within the limits that hold for the stages of a chain.
+    /// Evaluated with the rules and limits of chain stages.
     async fn of(request: &Request, answer: Result<Response, Failure>, deadline: Deadline) -> Self {
         match answer.map(Response::bounded) {
             Ok(response) => Self {
@@ -170,7 +171,7 @@ impl Answer {
         }
     }
 
-    /// Whether the two come to the same, whatever words they are given in.
+    /// Whether the two have the same effect.
     fn is_same(&self, other: &Self) -> bool {
         let effects = match (&self.effect, &other.effect) {
             (Ok(Effect::Change(own, _)), Ok(Effect::Change(other, _))) => own == other,
@@ -206,7 +207,7 @@ impl Answer {
 }
 
 impl Trial {
-    /// Compare the two answers, beside the workers: they may be large.
+    /// Compares the two answers on a blocking thread, because they may be large.
     async fn record(
         self: Arc<Self>,
         request: Request,
@@ -263,7 +264,7 @@ impl Trial {
         samples.truncate(SAMPLES);
     }
 
-    /// Make its counters exist.
+    /// Initializes its counters.
     pub(crate) fn begin_metrics(&self) {
         for result in ["same", "different", "failed", "passed-over"] {
             self.counter(result).absolute(0);
@@ -444,7 +445,7 @@ mod tests {
             let answer = shadowed
                 .admit(&request(), Deadline::after(Duration::from_secs(1)))
                 .await;
-            // Whatever the candidate says, the plugin's answer is the answer.
+            // The plugin's answer is used, whatever the candidate says.
             let deadline = Deadline::after(Duration::from_secs(1));
             let (answer, plugin) = (
                 Answer::of(&request(), answer, deadline).await,

@@ -1,5 +1,4 @@
-//! Changes that somebody asks for: definitions that are applied, deleted or promoted, and tables that are
-//! rolled back to.
+//! Requested changes: definitions that are applied, deleted or promoted, and rollbacks.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -19,88 +18,90 @@ use crate::{
     stores::Stores,
 };
 
-/// How a change is made.
+/// Options of a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Application {
-    /// Check it, and say what it would do; change nothing.
+    /// Checks the change, and reports what it would do, without changing anything.
     pub dry_run: bool,
-    /// Who asks for it, for the history.
+    /// The user who requests it, for the history.
     pub by: Option<String>,
-    /// What [`Host::apply`] expects of the definitions that it is given. Default: nothing.
+    /// Expectations of [`Host::apply`] about the definitions. Default: none.
     pub expected: Expected,
 }
 
-/// What a change came to.
+/// The result of a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Applied {
     /// The live revision; in a dry run the one that it would have become.
     pub revision: u64,
-    /// Nothing was changed.
+    /// Whether this was a dry run, which changes nothing.
     pub dry_run: bool,
-    /// What became of each definition.
+    /// The effect on each definition.
     pub definitions: Vec<AppliedDefinition>,
-    /// What is different from the table before.
+    /// The differences from the previous table.
     pub comparison: Comparison,
-    /// What is valid in the changed definitions and probably not what was meant, a sentence each.
+    /// Warnings about valid but probably unintended settings in the changed definitions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
-/// What became of a definition.
+/// The effect on a definition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AppliedDefinition {
     /// Kind and name, `AdmissionChain/pods`.
     pub id: String,
-    /// What became of it.
+    /// The effect.
     pub effect: AppliedEffect,
 }
 
-/// What becomes of a definition.
+/// The effect of a change on a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum AppliedEffect {
-    /// It is new.
+    /// It is created.
     Created,
-    /// It is another than before.
+    /// It is changed.
     Changed,
-    /// It is what it was.
+    /// It is unchanged.
     Unchanged,
-    /// It is gone.
+    /// It is deleted.
     Deleted,
 }
 
-/// Why a change is not made. Everything is as it was.
+/// Why a change failed. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangeError {
-    /// It is wrong in itself: a text that is no definition, a definition that is not there.
+    /// The change itself is invalid: the text is not a definition, or the definition does not exist.
     #[error(transparent)]
     Definitions(#[from] admittance_definitions::ChangeError),
-    /// What the definitions would say then cannot be made.
+    /// The resulting definitions cannot be loaded.
     #[error(transparent)]
     Table(#[from] Error),
-    /// The revision is not there, or the new one cannot be written down.
+    /// The revision does not exist, or the new one cannot be written.
     #[error(transparent)]
     History(#[from] HistoryError),
-    /// Files are changed by way of a journal, so that a kill leaves all of a change or nothing.
+    /// There is no history. Files are changed with a journal, which needs one, so that changes are atomic
+    /// even if the program is killed.
     #[error(
-        "definitions are changed by a driver with a history alone: name a directory that can be written (`history: {{ directory: ... }}`), or edit the files"
+        "changing definitions needs a history: name a writable directory (`history: {{ directory: ... }}`), \
+         or edit the files"
     )]
     NoHistory,
     /// The files of definitions cannot be written.
     #[error(transparent)]
     Files(admittance_definitions::CommitError),
-    /// The store of the definitions cannot be written, or holds another by now.
+    /// The store of the definitions cannot be written, or was changed in the meantime.
     #[error(transparent)]
     Store(StoreError),
-    /// The change is of definitions in several stores, which cannot be written all or none.
-    #[error("this changes definitions in {one} and in {other}; change those in one at a time")]
+    /// The change affects several stores, which cannot be written atomically.
+    #[error("this changes definitions in {one} and in {other}; change one store at a time")]
     SeveralStores {
         /// [`DefinitionStore::location`](admittance_definitions::DefinitionStore::location).
         one: String,
-        /// The same of another.
+        /// The location of another one.
         other: String,
     },
 }
@@ -115,7 +116,7 @@ impl From<StoreError> for ChangeError {
 }
 
 impl Host {
-    /// The definitions as the files and stores hold them now, which are not live when they are wrong.
+    /// The current definitions of the files and stores, which are not live if they are invalid.
     ///
     /// # Errors
     ///
@@ -125,7 +126,7 @@ impl Host {
         self.0.stores.tell_of(&contents);
         let set = contents.set()?;
         let in_force = self.in_force();
-        // What is kept of before is no definition that is there.
+        // A kept earlier version is not a current definition.
         let read = tokio::task::spawn_blocking(move || {
             let usable = set.usable(&in_force, OnBadDefinition::ServeRest);
             usable.set.documents()
@@ -133,14 +134,12 @@ impl Host {
         Ok(read.await.map_err(Error::Interrupted)?)
     }
 
-    /// Go live with the definitions in this text besides those that are there; one of the same kind and
-    /// name is replaced. Files and stores are written when the table is made, and `name` stands for the text
-    /// in mistakes.
+    /// Applies the definitions in this text to the existing ones; one of the same kind and name is replaced.
+    /// Files and stores are written after the table was built. `name` stands for the text in mistakes.
     ///
     /// # Errors
     ///
-    /// When the text is wrong, or a table of it cannot be made, or it cannot be written. Nothing is changed
-    /// then.
+    /// When the text is invalid, the table cannot be built, or it cannot be written. Then nothing is changed.
     pub async fn apply(&self, text: &str, name: &str, how: &Application) -> Result<Applied, ChangeError> {
         let (text, name, expected) = (text.to_owned(), name.to_owned(), how.expected);
         self.change(how, Origin::Applied, move |set, stores| {
@@ -149,22 +148,22 @@ impl Host {
         .await
     }
 
-    /// Remove a definition.
+    /// Deletes a definition.
     ///
     /// # Errors
     ///
-    /// When it is not there, or the rest cannot be made, or it cannot be written. Nothing is changed then.
+    /// When it does not exist, the rest cannot be loaded, or it cannot be written. Then nothing is changed.
     pub async fn delete(&self, id: &DefinitionId, how: &Application) -> Result<Applied, ChangeError> {
         let id = id.clone();
         self.change(how, Origin::Deleted, move |set, _| set.delete(&id))
             .await
     }
 
-    /// Make a stage's candidate its plugin.
+    /// Makes a stage's candidate its plugin.
     ///
     /// # Errors
     ///
-    /// When there is none, or it cannot be written. Nothing is changed then.
+    /// When there is no candidate, or it cannot be written. Then nothing is changed.
     pub async fn promote(&self, stage: &StageId, how: &Application) -> Result<Applied, ChangeError> {
         let origin = Origin::Promoted {
             stage: stage.to_string(),
@@ -191,7 +190,7 @@ impl Host {
         }
     }
 
-    /// None when something else went live while the table was made, and nothing was written.
+    /// `None` if another table went live in the meantime, and nothing was written.
     async fn try_change(
         &self,
         how: &Application,
@@ -240,7 +239,7 @@ impl Host {
         let (named, warnings) = tokio::task::spawn_blocking(move || modules_and_warnings(&served, &files))
             .await
             .map_err(Error::Interrupted)?;
-        // What others name is there or is not: this change waits for no server that it does not need.
+        // Modules of other definitions are not fetched: this change only waits for servers that it needs.
         let modules = Modules::Current(Servers::Of(Arc::new(named)));
         let made = source.make(usable, modules, Purpose::Change(&written)).await?;
         let place = self.place(&source).await?;
@@ -265,8 +264,8 @@ impl Host {
         if how.dry_run {
             return Ok(Some(applied));
         }
-        // What is asked for may be live already while the files say something else: what is wrong, or what
-        // somebody has just written.
+        // The requested state may already be live while the files differ: they may be invalid, or just have
+        // been changed.
         if let Some(store) = store {
             store.commit(change.files()).await?;
         }
@@ -281,8 +280,8 @@ impl Host {
         Ok(Some(applied))
     }
 
-    /// Know what was written as what is live, so that a rollback that follows at once is one to something
-    /// else than it.
+    /// Records the written definitions as the live ones, so that an immediate rollback is recognized as a
+    /// difference from them.
     async fn adopt_written(&self, state: &mut TableState, entry: &Entry) {
         let Ok(contents) = self.0.stores.read().await else {
             return;
@@ -291,21 +290,21 @@ impl Host {
             return;
         };
         if revision_files(&whole.served()) == entry.detail.files {
-            // Should it break off, it is done when the change is noticed.
+            // If this fails, it is done when the change is noticed.
             let _ = state.source.act_upon(contents).await;
         } else {
             self.0.stores.tell_of(&contents);
         }
     }
 
-    /// The revisions that are kept, the newest first.
+    /// The kept revisions, the newest first.
     pub fn history(&self) -> Vec<Revision> {
         let live = self.0.live.load();
         let newest_first = live.revisions.iter().rev();
         newest_first.map(|entry| entry.revision().clone()).collect()
     }
 
-    /// A revision with the definitions that it was made of.
+    /// A revision with its definitions.
     ///
     /// # Errors
     ///
@@ -315,7 +314,7 @@ impl Host {
         Ok(history::find(&live.revisions, number)?.detail.clone())
     }
 
-    /// What is different between two revisions.
+    /// The differences between two revisions.
     ///
     /// # Errors
     ///
@@ -326,12 +325,12 @@ impl Host {
         Ok(find(from)?.detail.compare(&find(to)?.detail))
     }
 
-    /// Go live with an earlier revision, its definitions and its very modules. No file is touched: it
-    /// stays until the definitions or their modules change again. It is a new revision.
+    /// Goes live with the definitions and the exact modules of an earlier revision. No file is changed: the
+    /// rollback lasts until the definitions or their modules change again. It creates a new revision.
     ///
     /// # Errors
     ///
-    /// When the revision is not kept, or one of its modules, or the new one cannot be written down.
+    /// When the revision or one of its modules is no longer available, or the new revision cannot be written.
     pub async fn rollback(&self, to: u64, by: Option<String>) -> Result<Revision, ChangeError> {
         let _building = self.building();
         let (source, target) = {
@@ -347,7 +346,7 @@ impl Host {
         entry.detail.revision.at = Moment::now();
         entry.instead_of = Some(state.source.said());
         let entry = Arc::new(entry);
-        // Written down first: a rollback that a restart undoes is none.
+        // Written first, because a rollback must survive a restart.
         state.history.push(entry.clone()).await?;
         let bad = made.bad.clone();
         self.swap(&state.source, made, &entry, place);

@@ -9,50 +9,50 @@ use crate::HistoryError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Definitions are wrong: every mistake of every file.
+    /// Definitions are invalid; with every mistake of every file.
     #[error("{0}")]
     Definitions(#[from] Mistakes),
-    /// Stores of definitions cannot be read: each of them, and what is wrong besides.
+    /// Definition stores cannot be read; with each error, and other mistakes.
     #[error("{}", lines(.0))]
     Stores(Vec<StoreError>),
-    /// Definitions in stores that cannot be used: each of them. Everything else is live.
+    /// Definitions in stores are invalid. Everything else is live.
     #[error("{}", lines(.0))]
     BadDefinitions(Vec<BadDefinition>),
-    /// Stages cannot be made: each of them.
+    /// Stages cannot be built; with each error.
     #[error("{}", lines(.0))]
     Stages(Vec<StageError>),
-    /// The sandbox cannot be made.
+    /// The sandbox cannot be started.
     #[error("the sandbox cannot be started: {0}")]
     Sandbox(#[source] admittance_sandbox::Error),
-    /// The store for modules cannot be used, or they cannot be asked for.
+    /// The store of modules cannot be used, or modules cannot be fetched.
     #[error(transparent)]
     Catalog(#[from] admittance_catalog::Error),
-    /// The directory of earlier tables cannot be used.
+    /// The directory of the history cannot be used.
     #[error(transparent)]
     History(#[from] HistoryError),
-    /// A change that was broken off cannot be made whole.
+    /// An interrupted change cannot be completed.
     #[error(transparent)]
     Recovery(std::io::Error),
-    /// Requests still use so many earlier tables that there is no room for another.
-    #[error("requests in flight still use {0} tables, and no other is made until some of them end")]
+    /// Requests in flight still use too many earlier tables.
+    #[error("requests in flight still use {0} tables; no other table is built until some of them end")]
     TooManyTables(usize),
-    /// The addresses of webhooks are wrong.
+    /// The addresses of webhooks are invalid.
     #[error("webhooks.resolve: {0}")]
     Resolve(#[source] admittance_webhook::Error),
     /// The runtime is shutting down.
-    #[error("loading broke off: {0}")]
+    #[error("loading was interrupted: {0}")]
     Interrupted(#[source] JoinError),
 }
 
 impl Error {
-    /// Whether it may help itself: another attempt is worth while though nothing was changed.
+    /// Whether it is temporary: a retry may succeed without a change.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Stages(errors) => errors.iter().any(StageError::is_transient),
             Self::BadDefinitions(bad) => bad.iter().any(|bad| bad.is_transient),
             Self::Catalog(error) => error.is_transient(),
             Self::TooManyTables(_) => true,
-            // What is wrong in them waits for a change; a right may be given without one.
+            // Mistakes need a change of the definitions; a missing permission may be granted without one.
             Self::Stores(errors) => errors
                 .iter()
                 .any(|error| !matches!(error, StoreError::Mistakes(_))),
@@ -61,7 +61,7 @@ impl Error {
     }
 }
 
-/// A stage that cannot be made.
+/// A stage that cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[error("{location}: stage {stage} of chain {chain}: {}", one_line(.cause))]
 pub struct StageError {
@@ -91,24 +91,24 @@ impl StageError {
     }
 }
 
-/// Why a stage cannot be made.
+/// Why a stage cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StageErrorCause {
-    /// Its module cannot be had.
+    /// Its module is not available.
     #[error(transparent)]
     Module(#[from] admittance_catalog::Error),
-    /// Its module is not a plugin that runs here, or refuses its settings.
+    /// Its module is not a valid plugin, or rejected its settings.
     #[error(transparent)]
     Plugin(#[from] admittance_sandbox::Error),
-    /// Its webhook cannot be called.
+    /// The configuration of its webhook is invalid.
     #[error(transparent)]
     Webhook(#[from] admittance_webhook::Error),
     /// The runtime is shutting down.
-    #[error("loading broke off: {0}")]
+    #[error("loading was interrupted: {0}")]
     Interrupted(#[source] JoinError),
     /// The host is being dropped.
-    #[error("loading broke off: the host stops")]
+    #[error("loading was interrupted: the host is shutting down")]
     Stopped,
 }
 
@@ -117,13 +117,13 @@ impl StageErrorCause {
         matches!(self, Self::Module(error) if error.is_transient())
     }
 
-    /// Whether no server was asked for the module.
+    /// Whether the module was not requested from any server.
     pub(crate) fn is_not_fetched(&self) -> bool {
         matches!(self, Self::Module(admittance_catalog::Error::NotFetched { .. }))
     }
 }
 
-/// What a plugin says may have several lines, and a mistake has one.
+/// Joins lines: a plugin's message may have several, but a mistake has one.
 fn one_line(cause: &StageErrorCause) -> String {
     cause.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! Keeping the table as the definitions and the modules that they name are.
+//! Keeps the table up to date with the definitions and their modules.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -19,21 +19,20 @@ use crate::{
     source::{definition_files, stages},
 };
 
-/// A table that is to be made.
+/// A reason to build a table.
 struct Attempt {
-    /// Something changed. What does not need a server goes live first.
+    /// Something changed. Changes that need no server go live first.
     is_change: bool,
-    /// The modules that are asked for again.
+    /// Modules that are due for a refresh.
     again: HashSet<ModuleReference>,
 }
 
 impl Host {
-    /// Watch the definitions and the modules that they name, and [`reload`](Self::reload) whenever what
-    /// they hold changes; ask again for modules that are to be asked for again; and try again what may
-    /// help itself. It does not end; drop it to stop. What fails is logged, counted and shown by
-    /// [`status`](Self::status).
+    /// Watches the definitions and their modules, and [reloads](Self::reload) them whenever they change;
+    /// refreshes modules on their schedule; and retries temporary failures. It never returns; drop it to
+    /// stop. Failures are logged, counted and shown by [`status`](Self::status).
     ///
-    /// A change that needs nothing from a server does not wait for one.
+    /// A change that needs no server does not wait for one.
     pub async fn follow(self) {
         let mut watch = None;
         let mut schedule = Schedule::default();
@@ -41,7 +40,7 @@ impl Host {
         loop {
             {
                 let state = self.0.state.lock().await;
-                // Definitions name modules, and others than before.
+                // The modules that the definitions name may have changed.
                 let seen = state.source.seen.clone();
                 match &mut watch {
                     None => watch = Some(Watch::since(seen, WatchConfig::default())),
@@ -56,7 +55,7 @@ impl Host {
             };
             self.confirm_removal().await;
             let Attempt { is_change, again } = attempt;
-            // Only a change may need no server.
+            // Only changes may go live without servers.
             let mut result = match is_change {
                 true => self.follow_once(Servers::none(), watch).await,
                 false => Ok(Reload::LacksModules),
@@ -84,7 +83,7 @@ impl Host {
         }
     }
 
-    /// Wait for a reason to make a table.
+    /// Waits for a reason to build a table.
     async fn next_attempt(&self, watch: &mut Watch, schedule: &mut Schedule) -> Attempt {
         let retry = {
             let live = self.0.live.load();
@@ -99,7 +98,7 @@ impl Host {
         Attempt { is_change, again }
     }
 
-    /// Go live with what the definitions say, as far as these servers are needed for it, and log what became of it.
+    /// Goes live with the definitions, requesting only these modules from servers, and logs the result.
     async fn follow_once(&self, servers: Servers, watch: &mut Watch) -> Result<Reload, Arc<Error>> {
         let before = self.table().revision();
         let had_problem = self.0.live.load().problem.is_some();
@@ -109,23 +108,23 @@ impl Host {
         }
         match &result {
             Ok(Reload::Superseded) => {
-                tracing::info!("something else changed: the table that was being made is given up");
+                tracing::info!("the definitions changed again: the table in preparation is discarded");
             }
             Ok(_) if had_problem && self.0.live.load().problem.is_none() => {
-                tracing::info!("the definitions say what is live again");
+                tracing::info!("the live table matches the definitions again");
             }
-            Ok(_) => tracing::debug!("the definitions say what is live"),
+            Ok(_) => tracing::debug!("the live table matches the definitions"),
             Err(error) if matches!(**error, Error::Stores(_)) => {
-                tracing::error!("definitions cannot be read, those read before them stay: {error}");
+                tracing::error!("definitions cannot be read; the previous ones stay live: {error}");
             }
             Err(error) => {
-                tracing::error!("the changed definitions are not used, those before them stay: {error}");
+                tracing::error!("the changed definitions are rejected; the previous ones stay live: {error}");
             }
         }
         result
     }
 
-    /// One line for a change, however many stages it has.
+    /// Logs one line for a change, however many stages it has.
     fn log_change(&self) {
         let (table, live) = (self.table(), self.0.live.load());
         let (revision, chains, plugins) = (table.revision(), table.chains().len(), table.plugins().len());
@@ -152,7 +151,7 @@ impl Host {
     }
 }
 
-/// The first few of those that are new, others or gone, and how many there are beside.
+/// The names of the first few that were added, changed or removed, and the number of others.
 fn changed<T: PartialEq>(before: &[T], now: &[T], name: impl Fn(&T) -> String) -> String {
     const MOST: usize = 5;
     let named = |all: &'_ [T]| -> BTreeMap<String, usize> {
@@ -175,12 +174,12 @@ fn changed<T: PartialEq>(before: &[T], now: &[T], name: impl Fn(&T) -> String) -
     text
 }
 
-/// How long files must say the same before it is believed that chains or stages are gone: a file that is being
-/// written may be half of what it will be, and a directory that is being replaced is empty for a moment.
+/// How long files must be unchanged before the removal of chains or stages goes live: a file that is being
+/// written may be incomplete, and a directory that is being replaced is empty for a moment.
 const REMOVAL: Duration = Duration::from_secs(2);
 
 impl Host {
-    /// Wait until files that take away chains or stages of the live table have said so for a while.
+    /// Waits until a removal of chains or stages from the files has been stable for a while.
     async fn confirm_removal(&self) {
         let mut before = None;
         loop {
@@ -190,8 +189,8 @@ impl Host {
             }
             if before.is_none() {
                 tracing::info!(
-                    "chains or stages are gone from the definitions, or a file is empty; that goes live when it has \
-                     been so for {}",
+                    "chains or stages were removed from the definitions, or a file is empty; this goes live \
+                     if it is unchanged for {}",
                     humantime::format_duration(REMOVAL)
                 );
             }
@@ -200,14 +199,14 @@ impl Host {
         }
     }
 
-    /// What the files hold, if it takes away chains or stages of the live table or is nothing at all.
+    /// The fingerprint of the files, if they remove chains or stages of the live table, or are empty.
     async fn removal(&self) -> Option<Fingerprint> {
         let last = self.0.state.lock().await.history.last().cloned()?;
         let stores = self.0.stores.clone();
         let removal = tokio::task::spawn_blocking(move || {
             let paths = stores.paths();
             let seen = Fingerprint::of(paths.iter().cloned());
-            // What cannot be read, or is wrong, takes nothing away.
+            // Files that are invalid or cannot be read remove nothing.
             let now = DefinitionSet::read(&paths).ok()?;
             let mut before = definition_files(&last);
             before.retain(|file| stores.is_file(&file.path));
@@ -230,16 +229,16 @@ async fn at(instant: Option<Instant>) {
     }
 }
 
-/// When modules are asked for again.
+/// The schedule of module refreshes.
 #[derive(Debug, Default)]
 struct Schedule {
     modules: HashMap<ModuleReference, (Duration, Instant)>,
-    /// Those for which asking failed, to be asked for at the next attempt.
+    /// Those whose refresh failed, to be retried with the next attempt.
     failed: HashSet<ModuleReference>,
 }
 
 impl Schedule {
-    /// These modules, each after this time. One that was on the schedule keeps its turn.
+    /// Sets these modules, each with its interval. A module that was already scheduled keeps its time.
     fn set(&mut self, modules: &[(ModuleReference, Duration)], now: Instant) {
         let mut new = HashMap::new();
         for (reference, interval) in modules {
@@ -251,7 +250,7 @@ impl Schedule {
         self.modules = new;
     }
 
-    /// Wait until some are due, and put each on the schedule anew.
+    /// Waits until some are due, and reschedules each.
     async fn due(&mut self) -> HashSet<ModuleReference> {
         at(self.modules.values().map(|(_, next)| *next).min()).await;
         let now = Instant::now();
@@ -295,7 +294,7 @@ mod tests {
             let mut due: Vec<_> = schedule.due().await.into_iter().collect();
             due.sort();
             found.push(((Instant::now() - start).as_secs() / 60, due));
-            // Being read again changes no turn.
+            // Setting the same schedule again changes no time.
             schedule.set(&modules, Instant::now());
         }
         let expected = [

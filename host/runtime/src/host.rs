@@ -26,7 +26,7 @@ use crate::{
     stores::Stores,
 };
 
-/// The door for embedders: holds the live table of chains. Cheap to clone; lives as long as the
+/// The entry point for embedders: holds the live table of chains. Cheap to clone; lives as long as the
 /// program.
 #[derive(Clone)]
 pub struct Host(pub(crate) Arc<Inner>);
@@ -35,24 +35,25 @@ pub(crate) struct Inner {
     table: ArcSwap<Table>,
     pub(crate) live: ArcSwap<Live>,
     pub(crate) stores: Arc<Stores>,
-    /// What tables are made of. Held while definitions are read and while a table goes live, never while one is made.
+    /// The inputs of tables. Locked while definitions are read and while a table goes live, never while one
+    /// is built.
     pub(crate) state: Mutex<TableState>,
-    /// Counts the rollbacks: each ends the making of tables that it outdates.
+    /// Counts rollbacks: each cancels tables that are being built.
     pub(crate) rollbacks: watch::Sender<u64>,
-    /// How many tables are being made.
+    /// How many tables are being built.
     building: AtomicUsize,
     assembler: Arc<Assembler>,
     places: TableSlots,
     recorders: Arc<Recorders>,
 }
 
-/// What tables are made of, and those that were made.
+/// The inputs of tables, and the history.
 pub(crate) struct TableState {
     pub(crate) source: Source,
     pub(crate) history: History,
 }
 
-/// Notes that a table is being made, until it is dropped.
+/// Counts a table as being built until it is dropped.
 pub(crate) struct Building<'a>(&'a AtomicUsize);
 
 impl Drop for Building<'_> {
@@ -62,12 +63,12 @@ impl Drop for Building<'_> {
 }
 
 impl Host {
-    /// Start to put a host together.
+    /// Starts building a host.
     pub fn builder() -> HostBuilder {
         HostBuilder::default()
     }
 
-    /// The first table: of what the definitions say, or else the one that was live last.
+    /// Builds the first table: from the definitions, or else the last live one.
     pub(crate) async fn start(mut source: Source, mut history: History) -> Result<Self, Error> {
         let (places, recorders) = (TableSlots::default(), Arc::<Recorders>::default());
         let place = places.take(Duration::ZERO).await?;
@@ -80,7 +81,7 @@ impl Host {
             .filter(|last| last.instead_of.as_deref() == Some(source.said().as_str()))
             .cloned();
         let (made, entry, problem) = match held {
-            // It was rolled back, and the files say what they said then.
+            // It was rolled back, and the files have not changed since.
             Some(entry) => (as_it_was(&source, &entry).await?, Some(entry), None),
             None => {
                 let made = match read {
@@ -104,7 +105,7 @@ impl Host {
                                 Some(TableProblem::after(None, Arc::new(error))),
                             ),
                             Err(gone) => {
-                                tracing::error!("the table that was live last cannot be made again: {gone}");
+                                tracing::error!("the last live table cannot be restored: {gone}");
                                 return Err(error);
                             }
                         },
@@ -131,7 +132,7 @@ impl Host {
             let revision = entry.revision().number;
             tracing::error!(
                 revision,
-                "what the definitions say cannot be made, and the table that was live last is served: {}",
+                "the definitions cannot be loaded; serving the last live table: {}",
                 problem.error
             );
         }
@@ -164,17 +165,17 @@ impl Host {
         Ok(host)
     }
 
-    /// The table as it is now.
+    /// The live table.
     pub fn table(&self) -> Arc<Table> {
         self.0.table.load_full()
     }
 
-    /// Pass a request through the chains that match it.
+    /// Passes a request through the chains that match it.
     pub async fn admit(&self, request: Request) -> Outcome {
         self.table().admit(request).await
     }
 
-    /// How the live table is.
+    /// The status of the live table.
     pub fn status(&self) -> Status {
         let (table, live) = (self.table(), self.0.live.load_full());
         Status {
@@ -192,7 +193,7 @@ impl Host {
         }
     }
 
-    /// What came of the candidates of the live table.
+    /// Reports about the candidates of the live table.
     pub fn candidates(&self) -> Vec<CandidateReport> {
         let table = self.table();
         let stages = table.chains.iter().flat_map(|chain| &chain.stages);
@@ -202,13 +203,13 @@ impl Host {
             .collect()
     }
 
-    /// Begin to record requests that pass chains. They come as they are answered, until the recording is
-    /// dropped.
+    /// Starts recording requests that pass chains. They are delivered as they are answered, until the
+    /// recording is dropped.
     pub fn record(&self, config: RecordingConfig) -> Recording {
         self.0.recorders.open(config)
     }
 
-    /// Go live with what was made, and write it down. What is live is live, written down or not.
+    /// Goes live with a table, and writes it to the history. The table stays live even if that fails.
     pub(crate) async fn go_live(
         &self,
         state: &mut TableState,
@@ -227,8 +228,7 @@ impl Host {
         table
     }
 
-    /// Keep the store within its limit, beside everything else. What is live stays, and what can be rolled
-    /// back to.
+    /// Keeps the store within its limit, in the background. Live modules and those of the history stay.
     fn prune(&self, state: &TableState) {
         let (Some(store), Some(limit)) = (self.0.assembler.catalog.store(), state.source.store_limit) else {
             return;
@@ -248,7 +248,7 @@ impl Host {
                     entries = pruned.entries,
                     bytes = pruned.bytes,
                     left = pruned.left,
-                    "what was not used for longest is removed from the store"
+                    "the least recently used entries are removed from the store"
                 );
             }
         });
@@ -259,14 +259,13 @@ impl Host {
         Building(&self.0.building)
     }
 
-    /// A place for one more table, when requests on older ones end by the time that each of them must have
-    /// ended.
+    /// Waits for a slot for one more table, at most until all requests on older tables must have ended.
     pub(crate) async fn place(&self, source: &Source) -> Result<OwnedSemaphorePermit, Error> {
         let patience = source.request_timeout + Duration::from_secs(10);
         self.0.places.take(patience).await
     }
 
-    /// From now on requests pass this table.
+    /// Makes this table live.
     pub(crate) fn swap(
         &self,
         source: &Source,
@@ -282,7 +281,7 @@ impl Host {
         table
     }
 
-    /// Note that this revision is live, and what is not in it.
+    /// Records that this revision is live, and what it lacks.
     pub(crate) fn is_live(&self, entry: &Entry, state: &mut TableState, problem: Option<TableProblem>) {
         state.source.is_live(entry);
         self.note(Live {
@@ -295,7 +294,7 @@ impl Host {
         self.prune(state);
     }
 
-    /// What the live table was made of.
+    /// The revision of the live table.
     pub(crate) fn in_force(&self) -> Vec<DefinitionFile> {
         let live = self.0.live.load();
         live.revisions
@@ -304,8 +303,8 @@ impl Host {
             .unwrap_or_default()
     }
 
-    /// The problem after a table was made. While servers were not asked for modules that are missing, it is the one of
-    /// before.
+    /// The problem after a table was built. As long as missing modules were not requested from servers, the
+    /// previous one is kept.
     pub(crate) fn problem_of(&self, made: &BuiltTable) -> Option<TableProblem> {
         if made.lacks_modules {
             return self.0.live.load().problem.clone();
@@ -313,12 +312,12 @@ impl Host {
         self.problem_with(&made.bad)
     }
 
-    /// What is to be said of these definitions.
+    /// The reports about these definitions.
     pub(crate) fn problem_with(&self, bad: &[BadDefinition]) -> Option<TableProblem> {
         TableProblem::with(bad, self.0.live.load().problem.as_ref())
     }
 
-    /// Note what is live and what is not. It is logged after that, so that the status agrees with the log.
+    /// Records what is live and what is not. It is logged afterwards, so that the status agrees with the log.
     fn note(&self, live: Live) {
         metrics::table_live(live.revision.number, live.problem.is_none());
         let live = Arc::new(live);
@@ -326,7 +325,7 @@ impl Host {
         live::log_bad(before.problem.as_ref(), live.problem.as_ref());
     }
 
-    /// Note what the history is like.
+    /// Records the state of the history.
     fn show(&self, history: &History) {
         let live = Live {
             history: history_status(history),
@@ -335,7 +334,7 @@ impl Host {
         self.0.live.store(Arc::new(live));
     }
 
-    /// Note that the definitions say what is live, but for these.
+    /// Records that the live table matches the definitions, except for these.
     pub(crate) fn settled(&self, history: &History, problem: Option<TableProblem>) {
         self.note(Live {
             problem,
@@ -344,7 +343,7 @@ impl Host {
         });
     }
 
-    /// Note why the definitions are not live.
+    /// Records why the definitions are not live.
     pub(crate) fn failed(&self, error: Arc<Error>) {
         let before = self.0.live.load_full();
         metrics::table_made(false);
@@ -375,7 +374,7 @@ fn table(
     }
 }
 
-/// What this revision consisted of.
+/// Rebuilds this revision.
 pub(crate) async fn as_it_was(source: &Source, entry: &Entry) -> Result<BuiltTable, Error> {
     let digests = entry.revision().modules.iter().filter_map(|module| {
         let digest = module.digest.parse().ok()?;
@@ -383,7 +382,7 @@ pub(crate) async fn as_it_was(source: &Source, entry: &Entry) -> Result<BuiltTab
     });
     let modules = Modules::AsOf(Arc::new(digests.collect()));
     source
-        // What was live without its module is live without it again.
+        // A stage that was live without its module is live without it again.
         .make_of(
             DefinitionSet::of_files(definition_files(entry)),
             modules,

@@ -21,10 +21,10 @@ use tracing::Instrument;
 
 use crate::{Host, body::BodyLimits};
 
-/// The header that carries a request's uid, on its way in, to the inner service, and back.
+/// The header with a request's uid, in the request, to the inner service, and in the reply.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Headers that are about the bytes of the body and are wrong once it is rewritten.
+/// Headers that describe the bytes of the body, and are wrong once it is rewritten.
 const ABOUT_THE_BYTES: [HeaderName; 3] = [
     HeaderName::from_static("digest"),
     HeaderName::from_static("content-digest"),
@@ -33,13 +33,12 @@ const ABOUT_THE_BYTES: [HeaderName; 3] = [
 
 /// Puts a [`Host`] in front of any `tower` service that speaks HTTP. Cheap to clone.
 ///
-/// A request for which no chain can be is handed on as it came, streamed. The body of any other is
-/// read, passed through the chains, and handed on as it came or as they changed it; when they refuse
-/// it, the dialect writes the reply and the inner service never sees it. A body that is read loses its
-/// trailers.
+/// A request that no chain can match is forwarded unchanged, streamed. The body of any other is read, passed
+/// through the chains, and forwarded unchanged or as they changed it; if they refuse it, the dialect writes
+/// the reply and the inner service never sees the request. A body that is read loses its trailers.
 ///
-/// The value of `X-Request-Id`, if it is at most 128 letters, digits and `.`, `_`, `:`, `-`, becomes
-/// the uid of the request; otherwise a new one is made. It goes to the inner service and to the client.
+/// The value of `X-Request-Id`, if it is at most 128 letters, digits and `.`, `_`, `:`, `-`, becomes the uid
+/// of the request; otherwise a new one is created. It is sent to the inner service and to the client.
 #[derive(Clone, Debug)]
 pub struct AdmissionLayer(Arc<LayerState>);
 
@@ -50,22 +49,22 @@ pub struct AdmissionService<S> {
     inner: S,
 }
 
-/// What was done with a request: an extension of every response.
+/// How a request was handled: an extension of every response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Passage {
-    /// No chain is for it.
+    /// No chain matched.
     Untouched,
-    /// The chains let it pass as it was.
+    /// The chains allowed it unchanged.
     Allowed,
     /// The chains changed it.
     Changed,
-    /// It ended at the front door, as [`End::as_str`] says.
+    /// It was ended by this host, with the reason of [`End::as_str`].
     Ended(&'static str),
 }
 
 impl Passage {
-    /// One word for logs: `untouched`, `allowed`, `changed`, or how it ended.
+    /// The word for logs: `untouched`, `allowed`, `changed`, or how it ended.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Untouched => "untouched",
@@ -85,13 +84,13 @@ struct LayerState {
 }
 
 impl Host {
-    /// A layer that passes requests through this host's chains. A request whose body must be read takes the table
-    /// that is live when its body is there, and keeps it to its end.
+    /// A layer that passes requests through this host's chains. A request whose body must be read uses the
+    /// table that is live when its body has arrived.
     pub fn layer(&self, dialect: impl Dialect) -> AdmissionLayer {
         self.layer_with(Arc::new(dialect))
     }
 
-    /// Like [`layer`](Self::layer), with a dialect that is shared.
+    /// Like [`layer`](Self::layer), with a shared dialect.
     pub fn layer_with(&self, dialect: Arc<dyn Dialect>) -> AdmissionLayer {
         AdmissionLayer(Arc::new(LayerState {
             host: self.clone(),
@@ -103,13 +102,12 @@ impl Host {
 }
 
 impl AdmissionLayer {
-    /// 7 MiB: twice what kube-apiserver takes, and some more for the envelope.
+    /// 7 MiB: twice the limit of kube-apiserver, and room for the envelope.
     pub const DEFAULT_BODY_LIMIT: usize = 7 * 1024 * 1024;
-    /// Bodies that must be read are small; this is for slow lines.
+    /// Bodies that must be read are small; this is for slow connections.
     pub const DEFAULT_BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-    /// The largest body that is read, in bytes. Default: 7 MiB. A body that need not be read has no
-    /// limit.
+    /// The largest body that is read, in bytes. Default: 7 MiB. A streamed body has no limit.
     pub fn body_limit(self, bytes: usize) -> Self {
         Self(Arc::new(LayerState {
             body_limit: bytes,
@@ -117,7 +115,7 @@ impl AdmissionLayer {
         }))
     }
 
-    /// How long a body that must be read may take to arrive. Default: 30 s.
+    /// The timeout for a body that must be read. Default: 30 s.
     pub fn body_timeout(self, timeout: Duration) -> Self {
         Self(Arc::new(LayerState {
             body_timeout: timeout,
@@ -154,7 +152,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // The one that was polled ready is the one to call.
+        // Call the instance that was polled ready.
         let waiting = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, waiting);
         let door = self.door.clone();
@@ -192,7 +190,7 @@ struct Passed<B> {
 }
 
 impl LayerState {
-    /// What goes on to the inner service, or the reply that ends the request here.
+    /// The request for the inner service, or the reply that ends the request here.
     async fn pass<B>(&self, head: Parts, body: B, uid: Uid) -> Result<Passed<B>, Response<Bytes>>
     where
         B: Body<Data = Bytes> + From<Bytes>,
@@ -217,12 +215,12 @@ impl LayerState {
             Err(rejection) => return Err(self.end(&End::Rejected(&rejection), &[])),
         };
         request.uid = uid;
-        // Taken when the body is there: however slowly that came, it keeps no earlier table alive.
+        // Taken after the body has arrived, so that a slow body does not keep an old table alive.
         let outcome = self.host.admit(request).await;
         if let Decision::Refused(refusal) = &outcome.decision {
             return Err(self.end(&End::Refused(refusal), &outcome.warnings));
         }
-        // Nobody looked at it, so nobody can have been misled by how it is spelled.
+        // No stage has read it, so its spelling does not matter.
         if outcome.trace.is_empty() {
             return Ok(Passed::whole(head, body, Passage::Untouched));
         }
@@ -243,7 +241,7 @@ impl LayerState {
         Ok(passed)
     }
 
-    /// The whole body of a request that must be read.
+    /// Reads the whole body of a request.
     async fn collect<B>(&self, head: &Parts, body: B) -> Result<Bytes, Response<Bytes>>
     where
         B: Body<Data = Bytes>,
@@ -272,7 +270,7 @@ impl<B: From<Bytes>> Passed<B> {
     /// A request whose body has been read.
     fn whole(mut head: Parts, body: Bytes, passage: Passage) -> Self {
         let headers = &mut head.headers;
-        // The body is here, so nobody needs to be asked for it, and it is in one piece.
+        // The body is complete, so neither `Expect` nor `Transfer-Encoding` applies.
         for name in [EXPECT, TRANSFER_ENCODING, TRAILER] {
             headers.remove(name);
         }
@@ -292,8 +290,8 @@ impl<B: From<Bytes>> Passed<B> {
     }
 }
 
-/// The uid of the request with these headers: what [`REQUEST_ID`] says, if that can be one, or else a new one. For
-/// services beside an [`AdmissionLayer`] that are to do as it does.
+/// The uid of the request with these headers: the value of [`REQUEST_ID`], if it is valid, or else a new one.
+/// For services that should behave like an [`AdmissionLayer`].
 pub fn request_uid(headers: &HeaderMap) -> Uid {
     headers
         .get(REQUEST_ID)

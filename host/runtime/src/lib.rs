@@ -86,7 +86,7 @@ pub use admittance_module::{Digest, ModuleReference};
 pub use admittance_sandbox as sandbox;
 pub use admittance_sandbox::SandboxConfig;
 
-/// The examples of the documentation, which are tested like those of this crate.
+/// The examples of the documentation, which are tested with this crate.
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../../../docs/embedders.md")]

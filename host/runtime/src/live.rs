@@ -1,4 +1,4 @@
-//! What is known of the live table beside itself.
+//! Information about the live table.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,44 +12,44 @@ use crate::{
     status::{BadDefinitionStatus, HistoryStatus, Problem},
 };
 
-/// Tables that may be in memory at a time: the live one, the next one, and those that requests in flight
-/// began with. A change beyond that waits for requests to end.
+/// The limit of tables in memory: the live one, the next one, and those of requests in flight. A further
+/// change waits for requests to end.
 pub(crate) const TABLES: usize = 8;
 
-/// Replaced as a whole with every change and every failed one.
+/// Replaced as a whole with every successful or failed change.
 #[derive(Clone, Debug)]
 pub(crate) struct Live {
     pub(crate) revision: Arc<Revision>,
-    /// In this process.
+    /// When it went live, in this process.
     pub(crate) since: Moment,
     pub(crate) problem: Option<TableProblem>,
     pub(crate) history: HistoryStatus,
-    /// Those that are kept, the oldest first.
+    /// The kept revisions, the oldest first.
     pub(crate) revisions: Arc<[Arc<Entry>]>,
 }
 
-/// Why what the definitions say is not live, all of it or some.
+/// Why the definitions, or some of them, are not live.
 #[derive(Clone, Debug)]
 pub(crate) struct TableProblem {
     pub(crate) error: Arc<Error>,
     since: Moment,
     attempts: u64,
-    /// When it is tried again without a change.
+    /// When it is retried without a change.
     pub(crate) next: Option<(Instant, Moment)>,
 }
 
-/// Between attempts at what may help itself: the first, and the longest.
+/// The first and the longest pause between retries of temporary failures.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 impl TableProblem {
-    /// Of these definitions, when there are any.
+    /// The problem of these definitions, if there are any.
     pub(crate) fn with(bad: &[BadDefinition], before: Option<&Self>) -> Option<Self> {
         let error = || Arc::new(Error::BadDefinitions(bad.to_vec()));
         (!bad.is_empty()).then(|| Self::after(before, error()))
     }
 
-    /// The definitions that it is about, while everything else is live.
+    /// The affected definitions, if everything else is live.
     pub(crate) fn bad(&self) -> &[BadDefinition] {
         match &*self.error {
             Error::BadDefinitions(bad) => bad,
@@ -57,7 +57,7 @@ impl TableProblem {
         }
     }
 
-    /// After this error, and the one before it.
+    /// The problem after this error and the previous one.
     pub(crate) fn after(before: Option<&Self>, error: Arc<Error>) -> Self {
         let attempts = before.map_or(0, |before| before.attempts).saturating_add(1);
         let next = error.is_transient().then(|| {
@@ -84,7 +84,7 @@ impl TableProblem {
     }
 }
 
-/// Log what has become bad since `before` and what is good again, and count what is bad.
+/// Logs definitions that became invalid since `before` or are valid again, and counts invalid ones.
 pub(crate) fn log_bad(before: Option<&TableProblem>, now: Option<&TableProblem>) {
     let of =
         |problem: Option<&'_ TableProblem>| problem.map(|problem| problem.bad().to_vec()).unwrap_or_default();
@@ -94,7 +94,7 @@ pub(crate) fn log_bad(before: Option<&TableProblem>, now: Option<&TableProblem>)
     }
     for was in &before {
         if !now.iter().any(|bad| bad.path == was.path) {
-            tracing::info!(definition = %was.path.display(), "the definition in {} is no longer bad", was.path.display());
+            tracing::info!(definition = %was.path.display(), "the definition in {} is valid again", was.path.display());
             metrics::bad_definition(&was.path, false);
         }
     }
@@ -103,7 +103,7 @@ pub(crate) fn log_bad(before: Option<&TableProblem>, now: Option<&TableProblem>)
     }
 }
 
-/// The places for tables in memory.
+/// Slots for tables in memory.
 #[derive(Clone, Debug)]
 pub(crate) struct TableSlots(Arc<Semaphore>);
 
@@ -114,7 +114,7 @@ impl Default for TableSlots {
 }
 
 impl TableSlots {
-    /// A place for one more, when there is one within this time.
+    /// Waits for a free slot for at most this time.
     pub(crate) async fn take(&self, patience: Duration) -> Result<tokio::sync::OwnedSemaphorePermit, Error> {
         match tokio::time::timeout(patience, self.0.clone().acquire_owned()).await {
             Ok(Ok(place)) => Ok(place),
@@ -122,7 +122,7 @@ impl TableSlots {
         }
     }
 
-    /// How many are taken.
+    /// The number of used slots.
     pub(crate) fn taken(&self) -> usize {
         TABLES.saturating_sub(self.0.available_permits())
     }

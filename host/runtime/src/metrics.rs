@@ -1,5 +1,4 @@
-//! What the host counts and times, through the `metrics` facade: the program that embeds it chooses
-//! the exporter.
+//! The metrics of the host, through the `metrics` facade: the embedding program chooses the exporter.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -31,8 +30,8 @@ pub const DURATION_BUCKETS: [f64; 19] = [
     10.0,
 ];
 
-/// Tell the exporter what the host's metrics mean, and begin its counters at 0. Call it once, after the exporter is
-/// installed.
+/// Describes the host's metrics to the exporter, and initializes its counters. Call it once, after the
+/// exporter is installed.
 pub fn describe_metrics() {
     describe_counter!(
         REQUESTS,
@@ -40,7 +39,8 @@ pub fn describe_metrics() {
     );
     describe_counter!(
         TABLES,
-        "Tables made of the definitions, at the start and whenever they change, by result: live, failed (the one before stays)"
+        "Tables built from the definitions, at the start and whenever they change, by result: live, failed \
+         (the previous one stays)"
     );
     describe_counter!(
         WRITE_FAILURES,
@@ -52,15 +52,16 @@ pub fn describe_metrics() {
     describe_gauge!(REVISION, "The revision of the live table");
     describe_gauge!(
         CURRENT,
-        "1 when the live table is what the definitions say, 0 when that cannot be made and the one before stays, or some of them cannot be used"
+        "1 if the live table matches the definitions, 0 if it cannot be built from them and the previous \
+         one stays, or if some of them are invalid"
     );
     describe_gauge!(
         BAD_DEFINITION,
-        "1 for a definition in a store that cannot be used, by where it is (definition); 0 when it is repaired or deleted"
+        "1 for an invalid definition in a store, by its location (definition); 0 when it is repaired or deleted"
     );
     describe_counter!(
         CANDIDATES,
-        "Calls of candidates beside their plugins, by stage and result: same, different, failed (no verdict where the plugin gave one), passed-over (too many were waiting)"
+        "Calls of candidates alongside their plugins, by stage and result: same, different, failed (no verdict where the plugin gave one), passed-over (too many were waiting)"
     );
     describe_histogram!(
         REQUEST_DURATION,
@@ -74,7 +75,7 @@ pub fn describe_metrics() {
     );
     describe_counter!(
         STAGE_FAILURES,
-        "Calls of a stage that gave no verdict, by phase, chain, stage, failure and the policy that held"
+        "Calls of a stage without a verdict, by phase, chain, stage, failure and the policy that was applied"
     );
     for decision in ["allowed", "changed", "denied", "failed", "deadline", "dry-run"] {
         counter!(REQUESTS, "decision" => decision).absolute(0);
@@ -84,9 +85,9 @@ pub fn describe_metrics() {
     }
 }
 
-/// Make the failure counters of each stage exist at 0, so that the first failure is seen as an increase. Only
-/// those that its hook can count: about twelve series for each stage. The `metrics` facade cannot remove
-/// series, so those of a removed stage stay until the program ends.
+/// Initializes the failure counters of each stage, so that the first failure is an increase. Only those that
+/// its hook can produce: about twelve series per stage. The `metrics` facade cannot remove series, so those
+/// of a removed stage stay until the program ends.
 pub(crate) fn stages_live(chains: &[AssembledChain]) {
     for chain in chains {
         for (stage, known) in chain.chain.stages.iter().zip(&chain.stages) {
@@ -107,14 +108,14 @@ pub(crate) fn stages_live(chains: &[AssembledChain]) {
     }
 }
 
-/// The ways in which a stage with such a hook can fail.
+/// The kinds of failures of a stage with such a hook.
 fn failures_of(stage: &Stage, hook: &HookStatus) -> impl Iterator<Item = FailureKind> {
     let has_labels = matches!(&stage.namespace_selector, Some(NamespaceSelector::Labels(_)));
     let has_conditions = !stage.match_conditions.is_empty();
     let (is_plugin, is_webhook) = match hook {
         HookStatus::Plugin(_) => (true, false),
         HookStatus::Webhook { .. } => (false, true),
-        // It may report any failure.
+        // It may return any failure.
         HookStatus::Native | HookStatus::Unavailable { .. } => (true, true),
     };
     FailureKind::ALL.iter().copied().filter(move |kind| match kind {
@@ -148,19 +149,19 @@ pub(crate) fn table_made(is_live: bool) {
     counter!(TABLES, "result" => result).increment(1);
 }
 
-/// An entry of the `history` or of the `store` could not be written.
+/// Counts an entry of the `history` or of the `store` that could not be written.
 pub(crate) fn write_failed(directory: &'static str) {
     counter!(WRITE_FAILURES, "directory" => directory).increment(1);
 }
 
-/// Of the live table, and whether the definitions say what is live.
+/// Sets the revision of the live table, and whether it matches the definitions.
 pub(crate) fn table_live(revision: u64, is_current: bool) {
     #[expect(clippy::cast_precision_loss, reason = "metrics are floating point")]
     gauge!(REVISION).set(revision as f64);
     gauge!(CURRENT).set(if is_current { 1.0 } else { 0.0 });
 }
 
-/// Of a definition in a store: whether it cannot be used.
+/// Sets whether a definition in a store is invalid.
 pub(crate) fn bad_definition(path: &Path, is_bad: bool) {
     let definition = path.display().to_string();
     gauge!(BAD_DEFINITION, "definition" => definition).set(if is_bad { 1.0 } else { 0.0 });

@@ -1,4 +1,4 @@
-//! Plugins of the live tables: each is prepared and loaded once, however many tables have it.
+//! The plugins of live tables: each is prepared and loaded once, however many tables use it.
 
 use std::{
     collections::HashMap,
@@ -19,30 +19,30 @@ use crate::{
     status::PluginStatus,
 };
 
-/// What loading plugins has come to; for a progress bar or a log.
+/// Progress of loading plugins, for a progress bar or a log.
 #[derive(Clone, Debug)]
 pub enum Progress {
-    /// So many stages with plugins are to be loaded.
+    /// Loading starts.
     Started {
-        /// How many.
+        /// The number of stages with plugins.
         plugins: usize,
     },
-    /// A module is on its way.
+    /// A module is being fetched.
     Fetching {
-        /// Which. Several may be on their way at once.
+        /// The module. Several may be fetched concurrently.
         reference: ModuleReference,
-        /// What has become of it.
+        /// Its progress.
         progress: Box<FetchProgress>,
     },
-    /// One of them is ready.
+    /// A plugin is loaded.
     Loaded(Arc<Loaded>),
-    /// One of them is that of a table before, as it is.
+    /// A plugin of an earlier table is reused.
     Kept,
-    /// One of them cannot be loaded. The rest go on, so that all errors are known at the end.
+    /// A plugin cannot be loaded. The others are still loaded, so that all errors are reported together.
     Failed,
 }
 
-/// A plugin that is loaded. Lives as long as a table that has it.
+/// A loaded plugin. Lives as long as a table that has it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Loaded {
@@ -52,11 +52,11 @@ pub struct Loaded {
     pub phase: Phase,
     /// Its stage.
     pub stage: Arc<str>,
-    /// What it is.
+    /// Its status.
     pub status: PluginStatus,
-    /// The kinds of the control plane that it is granted.
+    /// The granted kinds of the control plane.
     pub cluster: Vec<ClusterKind>,
-    /// How long having, preparing and loading it took.
+    /// How long fetching, preparing and loading it took.
     pub took: Duration,
     pub(crate) plugin: Arc<Plugin>,
     settings: String,
@@ -65,12 +65,12 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// What of the store it was made of.
+    /// The store entries that it was made from.
     pub(crate) fn in_store(&self) -> (Option<Digest>, CompiledKey) {
         (self.status.digest.parse().ok(), self.compiled)
     }
 
-    /// What makes it this one: the module, its settings, limits and grants.
+    /// Its identity: the module, its settings, limits and grants.
     pub(crate) fn identity(&self) -> String {
         format!("{} {} {:?}", self.status.digest, self.settings, self.config)
     }
@@ -87,7 +87,7 @@ impl Loaded {
     }
 }
 
-/// One plugin that is to be loaded.
+/// One plugin to be loaded.
 pub(crate) struct Order {
     pub(crate) chain: Arc<str>,
     pub(crate) phase: Phase,
@@ -131,7 +131,7 @@ impl Order {
         }
     }
 
-    /// What its preparation depends on: within a table a reference stands for one module.
+    /// The key of its preparation: within a table a reference names one module.
     pub(crate) fn preparation(&self) -> (ModuleReference, Option<Digest>, String, usize) {
         (
             self.reference.clone(),
@@ -149,29 +149,29 @@ impl Order {
 fn grants(allow: &AllowDefinition) -> Grants {
     Grants {
         cluster: allow.cluster.iter().cloned().collect(),
-        // Each is https, or it would not have been read.
+        // They were validated as https when they were read.
         http: allow.http.iter().filter_map(Origin::of).collect(),
         environment: allow.environment.clone(),
     }
 }
 
-/// The modules of the live table, by where they are from.
+/// The modules of the live table, by reference.
 pub(crate) type LiveModules = Arc<HashMap<String, Digest>>;
 
-/// What stages with the same module and settings share. Lives while a table is made.
+/// The preparation shared by stages with the same module and settings. Lives while a table is built.
 #[derive(Default)]
 pub(crate) struct Preparation {
     module: OnceCell<Module>,
     prepared: OnceCell<(Prepared, bool)>,
 }
 
-/// The plugins of the live tables, by module and settings. Lives as long as the host; what no table has
-/// any more gives its memory back.
+/// The plugins of the live tables, by module and settings. Lives as long as the host; unused plugins are
+/// dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Plugins(Mutex<HashMap<(String, String), Vec<Weak<Loaded>>>>);
 
 impl Plugins {
-    /// Load a plugin, or find it among those that are live; and whether it was loaded.
+    /// Loads a plugin, or reuses a live one; returns whether it was loaded.
     pub(crate) async fn load(
         &self,
         assembler: &Assembler,
@@ -236,7 +236,7 @@ impl Plugins {
         Ok((loaded, true))
     }
 
-    /// The plugin of this module that is loaded just as the order says.
+    /// The loaded plugin of this module with the same configuration.
     fn find(&self, module: &Module, order: &Order) -> Option<Arc<Loaded>> {
         let plugins = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (module.digest().to_string(), order.settings.clone());
@@ -249,7 +249,7 @@ impl Plugins {
         plugins.get(&key)?.iter().filter_map(Weak::upgrade).find(is_it)
     }
 
-    /// The plugin of the live table that is loaded just as the order says.
+    /// The plugin of the live table with the same configuration.
     pub(crate) fn find_live(&self, order: &Order, live: &LiveModules) -> Option<Arc<Loaded>> {
         let source = order.reference.to_string();
         let digest = *live.get(&source)?;
@@ -272,7 +272,7 @@ impl Plugins {
         plugins.entry(key).or_default().push(Arc::downgrade(loaded));
     }
 
-    /// How many are in memory: those of the live table, and those that requests in flight began with.
+    /// The number in memory: those of the live table, and those of requests in flight.
     pub(crate) fn count(&self) -> usize {
         let plugins = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let live = |loaded: &&Weak<Loaded>| loaded.strong_count() > 0;
@@ -280,7 +280,7 @@ impl Plugins {
     }
 }
 
-/// The module's bytes, checked.
+/// The verified module.
 async fn module(
     assembler: &Assembler,
     resolver: &Resolver,
@@ -313,14 +313,15 @@ async fn module(
         .obtain(&order.reference, order.pinned, freshness, &on_progress)
         .await?;
     if let (ModuleReference::File(_), Some(store)) = (&order.reference, catalog.store()) {
-        // Files change, and a rollback wants them as they were.
+        // Files may change, but a rollback needs the original.
         let (store, kept) = (store.clone(), module.clone());
         let kept = tokio::task::spawn_blocking(move || store.keep(&kept))
             .await
             .map_err(StageErrorCause::Interrupted)?;
         if let Err(error) = kept {
             metrics::write_failed("store");
-            tracing::warn!(%error, "a module could not be kept; it cannot be rolled back to once its file changes");
+            tracing::warn!(%error, "a module could not be stored; a rollback to it is not possible once its \
+            file changes");
         }
     }
     Ok(module)
@@ -362,7 +363,7 @@ async fn prepare(
         let kept = tokio::task::spawn_blocking(move || store.keep_compiled(key, &bytes)).await;
         if let Ok(Err(error)) = kept {
             metrics::write_failed("store");
-            tracing::warn!(%error, "a compiled plugin could not be kept; the next start compiles it again");
+            tracing::warn!(%error, "a compiled plugin could not be stored; the next start compiles it again");
         }
     }
     Ok((prepared, false))

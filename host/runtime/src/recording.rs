@@ -1,4 +1,4 @@
-//! Samples of live requests with what became of them, to replay them elsewhere.
+//! Records samples of live requests with their results, for replay.
 
 mod redaction;
 
@@ -25,16 +25,16 @@ use tokio::sync::mpsc;
 pub use self::redaction::{InvalidRedaction, Redaction};
 use crate::Moment;
 
-/// Which requests are recorded, and what of them.
+/// The options of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct RecordingConfig {
-    /// Of the requests that some chain is for, this share. Default: all.
+    /// The share of the requests that match a chain. Default: all.
     pub share: Share,
-    /// What is left out of objects and patches. What Secrets hold is always left out.
+    /// Values to redact in objects and patches. The content of Secrets is always redacted.
     pub redact: Vec<Redaction>,
 }
 
-/// A request as it came to the chains and what they said, as one AdmissionReview with both halves.
+/// A request and the answer of the chains, as one AdmissionReview.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordedRequest {
@@ -42,30 +42,30 @@ pub struct RecordedRequest {
     pub api_version: String,
     /// `AdmissionReview`.
     pub kind: String,
-    /// As kube-apiserver would ask about it.
+    /// The request, in the form of kube-apiserver.
     pub request: Value,
-    /// As kube-apiserver would be answered.
+    /// The response, in the form for kube-apiserver.
     pub response: Value,
-    /// About the record itself.
+    /// Information about the record.
     pub recording: RecordingNote,
 }
 
-/// About a record.
+/// Information about a record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordingNote {
-    /// When the chains were done with the request.
+    /// When the chains had processed the request.
     pub at: Moment,
-    /// Of the table that was live.
+    /// The revision of the live table.
     pub revision: u64,
-    /// How many values were left out, each written as `[redacted]`.
+    /// The number of redacted values, each written as `[redacted]`.
     pub redacted: usize,
 }
 
-/// Requests that wait to be read, at most. More are left out, and counted.
+/// The limit of requests that wait to be read. Further ones are dropped, and counted.
 const WAITING: usize = 256;
 
-/// Recorded requests as they come. Dropped, it ends the recording.
+/// A stream of recorded requests. Dropping it ends the recording.
 #[derive(Debug)]
 pub struct Recording {
     requests: mpsc::Receiver<Taken>,
@@ -74,7 +74,7 @@ pub struct Recording {
     redact: Vec<Redaction>,
 }
 
-/// One request that was taken. Its text is made where it is read, not on the request's way.
+/// One recorded request. It is serialized by the reader, not during the request.
 #[derive(Debug)]
 struct Taken {
     request: Request,
@@ -83,7 +83,7 @@ struct Taken {
     revision: u64,
 }
 
-/// Where requests are taken.
+/// Where requests are recorded.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     share: Share,
@@ -92,12 +92,12 @@ pub(crate) struct Recorder {
     missed: AtomicU64,
 }
 
-/// The recordings that go on. Lives as long as the host.
+/// The active recordings. Lives as long as the host.
 #[derive(Debug, Default)]
 pub(crate) struct Recorders(ArcSwap<Vec<Arc<Recorder>>>);
 
 impl Recorders {
-    /// Begin to record.
+    /// Starts a recording.
     pub(crate) fn open(self: &Arc<Self>, config: RecordingConfig) -> Recording {
         let (sender, requests) = mpsc::channel(WAITING);
         let tap = Arc::new(Recorder {
@@ -116,7 +116,7 @@ impl Recorders {
         }
     }
 
-    /// The request for those who want this one; without recordings, which is usual, it costs nothing.
+    /// Captures the request for the recordings that want it; costs nothing without recordings.
     pub(crate) fn take(&self, request: &Request) -> Option<(Request, Vec<Arc<Recorder>>)> {
         let recorders = self.0.load();
         if recorders.is_empty() {
@@ -128,7 +128,7 @@ impl Recorders {
     }
 }
 
-/// Hand on what was taken, with what became of it.
+/// Delivers a captured request with its outcome.
 pub(crate) fn hand_on((request, recorders): (Request, Vec<Arc<Recorder>>), outcome: &Outcome, revision: u64) {
     for tap in recorders {
         let taken = Taken {
@@ -144,7 +144,7 @@ pub(crate) fn hand_on((request, recorders): (Request, Vec<Arc<Recorder>>), outco
 }
 
 impl Recording {
-    /// How many requests were left out because they came faster than they were read.
+    /// The number of requests that were dropped because the reader was too slow.
     pub fn missed(&self) -> u64 {
         self.tap.missed.load(Ordering::Relaxed)
     }

@@ -1,5 +1,5 @@
-//! Tables of what the definitions say now. Each is made beside the one that serves, and nothing is held meanwhile: a
-//! rollback, and every other change, goes live while a plugin is fetched, compiled or configured.
+//! Builds tables from the current definitions, in the background and without holding locks: rollbacks and
+//! other changes can go live while a plugin is fetched, compiled or configured.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,28 +12,28 @@ use crate::{
     source::Purpose,
 };
 
-/// A table may be made for so long before a newer change ends that: changes that come quickly one after another do
-/// not keep all of them from going live.
+/// A newer change cancels building a table only after this time, so that a quick series of changes does not
+/// prevent all of them from going live.
 const MAKING: Duration = Duration::from_secs(1);
 
-/// What became of making a table.
+/// The result of building a table.
 pub(crate) enum Reload {
-    /// It is live, or says what is live.
+    /// It is live, or equal to the live one.
     Live(Arc<Table>),
-    /// As far as it could be made without asking servers, it is live.
+    /// It is live as far as possible without servers.
     LacksModules,
-    /// Before it was live, something else went live, or the files changed again: what was being prepared was dropped.
+    /// Another table went live first, or the files changed again: the preparation was dropped.
     Superseded,
 }
 
 impl Host {
-    /// Read the definitions and the modules that they name again, and go live with what they say. Requests
-    /// in flight end on the table that they began with. Nothing happens when they say what is live. A file whose
-    /// modules cannot be fetched stays as it was before, and [`status`](Self::status) names it.
+    /// Reloads the definitions and their modules, and goes live with them. Requests in flight finish on the
+    /// table that they started with. Nothing happens if the live table already matches. If the modules of a
+    /// file cannot be fetched, its previous version stays live, and [`status`](Self::status) reports it.
     ///
     /// # Errors
     ///
-    /// As [`HostBuilder::build`](crate::HostBuilder::build); the table stays as it was.
+    /// As [`HostBuilder::build`](crate::HostBuilder::build); the table is unchanged.
     pub async fn reload(&self) -> Result<Arc<Table>, Arc<Error>> {
         loop {
             if let Reload::Live(table) = self.reload_with(Servers::all(), None).await? {
@@ -42,7 +42,8 @@ impl Host {
         }
     }
 
-    /// As [`reload`](Self::reload), and ask these servers. It ends early when the files of this watch change again.
+    /// As [`reload`](Self::reload), with these servers. It ends early if the files of this watch change
+    /// again.
     pub(crate) async fn reload_with(
         &self,
         servers: Servers,
@@ -74,7 +75,7 @@ impl Host {
                 .await?;
             Ok::<_, Error>((made, self.place(&source).await?))
         };
-        // Dropped, it ends what is fetched, what compiles and what configures plugins.
+        // Dropping it cancels fetches, compilations and configurations.
         let made = match watch {
             None => make.await,
             Some(watch) => {
@@ -92,7 +93,7 @@ impl Host {
         }
         let (made, place) = match made {
             Ok(made) => made,
-            // With the modules that servers have, it may go live.
+            // With modules from servers, it may be possible to go live.
             Err(Error::Stages(errors))
                 if !asks_all && errors.iter().any(|error| error.cause.is_not_fetched()) =>
             {
@@ -119,7 +120,7 @@ impl Host {
         })
     }
 
-    /// Wait until definitions, or the modules that they name, change again.
+    /// Waits until definitions or their modules change again.
     async fn changed_again(&self, watch: &mut Watch) {
         tokio::time::sleep(MAKING).await;
         tokio::select! {

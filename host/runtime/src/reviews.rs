@@ -24,10 +24,10 @@ use crate::{AdmissionLayer, Host, Passage, REQUEST_ID, Table, body::BodyLimits};
 /// Answers the AdmissionReviews that kube-apiserver sends to webhooks: a `tower` service that speaks HTTP.
 /// Cheap to clone. Made by [`Host::reviews`].
 ///
-/// A POST to `/admit` asks every chain that matches, `/mutate` and `/validate` those of a phase, and
-/// `/mutate/{chain}` and `/validate/{chain}` one. The uid of a review is the uid of its request in logs.
-/// The answer is there a little before the `timeout` of the call's query runs out, so that a stage whose
-/// policy is `Ignore` is passed over here and not with the whole webhook.
+/// A POST to `/admit` calls every matching chain, `/mutate` and `/validate` those of a phase, and
+/// `/mutate/{chain}` and `/validate/{chain}` one chain. The uid of a review is the uid of its request in
+/// logs. The answer is sent a little before the `timeout` in the query expires, so that the failure policy of
+/// a slow stage is applied here, and not that of the whole webhook.
 #[derive(Clone, Debug)]
 pub struct ReviewService(Arc<ReviewState>);
 
@@ -38,8 +38,8 @@ struct ReviewState {
 }
 
 impl Host {
-    /// A service that answers AdmissionReviews with this host's chains. The table that is live when a
-    /// review comes in is its table to the end.
+    /// A service that answers AdmissionReviews with this host's chains. A review uses the table that is live
+    /// when it arrives.
     pub fn reviews(&self) -> ReviewService {
         ReviewService(Arc::new(ReviewState {
             host: self.clone(),
@@ -59,14 +59,14 @@ impl ReviewService {
         Self(Arc::new(desk))
     }
 
-    /// How long a review may take to arrive. Default: 30 s.
+    /// The timeout for receiving a review. Default: 30 s.
     pub fn body_timeout(self, timeout: Duration) -> Self {
         let mut desk = Arc::unwrap_or_clone(self.0);
         desk.limits.time = timeout;
         Self(Arc::new(desk))
     }
 
-    /// The reply for whatever ends a call without a review.
+    /// The reply to a call that ends without a review.
     pub fn reply(&self, end: &End<'_>) -> Response<Bytes> {
         let status = match end {
             End::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
@@ -78,7 +78,7 @@ impl ReviewService {
         };
         let mut response = status_reply(status, &end.to_string());
         if let End::Overloaded { retry_after } = end {
-            // kube-apiserver tries again within its own deadline.
+            // kube-apiserver retries within its own deadline.
             let seconds = HeaderValue::from(retry_after.as_secs().max(1));
             response.headers_mut().insert(RETRY_AFTER, seconds);
         }
@@ -127,7 +127,7 @@ impl ReviewService {
             rejected(status, &error.to_string())
         })?;
         if head.method != Method::POST {
-            let message = format!("reviews are sent with POST, not {}", head.method);
+            let message = format!("reviews must be sent with POST, not {}", head.method);
             let mut response = rejected(StatusCode::METHOD_NOT_ALLOWED, &message);
             response
                 .headers_mut()
@@ -144,14 +144,14 @@ impl ReviewService {
         let review =
             read_review(&body).map_err(|error| rejected(StatusCode::BAD_REQUEST, &error.to_string()))?;
         let span = tracing::info_span!("request", uid = review.request.uid.as_str());
-        // Taken when the body is there: however slowly that came, it keeps no earlier table alive.
+        // Taken after the body has arrived, so that a slow body does not keep an old table alive.
         let table = desk.host.table();
         known(&table, &address.selection)?;
         Ok(judge(&table, review, &address).instrument(span).await)
     }
 }
 
-/// The verdict of the chains.
+/// Evaluates a review with the chains.
 async fn judge(table: &Table, review: Review, address: &ReviewAddress) -> Response<Bytes> {
     let uid = review.request.uid.clone();
     let version = review.version;
@@ -173,9 +173,9 @@ async fn judge(table: &Table, review: Review, address: &ReviewAddress) -> Respon
     reply(&uid, write_review(version, &uid, Some(&outcome)), passage)
 }
 
-/// What is left of the caller's patience when the answer must be on its way.
+/// The time limit of the chains for a caller's timeout.
 fn within(timeout: Duration) -> Duration {
-    /// For the way back, and for a caller whose clock started before the review was sent.
+    /// For the network, and because the caller's timeout started before the review was sent.
     const MARGIN: Duration = Duration::from_millis(250);
     timeout.saturating_sub(MARGIN.min(timeout / 10))
 }
@@ -199,7 +199,7 @@ fn rejected(status: StatusCode, message: &str) -> Box<Response<Bytes>> {
     Box::new(response)
 }
 
-/// A chain that is asked for by name must be there.
+/// A chain that is addressed by name must exist.
 fn known(table: &Table, selection: &Selection) -> Result<(), Box<Response<Bytes>>> {
     let Selection::Chain(phase, name) = selection else {
         return Ok(());
@@ -216,7 +216,7 @@ fn known(table: &Table, selection: &Selection) -> Result<(), Box<Response<Bytes>
             Phase::Mutating => "mutate",
             Phase::Validating => "validate",
         };
-        format!("the chain {name} is of the phase {other}: ask for /{path}/{name}")
+        format!("the chain {name} is of the phase {other}: use /{path}/{name}")
     } else {
         let names: Vec<_> = table
             .chains()
@@ -224,15 +224,15 @@ fn known(table: &Table, selection: &Selection) -> Result<(), Box<Response<Bytes>
             .map(|chain| &*chain.name)
             .collect();
         let names = match names.as_slice() {
-            [] => "there is none at all".to_owned(),
-            names => format!("the chains of that phase: {}", names.join(", ")),
+            [] => "this phase has no chains".to_owned(),
+            names => format!("the chains of this phase: {}", names.join(", ")),
         };
         format!("there is no chain {name} of the phase {phase}; {names}")
     };
     Err(rejected(StatusCode::NOT_FOUND, &message))
 }
 
-/// Reviews are JSON, whatever its parameters.
+/// Reviews must be JSON; media type parameters are ignored.
 fn content_type(head: &Parts) -> Result<(), Box<Response<Bytes>>> {
     let value = head
         .headers

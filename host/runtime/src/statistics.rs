@@ -1,4 +1,4 @@
-//! What the calls of a stage came to, kept in memory for `status`.
+//! Call statistics of stages, kept in memory for `status`.
 
 use std::{
     collections::HashMap,
@@ -32,12 +32,12 @@ struct Counts {
     metrics: Option<FailurePolicy>,
 }
 
-/// Those of the stages of the live tables. Lives as long as the host.
+/// The statistics of the stages of live tables. Lives as long as the host.
 #[derive(Debug, Default)]
 pub(crate) struct Statistics(Mutex<HashMap<(String, String), Weak<StageStatistics>>>);
 
 impl Statistics {
-    /// Those of this stage with this hook: they go on while some table has it.
+    /// The statistics of this stage with this hook, which continue while a table has it.
     pub(crate) fn of(&self, stage: &str, hook: &str) -> Arc<StageStatistics> {
         let mut statistics = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         statistics.retain(|_, statistics| statistics.strong_count() > 0);
@@ -68,14 +68,14 @@ impl Default for StageStatistics {
 }
 
 impl StageStatistics {
-    /// Whether its failure metrics are missing for this policy: true the first time that a live table has the
-    /// stage with it.
+    /// Whether its failure metrics must be initialized for this policy: true the first time that a live table
+    /// has the stage with it.
     pub(crate) fn lacks_metrics(&self, policy: FailurePolicy) -> bool {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         counts.metrics.replace(policy) != Some(policy)
     }
 
-    /// Count one result. One that was not called is no call.
+    /// Counts one result, unless the stage was not called.
     pub(crate) fn record(&self, result: &StageResult, duration: Duration) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = match result {
@@ -96,7 +96,7 @@ impl StageStatistics {
         counts.durations.record(duration, Instant::now());
     }
 
-    /// What it came to so far.
+    /// The statistics so far.
     pub(crate) fn status(&self) -> (StageState, CallStatus, Option<FailureStatus>) {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let [p50, p99] = counts.durations.quantiles([0.5, 0.99]);
@@ -130,7 +130,7 @@ struct Recent {
     begun: Instant,
 }
 
-/// Long enough for a rare request to be in it, short enough that an hour ago is forgotten.
+/// Long enough to include rare requests, short enough to forget the last hour.
 const PERIOD: Duration = Duration::from_secs(300);
 
 impl Recent {
@@ -156,7 +156,7 @@ impl Recent {
         self.current.saturating_record(microseconds.max(1));
     }
 
-    /// None without durations.
+    /// `None` without durations.
     fn quantiles<const N: usize>(&self, quantiles: [f64; N]) -> [Option<u64>; N] {
         let mut both = self.current.clone();
         // Both have the same bounds.
@@ -167,10 +167,10 @@ impl Recent {
     }
 }
 
-/// 1 µs to a minute, which is beyond every timeout, to a hundredth of the value.
+/// 1 µs to a minute, which is beyond every timeout, with a precision of a hundredth.
 fn histogram() -> Histogram<u32> {
     Histogram::new_with_bounds(1, 60_000_000, 2).unwrap_or_else(|_| {
-        // These bounds are right; any are better than none.
+        // These bounds are valid; the fallback is never used.
         #[expect(clippy::expect_used, reason = "one significant digit is always possible")]
         Histogram::new(1).expect("a histogram of one digit")
     })

@@ -1,4 +1,4 @@
-//! What the host tells of itself: the forms in which the operator's port and the command line show it.
+//! The status of a host, as shown by the admin port and the command line.
 
 use std::path::PathBuf;
 
@@ -9,67 +9,67 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Moment, Origin};
 
-/// How the live table is. A picture of one moment.
+/// The status of the live table at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
-    /// Of the program.
+    /// The version of the program.
     pub version: String,
-    /// Of the live table. The first is 1; with a history it goes on counting after a restart.
+    /// The revision of the live table, from 1; with a history it continues after a restart.
     pub revision: u64,
     /// When that table went live, in this process.
     pub live_since: Moment,
-    /// What made it.
+    /// What created it.
     pub origin: Origin,
-    /// Who asked for it; absent when nobody did.
+    /// The user who requested it; absent if no user did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// Why what the definitions say now is not live; absent: it is.
+    /// Why the current definitions are not live; absent if they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<Problem>,
-    /// Whether a new table is being made.
+    /// Whether a new table is being built.
     pub building: bool,
-    /// The tables that are in memory: the live one, and those that requests in flight began with.
+    /// The number of tables in memory: the live one, and those of requests in flight.
     pub tables: usize,
-    /// The plugins that are in memory: those of these tables, each once.
+    /// The number of plugins in memory: those of these tables, each once.
     pub plugins: usize,
-    /// What is kept of earlier tables.
+    /// The history of earlier tables.
     pub history: HistoryStatus,
-    /// In the order in which a request passes them.
+    /// The chains, in the order in which a request passes them.
     pub chains: Vec<ChainStatus>,
 }
 
-/// Why the newest definitions or modules are not live, all of them or some.
+/// Why the newest definitions or modules, or some of them, are not live.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
     /// When it was first seen.
     pub since: Moment,
-    /// How often it was tried.
+    /// The number of attempts.
     pub attempts: u64,
-    /// When it is tried again without a change; absent when that cannot help.
+    /// When it is retried without a change; absent if a retry cannot help.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_attempt: Option<Moment>,
-    /// Each mistake in a sentence: where, what, and what to do.
+    /// Each mistake as a sentence: where, what, and what to do.
     pub mistakes: Vec<String>,
-    /// The definitions that cannot be used as they are, when everything else is live: those of stores that are wrong,
-    /// and those whose modules cannot be fetched. Empty: the table of before is live as a whole.
+    /// The invalid definitions of stores, and those whose modules cannot be fetched, if the rest is live.
+    /// If it is empty, the whole previous table is live.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bad_definitions: Vec<BadDefinitionStatus>,
 }
 
-/// A definition in a store, or a file of definitions, that cannot be used as it is.
+/// An invalid definition in a store, or a definition file that cannot be loaded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BadDefinitionStatus {
-    /// Where it is: `zookeeper:/blueking/admissionwebhook/ns/name`, or the path of a file.
+    /// Its location: `zookeeper:/blueking/admissionwebhook/ns/name`, or the path of a file.
     pub location: String,
-    /// Kind and name; absent when neither its text nor its place tells.
+    /// Kind and name; absent if they are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Every reason, a sentence each.
+    /// The reasons, a sentence each.
     pub reasons: Vec<String>,
-    /// What is served of it.
+    /// What is served instead.
     pub served: Served,
 }
 
@@ -84,16 +84,16 @@ impl BadDefinitionStatus {
     }
 }
 
-/// What is kept of earlier tables.
+/// The history of earlier tables.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HistoryStatus {
-    /// Where; absent: in memory, until the program ends.
+    /// Its directory; absent if it is kept in memory, until the program ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<PathBuf>,
-    /// How many revisions there are.
+    /// The number of revisions.
     pub revisions: usize,
-    /// Why the newest could not be written; absent: it was.
+    /// Why the newest revision could not be written; absent if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -102,12 +102,12 @@ pub struct HistoryStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ChainStatus {
-    /// Unique in its phase.
+    /// The name, unique in its phase.
     pub name: String,
     /// When its stages are called.
     #[schemars(with = "PhaseSchema")]
     pub phase: Phase,
-    /// In the order they are called.
+    /// The stages, in the order in which they are called.
     pub stages: Vec<StageStatus>,
 }
 
@@ -115,36 +115,36 @@ pub struct ChainStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StageStatus {
-    /// Unique in its chain.
+    /// The name, unique in its chain.
     pub name: String,
     /// What is called.
     pub hook: HookStatus,
-    /// Whether its answer counts.
+    /// Whether its answer is enforced.
     #[schemars(with = "ModeSchema")]
     pub mode: Mode,
-    /// What a failure does.
+    /// The failure policy.
     #[schemars(with = "FailurePolicySchema")]
     pub failure_policy: FailurePolicy,
-    /// How it does.
+    /// Its health.
     pub state: StageState,
-    /// What its calls came to. In mode `Audit` they count what it would have done.
+    /// The statistics of its calls. In mode `Audit` they count what it would have done.
     pub calls: CallStatus,
-    /// The last call that gave no verdict; absent: each gave one.
+    /// The last failed call; absent if none has failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_failure: Option<FailureStatus>,
-    /// The version on trial beside its plugin.
+    /// The candidate of its plugin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidate: Option<CandidateStatus>,
 }
 
-/// How a stage does, by its last call.
+/// The health of a stage, by its last call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum StageState {
-    /// It was not called yet.
+    /// It has not been called yet.
     Idle,
     /// Its last call gave a verdict.
     Healthy,
-    /// Its last call gave none.
+    /// Its last call failed.
     Failing,
 }
 
@@ -152,39 +152,39 @@ pub enum StageState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum HookStatus {
-    /// A component that runs here.
+    /// A plugin.
     Plugin(PluginStatus),
-    /// A server elsewhere.
+    /// A remote webhook.
     Webhook {
         /// Its URL.
         url: String,
     },
-    /// Code of the program that embeds the host.
+    /// Native code of the embedding program.
     Native,
-    /// A plugin whose module could not be fetched when the table was made: each call fails as `unreachable`.
+    /// A plugin whose module could not be fetched when the table was built: each call fails as `unreachable`.
     Unavailable {
-        /// Where its module is.
+        /// The source of its module.
         source: String,
         /// Why it could not be fetched.
         reason: String,
     },
 }
 
-/// A plugin that is loaded.
+/// A loaded plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PluginStatus {
-    /// What it calls itself.
+    /// The plugin's own name.
     pub name: String,
-    /// Its own version.
+    /// The plugin's own version.
     pub version: String,
-    /// Where its module is.
+    /// The source of its module.
     pub source: String,
     /// The sha256 digest of its module.
     pub digest: String,
-    /// By whom the module is signed, or that nobody had to.
+    /// The signer of the module, or that no signature is required.
     pub signature: String,
-    /// Why it gets its settings in every call, which is slower; absent: it got them once.
+    /// Why it is configured in every call, which is slower; absent if it was configured once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configured_per_call: Option<String>,
     /// The kinds of the control plane that it may read.
@@ -194,32 +194,31 @@ pub struct PluginStatus {
     pub from_store: bool,
 }
 
-/// What the calls of a stage came to since its hook went live.
+/// The statistics of a stage's calls since its hook went live.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CallStatus {
-    /// Since when they are counted.
+    /// The start of the statistics.
     pub since: Moment,
-    /// How many there were.
+    /// The number of calls.
     pub total: u64,
-    /// Let the request pass as it was.
+    /// Calls that allowed the request unchanged.
     pub allowed: u64,
-    /// Changed the object.
+    /// Calls that changed the object.
     pub changed: u64,
-    /// Refused the request.
+    /// Calls that denied the request.
     pub denied: u64,
-    /// Gave no verdict.
+    /// Calls that failed.
     pub failed: u64,
-    /// Half of the calls of the last five to ten minutes took no longer, in microseconds; absent without
-    /// calls.
+    /// The median duration over the last five to ten minutes, in microseconds; absent without calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50_microseconds: Option<u64>,
-    /// 99 of 100 took no longer.
+    /// The 99th percentile over the same time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_microseconds: Option<u64>,
 }
 
-/// A call that gave no verdict.
+/// A failed call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailureStatus {
@@ -227,39 +226,39 @@ pub struct FailureStatus {
     pub at: Moment,
     /// The name of the failure: `trap`, `timeout` and so on.
     pub kind: String,
-    /// What happened.
+    /// The message.
     pub message: String,
 }
 
-/// A candidate and what came of it so far.
+/// A candidate and its statistics.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CandidateStatus {
-    /// The version on trial.
+    /// The candidate.
     pub plugin: PluginStatus,
-    /// The share of the stage's calls that it is given: `10%`.
+    /// The share of the stage's calls that it gets: `10%`.
     pub share: String,
-    /// Since when they are counted.
+    /// The start of the statistics.
     pub since: Moment,
-    /// Calls in which it answered as the plugin did.
+    /// Calls in which it gave the same answer as the plugin.
     pub same: u64,
-    /// Calls in which its verdict, its change or its notes were others.
+    /// Calls in which its verdict, its change or its notes differed.
     pub different: u64,
-    /// Calls in which it gave no verdict and the plugin did; counted in `different` too.
+    /// Calls in which it failed and the plugin did not; also counted in `different`.
     pub failed: u64,
-    /// Calls that it was not given because too many were waiting.
+    /// Calls that were skipped because too many were waiting.
     pub passed_over: u64,
 }
 
-/// A candidate, and samples of where it differs.
+/// A candidate, and samples of differences.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CandidateReport {
-    /// Its stage, as `admittance promote` takes it.
+    /// Its stage, in the format of `admittance promote`.
     pub stage: String,
-    /// The plugin that it is measured against.
+    /// The plugin that it is compared with.
     pub plugin: PluginStatus,
-    /// It, and what came of it so far.
+    /// The candidate and its statistics.
     pub candidate: CandidateStatus,
     /// The newest differences, the last one first; at most 20.
     pub samples: Vec<DifferenceSample>,
@@ -271,44 +270,44 @@ pub struct CandidateReport {
 pub struct DifferenceSample {
     /// When it was compared.
     pub at: Moment,
-    /// The request's.
+    /// The uid of the request.
     pub uid: String,
-    /// The request's: `CREATE` and so on.
+    /// The operation of the request: `CREATE` and so on.
     pub operation: String,
     /// Group, version and kind of the object, `apps/v1/Deployment`.
     pub kind: String,
-    /// Where the object is; absent when it has no namespace.
+    /// The namespace of the object; absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// The object's; may be empty when the control plane makes the name.
+    /// The name of the object; may be empty if the control plane generates it.
     pub name: String,
-    /// What the plugin said.
+    /// The answer of the plugin.
     pub plugin: AnswerSample,
-    /// What the candidate said.
+    /// The answer of the candidate.
     pub candidate: AnswerSample,
 }
 
-/// One answer, as it is shown in a sample.
+/// An answer in a sample.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AnswerSample {
     /// `allow`, `patch`, `deny` or `failed`.
     pub verdict: String,
-    /// Why, of a denial or a failure.
+    /// The message of a denial or a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// What it changes, as a JSON Patch; cut off when it is very long.
+    /// The changes, as a JSON Patch; truncated if it is very long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patch: Option<String>,
-    /// Sentences for whoever sent the request.
+    /// Warnings for the client.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// Notes for the audit log, `key=value`.
+    /// Audit annotations, `key=value`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub audit_annotations: Vec<String>,
 }
 
-// The schemas of words that are defined elsewhere.
+// Schemas of enums that are defined elsewhere.
 
 #[derive(JsonSchema)]
 #[schemars(rename = "Phase", inline)]

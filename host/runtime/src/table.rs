@@ -14,8 +14,8 @@ use crate::{
     status::{ChainStatus, StageStatus},
 };
 
-/// The chains that are live, as one whole. A request takes the table once and keeps it to its end, so
-/// it never sees half of a change.
+/// The live chains. A request takes the table once and keeps it to its end, so it never sees a partial
+/// change.
 pub struct Table {
     pub(crate) revision: u64,
     pub(crate) chains: Vec<AssembledChain>,
@@ -24,12 +24,12 @@ pub struct Table {
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) request_timeout: Duration,
     pub(crate) recorders: Arc<Recorders>,
-    /// One of the places for tables in memory; given back with the last request that has this one.
+    /// A slot for tables in memory, released with the last request that uses this table.
     pub(crate) _place: OwnedSemaphorePermit,
 }
 
 impl Table {
-    /// Counts the tables that were live, from 1.
+    /// The revision number, from 1.
     pub fn revision(&self) -> u64 {
         self.revision
     }
@@ -39,7 +39,7 @@ impl Table {
         self.chains.iter().map(|known| &*known.chain)
     }
 
-    /// The plugins in the chains, candidates among them.
+    /// The plugins in the chains, including candidates.
     pub fn plugins(&self) -> &[Arc<Loaded>] {
         &self.plugins
     }
@@ -50,20 +50,19 @@ impl Table {
             .find(|chain| chain.phase == phase && *chain.name == *name)
     }
 
-    /// Whether some chain may be for a request of which only this is known. When none is, the request
-    /// need not be read.
+    /// Whether a chain may match a request of which only this is known. If not, the request need not be read.
     pub fn may_match(&self, outline: &Outline<'_>) -> bool {
         self.chains().any(|chain| chain.may_match(outline))
     }
 
-    /// Pass the request through every chain that matches it, within the host's request timeout.
+    /// Passes the request through every chain that matches it, within the host's request timeout.
     pub async fn admit(&self, request: Request) -> Outcome {
         self.admit_by(request, &Selection::All, self.request_timeout)
             .await
     }
 
-    /// Pass the request through those of the selected chains that match it, within the host's request
-    /// timeout and within `timeout`.
+    /// Passes the request through the selected chains that match it, within the host's request timeout and
+    /// within `timeout`.
     pub async fn admit_by(&self, request: Request, selection: &Selection, timeout: Duration) -> Outcome {
         let started = Instant::now();
         let matching: Vec<_> = self

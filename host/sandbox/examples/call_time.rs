@@ -2,8 +2,8 @@
 //!
 //! `cargo run --release -p admittance-sandbox --example call_time -- PLUGIN.wasm [SETTINGS] [OBJECT.json]`
 //!
-//! Without an object, a Pod of one kilobyte is sent. The smallest time is what the work costs on a
-//! machine that does nothing else; the median is what it costs on this one.
+//! Without an object, a Pod of one kilobyte is sent. The minimum is the cost on an idle machine; the median
+//! is the cost on this one.
 
 use std::{error::Error, time::Instant};
 
@@ -12,7 +12,7 @@ use admittance_admission::{
 };
 use admittance_sandbox::{PluginConfig, Sandbox, SandboxConfig};
 
-/// Calls before measuring, and calls that are measured.
+/// Warm-up calls, and measured calls.
 const CALLS: (usize, usize) = (2_000, 20_000);
 
 fn pod() -> String {

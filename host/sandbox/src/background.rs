@@ -3,23 +3,23 @@ use std::sync::{Arc, OnceLock};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Compilations at the same time while requests are served: one that takes long does not hold up the next.
+/// Concurrent compilations while requests are served: a long one does not delay the next.
 const TURNS: usize = 2;
 
-/// Lets few compilations run at a time while requests are served. Lives as long as the sandbox.
+/// Limits concurrent compilations while requests are served. Lives as long as the sandbox.
 pub(crate) struct Background {
-    /// Set when it has begun; the thread is for what is compiled in this process.
+    /// Set when serving has started; the thread compiles in this process.
     begun: OnceLock<Option<Arc<ThreadPool>>>,
     turns: Arc<Semaphore>,
 }
 
-/// The right to compile. Lives for one compilation.
+/// A permit to compile. Lives for one compilation.
 pub(crate) struct Turn {
     pool: Option<Arc<ThreadPool>>,
     _permit: OwnedSemaphorePermit,
 }
 
-/// How far compiling stands back behind what serves, as `nice` counts.
+/// The `nice` value of compilations, which yield to serving.
 pub(crate) const NICE: i32 = 5;
 
 impl Default for Background {
@@ -32,13 +32,13 @@ impl Default for Background {
 }
 
 impl Background {
-    /// From now on; with a thread of its own for what is compiled in this process.
+    /// Starts limiting; with a separate thread for compilations in this process.
     pub(crate) fn begin(&self, in_process: bool) {
         self.begun
             .get_or_init(|| in_process.then(pool).flatten().map(Arc::new));
     }
 
-    /// Wait until it is one's turn. None: it has not begun, and nobody has to wait.
+    /// Waits for a permit. `None`: serving has not started, and there is no limit.
     pub(crate) async fn turn(&self) -> Option<Turn> {
         let pool = self.begun.get()?.clone();
         let permit = self.turns.clone().acquire_owned().await.ok()?;
@@ -54,18 +54,18 @@ fn pool() -> Option<ThreadPool> {
         .num_threads(1)
         .thread_name(|_| "plugin-compiler".to_owned())
         .start_handler(|_| {
-            // Of this thread alone, as Linux has it.
+            // On Linux this applies to the calling thread only.
             let _ = rustix::process::nice(NICE);
         })
         .build();
     if let Err(error) = &pool {
-        tracing::warn!(%error, "the thread for compiling does not start; plugins are compiled on all cores");
+        tracing::warn!(%error, "the compiler thread cannot be started; plugins are compiled on all cores");
     }
     pool.ok()
 }
 
 impl Turn {
-    /// Compile in this process: on the one thread, with everything that would use several.
+    /// Compiles in this process, on the one thread, including everything that would use several.
     pub(crate) fn run<T: Send>(self, work: impl FnOnce() -> T + Send) -> T {
         match &self.pool {
             Some(pool) => pool.install(work),

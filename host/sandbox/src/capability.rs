@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use url::Url;
 
-/// What a stage grants its plugin. Default nothing.
+/// The capabilities that a stage grants its plugin. Default: none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Grants {
@@ -21,12 +21,12 @@ pub struct Grants {
     pub environment: BTreeMap<String, String>,
 }
 
-/// A text that is no grant.
+/// An invalid grant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GrantError {
     /// Not an https origin.
     #[error(
-        "`{0}` is no origin: write scheme and host, and the port if it is not 443 (`https://policy.example.com`)"
+        "`{0}` is not a valid origin: write scheme and host, and the port if it is not 443 (`https://policy.example.com`)"
     )]
     Origin(String),
 }
@@ -96,7 +96,7 @@ pub trait HttpSender: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// When there is no answer; the plugin sees why.
+    /// When there is no answer; the error is passed to the plugin.
     async fn send(&self, request: HttpRequest, deadline: Deadline) -> Result<HttpResponse, HttpError>;
 }
 
@@ -113,10 +113,10 @@ pub struct HttpRequest {
     pub body: Vec<u8>,
 }
 
-/// What came back.
+/// The response to a plugin's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpResponse {
-    /// The status, whatever it is.
+    /// The status; any is allowed.
     pub status: u16,
     /// Names and values.
     pub headers: Vec<(String, String)>,
@@ -127,16 +127,16 @@ pub struct HttpResponse {
 /// Why there is no answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HttpError {
-    /// This host sends no requests for plugins.
+    /// Outgoing requests are not enabled on this host.
     #[error("unavailable: {0}")]
     Unavailable(String),
-    /// The request cannot be sent; the text says why.
+    /// The request is invalid; the text says why.
     #[error("invalid request: {0}")]
     Invalid(String),
-    /// No connection, or it broke.
+    /// The connection failed.
     #[error("unreachable: {0}")]
     Unreachable(String),
-    /// No answer in time.
+    /// Timeout.
     #[error("no answer in time")]
     Timeout,
     /// The answer is larger than this many bytes.

@@ -1,9 +1,9 @@
-//! Compiling, in a process of its own.
+//! Compilation in a separate process.
 //!
-//! How long a component compiles, and with how much memory, is up to whoever made it, and a thread that
-//! compiles cannot be stopped. So a program is started for each compilation, with limits that the operating
-//! system enforces. It gets the component on its standard input and answers on its standard output. It has
-//! nothing else: no environment, no files, no network.
+//! The author of a component decides how much time and memory its compilation takes, and a compiling thread
+//! cannot be stopped. So each compilation runs in its own process, with limits that the operating system
+//! enforces. It reads the component from standard input and writes the result to standard output. It has no
+//! environment, no files and no network.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -28,40 +28,40 @@ use crate::{
     engine::{chain, compile_settings},
 };
 
-/// What the program is started with before the job.
+/// The first argument of the program, before the job.
 const COMMAND: &str = "compile";
 
-/// The exit code of a compiler that refuses a component. It writes why instead of code.
+/// The exit code for a refused component. The output is then the reason instead of code.
 const REFUSED: u8 = 3;
 
-/// Exit code of a compiler whose parent is gone.
+/// The exit code when the parent has died.
 const ORPHANED: i32 = 4;
 
-/// The largest compiled form, in bytes. Python's interpreter comes to 90 MiB.
+/// The largest compiled form, in bytes. Python's interpreter takes 90 MiB.
 const ARTIFACT_MAX: u64 = 512 << 20;
 
-/// How much is kept of what a compiler writes to its standard error, in bytes.
+/// How much of a compiler's standard error is kept, in bytes.
 const LAST_WORDS: u64 = 16 << 10;
 
-/// What a compiler is to do: its one argument after `compile`, as JSON.
+/// The job of a compiler: its argument after `compile`, as JSON.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Job {
-    /// The component's size in bytes. Standard input stays open behind it, and ends with the parent.
+    /// The component's size in bytes. Standard input stays open after it, and is closed when the parent dies.
     size: usize,
     /// The most memory, in bytes.
     memory: u64,
     /// The most processor time, in seconds, of all threads together.
     cpu_seconds: u64,
-    /// Whether to leave the machine to those who serve.
+    /// Whether to run with low priority.
     in_background: bool,
 }
 
-/// Do what a program is asked to do that was started as a compiler: the program that
-/// [`SandboxConfig::compiler`] names calls this with its second argument when its first one is `compile`.
+/// Runs this program as a compiler: the program that [`SandboxConfig::compiler`] names calls this with its
+/// second argument when its first one is `compile`.
 ///
-/// It sets limits for the whole process, and reads standard input and writes standard output: there must be
-/// nothing else in the process.
+/// It sets limits for the whole process, reads standard input and writes standard output, so the process must
+/// not do anything else.
 pub fn compile(job: &str) -> ExitCode {
     let answer = serde_json::from_str(job)
         .map_err(|error| format!("`{job}` is not a valid job for a compiler: {error}"))
@@ -70,7 +70,7 @@ pub fn compile(job: &str) -> ExitCode {
         Ok(Ok(artifact)) => (artifact, ExitCode::SUCCESS),
         Ok(Err(refusal)) => (refusal.into_bytes(), ExitCode::from(REFUSED)),
         Err(error) => {
-            // Whoever reads this is the parent, or somebody who tries what the command does.
+            // Read by the parent, or by a user who runs the command by hand.
             let _ = writeln!(io::stderr(), "{error}");
             return ExitCode::FAILURE;
         }
@@ -82,7 +82,7 @@ pub fn compile(job: &str) -> ExitCode {
     }
 }
 
-/// The compiled form, or why the component is refused; an error when nothing can be said of it.
+/// The compiled form, or why the component is refused; an error when compilation could not be attempted.
 fn run(job: &Job) -> Result<Result<Vec<u8>, String>, String> {
     limit(job).map_err(|error| format!("the limits of the compiler cannot be set: {error}"))?;
     let mut component = vec![0; job.size];
@@ -98,7 +98,7 @@ fn run(job: &Job) -> Result<Result<Vec<u8>, String>, String> {
             let _ = io::copy(&mut stdin, &mut io::sink());
             std::process::exit(ORPHANED);
         })
-        .map_err(|error| format!("the thread that watches the parent does not start: {error}"))?;
+        .map_err(|error| format!("the thread that watches the parent cannot be started: {error}"))?;
     let mut settings = compile_settings();
     settings.parallel_compilation(!job.in_background);
     let engine = Engine::new(&settings).map_err(|error| chain(&error))?;
@@ -108,7 +108,7 @@ fn run(job: &Job) -> Result<Result<Vec<u8>, String>, String> {
 }
 
 fn limit(job: &Job) -> io::Result<()> {
-    // Where memory runs out in spite of the limits, this process is to go before its parent does.
+    // If memory runs out in spite of the limits, this process is killed before its parent.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     if job.in_background {
         let _ = nice(NICE);
@@ -123,7 +123,7 @@ fn limit(job: &Job) -> io::Result<()> {
             resource,
             Rlimit {
                 current: Some(most),
-                // The signal at the limit on time ends the process; a second later nothing could stop it.
+                // The signal at the soft limit ends the process; a second later the kernel kills it.
                 maximum: Some(most.saturating_add(1)),
             },
         )?;
@@ -131,9 +131,9 @@ fn limit(job: &Job) -> io::Result<()> {
     Ok(())
 }
 
-/// Compile a component in a process of its own.
+/// Compiles a component in a separate process.
 ///
-/// Dropping the future ends the process.
+/// Dropping the future kills the process.
 pub(crate) async fn compile_apart(
     program: &Path,
     config: &SandboxConfig,
@@ -157,13 +157,13 @@ pub(crate) async fn compile_apart(
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
-        .map_err(|error| Error::Compiler(format!("{} does not start: {error}", program.display())))?;
+        .map_err(|error| Error::Compiler(format!("{} cannot be started: {error}", program.display())))?;
     let (Some(mut stdin), Some(stdout), Some(stderr)) =
         (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
         return Err(Error::Compiler("it has no standard streams".to_owned()));
     };
-    // A compiler that ends before it has read everything says why in its status.
+    // If the compiler exits before it has read everything, its status says why.
     let give = async {
         let _ = stdin.write_all(component).await;
         stdin
@@ -185,19 +185,19 @@ pub(crate) async fn compile_apart(
     }
 }
 
-/// Everything from a pipe; one byte more than `most` when there is more than that.
+/// Reads a pipe to its end, but at most one byte more than `most`.
 async fn read(pipe: impl AsyncRead + Unpin, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     pipe.take(most.saturating_add(1)).read_to_end(&mut bytes).await?;
     Ok(bytes)
 }
 
-/// Why a compiler ended that gave no answer.
+/// The error for a compiler that exited without an answer.
 fn broken(status: ExitStatus, last_words: &str, job: &Job) -> Error {
     if status.signal() == Some(Signal::XCPU.as_raw()) {
         return Error::CompileLimit(format!("{} s of processor time", job.cpu_seconds));
     }
-    // An allocation that fails aborts the process, and says so before.
+    // A failed allocation aborts the process with a message.
     let no_memory = ["memory allocation of", "Cannot allocate memory", "os error 12"];
     if no_memory.iter().any(|text| last_words.contains(text)) {
         return Error::CompileLimit(format!("{} bytes of memory", job.memory));

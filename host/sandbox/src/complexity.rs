@@ -1,8 +1,8 @@
-//! What a module is made of, counted before anything else looks at it.
+//! Complexity limits of a module, checked before anything else parses it.
 //!
-//! A component of a few hundred bytes can ask for a billion instances, and a function of a few kilobytes can
-//! keep a compiler busy for minutes: the work that a module causes is not bounded by its size. One pass over
-//! its bytes, which neither recurses nor expands anything, counts what the work grows with.
+//! A component of a few hundred bytes can demand a billion instances, and a function of a few kilobytes can
+//! keep a compiler busy for minutes: the cost of a module is not bounded by its size. One pass over its
+//! bytes, which neither recurses nor expands anything, counts the items that determine the cost.
 
 use wasmparser::{
     BinaryReader, ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind,
@@ -14,8 +14,8 @@ use crate::Error;
 
 mod function;
 
-/// One thing that is counted, and the most of it that a module may have. A component that componentize-py
-/// made of Python's interpreter and standard library has at most a seventh of each.
+/// A counted item, and its limit. A component that componentize-py made of Python's interpreter and standard
+/// library has at most a seventh of each.
 #[derive(Clone, Copy)]
 struct Limit {
     what: &'static str,
@@ -31,11 +31,11 @@ const TYPE_NESTING: Limit = Limit {
     max: 20,
 };
 const INSTANCES: Limit = Limit {
-    what: "instances, those of nested components multiplied out",
+    what: "instances, counting nested components each time they are instantiated",
     max: 1_000,
 };
 const DEFINITIONS: Limit = Limit {
-    what: "imports, exports, aliases and functions of components, those of nested components multiplied out",
+    what: "imports, exports, aliases and functions of components, counting nested components each time they are instantiated",
     max: 100_000,
 };
 const MODULES: Limit = Limit {
@@ -85,16 +85,16 @@ impl Limit {
         }
     }
 
-    /// Count some more.
+    /// Adds to the count.
     fn add(self, total: &mut u64, more: impl Into<u64>) -> Result<(), Error> {
         *total = total.saturating_add(more.into());
         self.check(*total)
     }
 }
 
-/// Refuse a module that would take too much to compile or to instantiate.
+/// Refuses a module that would cost too much to compile or instantiate.
 ///
-/// What it says of itself is not checked otherwise; whoever compiles it does that.
+/// It is not validated otherwise; compilation does that.
 pub(crate) fn check(module: &[u8]) -> Result<(), Error> {
     let mut counts = Counts::default();
     let mut open: Vec<Open> = Vec::new();
@@ -138,7 +138,7 @@ fn invalid(error: wasmparser::Error) -> Error {
     Error::Compile(error.to_string())
 }
 
-/// What is counted over the whole module.
+/// Counts for the whole module.
 #[derive(Default)]
 struct Counts {
     components: u64,
@@ -152,21 +152,21 @@ struct Counts {
     function: function::Totals,
 }
 
-/// A component or core module whose end has not come yet.
+/// A component or core module that is being parsed.
 enum Open {
     Component(Component),
     Module(function::Types),
 }
 
-/// What is known of a component so far.
+/// The state of a component that is being parsed.
 #[derive(Default)]
 struct Component {
-    /// What instantiating each component of its index space costs; nothing is known of those that it is given.
+    /// The cost of instantiating each component of its index space; unknown for imported ones.
     components: Vec<Option<Cost>>,
     cost: Cost,
 }
 
-/// What one instantiation of a component brings into being, with everything that it instantiates in turn.
+/// What one instantiation of a component creates, including nested instantiations.
 #[derive(Clone, Copy, Default)]
 struct Cost {
     instances: u64,
@@ -238,7 +238,7 @@ impl Counts {
                 for export in exports {
                     let export = export.map_err(invalid)?;
                     component.cost.define(1);
-                    // What is exported has a new index from here on.
+                    // An export gets a new index.
                     if export.kind == ComponentExternalKind::Component {
                         let exported = component.components.get(export.index as usize);
                         component.components.push(exported.copied().flatten());
@@ -253,10 +253,10 @@ impl Counts {
         Ok(())
     }
 
-    /// Count the declarations of a section of types, and how deep they are nested. wasmparser's own readers go
-    /// down into nested types by recursion, however deep they are: so they are given the innermost ones alone.
+    /// Counts the declarations of a type section, and their nesting depth. wasmparser's own readers recurse
+    /// into nested types without limit, so they are given only the innermost ones.
     fn component_types(&mut self, mut section: BinaryReader<'_>) -> Result<(), Error> {
-        // What is still to come in each open list of declarations, the outermost first.
+        // The number of remaining declarations in each open list, outermost first.
         let mut left = vec![section.read_var_u32().map_err(invalid)?];
         while let Some(count) = left.last_mut() {
             let Some(less) = count.checked_sub(1) else {
@@ -265,7 +265,7 @@ impl Counts {
             };
             *count = less;
             TYPES.add(&mut self.types, 1_u32)?;
-            // In the section itself there are types only; in a list each is preceded by what it is.
+            // The section itself contains only types; in a list each declaration is preceded by its kind.
             let mut is_type = left.len() == 1;
             if !is_type {
                 let mut ahead = section.clone();

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use self::bindings::admittance::plugin::types;
 
-/// Bindings made of the WIT files of the contract.
+/// Bindings generated from the WIT files of the contract.
 pub(crate) mod bindings {
     wasmtime::component::bindgen!({
         path: "../../wit",
@@ -32,11 +32,11 @@ pub(crate) fn accepts(version: &str) -> bool {
         && numbers.next() == Some("1")
         && numbers.next().is_some_and(|patch| patch.parse::<u64>().is_ok())
         && numbers.next().is_none()
-        // A pre-release promises nothing about what follows it.
+        // A pre-release is not compatible with later versions.
         && !version.contains('-')
 }
 
-/// What a plugin says of itself.
+/// The description that a plugin gives of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Description {
@@ -48,12 +48,12 @@ pub struct Description {
     pub summary: String,
     /// Whether it may answer with a patch or a replacement.
     pub mutates: bool,
-    /// What it is for: a hint, not a filter.
+    /// The resources that it is for: a hint, not a filter.
     pub resources: Vec<ResourceHint>,
     /// JSON Schema of its settings, as the plugin wrote it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub settings_schema: Option<String>,
-    /// What it asks for. Nothing is granted by asking.
+    /// The capabilities that it asks for. They are not granted automatically.
     pub capabilities: Vec<Capability>,
 }
 
@@ -61,15 +61,15 @@ pub struct Description {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceHint {
-    /// Groups of the API; the empty text is the core group.
+    /// API groups; the empty string is the core group.
     pub api_groups: Vec<String>,
-    /// Versions of the API.
+    /// API versions.
     pub api_versions: Vec<String>,
     /// Plural names.
     pub resources: Vec<String>,
 }
 
-/// Something outside of itself that a plugin would use if the operator lets it.
+/// A capability that a plugin asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Capability {
@@ -111,7 +111,7 @@ impl From<types::Description> for Description {
     }
 }
 
-/// The lists that a borrowed request needs besides the request itself.
+/// The lists that a borrowed request needs in addition to the request itself.
 pub(crate) struct Lists<'a> {
     groups: Vec<&'a str>,
     extra_values: Vec<(&'a str, Vec<&'a str>)>,
@@ -138,7 +138,7 @@ impl<'a> Lists<'a> {
     }
 }
 
-/// The request as the plugin gets it: nothing of it is copied before it goes into the guest.
+/// The request as the plugin gets it, borrowed, and copied only into the guest.
 pub(crate) fn request<'a>(
     request: &'a Request,
     lists: &'a Lists<'a>,
@@ -178,13 +178,13 @@ pub(crate) fn request<'a>(
     }
 }
 
-/// The plugin's answer as a response.
+/// Converts the plugin's answer to a response.
 pub(crate) fn response(from: types::Response, limit: usize) -> Result<Response, Failure> {
     let size = size(&from);
     if size > limit {
         return Err(Failure::new(
             FailureKind::OutputTooLarge,
-            format!("the plugin's response has {size} bytes, and {limit} are allowed"),
+            format!("the plugin's response has {size} bytes; the limit is {limit}"),
         ));
     }
     let verdict = match from.verdict {
@@ -211,7 +211,7 @@ fn invalid(message: String) -> Failure {
     Failure::new(FailureKind::InvalidResponse, message)
 }
 
-/// Bytes of all texts of a response.
+/// The total size of all strings of a response, in bytes.
 pub(crate) fn size(response: &types::Response) -> usize {
     let verdict = match &response.verdict {
         types::Verdict::Allow => 0,

@@ -18,40 +18,40 @@ use wasmtime::{
 
 use crate::{Error, background::Background, capability::HttpSender, imports, prepare, store::CallState};
 
-/// How long a guest runs before it lets other work go on, and how exact a deadline is inside of it.
+/// How long a guest runs before it yields, and the precision of its deadline.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
 
 /// Ticks without a call after which the ticker sleeps until the next one.
 const IDLE_TICKS: u32 = 200;
 
-/// What one call may take from the pool. The pool holds this for every call in flight, so that a
-/// call that has its slot never finds the pool empty.
+/// What one call may take from the pool. The pool reserves this for every call in flight, so that a call with
+/// a slot never finds the pool exhausted.
 pub(crate) mod per_call {
     /// A toolchain's component is a core module and two small ones that break import cycles;
     /// Python's is a dozen and more. They are counters, not memory.
     pub(crate) const CORE_INSTANCES: u32 = 64;
     /// One component; components that were linked from several hold a few inside.
     pub(crate) const COMPONENT_INSTANCES: u32 = 8;
-    /// Components have one memory; linked ones have one for each part. Address space, not memory.
+    /// Components have one memory; linked ones have one per part. This reserves address space, not memory.
     pub(crate) const MEMORIES: u32 = 4;
     /// A plain Rust component takes two: its own function table, and that of the module which
     /// breaks import cycles. Twice that for linked components.
     pub(crate) const TABLES: u32 = 4;
     /// Elements of one table. Python's function table has some 6,000.
     pub(crate) const TABLE_ELEMENTS: usize = 20_000;
-    /// A guest runs on a stack of its own.
+    /// A guest runs on its own stack.
     pub(crate) const STACKS: u32 = 1;
 }
 
-/// Plugins that are described, configured and snapshotted at the same time. They have slots of
-/// their own, so that loading never waits for requests nor requests for loading.
+/// The number of plugins that are prepared concurrently. They have their own slots, so that loading and
+/// requests never wait for each other.
 const PREPARATIONS: u32 = 4;
 
-/// What a [`Sandbox`] is made with.
+/// Configuration of a [`Sandbox`].
 #[derive(Clone, Debug)]
 pub struct SandboxConfig {
-    /// Calls that may run at once, over all plugins. Every size of the pool follows from it; each
-    /// takes address space at once and memory when it is used. Default 256.
+    /// The number of concurrent calls, over all plugins. Every size of the pool is derived from it; each slot
+    /// takes address space immediately and memory when it is used. Default 256.
     pub calls_in_flight: u32,
     /// The largest memory limit that a stage may set, in bytes. Default 1 GiB.
     pub memory_limit_max: usize,
@@ -59,20 +59,20 @@ pub struct SandboxConfig {
     pub module_size_max: usize,
     /// The program that compiles: started as `compile`, it calls [`compile`](crate::compile). It must be built
     /// with the same version of this crate. Default none: components are compiled in this process, where only
-    /// their counted parts are limited, and where a compilation that takes too long goes on to its end.
+    /// their complexity is limited, and where a compilation that exceeds its time runs to its end.
     pub compiler: Option<PathBuf>,
     /// The most memory that a compiler may take for one component, in bytes. Default 2 GiB.
     pub compile_memory: u64,
     /// The most processor time that a compiler may take for one component; whole seconds. Default 60 s.
     pub compile_time: Duration,
-    /// How long one compilation may take by the clock, without the wait for its turn. Default 180 s.
+    /// The wall-clock limit of one compilation, without waiting for its turn. Default 180 s.
     pub prepare_timeout: Duration,
-    /// The longest time for each of `describe` and `configure`. Default 10 s.
+    /// The timeout for each of `describe` and `configure`. Default 10 s.
     pub configure_timeout: Duration,
-    /// What answers `admittance:plugin/cluster`. Default none: a plugin that has the grant is told
-    /// that it is unavailable.
+    /// The implementation of `admittance:plugin/cluster`. Default none: a plugin with the grant gets the
+    /// error `unavailable`.
     pub cluster: Option<Arc<dyn ClusterReader>>,
-    /// What answers `admittance:plugin/http`. Default none, with the same effect.
+    /// The implementation of `admittance:plugin/http`. Default none, with the same effect.
     pub http: Option<Arc<dyn HttpSender>>,
 }
 
@@ -93,9 +93,9 @@ impl Default for SandboxConfig {
     }
 }
 
-/// Where plugins are prepared, loaded and run. One for each process; cheap to clone.
+/// Prepares, loads and runs plugins. One per process; cheap to clone.
 ///
-/// It lives until the last clone and the last plugin of it are gone.
+/// It lives until the last clone and the last of its plugins are dropped.
 #[derive(Clone)]
 pub struct Sandbox {
     pub(crate) inner: Arc<Inner>,
@@ -103,7 +103,7 @@ pub struct Sandbox {
 
 pub(crate) struct Inner {
     pub(crate) engine: Engine,
-    /// Everything that this host has for plugins; copied for each plugin, which adds its traps.
+    /// Everything that this host provides to plugins; copied for each plugin, which adds its traps.
     pub(crate) linker: Linker<CallState>,
     pub(crate) config: SandboxConfig,
     /// One permit for each call in flight.
@@ -115,11 +115,11 @@ pub(crate) struct Inner {
 }
 
 impl Sandbox {
-    /// Start the engine and its clock, and reserve the pool.
+    /// Starts the engine and its ticker, and reserves the pool.
     ///
     /// # Errors
     ///
-    /// When the address space cannot be reserved, or the thread does not start.
+    /// When the address space cannot be reserved, or the thread cannot be started.
     pub fn new(config: SandboxConfig) -> Result<Self, Error> {
         let engine = Engine::new(&engine_config(&config)).map_err(|error| Error::Engine(chain(&error)))?;
         let linker = imports::linker(&engine).map_err(|error| Error::Engine(chain(&error)))?;
@@ -137,9 +137,9 @@ impl Sandbox {
         })
     }
 
-    /// What compiled code depends on besides its module: the engine's version and settings, the
-    /// machine's processor, and the format of [`Prepared`](crate::Prepared). Bytes prepared under
-    /// another fingerprint are refused.
+    /// Everything that compiled code depends on besides its module: the engine's version and settings, the
+    /// machine's processor, and the format of [`Prepared`](crate::Prepared). Bytes prepared under another
+    /// fingerprint are refused.
     pub fn fingerprint(&self) -> String {
         let mut hasher = DefaultHasher::new();
         self.inner
@@ -150,13 +150,13 @@ impl Sandbox {
         format!("{}-{:016x}", prepare::FORMAT, hasher.finish())
     }
 
-    /// From now on compile at most two plugins at a time, each on one core, with a lower priority than what
-    /// serves. Before that, plugins are prepared as fast as the machine can.
+    /// From now on compiles at most two plugins at a time, each on one core, with a lower priority than
+    /// serving. Before that, plugins are prepared with all cores.
     pub fn prepare_in_background(&self) {
         self.inner.background.begin(self.inner.config.compiler.is_none());
     }
 
-    /// The calls that could begin now without waiting.
+    /// The number of free call slots.
     pub fn free_slots(&self) -> usize {
         self.inner.calls.available_permits()
     }
@@ -171,7 +171,7 @@ impl std::fmt::Debug for Sandbox {
 }
 
 impl Inner {
-    /// Note that a guest runs until the answer is dropped; time is counted for it.
+    /// Marks that a guest runs until the returned guard is dropped; the ticker runs meanwhile.
     pub(crate) fn running(&self) -> Running<'_> {
         self.ticker.enter();
         Running(&self.ticker)
@@ -194,8 +194,8 @@ fn engine_config(sandbox: &SandboxConfig) -> Config {
         .table_elements(per_call::TABLE_ELEMENTS)
         // Snapshotting takes one page more than the plugin's own memory.
         .max_memory_size(sandbox.memory_limit_max.saturating_add(crate::store::PAGE))
-        // A slot that stays warm keeps the pages of its last plugin: the next call of the same
-        // plugin resets a few hundred kilobytes instead of mapping them anew.
+        // A warm slot keeps the pages of its last plugin: the next call of the same plugin resets a few
+        // hundred kilobytes instead of mapping them again.
         .max_unused_warm_slots(at_once)
         .linear_memory_keep_resident(256 << 10)
         .table_keep_resident(64 << 10)
@@ -207,7 +207,7 @@ fn engine_config(sandbox: &SandboxConfig) -> Config {
     config
 }
 
-/// What code is compiled with, in this process or another.
+/// The compiler configuration, in this process or another.
 pub(crate) fn compile_settings() -> Config {
     let mut config = Config::new();
     config
@@ -216,20 +216,20 @@ pub(crate) fn compile_settings() -> Config {
         .gc_support(false)
         .memory_init_cow(true)
         .signals_based_traps(true)
-        // Nobody reads the frames of a stripped plugin. One is kept: that there is one says that the
-        // guest was running when the error came (see `failure`).
+        // Frames of a stripped plugin are of no use. One is kept, because its presence shows that the guest
+        // was running when the error occurred (see `failure`).
         .wasm_backtrace_max_frames(Some(NonZeroUsize::MIN))
         .generate_address_map(false)
         .native_unwind_info(false);
     config
 }
 
-/// The text of an error and of what caused it.
+/// The message of an error with its causes.
 pub(crate) fn chain(error: &wasmtime::Error) -> String {
     format!("{error:#}")
 }
 
-/// Moves the engine's epoch on, once a millisecond while a guest runs. The thread ends with it.
+/// Increments the engine's epoch, once a millisecond while a guest runs. Dropping it ends the thread.
 struct Ticker {
     shared: Arc<TickerState>,
     thread: Option<thread::JoinHandle<()>>,
@@ -262,8 +262,8 @@ impl Ticker {
                     }
                     if idle > IDLE_TICKS {
                         state.asleep.store(true, Ordering::SeqCst);
-                        // Looked at again after `asleep` is set: `enter` adds before it looks at
-                        // `asleep`, so one of the two sees the other.
+                        // Checked again after `asleep` is set: `enter` increments before it checks `asleep`,
+                        // so one of the two sees the other.
                         if state.running.load(Ordering::SeqCst) == 0 && !state.stop.load(Ordering::SeqCst) {
                             thread::park();
                         }
@@ -309,7 +309,7 @@ impl Drop for Ticker {
         self.shared.stop.store(true, Ordering::SeqCst);
         self.wake();
         if let Some(thread) = self.thread.take() {
-            // It cannot panic, and if it did there is nothing left to do for it.
+            // The thread cannot panic, and if it did there would be nothing to clean up.
             let _ = thread.join();
         }
     }
@@ -335,7 +335,7 @@ mod tests {
             asleep(false);
             drop(running);
         }
-        // Ends although it may be asleep.
+        // Wakes the thread if it is asleep, so that it ends.
         drop(ticker);
     }
 }

@@ -3,22 +3,21 @@ use std::{fmt, time::Duration};
 use admittance_admission::Failure;
 use serde::{Deserialize, Serialize};
 
-/// Why there is no sandbox, or why bytes do not become a plugin.
+/// Why a sandbox cannot be created, or a module cannot become a plugin.
 ///
-/// A plugin that loaded and then fails in a call is not here: that is a
-/// [`Failure`](admittance_admission::Failure) of the call.
+/// Failures of calls of a loaded plugin are [`Failure`](admittance_admission::Failure)s.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The engine refuses its configuration, or the pool's address space cannot be reserved.
-    #[error("the WebAssembly engine does not start: {0}")]
+    /// The engine rejects its configuration, or the pool's address space cannot be reserved.
+    #[error("the WebAssembly engine cannot be started: {0}")]
     Engine(String),
-    /// The thread that counts time for plugins does not start.
-    #[error("the thread that counts time for plugins does not start: {0}")]
+    /// The ticker thread cannot be started.
+    #[error("the epoch timer thread cannot be started: {0}")]
     Ticker(#[source] std::io::Error),
     /// The module is larger than [`SandboxConfig::module_size_max`](crate::SandboxConfig).
     #[error(
-        "the module has {size} bytes, and {limit} are allowed; build it for release and without debug symbols"
+        "the module has {size} bytes; the limit is {limit}; build it for release and without debug symbols"
     )]
     TooLarge {
         /// Size of the module in bytes.
@@ -26,33 +25,33 @@ pub enum Error {
         /// The limit in bytes.
         limit: usize,
     },
-    /// The bytes are no WebAssembly at all.
+    /// The bytes are not WebAssembly.
     #[error("these bytes are not WebAssembly: a component begins with the bytes 00 61 73 6d 0d 00 01 00")]
     NotWebAssembly,
     /// A core module instead of a component.
     #[error(
-        "this is a WebAssembly core module, and a plugin is a component; build it for wasm32-wasip2, \
-         or make a component of it with `wasm-tools component new`"
+        "this is a WebAssembly core module, but a plugin must be a component; build it for wasm32-wasip2, \
+         or convert it with `wasm-tools component new`"
     )]
     CoreModule,
-    /// The component does not compile here.
+    /// The component cannot be compiled.
     #[error(
-        "the component does not compile: {0}; this host runs components without garbage collection, \
-         threads, exceptions and component-model async"
+        "the component does not compile: {0}; this host does not support garbage collection, threads, \
+         exceptions or component-model async"
     )]
     Compile(String),
-    /// Compiling the component took more than a limit, and was ended.
+    /// Compiling the component exceeded a limit, and was stopped.
     #[error(
-        "compiling the component took more than {0} and was ended; it is too large, or made to exhaust the compiler"
+        "compiling the component took more than {0} and was stopped; it is too large, or built to exhaust the compiler"
     )]
     CompileLimit(String),
-    /// The compiler did not start, or ended without an answer.
+    /// The compiler did not start, or exited without an answer.
     #[error("the compiler failed: {0}")]
     Compiler(String),
-    /// Compiling took too long by the clock.
+    /// Compiling exceeded its wall-clock limit.
     #[error("the module was not compiled within {0:?}; it may be too large for this machine")]
     PrepareTimeout(Duration),
-    /// The component was built for a version of the contract that this host does not know.
+    /// The component was built for a version of the contract that this host does not support.
     #[error(
         "the component is built for version {found} of admittance:plugin, and this host accepts \
          {accepted}; use a plugin, or a host, of a matching version"
@@ -66,53 +65,53 @@ pub enum Error {
     /// The component is not a plugin: exports of the world are missing or have another type.
     #[error("the component is not a plugin: {0}; it must export the world `plugin` of admittance:plugin")]
     NotAPlugin(String),
-    /// The component imports something that this host does not have.
+    /// The component imports something that this host does not provide.
     #[error("the component imports {0}, which this host does not have")]
     UnknownImport(String),
-    /// The component imports something that this host has in another form.
+    /// The component imports something that this host provides with another type.
     #[error("an import of the component does not fit this host: {0}")]
     WrongImport(String),
     /// The component needs more memories, tables or instances than one call may take.
-    #[error("the component needs {needed} {what}, and a call may take {limit}")]
+    #[error("the component needs {needed} {what}; the limit per call is {limit}")]
     TooManyParts {
         /// `memories` or `tables`.
         what: &'static str,
-        /// What it needs.
+        /// The required number.
         needed: u32,
-        /// What a call may take.
+        /// The limit per call.
         limit: u32,
     },
-    /// The component holds more of something than compiling it may be asked to deal with.
+    /// The component exceeds a complexity limit.
     #[error(
-        "the component has {count} {what}, and {limit} are allowed: compiling it could take far more time and \
-         memory than its size says"
+        "the component has {count} {what}; the limit is {limit}, because compiling it could take far more time \
+         and memory than its size suggests"
     )]
     TooComplex {
         /// What was counted, in the plural.
         what: &'static str,
-        /// How many there are; at least so many when counting ended at the limit.
+        /// The count; a lower bound when counting stopped at the limit.
         count: u64,
-        /// How many are allowed.
+        /// The limit.
         limit: u64,
     },
-    /// The component instantiates a component that is not part of it, so nobody can say what that holds.
+    /// The component instantiates a component that is not part of it, so its cost is unknown.
     #[error(
         "the component instantiates a component that it imports or takes from an instance; this host \
-         instantiates only components that are defined inside of the one that is loaded"
+         instantiates only components that are defined inside the loaded component"
     )]
     ImportedComponent,
     /// `describe` or `configure` failed.
     #[error("the plugin's `{step}` failed: {failure}")]
     Call {
-        /// Which of the two.
+        /// The failed step.
         step: Step,
-        /// How.
+        /// The failure.
         failure: Failure,
     },
-    /// The plugin refuses its settings; every mistake that it found.
-    #[error("the plugin refuses its settings: {}", join(.0))]
+    /// The plugin rejected its settings; with every mistake that it found.
+    #[error("the plugin rejected its settings: {}", join(.0))]
     Settings(Vec<SettingsMistake>),
-    /// A limit of the stage is above what the sandbox was made for.
+    /// A limit of the stage is above the sandbox's maximum.
     #[error("a memory limit of {wanted} bytes is above this host's maximum of {maximum} bytes for a plugin")]
     MemoryLimit {
         /// The stage's limit.
@@ -120,15 +119,15 @@ pub enum Error {
         /// The sandbox's maximum.
         maximum: usize,
     },
-    /// Prepared bytes that are none, or of another engine or version of this program.
+    /// Prepared bytes are invalid, or of another engine or version of this program.
     #[error("the prepared plugin cannot be used: {0}; prepare it again from its module")]
     Artifact(String),
     /// The work was interrupted: the runtime is shutting down, or the compiler panicked.
-    #[error("preparing the plugin broke off: {0}")]
+    #[error("preparing the plugin was interrupted: {0}")]
     Interrupted(String),
 }
 
-/// What a plugin is asked when it is loaded.
+/// A step of loading a plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// `describe`
@@ -146,12 +145,12 @@ impl fmt::Display for Step {
     }
 }
 
-/// One thing that is wrong with a plugin's settings.
+/// A mistake in a plugin's settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SettingsMistake {
-    /// Where, as a JSON Pointer (RFC 6901) into the settings; empty for the settings as a whole.
+    /// Its location, as a JSON Pointer (RFC 6901) into the settings; empty for the settings as a whole.
     pub pointer: String,
-    /// What is wrong, in the plugin's words.
+    /// The plugin's message.
     pub message: String,
 }
 

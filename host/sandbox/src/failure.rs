@@ -7,14 +7,14 @@ use wasmtime_wasi::I32Exit;
 
 use crate::store::{CallState, Violation};
 
-/// How much of a plugin's last words goes into a failure's message, in characters.
+/// How much of a plugin's standard error goes into a failure's message, in characters.
 const LAST_WORDS: usize = 500;
 
-/// What wasmtime says when a guest hands the host more than `Store::set_hostcall_fuel` allows. The
-/// error's type is private, so its text is what it is known by; a test holds it.
+/// wasmtime's message when a guest passes more to the host than `Store::set_hostcall_fuel` allows. The
+/// error's type is private, so it is recognized by its text; a test checks it.
 const TOO_MUCH_FOR_THE_HOST: &str = "fuel allocated for hostcalls has been exhausted";
 
-/// Give the end of a guest its name. The one place where errors of the engine become failures.
+/// Converts an error of the engine to a failure. All such conversions are here.
 pub(crate) fn failure(error: &wasmtime::Error, state: &CallState) -> Failure {
     if let Some(violation) = error.downcast_ref::<Violation>() {
         return Failure::new(violation.kind, violation.message.clone());
@@ -26,11 +26,7 @@ pub(crate) fn failure(error: &wasmtime::Error, state: &CallState) -> Failure {
         return failure;
     }
     if let Some(exit) = error.downcast_ref::<I32Exit>() {
-        let message = format!(
-            "the plugin ended itself with exit code {}{}",
-            exit.0,
-            last_words(state)
-        );
+        let message = format!("the plugin exited with exit code {}{}", exit.0, last_words(state));
         return Failure::new(FailureKind::Trap, message);
     }
     if let Some(trap) = error.downcast_ref::<Trap>() {
@@ -41,25 +37,25 @@ pub(crate) fn failure(error: &wasmtime::Error, state: &CallState) -> Failure {
         return Failure::new(
             FailureKind::OutputTooLarge,
             format!(
-                "the plugin handed over more than the {} bytes that are allowed",
+                "the plugin passed more than the limit of {} bytes to the host",
                 state.output
             ),
         );
     }
     if error.is::<WasmBacktrace>() {
-        // It was running: a function of the host did not take what it was called with.
+        // The guest was running: a host function rejected its arguments.
         let message = format!("a function of the host failed: {text}{}", last_words(state));
         return Failure::new(FailureKind::Trap, message);
     }
-    // It had answered, with something that breaks the rules of the component model: a text that is
-    // not UTF-8, a list outside of the memory, a variant that there is not.
+    // The guest had answered with a value that violates the component model: a string that is not UTF-8, a
+    // list outside of the memory, an unknown variant.
     Failure::new(
         FailureKind::InvalidResponse,
-        format!("the plugin's answer is not valid: {text}"),
+        format!("the plugin's response is not valid: {text}"),
     )
 }
 
-/// The failure of a call for which the operating system had nothing left.
+/// The failure of a call for which the operating system had no resources left.
 fn exhaustion(error: &wasmtime::Error) -> Option<Failure> {
     error.chain().find_map(|cause| {
         let errno = cause.downcast_ref::<Errno>().map(|errno| io::Error::from(*errno));
@@ -69,25 +65,26 @@ fn exhaustion(error: &wasmtime::Error) -> Option<Failure> {
 
 fn trap_message(trap: Trap, state: &CallState) -> String {
     match trap {
-        Trap::StackOverflow => "stack overflow: the plugin calls itself too deeply".to_owned(),
+        Trap::StackOverflow => "stack overflow in the plugin".to_owned(),
         Trap::UnreachableCodeReached => match last_words(state) {
-            words if words.is_empty() => "the plugin gave up (`unreachable`) without a message".to_owned(),
-            words => format!("the plugin gave up{words}"),
+            words if words.is_empty() => {
+                "the plugin panicked or aborted (`unreachable`) without a message".to_owned()
+            }
+            words => format!("the plugin panicked or aborted{words}"),
         },
-        // Toolchains put the stack of a guest at the start of its memory: running off it looks so.
+        // Toolchains put the stack of a guest at the start of its memory, so a stack overflow ends like this.
         Trap::MemoryOutOfBounds => format!(
-            "the plugin reached outside of its memory; calls that go too deep end like this too{}",
+            "the plugin accessed memory out of bounds, possibly by a stack overflow{}",
             last_words(state)
         ),
         trap => format!("the plugin trapped: {trap}{}", last_words(state)),
     }
 }
 
-/// What the plugin last wrote to standard error, where a panic leaves its message; with a colon
-/// before it, or empty.
+/// The end of the plugin's standard error, where a panic leaves its message; with a leading colon, or empty.
 fn last_words(state: &CallState) -> String {
     let tail = state.log.tail();
-    // A panic's message is followed by a hint about backtraces, which says nothing here.
+    // A panic's message is followed by a hint about backtraces, which is useless here.
     let words = tail
         .lines()
         .filter(|line| !line.trim().is_empty() && !line.starts_with("note: run with `RUST_BACKTRACE"))

@@ -32,10 +32,10 @@ use crate::{
 /// The interfaces of the contract.
 const OURS: [&str; 3] = ["types", "cluster", "http"];
 
-/// The one version of `wasi:logging` that there is.
+/// The only version of `wasi:logging`.
 const LOGGING: &str = "wasi:logging/logging@0.1.0-draft";
 
-/// The interfaces of WASI 0.2 that this host has.
+/// The interfaces of WASI 0.2 that this host provides.
 pub(crate) const WASI: [&str; 18] = [
     "wasi:cli/environment",
     "wasi:cli/exit",
@@ -57,12 +57,12 @@ pub(crate) const WASI: [&str; 18] = [
     "wasi:random/random",
 ];
 
-/// A linker with everything that this host has for plugins.
+/// A linker with everything that this host provides to plugins.
 pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CallState>> {
     let mut linker = Linker::new(engine);
     let into = &mut linker;
     wasmtime_wasi::p2::add_to_linker_proxy_interfaces_async(into)?;
-    // What Rust's standard library needs besides.
+    // Also needed by Rust's standard library.
     cli::environment::add_to_linker::<_, WasiCli>(into, CallState::cli)?;
     cli::exit::add_to_linker::<_, WasiCli>(into, CallState::cli)?;
     cli::terminal_input::add_to_linker::<_, WasiCli>(into, CallState::cli)?;
@@ -76,7 +76,7 @@ pub(crate) fn linker(engine: &Engine) -> wasmtime::Result<Linker<CallState>> {
     Ok(linker)
 }
 
-/// A component joined with what it imports. Lives as long as the plugin.
+/// A component linked with its imports. Lives as long as the plugin.
 pub(crate) struct Linked {
     pub(crate) pre: InstancePre<CallState>,
     pub(crate) indices: bindings::PluginIndices,
@@ -84,8 +84,8 @@ pub(crate) struct Linked {
     pub(crate) configure: ComponentExportIndex,
 }
 
-/// Join a component with its imports, and check that it is a plugin. The types of its functions are
-/// checked when it is first instantiated.
+/// Links a component with its imports, and checks that it is a plugin. The types of its functions are checked
+/// when it is first instantiated.
 pub(crate) fn link(sandbox: &Inner, component: &Component) -> Result<Linked, Error> {
     let mut linker = sandbox.linker.clone();
     satisfy_imports(&mut linker, component)?;
@@ -109,11 +109,11 @@ pub(crate) fn link(sandbox: &Inner, component: &Component) -> Result<Linked, Err
     })
 }
 
-/// Refuse what is not here, and put functions that fail the call in place of the parts of WASI that
-/// are never here: toolchains import them whether or not they are used.
+/// Refuses unknown imports, and defines the parts of WASI that are never granted as functions that fail the
+/// call: toolchains import them even if they are not used.
 ///
-/// `Linker::define_unknown_imports_as_traps` is not used: it compares versions to the letter, and so
-/// would put a trap over an interface that is here in another patch version.
+/// `Linker::define_unknown_imports_as_traps` is not used: it compares versions exactly, and would replace an
+/// interface that is provided in another patch version by traps.
 fn satisfy_imports(linker: &mut Linker<CallState>, component: &Component) -> Result<(), Error> {
     let engine = component.engine();
     let mut unknown = Vec::new();
@@ -159,8 +159,8 @@ fn satisfy_imports(linker: &mut Linker<CallState>, component: &Component) -> Res
     Err(Error::UnknownImport(names.join(", ")))
 }
 
-/// Define an interface as functions that fail the call. `resources` are those that were seen
-/// already: an interface names them again when it uses them, and must not define them again.
+/// Defines an interface as functions that fail the call. `resources` are those that were already defined: an
+/// interface that uses them names them again, and must not define them again.
 fn define_denials(
     linker: &mut Linker<CallState>,
     engine: &Engine,
@@ -171,8 +171,8 @@ fn define_denials(
     let mut into = linker.instance(name)?;
     for (item, export) in instance.exports(engine) {
         match export.ty {
-            // Go's start-up code and that of C libraries ask for these, whether or not the program
-            // opens a file; that there are none is an answer.
+            // The start-up code of Go and of C libraries calls this, even if the program opens no file; an
+            // empty list is a valid answer.
             ComponentItem::ComponentFunc(_) if name.starts_with("wasi:filesystem/preopens@") => {
                 into.func_new(item, |_, _, _, results| {
                     results.fill(Val::List(Vec::new()));
@@ -199,7 +199,7 @@ fn define_denials(
     Ok(())
 }
 
-/// Refuse a component that one call's share of the pool cannot hold.
+/// Refuses a component that does not fit into one call's share of the pool.
 fn check_parts(component: &Component) -> Result<(), Error> {
     let Some(required) = component.resources_required() else {
         return Err(Error::UnknownImport("a core module or a component".to_owned()));
@@ -232,7 +232,7 @@ impl logging::Host for CallState {
 }
 
 impl CallState {
-    /// The kind, when the stage grants it.
+    /// The kind, if the stage grants it.
     fn granted_kind(&self, api_version: String, kind: String) -> wasmtime::Result<ClusterKind> {
         let kind = ClusterKind::new(api_version, kind);
         if self.preparing {
@@ -244,8 +244,8 @@ impl CallState {
             return Ok(kind);
         }
         Err(denied(format!(
-            "the plugin reads `{kind}` from the control plane; add `{kind}` to `allow.cluster` of the stage \
-             to let it"
+            "the plugin reads `{kind}` from the control plane without permission; add `{kind}` to `allow.cluster` \
+             of the stage"
         )))
     }
 }
@@ -254,8 +254,8 @@ fn denied(message: String) -> wasmtime::Error {
     Violation::error(FailureKind::CapabilityDenied, message)
 }
 
-const NO_CLUSTER: &str = "this host reads from no control plane";
-const NO_HTTP: &str = "this host sends no requests for plugins";
+const NO_CLUSTER: &str = "no control plane is configured on this host";
+const NO_HTTP: &str = "outgoing requests of plugins are not enabled on this host";
 
 impl From<ClusterError> for cluster::Error {
     fn from(error: ClusterError) -> Self {
@@ -321,14 +321,14 @@ impl From<HttpError> for http::Error {
     }
 }
 
-/// The address, when it is one that a plugin may write.
+/// Parses a URL that a plugin may use.
 fn address(text: &str) -> Result<(Url, Origin), http::Error> {
     let invalid = |why: &str| http::Error::Invalid(format!("`{text}` {why}"));
-    let url = Url::parse(text).map_err(|error| invalid(&format!("is no address: {error}")))?;
-    let origin = Origin::of(&url).ok_or_else(|| invalid("is not an https address"))?;
+    let url = Url::parse(text).map_err(|error| invalid(&format!("is not a valid URL: {error}")))?;
+    let origin = Origin::of(&url).ok_or_else(|| invalid("is not an https URL"))?;
     if !url.username().is_empty() || url.password().is_some() {
         return Err(http::Error::Invalid(
-            "the address holds user information".to_owned(),
+            "the URL has a user name or a password".to_owned(),
         ));
     }
     if url.fragment().is_some() {
@@ -353,7 +353,7 @@ impl http::Host for CallState {
         };
         if !self.grants.http.contains(&origin) {
             return Err(denied(format!(
-                "the plugin sends a request to `{origin}`; add `{origin}` to `allow.http` of the stage to let it"
+                "the plugin sends a request to `{origin}` without permission; add `{origin}` to `allow.http` of the stage"
             )));
         }
         let Some(sender) = self.sandbox.config.http.clone() else {

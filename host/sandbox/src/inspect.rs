@@ -1,4 +1,4 @@
-//! What a module is, found out without settings.
+//! Inspection of a module, without settings.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -11,15 +11,15 @@ use crate::{
     prepare::{Preparation, check_bytes, on_blocking_thread},
 };
 
-/// What a module is.
+/// The result of an inspection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Inspection {
-    /// What it says of itself.
+    /// Its own description.
     pub description: Description,
-    /// The version of the contract that it is built for; none when it names none.
+    /// The version of the contract that it is built for, if it names one.
     pub contract: Option<String>,
-    /// What it imports, in its own order.
+    /// Its imports, in its own order.
     pub imports: Vec<Import>,
 }
 
@@ -29,15 +29,15 @@ pub struct Inspection {
 pub struct Import {
     /// With its version: `admittance:plugin/cluster@0.1.0`.
     pub name: String,
-    /// What its use needs.
+    /// The grant that it needs.
     pub grant: Grant,
 }
 
-/// What the use of an interface needs.
+/// The grant that an interface needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Grant {
-    /// Nothing: every plugin has it.
+    /// None: every plugin has it.
     None,
     /// `allow.cluster` of the stage.
     Cluster,
@@ -68,13 +68,13 @@ impl Grant {
 }
 
 impl Sandbox {
-    /// Check a module and ask it what it is. It gets neither settings nor grants. Takes as long as compiling
-    /// it does; the work is done on a blocking thread.
+    /// Checks a module and calls its `describe`, without settings and grants. Takes as long as compiling it;
+    /// the work is done on a blocking thread.
     ///
     /// # Errors
     ///
-    /// When the bytes are not a plugin of an accepted version, when it imports what is not here, or when any
-    /// of that takes too long.
+    /// When the bytes are not a plugin of an accepted version, when it has unknown imports, or when a step
+    /// times out.
     pub async fn inspect(&self, module: impl Into<Bytes>) -> Result<Inspection, Error> {
         let module = module.into();
         check_bytes(&module, self.inner.config.module_size_max)?;

@@ -1,14 +1,14 @@
-//! Plugins as stages: WebAssembly components in instances of their own, with limits.
+//! Plugins as stages: WebAssembly components, with an instance per call and limits.
 //!
-//! A [`Sandbox`] is made once for a process. It [prepares](Sandbox::prepare) a module, which checks
-//! it, configures it and compiles what `configure` left; and it [loads](Sandbox::load) what was
-//! prepared as a [`Plugin`], which is a [`Hook`](admittance_admission::Hook) for a chain.
+//! A [`Sandbox`] is created once per process. It [prepares](Sandbox::prepare) a module, which checks it,
+//! configures it and compiles what `configure` left; and it [loads](Sandbox::load) what was prepared as a
+//! [`Plugin`], which is a [`Hook`](admittance_admission::Hook) for a chain.
 //!
-//! - Every call has an instance of its own. Nothing that a call does is there for the next one.
-//! - A guest runs on the caller's worker and lets other work go on once a millisecond, so a loop in
-//!   one plugin blocks nobody. It ends at its deadline.
-//! - A plugin reaches nothing but clocks, randomness and the log, unless its stage grants more.
-//! - Every way to end badly is a [`Failure`](admittance_admission::Failure) with a kind of its own.
+//! - Every call has its own instance. No state is kept between calls.
+//! - A guest runs on the caller's worker and yields once a millisecond, so a loop in one plugin does not
+//!   block other work. It is stopped at its deadline.
+//! - A plugin has access only to clocks, randomness and the log, unless its stage grants more.
+//! - Every kind of failed call is a [`Failure`](admittance_admission::Failure) with its own kind.
 
 mod background;
 mod capability;

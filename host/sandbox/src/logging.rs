@@ -23,10 +23,10 @@ impl Default for LogLimits {
 /// The target of the events that plugins cause.
 pub(crate) const TARGET: &str = "admittance::plugin";
 
-/// How much of the end of standard error is kept for the message of a panic, in bytes.
+/// How much of the end of standard error is kept for panic messages, in bytes.
 const TAIL: usize = 4 << 10;
 
-/// A line of a standard stream is cut here, in bytes.
+/// The longest line of a standard stream, in bytes; longer ones are split.
 const LINE: usize = 4 << 10;
 
 /// The log of one call, shared between its store and the streams in it.
@@ -40,18 +40,18 @@ struct Lines {
     dropped: u64,
     out: Vec<u8>,
     err: Vec<u8>,
-    /// The end of standard error, for the message of a panic.
+    /// The end of standard error, for panic messages.
     tail: Vec<u8>,
 }
 
-/// Which of the standard streams.
+/// A standard stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
     Out,
     Err,
 }
 
-/// An event with a level that is known only now. Formats nothing when nobody listens.
+/// Emits an event with a dynamic level. Formats nothing when the level is disabled.
 macro_rules! event {
     ($level:expr, $($rest:tt)*) => {
         match $level {
@@ -64,7 +64,7 @@ macro_rules! event {
     };
 }
 
-/// Whether an event of this level would reach anybody.
+/// Whether this level is enabled.
 fn enabled(level: Level) -> bool {
     match level {
         Level::TRACE => tracing::enabled!(target: TARGET, Level::TRACE),
@@ -89,18 +89,18 @@ impl CallLog {
     }
 
     fn lines(&self) -> MutexGuard<'_, Lines> {
-        // Nothing in here panics while it holds the lock, and a line lost would be all.
+        // Nothing panics while holding the lock, and at worst a line would be lost.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One line through `wasi:logging`.
+    /// Logs one line of `wasi:logging`.
     pub(crate) fn line(&self, level: Level, context: &str, message: &str) {
         if enabled(level) {
             self.lines().emit(level, context, message);
         }
     }
 
-    /// Bytes that the plugin wrote to a standard stream.
+    /// Logs bytes that the plugin wrote to a standard stream.
     pub(crate) fn write(&self, stream: Stream, bytes: &[u8]) {
         self.lines().write(stream, bytes);
     }
@@ -110,7 +110,7 @@ impl CallLog {
         String::from_utf8_lossy(&self.lines().tail).trim().to_owned()
     }
 
-    /// The call has ended: what is in the streams is a line too, and what was dropped is told.
+    /// Ends the log of a call: logs incomplete lines, and reports dropped ones.
     pub(crate) fn finish(&self) {
         let mut lines = self.lines();
         for stream in [Stream::Out, Stream::Err] {
@@ -124,7 +124,7 @@ impl CallLog {
             tracing::warn!(
                 target: TARGET,
                 plugin = &**plugin, uid = uid.as_str(), dropped,
-                "the plugin logged more than a call may; the rest was dropped"
+                "the plugin exceeded the log limit of a call; the rest was dropped"
             );
         }
     }
@@ -135,7 +135,7 @@ impl Lines {
         let size = context.len() + message.len();
         if self.left.lines == 0 || self.left.bytes < size {
             self.dropped += 1;
-            // A line that does not fit is the last one, or small ones would slip in behind it.
+            // The first line that does not fit ends the log, or smaller ones could follow it.
             self.left.lines = 0;
             return;
         }
@@ -227,7 +227,7 @@ mod tests {
         }
     }
 
-    /// What a log with these limits tells when this happens to it.
+    /// The events of a log with these limits.
     fn told(limits: LogLimits, level: LevelFilter, happens: impl FnOnce(&CallLog)) -> Vec<String> {
         let kept = Kept::default();
         with_default(Registry::default().with(kept.clone().with_filter(level)), || {

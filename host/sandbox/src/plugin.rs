@@ -19,20 +19,20 @@ use crate::{
 /// How much of a plugin's own error goes into a failure's message, in characters.
 const OWN_ERROR: usize = 2000;
 
-/// What a stage says about its plugin besides the module and its settings.
+/// The configuration of a stage's plugin, besides the module and its settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PluginConfig {
-    /// Names the plugin in the log: the stage's name, usually.
+    /// The name of the plugin in the log, usually the stage's name.
     pub name: String,
-    /// What each call may take.
+    /// The limits of each call.
     pub limits: Limits,
-    /// What it may use outside of itself.
+    /// The granted capabilities.
     pub grants: Grants,
 }
 
 /// A plugin that is configured and ready for calls. Lives as long as the chain that holds it.
 ///
-/// Each call gets an instance of its own, which is thrown away with all that it did.
+/// Each call gets its own instance, which is discarded afterwards.
 pub struct Plugin {
     pub(crate) sandbox: Arc<Inner>,
     pub(crate) linked: Linked,
@@ -41,17 +41,17 @@ pub struct Plugin {
     pub(crate) grants: Arc<Grants>,
     pub(crate) description: Description,
     pub(crate) configured: Configured,
-    /// The settings, when they are needed again in every call.
+    /// The settings, if every call needs them again.
     pub(crate) settings: Option<String>,
 }
 
 impl Plugin {
-    /// What the plugin says of itself.
+    /// The plugin's description of itself.
     pub fn description(&self) -> &Description {
         &self.description
     }
 
-    /// How it got its settings.
+    /// How it is configured.
     pub fn configured(&self) -> &Configured {
         &self.configured
     }
@@ -87,7 +87,7 @@ impl Plugin {
             )?;
             if let (Err(mistakes),) = configure.call_async(&mut *store, (settings.as_str(),)).await? {
                 return Ok(Err(format!(
-                    "it refuses its settings: {}",
+                    "it rejected its settings: {}",
                     join(&mistakes_of(mistakes))
                 )));
             }
@@ -118,7 +118,7 @@ impl Plugin {
     }
 }
 
-/// The plugin's own mistakes in the crate's words.
+/// Converts the plugin's mistakes to the types of this crate.
 pub(crate) fn mistakes_of(mistakes: Vec<types::SettingsError>) -> Vec<SettingsMistake> {
     mistakes
         .into_iter()
@@ -165,7 +165,7 @@ impl Hook for Plugin {
                     Err(self.timeout(deadline, asked))
                 }
             };
-        // The slot is free again when what the instance took is back in the pool.
+        // The slot is released after the instance's resources are returned to the pool.
         drop(store);
         drop((running, permit));
         answer
@@ -177,7 +177,7 @@ impl Plugin {
         Failure::new(
             FailureKind::Overloaded,
             format!(
-                "all {} slots for calls were taken until the deadline",
+                "all {} slots for calls were in use until the deadline",
                 self.sandbox.config.calls_in_flight
             ),
         )
@@ -190,7 +190,7 @@ impl Plugin {
         };
         Failure::new(
             FailureKind::Error,
-            format!("the plugin reports an error: {message}"),
+            format!("the plugin returned an error: {message}"),
         )
     }
 }

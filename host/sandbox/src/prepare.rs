@@ -32,7 +32,7 @@ use crate::{
 /// The version of [`Prepared`]'s bytes; part of the fingerprint.
 pub(crate) const FORMAT: u32 = 1;
 
-/// How prepared bytes begin.
+/// The magic bytes of prepared plugins.
 const MAGIC: &[u8; 8] = b"admtplug";
 
 /// The first bytes of a component, and of a core module.
@@ -53,60 +53,60 @@ struct Header {
     fingerprint: String,
     description: Description,
     configured: Configured,
-    /// Kept when every call needs them.
+    /// Kept if every call needs them.
     settings: Option<String>,
 }
 
-/// How a plugin got its settings.
+/// How a plugin is configured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Configured {
-    /// Once, when it was prepared: every call starts from a copy of the memory that it left.
+    /// Once, during preparation: every call starts from a copy of the resulting memory.
     Snapshot,
-    /// In every call again, because its memory cannot be kept. Such calls are slower.
+    /// In every call, because its memory cannot be snapshotted. Such calls are slower.
     PerCall {
-        /// Why not.
+        /// Why it cannot.
         reason: String,
     },
 }
 
 impl Prepared {
-    /// What the plugin says of itself.
+    /// The plugin's description of itself.
     pub fn description(&self) -> &Description {
         &self.header.description
     }
 
-    /// How the plugin got its settings.
+    /// How the plugin is configured.
     pub fn configured(&self) -> &Configured {
         &self.header.configured
     }
 
-    /// As bytes: a header and native code.
+    /// Serializes it: a header and native code.
     pub fn to_bytes(&self) -> Vec<u8> {
-        // The header is plain data, which always has a JSON form.
+        // The header is plain data, so serialization cannot fail.
         let header = serde_json::to_vec(&self.header).unwrap_or_default();
         let length = u32::try_from(header.len()).unwrap_or(u32::MAX).to_le_bytes();
         [MAGIC, length.as_slice(), &header, &self.artifact].concat()
     }
 
-    /// From the bytes that [`to_bytes`](Self::to_bytes) gave.
+    /// Deserializes the bytes of [`to_bytes`](Self::to_bytes).
     ///
-    /// The bytes hold native code: they are trusted as this program is. Whoever reads them from disk
-    /// makes sure that nobody else wrote them.
+    /// The bytes contain native code, and are trusted like this program. A caller that reads them from disk
+    /// must make sure that no one else can write them.
     ///
     /// # Errors
     ///
-    /// When they do not have the right form.
+    /// When they are malformed.
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Result<Self, Error> {
         let bytes = bytes.into();
         let wrong = |why: &str| Error::Artifact(why.to_owned());
         let rest = bytes
             .strip_prefix(MAGIC)
-            .ok_or_else(|| wrong("it does not begin as one"))?;
-        let (length, rest) = rest.split_first_chunk().ok_or_else(|| wrong("it is cut off"))?;
+            .ok_or_else(|| wrong("it does not begin with the expected header"))?;
+        let (length, rest) = rest.split_first_chunk().ok_or_else(|| wrong("it is truncated"))?;
         let length = u32::from_le_bytes(*length) as usize;
         let (header, artifact) = rest
             .split_at_checked(length)
-            .ok_or_else(|| wrong("it is cut off"))?;
+            .ok_or_else(|| wrong("it is truncated"))?;
         let header = serde_json::from_slice(header).map_err(|error| Error::Artifact(error.to_string()))?;
         Ok(Self {
             header,
@@ -125,18 +125,18 @@ impl std::fmt::Debug for Prepared {
 }
 
 impl Sandbox {
-    /// Check a module, ask it what it is, give it its settings, keep the memory that this leaves, and
-    /// compile that. Takes tens of milliseconds and more; the work is done on a blocking thread, and compiling in
-    /// a process of its own when there is a [`compiler`](crate::SandboxConfig::compiler). Dropping the future
-    /// ends all of it.
+    /// Checks a module, calls `describe` and `configure`, snapshots the resulting memory, and compiles that.
+    /// Takes tens of milliseconds and more; the work is done on a blocking thread, and compilation in a
+    /// separate process if there is a [`compiler`](crate::SandboxConfig::compiler). Dropping the future stops
+    /// all of it.
     ///
-    /// `settings` is JSON text, `{}` for none. Of `config`, the limits on memory, output and log are
-    /// used; no capability but logging is there.
+    /// `settings` is JSON text, `{}` for none. Of `config`, the limits on memory, output and log are used; no
+    /// capability but logging is available.
     ///
     /// # Errors
     ///
-    /// When the bytes are not a plugin of an accepted version, when it imports what is not here, when
-    /// it refuses its settings, or when any of that takes too long.
+    /// When the bytes are not a plugin of an accepted version, when it has unknown imports, when it rejects
+    /// its settings, or when a step times out.
     pub async fn prepare(
         &self,
         module: impl Into<Bytes>,
@@ -150,7 +150,7 @@ impl Sandbox {
         on_blocking_thread(async move || work.run(module).await).await
     }
 
-    /// Make a plugin of what was prepared. Takes less than a millisecond.
+    /// Loads a prepared plugin. Takes less than a millisecond.
     ///
     /// # Errors
     ///
@@ -162,7 +162,7 @@ impl Sandbox {
         let fingerprint = self.fingerprint();
         if header.fingerprint != fingerprint {
             return Err(Error::Artifact(format!(
-                "it was made for `{}`, and this is `{fingerprint}`",
+                "it was made for `{}`, but this host is `{fingerprint}`",
                 header.fingerprint
             )));
         }
@@ -220,8 +220,8 @@ fn component(sandbox: &Inner, artifact: &[u8]) -> Result<Component, Error> {
         .map_err(|error| Error::Artifact(chain(&error)))
 }
 
-/// Do this on a thread where it may take its time. Dropping the future ends it where it next waits, and a guest
-/// where it next lets others go on.
+/// Runs this on a blocking thread. Dropping the future ends it at its next await, and a guest at its next
+/// yield.
 pub(crate) async fn on_blocking_thread<T: Send + 'static>(
     work: impl AsyncFnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
@@ -231,7 +231,7 @@ pub(crate) async fn on_blocking_thread<T: Send + 'static>(
         runtime.block_on(async {
             tokio::select! {
                 biased;
-                _ = abandoned => Err(Error::Interrupted("its result is not needed any more".to_owned())),
+                _ = abandoned => Err(Error::Interrupted("its result is no longer needed".to_owned())),
                 result = work() => result,
             }
         })
@@ -244,7 +244,7 @@ pub(crate) async fn on_blocking_thread<T: Send + 'static>(
 /// The work of [`Sandbox::prepare`] and [`Sandbox::inspect`]. Lives for one of them.
 pub(crate) struct Preparation {
     pub(crate) sandbox: Arc<Inner>,
-    /// A compilation in this process that is given up on still holds its place, so they cannot pile up.
+    /// An abandoned compilation in this process keeps its permit, so that they cannot pile up.
     place: Arc<OwnedSemaphorePermit>,
     fingerprint: String,
     settings: String,
@@ -252,7 +252,7 @@ pub(crate) struct Preparation {
 }
 
 impl Preparation {
-    /// When there is a place for one more.
+    /// Waits for a permit.
     pub(crate) async fn new(sandbox: &Sandbox, settings: &str, config: &PluginConfig) -> Result<Self, Error> {
         let places = Arc::clone(&sandbox.inner.preparations);
         let place = places.acquire_owned().await;
@@ -268,7 +268,7 @@ impl Preparation {
         })
     }
 
-    /// The compiled form of a component, which is counted already.
+    /// The compiled form of a component whose complexity was already checked.
     pub(crate) async fn compile(&self, component: impl Into<Bytes>) -> Result<Bytes, Error> {
         let component = component.into();
         let Inner {
@@ -308,8 +308,8 @@ impl Preparation {
     async fn run(self, module: Bytes) -> Result<Prepared, Error> {
         complexity::check(&module)?;
         let wizer = Wizer::new();
-        // The instrumented component gives access to its memory, and is otherwise the same. When it
-        // does not compile the module as it came says why, in its own offsets.
+        // The instrumented component gives access to its memory, and is otherwise the same. When it does not
+        // compile, the original module gives an error with its own offsets.
         let instrumented = match wizer.instrument_component(&module) {
             Ok((context, instrumented)) => match self.compile(instrumented).await {
                 Ok(artifact) => Ok((context, artifact)),
@@ -351,8 +351,8 @@ impl Preparation {
         Ok(Prepared { header, artifact })
     }
 
-    /// Compile a snapshot and try it: a plugin whose start-up code must not run a second time fails
-    /// here instead of in every call.
+    /// Compiles a snapshot and tests it: a plugin whose start-up code must not run a second time fails here
+    /// instead of in every call.
     async fn checked_snapshot(
         &self,
         snapshot: Result<Vec<u8>, String>,
@@ -409,7 +409,7 @@ impl Preparation {
         Ok((store, instance))
     }
 
-    /// An instance, and the types of its exports checked.
+    /// An instance, with its exports type-checked.
     async fn instance(
         &self,
         linked: &Linked,
@@ -428,7 +428,7 @@ impl Preparation {
         Ok((plugin, instance))
     }
 
-    /// Run guest code by the store's deadline.
+    /// Runs guest code with the store's deadline.
     async fn within<T>(
         &self,
         store: &mut Store<CallState>,

@@ -6,20 +6,20 @@ use wasmtime_wizer::{ComponentContext, ComponentInstanceState, Wizer};
 
 use crate::{engine::chain, store::CallState};
 
-/// Make a component of the memory and the globals that a configured instance has. An error is the
-/// reason why it cannot be done.
+/// Creates a component from the memory and the globals of a configured instance. An error is the reason why
+/// that is impossible.
 pub(crate) async fn take(
     wizer: &Wizer,
     context: &ComponentContext<'_>,
     store: &mut Store<CallState>,
     instance: Instance,
 ) -> Result<Vec<u8>, String> {
-    // The memory would go on naming them, and they end with this instance.
+    // The memory would still refer to them, and they end with this instance.
     if !store.data().holds_nothing() {
-        return Err("`configure` leaves a handle of the host's open, such as a standard stream".to_owned());
+        return Err("`configure` leaves a host resource open, such as a standard stream".to_owned());
     }
     store.data_mut().make_room_for_snapshot();
-    // The memory is copied out as one answer.
+    // The memory is copied out in one call.
     store.set_hostcall_fuel(usize::MAX);
     let mut reader = Reader {
         store,
@@ -33,11 +33,11 @@ pub(crate) async fn take(
     }
 }
 
-/// Reads an instrumented instance. wizer's own reader panics where this one keeps the error.
+/// Reads an instrumented instance. Unlike wizer's own reader, it keeps errors instead of panicking.
 struct Reader<'a> {
     store: &'a mut Store<CallState>,
     instance: Instance,
-    /// The first thing that went wrong; what was read after it means nothing.
+    /// The first error; values that were read after it are meaningless.
     error: Option<wasmtime::Error>,
 }
 

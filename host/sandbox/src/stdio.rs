@@ -13,10 +13,10 @@ use wasmtime_wasi::{
 
 use crate::logging::{CallLog, Stream};
 
-/// The most that one write takes, in bytes.
+/// The largest write, in bytes.
 const PERMIT: usize = 64 << 10;
 
-/// Standard output or error of a call: its lines become lines of the log. Never full, never blocks.
+/// Standard output or error of a call, which writes to the log. Never full, never blocks.
 #[derive(Clone)]
 pub(crate) struct StandardStream {
     log: CallLog,

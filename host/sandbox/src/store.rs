@@ -17,27 +17,27 @@ use crate::{
 /// A page of a guest's memory, in bytes.
 pub(crate) const PAGE: usize = 64 << 10;
 
-/// Handles to the host's resources that a call may hold: streams and clocks, a handful in practice.
+/// The number of host resources that a call may hold: streams and clocks, a handful in practice.
 const HANDLES: usize = 256;
 
-/// What the host copies out of a guest for one function besides the texts that are limited: the
-/// lists and records that hold them.
+/// An allowance for the lists and records that the host copies out of a guest, besides the strings with their
+/// own limits.
 const COPY_SLACK: usize = 64 << 10;
 
-/// The most that one `get-random-bytes` gives, in bytes.
+/// The largest `get-random-bytes`, in bytes.
 const RANDOM_MAX: u64 = 64 << 10;
 
-/// What one call of a plugin may take.
+/// The limits of one call of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Memory in bytes, all memories of the plugin together. Default 64 MiB.
+    /// Memory in bytes, for all memories of the plugin together. Default 64 MiB.
     pub memory: usize,
-    /// Time from the call to the verdict, waiting for a slot included; a shorter deadline of the
-    /// chain counts before it. Default 1 s.
+    /// Time from the call to the verdict, including the wait for a slot; an earlier deadline of the chain
+    /// takes precedence. Default 1 s.
     pub time: Duration,
-    /// Bytes of all texts of a response. Default 1 MiB.
+    /// Total bytes of all strings of a response. Default 1 MiB.
     pub output: usize,
-    /// What it may log.
+    /// Limits of the log.
     pub log: LogLimits,
 }
 
@@ -52,7 +52,7 @@ impl Default for Limits {
     }
 }
 
-/// A call broke one of the sandbox's rules. Traps the guest, and is found again as the cause.
+/// A violation of the sandbox's rules. Traps the guest, and is found again as the cause of the error.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct Violation {
@@ -69,11 +69,11 @@ impl Violation {
     }
 }
 
-/// What belongs to one call. Lives as long as its instance.
+/// The state of one call. Lives as long as its instance.
 pub(crate) struct CallState {
     pub(crate) sandbox: Arc<Inner>,
     pub(crate) grants: Arc<Grants>,
-    /// Whether this is `describe` or `configure`, when nothing is granted.
+    /// Whether this is `describe` or `configure`, during which nothing is granted.
     pub(crate) preparing: bool,
     started: Instant,
     pub(crate) deadline: Deadline,
@@ -81,7 +81,7 @@ pub(crate) struct CallState {
     pub(crate) output: usize,
     memory: Memory,
     table: ResourceTable,
-    /// Made when the guest first asks for something of WASI's; many never do.
+    /// Created when the guest first uses WASI; many never do.
     wasi: Option<WasiCtx>,
 }
 
@@ -90,7 +90,7 @@ struct Memory {
     used: usize,
 }
 
-/// What a new store is made for.
+/// The parameters of a new store.
 pub(crate) struct Call<'a> {
     pub(crate) plugin: &'a Arc<str>,
     pub(crate) uid: String,
@@ -101,7 +101,7 @@ pub(crate) struct Call<'a> {
 }
 
 impl CallState {
-    /// A store with every limit set. It is used for one call, and thrown away.
+    /// A store with every limit set, for one call.
     pub(crate) fn store(sandbox: &Arc<Inner>, call: Call<'_>) -> Store<Self> {
         let Call {
             plugin,
@@ -134,29 +134,29 @@ impl CallState {
         store.set_max_component_handles(HANDLES);
         store.set_epoch_deadline(1);
         store.epoch_deadline_callback(|context| {
-            // A runtime whose workers are all busy is late with its timers: look at the clock here.
+            // Timers are late when all workers are busy, so the clock is checked here.
             if context.data().deadline.has_passed() {
                 return Err(out_of_time());
             }
-            // Unlike a bare yield, this lets the runtime look for new input and for timers too.
+            // Unlike a plain yield, this lets the runtime poll I/O and timers too.
             Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
         });
         store
     }
 
-    /// Whether the guest holds no handle of the host's.
+    /// Whether the guest holds no host resource.
     pub(crate) fn holds_nothing(&self) -> bool {
         self.table.is_empty()
     }
 
-    /// `configure` is over and `admit` follows in the same instance: what is granted is there from now.
+    /// `configure` is done and `admit` follows in the same instance: grants apply from now on.
     pub(crate) fn grant(&mut self) {
         self.preparing = false;
-        // Made again with the environment; streams that are open stay as they are.
+        // Created again with the environment; open streams stay as they are.
         self.wasi = None;
     }
 
-    /// Let each memory grow by one page beyond the limit: snapshotting puts its own data there.
+    /// Lets each memory grow one page beyond the limit, for the data of snapshotting.
     pub(crate) fn make_room_for_snapshot(&mut self) {
         self.memory.limit = self
             .memory
@@ -165,7 +165,7 @@ impl CallState {
     }
 }
 
-/// The call's time is up.
+/// The failure of a call whose deadline passed.
 pub(crate) fn out_of_time() -> wasmtime::Error {
     Violation::error(FailureKind::Timeout, "the plugin gave no verdict in time")
 }
@@ -201,7 +201,7 @@ impl WasiView for CallState {
     }
 }
 
-/// Counts from the begin of the call, whenever the guest first asks.
+/// Counts from the start of the call, whenever the guest first reads it.
 struct CallClock(Instant);
 
 impl HostMonotonicClock for CallClock {
@@ -222,7 +222,7 @@ impl ResourceLimiter for Memory {
         maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
         if maximum.is_some_and(|maximum| desired > maximum) {
-            // The module's own maximum: its business, and no limit of the host.
+            // Beyond the module's own maximum, which is not a limit of the host.
             return Ok(false);
         }
         let wanted = self.used.saturating_add(desired.saturating_sub(current));
@@ -230,7 +230,7 @@ impl ResourceLimiter for Memory {
             return Err(Violation::error(
                 FailureKind::Memory,
                 format!(
-                    "the plugin asked for {wanted} bytes of memory, and {} are allowed",
+                    "the plugin asked for {wanted} bytes of memory; the limit is {}",
                     self.limit
                 ),
             ));
@@ -249,7 +249,7 @@ impl ResourceLimiter for Memory {
             return Err(Violation::error(
                 FailureKind::Memory,
                 format!(
-                    "the plugin asked for a table of {desired} elements, and {} are allowed",
+                    "the plugin asked for a table of {desired} elements; the limit is {}",
                     per_call::TABLE_ELEMENTS
                 ),
             ));

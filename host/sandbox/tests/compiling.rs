@@ -1,4 +1,4 @@
-//! Components that take too long or too much memory to compile, and what becomes of the process that compiles.
+//! Components that take too long or too much memory to compile, and the end of the compiler process.
 
 #![allow(
     clippy::unwrap_used,
@@ -99,7 +99,7 @@ async fn a_compiler_is_ended() {
     );
     assert_eq!(children(), 0);
 
-    // When nobody waits for it any more.
+    // When its future is dropped.
     let patient = sandbox(8 << 30, Duration::from_secs(600));
     let work = tokio::spawn(async move { refusal(&patient, multiplying(200, 3_000)).await });
     until(|| children() == 1).await;

@@ -1,7 +1,8 @@
-//! Reading a file by its path: only a regular file, only up to a limit, and only when it holds still.
+//! Reads a file by its path: only a regular file, only up to a size limit, and only if it does not change
+//! meanwhile.
 //!
-//! Opening a FIFO waits for a writer, and opening a device may do something. A path that an operator names
-//! can lead to either, so everything that the program reads by path is read by these functions.
+//! Opening a FIFO waits for a writer, and opening a device may have side effects. A configured path can lead
+//! to either, so everything that the program reads by path is read by these functions.
 
 use std::{
     fs::{File, Metadata, OpenOptions},
@@ -13,35 +14,35 @@ use std::{
 
 use rustix::fs::OFlags;
 
-/// How often a file that changes while it is read is read again, and the pause before.
+/// The number of retries for a file that changes while it is read, and the pause before each.
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Flags for opening a path that may lead to something else than a regular file: it does not wait.
+/// Flags for opening a path that may not be a regular file, without blocking.
 pub const NO_WAIT: i32 = OFlags::NONBLOCK.union(OFlags::NOCTTY).bits().cast_signed();
 
-/// Open a regular file for reading. It does not wait, whatever the path leads to.
+/// Opens a regular file for reading, without blocking for other kinds of files.
 ///
 /// # Errors
 ///
-/// Those of opening a file; [`io::ErrorKind::InvalidInput`] for what is not a regular file.
+/// Those of opening a file; [`io::ErrorKind::InvalidInput`] if it is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
-    // Looked at first: opening a device may rewind a tape or arm a watchdog.
+    // Checked before opening: opening a device may rewind a tape or arm a watchdog.
     check_regular(&std::fs::metadata(path)?)?;
     let file = OpenOptions::new().read(true).custom_flags(NO_WAIT).open(path)?;
-    // And again: the path may lead to something else by now.
+    // Checked again: the path may have changed.
     check_regular(&file.metadata()?)?;
     Ok(file)
 }
 
-/// All of a regular file, of at most `limit` bytes, and what the system says of it.
+/// Reads a regular file of at most `limit` bytes, and its metadata.
 ///
-/// A file that changes while it is read is read again, for about 200 ms. It blocks meanwhile.
+/// A file that changes while it is read is read again, for about 200 ms. This blocks.
 ///
 /// # Errors
 ///
 /// Those of [`open`] and of reading; [`io::ErrorKind::FileTooLarge`] beyond the limit;
-/// [`io::ErrorKind::ResourceBusy`] when it goes on changing.
+/// [`io::ErrorKind::ResourceBusy`] if it keeps changing.
 pub fn read_with_metadata(path: &Path, limit: u64) -> io::Result<(Vec<u8>, Metadata)> {
     for attempt in 0..ATTEMPTS {
         if attempt > 0 {
@@ -59,7 +60,7 @@ pub fn read_with_metadata(path: &Path, limit: u64) -> io::Result<(Vec<u8>, Metad
     Err(io::Error::new(io::ErrorKind::ResourceBusy, message))
 }
 
-/// All of a regular file, as [`read_with_metadata`].
+/// Reads a regular file, as [`read_with_metadata`].
 ///
 /// # Errors
 ///
@@ -68,11 +69,11 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(read_with_metadata(path, limit)?.0)
 }
 
-/// All of a regular file as text.
+/// Reads a regular file as text.
 ///
 /// # Errors
 ///
-/// As [`read_with_metadata`], and [`io::ErrorKind::InvalidData`] for what is not UTF-8.
+/// As [`read_with_metadata`], and [`io::ErrorKind::InvalidData`] if it is not UTF-8.
 pub fn read_to_string(path: &Path, limit: u64) -> io::Result<String> {
     text(read(path, limit)?)
 }
@@ -91,7 +92,7 @@ fn read_from(file: &mut File, metadata: &Metadata, limit: u64) -> io::Result<Vec
     }
     file.rewind()?;
     let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or_default());
-    // It may have grown since.
+    // It may have grown.
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
         return Err(too_large(bytes.len() as u64));
@@ -99,7 +100,7 @@ fn read_from(file: &mut File, metadata: &Metadata, limit: u64) -> io::Result<Vec
     Ok(bytes)
 }
 
-/// Another stamp: the file was written to.
+/// If the stamp differs, the file was written to.
 fn stamp(metadata: &Metadata) -> (u64, i64, i64, i64, i64) {
     (
         metadata.len(),
@@ -129,7 +130,7 @@ fn check_regular(metadata: &Metadata) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, message))
 }
 
-/// Why a secret cannot be taken from its file.
+/// Why a secret file is not used.
 #[derive(Debug)]
 pub enum SecretError {
     /// The file cannot be read.
@@ -144,11 +145,11 @@ impl From<io::Error> for SecretError {
     }
 }
 
-/// The first bytes, at most `limit`, of a file that not every user of the machine may read.
+/// Reads at most `limit` bytes of a file, unless every user of the machine may read it.
 ///
 /// # Errors
 ///
-/// When the file cannot be read, or every user may read it.
+/// If the file cannot be read, or every user may read it.
 pub fn read_secret(path: &Path, limit: u64) -> Result<Vec<u8>, SecretError> {
     let file = open(path)?;
     if has_world_read(&file)? {
@@ -163,12 +164,12 @@ pub fn read_secret(path: &Path, limit: u64) -> Result<Vec<u8>, SecretError> {
 ///
 /// # Errors
 ///
-/// As [`read_secret`], and [`io::ErrorKind::InvalidData`] for what is not UTF-8.
+/// As [`read_secret`], and [`io::ErrorKind::InvalidData`] if it is not UTF-8.
 pub fn read_secret_to_string(path: &Path, limit: u64) -> Result<String, SecretError> {
     Ok(text(read_secret(path, limit)?)?)
 }
 
-/// Whether every user of the machine may read the file. A file that is not there is not.
+/// Whether every user of the machine may read the file. False for a missing file.
 pub fn is_world_readable(path: &Path) -> bool {
     open(path).is_ok_and(|file| has_world_read(&file).unwrap_or_default())
 }
@@ -217,7 +218,7 @@ mod tests {
         std::fs::write(&path, b"\xff").unwrap();
         let error = read_to_string(&path, 3).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
-        // Its size is told before any of it is read.
+        // The size is checked before the file is read.
         let large = File::create(&path).unwrap();
         large.set_len(1 << 40).unwrap();
         assert_eq!(

@@ -11,30 +11,30 @@ use sha2::{Digest as _, Sha256};
 
 use crate::file;
 
-/// What some paths led to at one moment, as digests. Take one before reading the files, and
-/// [`Watch::since`](crate::Watch::since) it misses no change to what was read.
+/// Digests of the content of some paths at one moment. If it is taken before the files are read,
+/// [`Watch::since`](crate::Watch::since) misses no change to what was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fingerprint(pub(crate) BTreeMap<PathBuf, Content>);
 
-/// What a path leads to.
+/// The content of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     Absent,
     File([u8; 32]),
-    /// What is in it by name, but for directories.
+    /// Its entries by name, without directories.
     Directory(BTreeMap<OsString, Content>),
-    /// A device or the like, whose content is not asked for: it may have no end.
+    /// A device or the like, which is not read: it may be infinite.
     Other,
     Unreadable(io::ErrorKind),
 }
 
 impl Fingerprint {
-    /// Read what these paths lead to. It blocks while it reads.
+    /// Reads these paths. This blocks.
     pub fn of(paths: impl IntoIterator<Item = PathBuf>) -> Self {
         Self::with(paths, &mut Digests::default())
     }
 
-    /// The paths of both. Of a path in both, what this one says.
+    /// The paths of both; for a path in both, the content of this one.
     pub fn and(mut self, other: Self) -> Self {
         for (path, content) in other.0 {
             self.0.entry(path).or_insert(content);
@@ -42,7 +42,7 @@ impl Fingerprint {
         self
     }
 
-    /// A digest of it all: the same for the same paths with the same content, in another process too.
+    /// A digest of everything: the same for the same paths and content, also in another process.
     pub fn digest(&self) -> [u8; 32] {
         let mut hasher = Sha256::new();
         for (path, content) in &self.0 {
@@ -65,7 +65,7 @@ impl Fingerprint {
         Self(found)
     }
 
-    /// The paths of this one whose content is another, or was not known, in that one.
+    /// The paths of this one whose content differs from that one, or is missing there.
     pub(crate) fn differs_from(&self, other: &Self) -> Vec<PathBuf> {
         self.0
             .iter()
@@ -75,7 +75,7 @@ impl Fingerprint {
     }
 }
 
-/// With its length, so that each is told apart from the next.
+/// With its length as a separator.
 fn part(hasher: &mut Sha256, bytes: &[u8]) {
     hasher.update((bytes.len() as u64).to_le_bytes());
     hasher.update(bytes);
@@ -104,7 +104,7 @@ impl Content {
 
     fn of(path: &Path, digests: &mut Digests) -> Self {
         Self::read(path, digests).unwrap_or_else(|error| match error.kind() {
-            // Nothing, a link to nothing, or a file where a directory should be on the way.
+            // Missing, a dangling link, or a file in place of a directory in the path.
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::Absent,
             kind => Self::Unreadable(kind),
         })
@@ -116,7 +116,7 @@ impl Content {
             return digests.of(path, &metadata).map(Self::File);
         }
         if !metadata.is_dir() {
-            // Not even opened: opening a pipe waits for whoever writes to it.
+            // Not opened: opening a pipe waits for a writer.
             return Ok(Self::Other);
         }
         let mut entries = BTreeMap::new();
@@ -130,8 +130,7 @@ impl Content {
     }
 }
 
-/// The digests of files as of the last look, so that a large file is read again only when its stamp is
-/// another.
+/// The cached digests of files, so that a large file is read again only when its stamp has changed.
 #[derive(Debug, Default)]
 pub(crate) struct Digests {
     last: HashMap<PathBuf, (Stamp, [u8; 32])>,
@@ -142,8 +141,8 @@ pub(crate) struct Digests {
 /// changing: clocks of file systems are coarse.
 const COARSENESS: Duration = Duration::from_secs(2);
 
-/// A file above this size in bytes counts as changed when its stamp is another: nothing that large is taken,
-/// and reading it would take long.
+/// A file above this size in bytes is considered changed when its stamp has changed: files this large are not
+/// used, and reading them would take long.
 const LARGEST: u64 = 256 << 20;
 
 impl Digests {
@@ -169,7 +168,7 @@ impl Digests {
         }
         let now = SystemTime::now();
         let mut file = file::open(path)?;
-        // The path may lead to another file by now.
+        // The path may now lead to another file.
         let stamp = Stamp::of(&file.metadata()?);
         let digest = digest(&mut (&mut file).take(LARGEST))?;
         if stamp.is_settled(now) {
@@ -192,7 +191,7 @@ fn digest(file: &mut impl Read) -> io::Result<[u8; 32]> {
     }
 }
 
-/// What the file system says of a file: the same stamp, settled, means the same content.
+/// The metadata of a file: the same settled stamp means the same content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     file: (u64, u64),
@@ -228,12 +227,12 @@ impl Stamp {
         }
     }
 
-    /// Stands for the content of a file that is too large to be read.
+    /// Represents the content of a file that is too large to be read.
     fn digest(&self) -> [u8; 32] {
         Sha256::digest(format!("{self:?}")).into()
     }
 
-    /// Whether whatever happens to the file after `now` must give it another stamp.
+    /// Whether any change of the file after `now` must change its stamp.
     fn is_settled(&self, now: SystemTime) -> bool {
         self.changed
             .and_then(|changed| now.duration_since(changed).ok())
@@ -256,7 +255,7 @@ mod tests {
                 changed + COARSENESS + Duration::from_nanos(1),
                 true,
             ),
-            // Somebody's clock is wrong.
+            // A clock is wrong.
             (Some(changed), changed - Duration::from_secs(1), false),
             (None, changed, false),
         ] {
@@ -314,7 +313,7 @@ mod tests {
         assert_ne!(of(&[&directory.path().to_owned()]), before[3]);
     }
 
-    /// Nobody may write a disk full to make the program read it.
+    /// A huge file must not make the program read it all.
     #[test]
     fn a_file_that_is_too_large_is_not_read() {
         let directory = tempfile::tempdir().unwrap();
@@ -327,7 +326,7 @@ mod tests {
         assert_ne!(Fingerprint::of([path]), before);
     }
 
-    /// Whatever is written now may leave the same times.
+    /// A write now may leave the same times.
     #[test]
     fn a_young_file_is_read_each_time() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,12 +1,12 @@
-//! Reads [files](mod@file), and tells when what files and directories hold has changed.
+//! Reads [files](mod@file), and watches the content of files and directories.
 //!
-//! A [`Watch`] goes by content: it reports a path when the bytes that the path leads to are others than
-//! before, however they got there. A file written in place, a temporary file that is renamed over it, a
-//! symbolic link anywhere on the way that is swapped (Kubernetes mounts Secrets and ConfigMaps so), a
-//! directory that goes and comes back: all the same. Being touched is no change.
+//! A [`Watch`] compares content: it reports a path when the bytes that it leads to have changed, whatever
+//! caused that: a file written in place, a temporary file renamed over it, a symbolic link that is swapped
+//! anywhere in the path (as in mounted Secrets and ConfigMaps), or a directory that is removed and created
+//! again. Touching a file is not a change.
 //!
-//! The system's notices (inotify) say when to look. Should they be missing, a look at an interval finds
-//! the change all the same.
+//! Notifications of the system (inotify) trigger a check. If they are not available, polling finds the
+//! change.
 
 pub mod file;
 mod fingerprint;
@@ -27,19 +27,19 @@ use self::{
     notices::{Notices, Notifier},
 };
 
-/// When a [`Watch`] looks.
+/// When a [`Watch`] checks for changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatchConfig {
-    /// How long nothing must happen before it looks. While things go on happening, it looks every ten times as
-    /// long. Default: 100 ms.
+    /// How long it must be quiet before a check. While events continue, it checks at ten times this interval.
+    /// Default: 100 ms.
     pub debounce: Duration,
-    /// The same after a file was closed by its writer or renamed, which leaves it whole: only other files
+    /// The same after a file was closed by its writer or renamed, and is therefore complete: only other files
     /// may follow. Default: 10 ms.
     pub settle: Duration,
-    /// The same while a file is open that was written to: it may be half of what it will be. A file that is
-    /// written to for more than ten times as long is looked at all the same. Default: 2 s.
+    /// The same while a file is being written: it may be incomplete. After ten times this long it is checked
+    /// anyway. Default: 2 s.
     pub hold: Duration,
-    /// How often it looks without having been told to. Default: 10 s.
+    /// The polling interval without events. Default: 10 s.
     pub poll: Duration,
 }
 
@@ -54,30 +54,29 @@ impl Default for WatchConfig {
     }
 }
 
-/// How many times the debounce, or the hold, a look is put off at most.
+/// A check is delayed at most by this multiple of the debounce or the hold.
 const PATIENCE: u32 = 10;
 
-/// After so many times the settle time a change that was not announced as complete is looked at again; it
-/// counts when it is the same.
+/// After this multiple of the settle time, a change that may be incomplete is checked again; it is reported
+/// if it is the same.
 const SECOND_LOOK: u32 = 5;
 
-/// Files and directories that are looked at again when they change. It lives as long as somebody is
-/// interested: dropped, it stops looking.
+/// Watches files and directories until it is dropped.
 #[derive(Debug)]
 pub struct Watch {
     config: WatchConfig,
     seen: Fingerprint,
-    /// Whether something may have changed since the last look.
+    /// Whether something may have changed since the last check.
     is_due: bool,
-    /// Whether something has happened since, of which the end is waited for.
+    /// Whether an event has happened that may not be complete.
     was_told: bool,
     next_poll: Instant,
     notifier: Arc<Notifier>,
-    /// Shared with a look that goes on when nobody waits for it any more.
+    /// Shared with a check that continues after its future was dropped.
     scanner: Arc<Mutex<Scanner>>,
 }
 
-/// What a look needs.
+/// The state of a check.
 #[derive(Debug)]
 struct Scanner {
     notices: Notices,
@@ -85,18 +84,17 @@ struct Scanner {
 }
 
 impl Watch {
-    /// Watch these files and directories from now on. Read what they hold after this, not before: then no
+    /// Watches these files and directories from now on. Read them after this call, not before, so that no
     /// change is missed.
     ///
-    /// None of them need be there. Of a directory, the files in it count, and not those in directories
-    /// below.
+    /// They need not exist. For a directory, the files in it are watched, but not those in subdirectories.
     pub async fn new(paths: impl IntoIterator<Item = PathBuf>, config: WatchConfig) -> Self {
         let paths: Vec<PathBuf> = paths.into_iter().collect();
         let seen = blocking(move || Fingerprint::of(paths)).await;
         Self::since(seen, config)
     }
 
-    /// Watch the paths of this fingerprint, and report what has changed since it was taken.
+    /// Watches the paths of this fingerprint, and reports changes since it was taken.
     pub fn since(seen: Fingerprint, config: WatchConfig) -> Self {
         Self::with_opener(seen, config, notices::open)
     }
@@ -117,21 +115,20 @@ impl Watch {
         }
     }
 
-    /// The paths that are watched.
+    /// The watched paths.
     pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         self.seen.0.keys()
     }
 
-    /// Watch the paths of this fingerprint in place of those before, and report what has changed since it
-    /// was taken.
+    /// Replaces the watched paths by those of this fingerprint, and reports changes since it was taken.
     pub fn expect(&mut self, seen: Fingerprint) {
-        // New paths want notices, and what changed before those are there wants a look.
+        // New paths need notifications, and changes before those are set up need a check.
         self.is_due |= self.seen != seen;
         self.seen = seen;
     }
 
-    /// Wait until something has changed, and say which of the paths lead to other content than when they
-    /// were last reported. Nothing is lost when the future is dropped before that.
+    /// Waits for a change, and returns the paths whose content has changed since they were last reported.
+    /// Cancel safe.
     pub async fn changed(&mut self) -> Vec<PathBuf> {
         loop {
             if !self.is_due {
@@ -151,7 +148,8 @@ impl Watch {
         }
     }
 
-    /// What the paths hold when two looks in a row find the same, or when they go on changing for too long.
+    /// The content of the paths when two checks in a row find the same, or when they keep changing for too
+    /// long.
     async fn until_quiet(&self, mut found: Fingerprint) -> Fingerprint {
         let latest = Instant::now() + self.config.hold * PATIENCE;
         loop {
@@ -164,7 +162,7 @@ impl Watch {
         }
     }
 
-    /// Until there is a reason to look.
+    /// Waits until a check is due.
     async fn wait(&mut self) {
         if !self.was_told {
             let told = timeout_at(self.next_poll, self.notifier.notify.notified());
@@ -196,7 +194,7 @@ impl Watch {
         blocking(move || {
             let mut scanner = scanner.lock().unwrap_or_else(PoisonError::into_inner);
             let Scanner { notices, digests } = &mut *scanner;
-            // First the notices, then the content: what changes between the two is noticed.
+            // First the notifications, then the content, so that no change in between is missed.
             notices.watch(&paths);
             Fingerprint::with(paths, digests)
         })
@@ -204,13 +202,13 @@ impl Watch {
     }
 }
 
-/// Files may be slow, and are no work for the threads that serve.
+/// Reading files may block, so it runs on a blocking thread.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime is stopping, and this task with it.
+            // The runtime is shutting down.
             Err(_) => std::future::pending().await,
         },
     }

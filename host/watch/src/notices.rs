@@ -17,23 +17,22 @@ use tokio::sync::Notify;
 
 use crate::trail;
 
-/// How to have the system's notices; the handler is called for each.
+/// Creates a watcher of the system; the handler is called for each notification.
 pub(crate) type Open = fn(Handler) -> notify::Result<RecommendedWatcher>;
 
 pub(crate) fn open(handler: Handler) -> notify::Result<RecommendedWatcher> {
     notify::recommended_watcher(handler)
 }
 
-/// Rings when something has happened. Shared by a watch and the system's notices.
+/// Signals events. Shared by a watch and the system's notifications.
 #[derive(Debug, Default)]
 pub(crate) struct Notifier {
     pub(crate) notify: Notify,
-    /// Whether what happened last is the end of something: a file was closed by its writer, or renamed.
+    /// Whether the last event completes a change: a file was closed by its writer, or renamed.
     is_settled: AtomicBool,
-    /// The files that were written to and not closed since, and when they were last written to.
+    /// Files that are being written, and when they were last written to.
     written: Mutex<HashMap<PathBuf, Instant>>,
-    /// The files that are watched, and the directories of which every file counts: what is written to beside
-    /// them is nobody's concern.
+    /// The watched files, and the directories in which every file is watched; other writes are ignored.
     watched: Mutex<HashSet<PathBuf>>,
 }
 
@@ -47,8 +46,8 @@ impl Notifier {
         self.is_settled.load(Ordering::Acquire)
     }
 
-    /// Whether a file is open that was written to within this time. Notices of its end may get lost, so it does
-    /// not count for ever.
+    /// Whether a file was being written within this time. The close notification may get lost, hence the
+    /// limit.
     pub(crate) fn is_written_to(&self, within: Duration) -> bool {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         written.retain(|_, last| last.elapsed() < within);
@@ -71,12 +70,12 @@ impl Notifier {
         written.extend(paths.into_iter().map(|path| (path, Instant::now())));
     }
 
-    /// From now on these are the files and directories that are watched.
+    /// Sets the watched files and directories.
     fn watches(&self, paths: &[PathBuf]) {
         let mut now = HashSet::new();
         for path in paths {
             if let Ok(target) = path.canonicalize() {
-                // The files of a directory may be links into one below it.
+                // The files of a directory may be links into a subdirectory.
                 let directories = trail::directories(path).into_iter();
                 let below = directories.filter_map(|directory| directory.canonicalize().ok());
                 now.extend(below.filter(|directory| directory.starts_with(&target)));
@@ -96,7 +95,7 @@ impl Notifier {
     }
 }
 
-/// Passes on that something has happened.
+/// Handles an event.
 #[derive(Debug)]
 pub(crate) struct Handler(Arc<Notifier>);
 
@@ -110,9 +109,9 @@ impl notify::EventHandler for Handler {
                 self.0.closed(&event.paths);
                 self.0.ring(true);
             }
-            // A look opens files: it must not be a reason for another.
+            // A check opens files, which must not cause another check.
             EventKind::Access(_) => {}
-            // More is to come: whoever writes a file closes it.
+            // A close will follow.
             EventKind::Create(CreateKind::File) => {
                 self.0
                     .opened(event.paths.into_iter().filter(|path| is_new(path)).collect());
@@ -131,13 +130,13 @@ impl notify::EventHandler for Handler {
     }
 }
 
-/// Whether somebody who made this opened it: a link is made without, and nobody closes it.
+/// Whether the created file was opened by its creator: a link is not, and has no close event.
 fn is_new(path: &Path) -> bool {
     path.symlink_metadata()
         .is_ok_and(|metadata| metadata.is_file() && metadata.nlink() == 1)
 }
 
-/// The system's notices of what happens in some directories.
+/// Notifications of the system about events in some directories.
 #[derive(Debug)]
 pub(crate) struct Notices {
     open: Open,
@@ -149,7 +148,7 @@ pub(crate) struct Notices {
 }
 
 impl Notices {
-    /// `poll` is what the warning says when there are none.
+    /// `poll` is the interval for the warning if there are none.
     pub(crate) fn new(open: Open, notifier: Arc<Notifier>, poll: Duration) -> Self {
         Self {
             open,
@@ -161,7 +160,7 @@ impl Notices {
         }
     }
 
-    /// Have notices of whatever may change where these paths lead.
+    /// Registers everything that may change what these paths lead to.
     pub(crate) fn watch(&mut self, paths: &[PathBuf]) {
         if self.watcher.is_none() {
             match (self.open)(Handler(self.notifier.clone())) {
@@ -173,11 +172,11 @@ impl Notices {
             return;
         };
         self.notifier.watches(paths);
-        // All anew, each time: a watch stays with a directory that was moved away or removed, and is of no
-        // use for the one that has taken its place.
+        // Registered from scratch each time: a watch stays with a directory that was moved or removed, and
+        // does not see its replacement.
         for directory in std::mem::take(&mut self.watched) {
             if let Err(error) = watcher.unwatch(&directory) {
-                tracing::trace!(%error, directory = %directory.display(), "it was watched no more");
+                tracing::trace!(%error, directory = %directory.display(), "it is no longer watched");
             }
         }
         let mut failed = None;
@@ -189,7 +188,7 @@ impl Notices {
                 Ok(()) => {
                     self.watched.insert(directory);
                 }
-                // It went meanwhile, of which its parent gives notice.
+                // It was removed in the meantime, which its parent reports.
                 Err(error) if matches!(error.kind, ErrorKind::PathNotFound) => {}
                 Err(error) => failed = Some(error),
             }
@@ -204,7 +203,7 @@ impl Notices {
             tracing::warn!(
                 %error,
                 interval = ?self.poll,
-                "the system gives no notice of changed files; they are looked at at an interval \
+                "file change notifications are not available; files are polled at an interval \
                  (on Linux, see fs.inotify.max_user_watches and max_user_instances)"
             );
         }
@@ -245,7 +244,7 @@ mod tests {
         assert_eq!(was_told(&notifier).await, Some(false));
     }
 
-    /// Whether the notifier rang, and whether something had settled.
+    /// Whether the notifier signalled, and whether a change was complete.
     async fn was_told(notifier: &Notifier) -> Option<bool> {
         tokio::time::timeout(Duration::ZERO, notifier.notify.notified())
             .await

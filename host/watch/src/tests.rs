@@ -8,18 +8,18 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// Anything in these tests that takes this long hangs.
+/// The timeout of these tests.
 const SOON: Duration = Duration::from_secs(20);
 const NEVER: Duration = Duration::from_secs(3600);
 
-/// Goes by notices alone.
+/// Uses notifications only.
 const NOTICED: WatchConfig = WatchConfig {
     debounce: Duration::from_millis(5),
     settle: Duration::from_millis(1),
     hold: Duration::from_millis(20),
     poll: NEVER,
 };
-/// Looks often.
+/// Polls often.
 const POLLED: WatchConfig = WatchConfig {
     debounce: Duration::from_millis(5),
     settle: Duration::from_millis(1),
@@ -27,7 +27,7 @@ const POLLED: WatchConfig = WatchConfig {
     poll: Duration::from_millis(10),
 };
 
-/// A system that has no more notices to give.
+/// A system without notifications.
 fn none_left(_: notices::Handler) -> notify::Result<notify::RecommendedWatcher> {
     Err(notify::Error::new(notify::ErrorKind::MaxFilesWatch))
 }
@@ -59,7 +59,8 @@ fn write(path: PathBuf, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// As kubelet does: files in a directory of their own, `..data` to it, and a link through `..data` to each.
+/// Like kubelet: files in a separate directory, a link `..data` to it, and a link through `..data` to each
+/// file.
 fn mount(root: &Path, revision: &str, text: &str) {
     let directory = root.join("mount");
     write(directory.join(format!("..{revision}/file")), text);
@@ -282,7 +283,7 @@ async fn other_paths() {
     watch.expect(Fingerprint::of([b.clone(), c.clone()]));
     fs::write(&b, "2").unwrap();
     assert_eq!(watch.paths().collect::<Vec<_>>(), [&b, &c]);
-    // a is of no interest any more, and c was no other before.
+    // a is no longer watched, and c has not changed.
     assert_eq!(changed(&mut watch).await, [b]);
     fs::write(&a, "3").unwrap();
     fs::write(&c, "3").unwrap();
@@ -342,12 +343,12 @@ async fn a_file_is_not_seen_by_halves() {
         assert_eq!(changed(&mut watch).await, std::slice::from_ref(&file), "{step}");
         assert_eq!(watch.seen, Fingerprint::of(paths.clone()), "{step}");
     }
-    // What is written to beside it is no reason to wait.
+    // Writes to other files are no reason to wait.
     let mut neighbour = fs::File::create(directory.path().join("neighbour")).unwrap();
     neighbour.write_all(b"a line").unwrap();
     fs::write(&file, "whole").unwrap();
     assert_eq!(changed(&mut watch).await, std::slice::from_ref(&file));
-    // It stays open, and nobody writes to it any more.
+    // It stays open, but is no longer written to.
     let brief = WatchConfig {
         hold: Duration::from_millis(50),
         ..NOTICED
@@ -360,7 +361,7 @@ async fn a_file_is_not_seen_by_halves() {
     assert_eq!(changed(&mut watch).await, [file]);
 }
 
-/// A pipe that nobody writes to would be waited for.
+/// Opening a pipe without a writer would block.
 #[test]
 fn what_is_no_file_is_not_read() {
     let fingerprint = Fingerprint::of(["/dev/zero".into(), "/dev/null".into()]);

@@ -4,17 +4,17 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// As many as Linux follows.
+/// The limit of Linux.
 const MOST_LINKS: usize = 40;
 
-/// The directories in which something must happen for this path to lead elsewhere: that of every symbolic
-/// link on the way, that of the file at the end, and, where the way ends early, the last one that is there.
-/// None of them is itself reached through a link, so that watching one means what it says.
+/// The directories in which a change may alter what this path leads to: that of every symbolic link in the
+/// path, that of the file itself, and, if the path is incomplete, the last existing one. All of them are free
+/// of symbolic links.
 pub(crate) fn directories(path: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     follow(path, &mut found);
     if let Ok(entries) = std::fs::read_dir(path) {
-        // The files in it may be links themselves.
+        // Its files may be links themselves.
         for entry in entries.flatten() {
             if entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
                 follow(&entry.path(), &mut found);
@@ -55,7 +55,7 @@ fn follow(path: &Path, found: &mut BTreeSet<PathBuf>) {
     }
 }
 
-/// Put the parts of a path on top, the first one topmost. Joining the root's name starts from the root.
+/// Pushes the parts of a path, the first one on top. Joining the root starts from the root.
 fn push(rest: &mut Vec<OsString>, path: &Path) {
     let parts = path
         .components()

@@ -12,10 +12,10 @@ use crate::{client::PooledClient, endpoint::Endpoint, tls};
 const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("admittance/", env!("CARGO_PKG_VERSION")));
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// How much of the body of a wrong status is read: more is of no use to a message.
+/// How much of the body of an error response is read.
 const EXCERPT_BYTES: usize = 8 * 1024;
 
-/// How much of it the message shows.
+/// How much of it goes into the message.
 const EXCERPT_CHARACTERS: usize = 300;
 
 /// Posts JSON to one server. Lives as long as its webhook.
@@ -26,7 +26,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Post a body; the body of the answer, if its status is one that `accept` takes.
+    /// Posts a body. Returns the body of the answer, if `accept` allows its status.
     pub(crate) async fn post(
         &self,
         uri: Uri,
@@ -62,10 +62,10 @@ impl Caller {
         let too_large = || {
             Failure::new(
                 FailureKind::OutputTooLarge,
-                format!("{} answered more than {limit} bytes", self.endpoint),
+                format!("{} answered with more than {limit} bytes", self.endpoint),
             )
         };
-        // What announces itself as too large is not waited for.
+        // A body whose announced size is too large is not read.
         if body.size_hint().lower() > u64::try_from(limit).unwrap_or(u64::MAX) {
             return Err(too_large());
         }
@@ -76,13 +76,13 @@ impl Caller {
         }
     }
 
-    /// An encoding was not asked for, so an encoded body is not one of ours.
+    /// The request accepts no encoding, so an encoded body is refused.
     fn check_encoding(&self, headers: &HeaderMap) -> Result<(), Failure> {
         match headers.get(header::CONTENT_ENCODING) {
             Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => Err(Failure::new(
                 FailureKind::InvalidResponse,
                 format!(
-                    "{} answered with Content-Encoding {}, which was not asked for; send plain JSON",
+                    "{} answered with Content-Encoding {}, which the request does not accept; send plain JSON",
                     self.endpoint,
                     printable(encoding.as_bytes()),
                 ),
@@ -95,33 +95,33 @@ impl Caller {
         let status = response.status();
         let endpoint = &self.endpoint;
         if status.is_redirection() {
-            let location = response
-                .headers()
-                .get(header::LOCATION)
-                .map_or_else(|| "nowhere".to_owned(), |location| printable(location.as_bytes()));
+            let location = response.headers().get(header::LOCATION).map_or_else(
+                || "an unknown location".to_owned(),
+                |location| printable(location.as_bytes()),
+            );
             return Failure::new(
                 FailureKind::BadStatus,
                 format!(
-                    "{endpoint} answered {status} to {location}; redirects are not followed, so write the \
-                     final address into the definition"
+                    "{endpoint} answered {status} to {location}; redirects are not followed: write the \
+                     final URL into the definition"
                 ),
             );
         }
         let text = printable(&beginning(response.into_body()).await);
-        let said = if text.is_empty() { "without a text" } else { &text };
+        let said = if text.is_empty() { "empty body" } else { &text };
         Failure::new(
             FailureKind::BadStatus,
             format!("{endpoint} answered {status}: {said}"),
         )
     }
 
-    /// The failure that an error before the end of the answer is.
+    /// Converts an error before the end of the answer to a failure.
     fn broken(&self, error: &(dyn StdError + 'static)) -> Failure {
         if let Some(failure) = find::<Failure>(error) {
             return failure.clone();
         }
-        // An alert that comes after the handshake: a client certificate is missing, for one. HTTP/2
-        // keeps only the text of what happened to its connection.
+        // An alert after the handshake, for instance because a client certificate is missing. HTTP/2 keeps
+        // only the text of the error of its connection.
         let chain = chain(error);
         if let Some(error) = find::<rustls::Error>(error) {
             return tls::failure(error, &self.endpoint.to_string(), self.endpoint.host());
@@ -132,21 +132,21 @@ impl Caller {
         let (kind, what) = match find::<hyper::Error>(error) {
             Some(error) if error.is_parse() => (
                 FailureKind::InvalidResponse,
-                "what it answered is not HTTP, or larger than HTTP headers may be",
+                "the answer is not HTTP, or its headers are too large",
             ),
             _ => (
                 FailureKind::Unreachable,
-                "the connection broke before the answer was whole",
+                "the connection was closed before the answer was complete",
             ),
         };
         Failure::new(kind, format!("{}: {what}: {chain}", self.endpoint))
     }
 }
 
-/// Why a call brought no answer.
+/// Why a call failed.
 pub(crate) struct Refused {
     pub(crate) failure: Failure,
-    /// The server has not done what it was asked, and wants to be asked again after this time.
+    /// The server has not processed the request, and asks for a retry after this time.
     pub(crate) retry_after: Option<Duration>,
 }
 
@@ -165,7 +165,7 @@ impl From<Refused> for Failure {
     }
 }
 
-/// What client-go takes for a request to come again: a status of 429 or from 500 on, with `Retry-After` in seconds.
+/// Responses that client-go retries: status 429 or at least 500, with `Retry-After` in seconds.
 fn retry_after(response: &Response<Incoming>) -> Option<Duration> {
     let status = response.status();
     if status != StatusCode::TOO_MANY_REQUESTS && !status.is_server_error() {
@@ -175,7 +175,7 @@ fn retry_after(response: &Response<Incoming>) -> Option<Duration> {
     value.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 
-/// The beginning of a body. What does not come, or comes broken, is left out.
+/// The beginning of a body, as far as it can be read.
 async fn beginning(mut body: Incoming) -> Vec<u8> {
     let mut bytes = Vec::new();
     while bytes.len() < EXCERPT_BYTES {
@@ -187,7 +187,7 @@ async fn beginning(mut body: Incoming) -> Vec<u8> {
     bytes
 }
 
-/// A foreign text as part of one line: without control characters, and not long.
+/// A server's text as part of one line: without control characters, and shortened.
 fn printable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let clean: String = text

@@ -19,26 +19,26 @@ use crate::{
     tls,
 };
 
-/// A kept connection that nobody used for so long is closed.
+/// An idle connection is closed after this time.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// What a burst may leave open, for each server.
+/// The number of idle connections that are kept for each server.
 const IDLE_CONNECTIONS: usize = 64;
 
-/// On HTTP/2 all calls share one connection, so a peer that vanished must be noticed soon.
+/// With HTTP/2 all calls share one connection, so a dead peer must be noticed soon.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How long the answer to such a ping may take.
+/// The timeout of such a ping.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One pool of connections.
 pub(crate) type PooledClient = Client<Connector, Full<Bytes>>;
 
-/// The connections of all webhooks, and the addresses that they connect to. Lives as long as the
-/// program; cheap to clone.
+/// The connection pools of all webhooks, and their address overrides. Lives as long as the program; cheap to
+/// clone.
 ///
-/// Webhooks that trust the same CAs share a pool, and so connections to the same server, also across
-/// a reload of their definitions. A pool is closed when no webhook uses it any more.
+/// Webhooks that trust the same CAs share a pool, and so connections to the same server, also across a reload
+/// of their definitions. A pool is closed when no webhook uses it any longer.
 #[derive(Clone, Default)]
 pub struct WebhookClients(Arc<Shared>);
 
@@ -48,7 +48,7 @@ struct Shared {
     pools: Mutex<HashMap<Key, Weak<PooledClient>>>,
 }
 
-/// What connections must have in common to be shared.
+/// The key of a shared pool.
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
     ca_bundle: Option<Vec<CertificateDer<'static>>>,
@@ -56,7 +56,8 @@ struct Key {
 }
 
 impl WebhookClients {
-    /// No connection yet, and where to connect for some host names; DNS is asked for the others.
+    /// Creates it without connections, and with address overrides for some host names; the others are
+    /// resolved by DNS.
     pub fn new(resolve: Resolve) -> Self {
         Self(Arc::new(Shared {
             resolve: Arc::new(resolve),
@@ -73,7 +74,7 @@ impl WebhookClients {
             ca_bundle: ca_bundle.map(<[_]>::to_vec),
             connect_timeout,
         };
-        // Nothing below panics halfway through a change of the map.
+        // Nothing panics halfway through a change of the map.
         let mut pools = self.0.pools.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = pools.get(&key).and_then(Weak::upgrade) {
             return Ok(client);
@@ -89,7 +90,7 @@ impl WebhookClients {
                 .http2_keep_alive_interval(PING_INTERVAL)
                 .http2_keep_alive_timeout(PING_TIMEOUT)
                 .http2_keep_alive_while_idle(true)
-                // Only of a request of which not a byte was sent: the server had closed a kept
+                // Only for a request of which no byte was sent, because the server had closed the idle
                 // connection. A POST that may have arrived is never sent again.
                 .retry_canceled_requests(true)
                 .build(connector),

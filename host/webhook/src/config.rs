@@ -3,23 +3,22 @@ use std::time::Duration;
 use rustls_pki_types::CertificateDer;
 use url::Url;
 
-/// All that a webhook is made of.
+/// Configuration of a [`Webhook`](crate::Webhook).
 #[derive(Clone, Debug)]
 pub struct WebhookConfig {
-    /// What the server is sent, and what it answers.
+    /// The protocol of requests and answers.
     pub protocol: Protocol,
-    /// Where it is.
+    /// Its address.
     pub target: Target,
-    /// The CAs of which one must have signed the server's certificate. A service of BCS needs them;
-    /// elsewhere none means the CAs of the operating system.
+    /// The CAs that are trusted for the server's certificate. Required for a service of BCS; otherwise none
+    /// means the CAs of the operating system.
     pub ca_bundle: Option<Vec<CertificateDer<'static>>>,
-    /// It may only allow or deny. An AdmissionReview of `v1` with a patch is then invalid, and the patch
-    /// of one of `v1beta1` is passed over, as kube-apiserver has it. Default: false.
+    /// It may only allow or deny. A `v1` AdmissionReview with a patch is then invalid, and the patch of a
+    /// `v1beta1` one is ignored, as in kube-apiserver. Default: false.
     pub validating: bool,
     /// The largest body of an answer, in bytes. Default: 8 MiB.
     pub response_limit: usize,
-    /// How long name look-up, TCP and TLS may take together. Default: 2 s. A call's own deadline
-    /// holds beside it.
+    /// The timeout for DNS, TCP and TLS together. Default: 2 s. A call's own deadline applies in addition.
     pub connect_timeout: Duration,
 }
 
@@ -28,8 +27,8 @@ impl WebhookConfig {
     /// Kubernetes commonly accept, and room for the envelope.
     pub const DEFAULT_RESPONSE_LIMIT: usize = 8 * 1024 * 1024;
 
-    /// The default of [`connect_timeout`](Self::connect_timeout): one lost SYN is sent again after a
-    /// second and may still be answered.
+    /// The default of [`connect_timeout`](Self::connect_timeout): a lost SYN is retransmitted after a second
+    /// and may still be answered.
     pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
     /// A webhook without a CA bundle, with the default limits.
@@ -45,16 +44,17 @@ impl WebhookConfig {
     }
 }
 
-/// What a webhook is sent, and what it answers.
+/// The protocol of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// The BCS form: it is sent the object and answers the whole object, changed or not, with status
-    /// 200. It has no way to deny: any other status is a failure, which refuses the request only under
+    /// The BCS protocol: the webhook is sent the object and answers with the whole object, changed or not,
+    /// with status 200. It cannot deny: any other status is a failure, which refuses the request only under
     /// the policy `Fail`, as in the BCS driver.
     BcsResource,
-    /// The Kubernetes form: it is sent an AdmissionReview and answers one, perhaps with a JSON Patch.
+    /// The Kubernetes protocol: the webhook is sent an AdmissionReview and answers with one, possibly with a
+    /// JSON Patch.
     AdmissionReview {
-        /// The versions that the webhook reads, the preferred one first; that one is sent.
+        /// The versions that the webhook supports, the preferred one first, which is sent.
         versions: Vec<ReviewVersion>,
     },
 }
@@ -64,8 +64,8 @@ pub enum Protocol {
 pub enum ReviewVersion {
     /// `admission.k8s.io/v1`: the answer is checked strictly.
     V1,
-    /// `admission.k8s.io/v1beta1`: `uid`, `kind`, `apiVersion` and `patchType` of the answer do not
-    /// count, as kube-apiserver has it.
+    /// `admission.k8s.io/v1beta1`: `uid`, `kind`, `apiVersion` and `patchType` of the answer are not checked,
+    /// as in kube-apiserver.
     V1Beta1,
 }
 
@@ -90,12 +90,12 @@ impl ReviewVersion {
     }
 }
 
-/// Where a webhook is.
+/// The address of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// At this URL: `https`, without user and fragment. An AdmissionReview webhook takes no query. A
-    /// [`BcsResource`](Protocol::BcsResource) webhook may also have an `http` URL: the BCS driver
-    /// accepts it, and then nothing proves who answers.
+    /// [`BcsResource`](Protocol::BcsResource) webhook may also have an `http` URL: the BCS driver accepts it,
+    /// and then the server is not authenticated.
     Url(Url),
     /// At a service, always over TLS.
     Service {
@@ -107,18 +107,17 @@ pub enum Target {
         port: u16,
         /// Begins with `/`; empty means `/`. A BCS path may carry a query.
         path: String,
-        /// How its host name is written.
+        /// The form of its host name.
         naming: Naming,
     },
 }
 
 impl Target {
-    /// The port of a service that names none.
+    /// The default port of a service.
     pub const DEFAULT_PORT: u16 = 443;
 }
 
-/// How the host name of a service is written. It is also the name that the server's certificate must
-/// hold as a subjectAltName.
+/// The form of a service's host name. The server's certificate must have this name as a subjectAltName.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Naming {
     /// `{name}.{namespace}`.

@@ -14,18 +14,18 @@ use tower::{ServiceExt, service_fn, util::BoxCloneSyncService};
 
 use crate::{Resolve, tls};
 
-/// Makes connections, in bounded time.
+/// Connects, with a timeout.
 pub(crate) type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, Failure>;
 
-/// Host names are looked up in the table, or else by DNS.
+/// Host names are resolved by the table, or else by DNS.
 pub(crate) fn connector(tls: ClientConfig, resolve: Arc<Resolve>, limit: Duration) -> Connector {
     let mut tcp = tcp_connector();
-    // Divided among the addresses of a name, so that a dead one leaves time for the next.
+    // Divided among the addresses of a name, so that an unreachable one leaves time for the next.
     tcp.set_connect_timeout(Some(limit));
     let tcp = service_fn(move |uri: Uri| {
         let dialled = resolve.dial(&uri);
         let address = match dialled.as_ref().and_then(Uri::authority) {
-            Some(address) => format!("{} (at {address}, by the resolve table)", authority(&uri)),
+            Some(address) => format!("{} (at {address}, from webhooks.resolve)", authority(&uri)),
             None => authority(&uri).to_owned(),
         };
         let connecting = tcp.clone().oneshot(dialled.unwrap_or(uri));

@@ -7,7 +7,7 @@ use url::Url;
 
 use crate::{Error, Naming, Protocol, Target};
 
-/// A target that was checked: it can be called.
+/// A validated target.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint {
     scheme: Scheme,
@@ -38,7 +38,7 @@ impl Endpoint {
     fn from_url(url: &Url, protocol: &Protocol) -> Result<Self, Error> {
         let refuse = |reason| {
             let mut shown = url.clone();
-            // Both fail only for URLs that cannot have them.
+            // Both fail only for URLs without a host.
             let _ = shown.set_username("");
             let _ = shown.set_password(None);
             Error::Url {
@@ -70,7 +70,7 @@ impl Endpoint {
         let uri: Uri = url
             .as_str()
             .parse()
-            .map_err(|_| refuse("it has characters that HTTP does not send; percent-encode them"))?;
+            .map_err(|_| refuse("it has characters that are not valid in a URL; percent-encode them"))?;
         let parts = uri.into_parts();
         let authority = parts
             .authority
@@ -85,7 +85,7 @@ impl Endpoint {
     }
 
     fn from_service(host: &str, port: u16, path: &str, protocol: &Protocol) -> Result<Self, Error> {
-        // A name with a full stop at its end is one for DNS, and here its last part is missing.
+        // A trailing dot is valid in DNS, but here it means that the last part is missing.
         if host.ends_with('.') {
             return Err(Error::Host {
                 host: host.to_owned(),
@@ -116,13 +116,13 @@ impl Endpoint {
         };
         Ok(Self {
             scheme: Scheme::HTTPS,
-            // What is a host name for TLS is one for a URI.
+            // A valid TLS host name is valid in a URI.
             authority: authority.map_err(|error: http::uri::InvalidUri| refuse(error.to_string()))?,
             path,
         })
     }
 
-    /// Where to send a request; `query` is added for AdmissionReview only.
+    /// The URI of a request; `query` is added for AdmissionReview only.
     pub(crate) fn uri(&self, query: Option<&str>) -> Uri {
         let mut parts = Parts::default();
         parts.scheme = Some(self.scheme.clone());
@@ -132,7 +132,7 @@ impl Endpoint {
                 .and_then(|query| format!("{}?{query}", self.path.path()).parse().ok())
                 .unwrap_or_else(|| self.path.clone()),
         );
-        // Scheme, authority and path are all there, so the parts are whole.
+        // Scheme, authority and path are all set, so this cannot fail.
         Uri::from_parts(parts).unwrap_or_default()
     }
 
@@ -142,7 +142,7 @@ impl Endpoint {
 }
 
 impl std::fmt::Display for Endpoint {
-    /// Without the query, which may hold a secret.
+    /// Without the query, which may contain a secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}://{}{}", self.scheme, self.authority, self.path.path())
     }
@@ -293,7 +293,15 @@ mod tests {
                 "/x?y",
                 Err("query"),
             ),
-            ("no namespace", BcsResource, Bcs, "", 443, "", Err("no host name")),
+            (
+                "no namespace",
+                BcsResource,
+                Bcs,
+                "",
+                443,
+                "",
+                Err("not a valid host name"),
+            ),
             (
                 "a port in the namespace",
                 BcsResource,
@@ -301,7 +309,7 @@ mod tests {
                 "ns:1",
                 443,
                 "",
-                Err("no host name"),
+                Err("not a valid host name"),
             ),
             (
                 "a slash in the namespace",
@@ -310,7 +318,7 @@ mod tests {
                 "ns/x",
                 443,
                 "",
-                Err("no host name"),
+                Err("not a valid host name"),
             ),
         ] {
             let target = Target::Service {

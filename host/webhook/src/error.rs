@@ -1,32 +1,32 @@
 use admittance_net::tls::TlsError;
 use rustls_pki_types::InvalidDnsNameError;
 
-/// Why a webhook cannot be made of its configuration.
+/// Why the configuration of a webhook is invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The URL is not one that a webhook can have.
+    /// The URL is not valid for a webhook.
     #[error("webhook URL `{url}`: {reason}")]
     Url {
         /// Without user and password.
         url: String,
-        /// What is wrong, and what to write.
+        /// The problem, and what to write.
         reason: &'static str,
     },
-    /// The path of a service is not one.
+    /// The path of a service is not valid.
     #[error("webhook service path `{path}`: {reason}")]
     Path {
-        /// As it was given.
+        /// As configured.
         path: String,
-        /// What is wrong, and what to write.
+        /// The problem, and what to write.
         reason: String,
     },
-    /// Name and namespace of a service, or the host of a URL, make no host name.
-    #[error("`{host}` is no host name, so no certificate can hold it: {source}")]
+    /// Name and namespace of a service, or the host of a URL, do not form a valid host name.
+    #[error("`{host}` is not a valid host name: {source}")]
     Host {
-        /// The host that was made.
+        /// The resulting host name.
         host: String,
-        /// What is wrong with it.
+        /// The problem.
         source: InvalidDnsNameError,
     },
     /// A service without CA bundle.
@@ -45,16 +45,16 @@ pub enum Error {
     #[error("{0}; give the webhook a caBundle")]
     SystemRoots(TlsError),
     /// AdmissionReview without versions.
-    #[error("the webhook names no version of AdmissionReview; list v1, v1beta1 or both")]
+    #[error("the webhook lists no version of AdmissionReview; list v1, v1beta1 or both")]
     NoReviewVersion,
-    /// An address in the `resolve` table that is none.
+    /// An invalid address in the `resolve` table.
     #[error(
-        "resolve `{host}`: `{address}` is no address; write HOST:PORT, as in 127.0.0.1:9443 or [::1]:9443"
+        "resolve `{host}`: `{address}` is not a valid address; write HOST:PORT, as in 127.0.0.1:9443 or [::1]:9443"
     )]
     Address {
-        /// The name that it was for.
+        /// The host name of the entry.
         host: String,
-        /// As it was given.
+        /// As configured.
         address: String,
     },
 }

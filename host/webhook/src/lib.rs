@@ -1,13 +1,13 @@
 //! Remote webhooks as stages: an HTTPS server that gives the verdict.
 //!
-//! A [`Webhook`] is a [`Hook`](admittance_admission::Hook) made of a [`WebhookConfig`]: which of two
-//! [protocols](Protocol) the server speaks, where it is, and whom its certificate must come from.
-//! [`WebhookClients`] holds the pooled connections; webhooks that trust the same roots share one pool.
+//! A [`Webhook`] is a [`Hook`](admittance_admission::Hook) created from a [`WebhookConfig`]: the
+//! [protocol](Protocol) and address of the server, and the CAs that are trusted for it. [`WebhookClients`]
+//! holds the pooled connections; webhooks that trust the same roots share one pool.
 //!
-//! No call is repeated, redirected or sent through a proxy. Every way in which a call can end badly is
-//! a [`Failure`](admittance_admission::Failure) of its own kind, with a sentence that says what to do.
+//! No call is redirected or sent through a proxy. Every failed call is a
+//! [`Failure`](admittance_admission::Failure) with its own kind and a message that says what to do.
 //!
-//! This crate logs only what has no other way out: an audit annotation that is dropped.
+//! This crate logs only dropped audit annotations; everything else is returned.
 
 mod call;
 mod client;

@@ -7,11 +7,11 @@ use http::{
 
 use crate::Error;
 
-/// Where to connect for some host names, in place of asking DNS. TLS and HTTP still use the name.
+/// Address overrides for some host names, used instead of DNS. TLS and HTTP still use the name.
 #[derive(Clone, Debug, Default)]
 pub struct Resolve(HashMap<String, Address>);
 
-/// A host, by name or number, and a port.
+/// A host name or IP address, and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address(Authority);
 
@@ -19,7 +19,7 @@ impl Address {
     fn parse(text: &str) -> Option<Self> {
         let authority = Authority::from_str(text).ok()?;
         let has_user = authority.as_str().contains('@');
-        // Port 0 can be bound and not connected to.
+        // Port 0 can be bound but not connected to.
         let has_port = authority.port_u16().is_some_and(|port| port != 0);
         (!has_user && has_port && !authority.host().is_empty()).then_some(Self(authority))
     }
@@ -32,8 +32,8 @@ impl fmt::Display for Address {
 }
 
 impl Resolve {
-    /// A table of host names and the text of their addresses, `HOST:PORT`. A host of an address that
-    /// is a name is asked of DNS, not of this table.
+    /// A table of host names and their addresses, `HOST:PORT`. A host name in an address is resolved by DNS,
+    /// not by this table.
     pub fn parse<H: AsRef<str>, A: AsRef<str>>(
         entries: impl IntoIterator<Item = (H, A)>,
     ) -> Result<Self, Error> {
@@ -55,7 +55,7 @@ impl Resolve {
         self.0.get(key(host).as_ref())
     }
 
-    /// Where to connect for this URI: the same scheme, and the address of the table if it has one.
+    /// The address to connect to for this URI, if the table has one, with the same scheme.
     pub(crate) fn dial(&self, uri: &Uri) -> Option<Uri> {
         let Address(authority) = self.get(uri.host()?)?;
         let mut parts = http::uri::Parts::default();

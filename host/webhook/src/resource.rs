@@ -1,4 +1,4 @@
-//! The BCS form: the object out, the whole object back.
+//! The BCS protocol: the object is sent, and the whole object is returned.
 
 use admittance_admission::{Deadline, Failure, FailureKind, Object, Request, Response, Verdict, offload};
 use bytes::Bytes;
@@ -14,14 +14,14 @@ pub(crate) async fn call(
         return Err(Failure::new(
             FailureKind::Error,
             format!(
-                "a BcsResource webhook is sent the object, and this {} request has none; take {0} out of \
+                "a BcsResource webhook is sent the object, but this {} request has none; remove {0} from \
                  the chain's rules",
                 request.operation
             ),
         ));
     };
     let body = Bytes::copy_from_slice(object.text().as_bytes());
-    // The BCS driver takes 200 and nothing else.
+    // The BCS driver accepts only 200.
     let reply = caller
         .post(caller.endpoint.uri(None), &[], body, |status| {
             status.as_u16() == 200
@@ -36,7 +36,7 @@ fn read(reply: &[u8], endpoint: &str) -> Result<Object, Failure> {
     let invalid = |reason: String| {
         Failure::new(
             FailureKind::InvalidResponse,
-            format!("{endpoint} answered {reason}; a BcsResource webhook answers the whole object"),
+            format!("{endpoint} answered {reason}; a BcsResource webhook must answer with the whole object"),
         )
     };
     if reply.trim_ascii().is_empty() {

@@ -1,8 +1,8 @@
-//! The Kubernetes form: an AdmissionReview out, an AdmissionReview back.
+//! The Kubernetes protocol: an AdmissionReview is sent, and an AdmissionReview is returned.
 //!
-//! The `uid` of a review is the request's own, the same for every webhook that sees the request, so
-//! that the logs of both sides can be joined. kube-apiserver draws a new one for every call; a webhook
-//! cannot tell, since all it may do with it is to send it back.
+//! The `uid` of a review is the request's own, the same for every webhook that sees the request, so that the
+//! logs of both sides can be correlated. kube-apiserver creates a new one for every call; a webhook does not
+//! notice, because it only returns it.
 
 use admittance_admission::{
     Deadline, Denial, Failure, FailureKind, GroupVersionKind, GroupVersionResource, Object, Patch, Request,
@@ -19,13 +19,13 @@ use crate::{
     call::{Caller, Refused},
 };
 
-/// How often a webhook is asked again that asks for it with `Retry-After`; client-go, which kube-apiserver uses, has
-/// the same limit.
+/// The number of retries for answers with `Retry-After`; client-go, which kube-apiserver uses, has the same
+/// limit.
 const RETRIES: u32 = 10;
 
 const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, */*");
 
-/// How a webhook of this form is called, and what it may answer.
+/// A webhook of the Kubernetes protocol.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Review {
     pub(crate) version: ReviewVersion,
@@ -40,7 +40,7 @@ pub(crate) async fn call(
     deadline: Deadline,
 ) -> Result<Response, Failure> {
     let body = write_review(form.version, request)?;
-    // Rounded up to a second, as kube-apiserver does: a webhook that obeys it never gives up early.
+    // Rounded up to a second, as in kube-apiserver: a webhook that obeys it never gives up early.
     let seconds = deadline.remaining().as_millis().div_ceil(1000).max(1);
     let uri = caller.endpoint.uri(Some(&format!("timeout={seconds}s")));
     let is_success = |status: StatusCode| (200..=206).contains(&status.as_u16());
@@ -67,7 +67,7 @@ pub(crate) async fn call(
             Failure::new(
                 unreadable.kind,
                 format!(
-                    "{endpoint} answered no valid AdmissionReview: {}",
+                    "{endpoint} did not answer with a valid AdmissionReview: {}",
                     unreadable.message
                 ),
             )
@@ -84,7 +84,7 @@ struct Envelope<'a> {
     request: ReviewRequest<'a>,
 }
 
-/// What is empty is absent, but for the objects, which are `null`, as kube-apiserver writes it.
+/// Empty fields are omitted, except for the objects, which are `null`, as in kube-apiserver.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ReviewRequest<'a> {
@@ -170,19 +170,19 @@ impl<'a> From<&'a UserInfo> for User<'a> {
     }
 }
 
-/// The text of an object, to be copied into the review as it is.
+/// The text of an object, copied into the review verbatim.
 fn raw(object: Option<&Object>) -> Result<Option<&RawValue>, serde_json::Error> {
     object
         .map(|object| serde_json::from_str(object.text()))
         .transpose()
 }
 
-/// The AdmissionReview of this version that asks for a verdict on the request, as kube-apiserver writes it.
+/// The AdmissionReview of the request in this version, as kube-apiserver writes it.
 pub fn write_review(version: ReviewVersion, request: &Request) -> Result<Bytes, Failure> {
     let broken = |error: serde_json::Error| {
         Failure::new(
             FailureKind::Error,
-            format!("the review cannot be written: {error}"),
+            format!("the AdmissionReview cannot be serialized: {error}"),
         )
     };
     let object = raw(request.object.as_ref()).map_err(broken)?;
@@ -191,7 +191,7 @@ pub fn write_review(version: ReviewVersion, request: &Request) -> Result<Bytes, 
     let kind = Kind::from(&request.kind);
     let resource = Resource::from(&request.resource);
     let sub_resource = request.subresource.as_deref();
-    // What the client used, where the control plane converted the object from it.
+    // The kind and resource that the client used, if the control plane converted the object.
     let requested = request.requested.as_deref();
     let review = Envelope {
         kind: "AdmissionReview",
@@ -218,7 +218,7 @@ pub fn write_review(version: ReviewVersion, request: &Request) -> Result<Bytes, 
     serde_json::to_vec(&review).map(Bytes::from).map_err(broken)
 }
 
-/// Why an answer holds no verdict: a sentence that says what is wrong with it.
+/// Why an answer has no valid verdict.
 struct Unreadable {
     kind: FailureKind,
     message: String,
@@ -241,8 +241,8 @@ impl From<&str> for Unreadable {
 
 /// The verdict of an answer.
 ///
-/// What kube-apiserver checks is checked, in its order, and what it forgives is forgiven: a missing
-/// `allowed` is a denial, members that are not known do not matter, and `null` is as good as absent.
+/// The checks are those of kube-apiserver, in its order, and just as lenient: a missing `allowed` is a
+/// denial, unknown members are ignored, and `null` is the same as absent.
 fn read(reply: &[u8], form: Review, uid: &str) -> Result<Response, Unreadable> {
     let version = form.version;
     const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -266,7 +266,7 @@ fn read(reply: &[u8], form: Review, uid: &str) -> Result<Response, Unreadable> {
     if version == ReviewVersion::V1 {
         let got = response.text("uid")?.unwrap_or_default();
         if got != uid {
-            return Err(format!("`response.uid` is {got:?} and must be {uid:?}").into());
+            return Err(format!("`response.uid` must be {uid:?}, found {got:?}").into());
         }
         if form.validating && patch.is_some() {
             return Err("there is `response.patch`, which a validating webhook may not return".into());
@@ -290,7 +290,7 @@ fn read(reply: &[u8], form: Review, uid: &str) -> Result<Response, Unreadable> {
             Some(_) if form.validating => Verdict::Allow,
             Some(_) if version == ReviewVersion::V1 && patch_type != Some("JSONPatch") => {
                 let got = patch_type.unwrap_or_default();
-                return Err(format!("`response.patchType` is {got:?} and must be \"JSONPatch\"").into());
+                return Err(format!("`response.patchType` must be \"JSONPatch\", found {got:?}").into());
             }
             Some(patch) => Verdict::Patch(Patch::parse(patch).map_err(|error| Unreadable {
                 kind: error.kind(),
@@ -313,7 +313,7 @@ fn check_type(review: &Fields<'_>, version: ReviewVersion) -> Result<(), String>
     let expected = version.api_version();
     let right = match version {
         ReviewVersion::V1 => api_version == expected && kind == "AdmissionReview",
-        // What is absent counts as right; another type is not known to kube-apiserver, or not converted.
+        // Absent fields are accepted; kube-apiserver does not know other types, or does not convert them.
         ReviewVersion::V1Beta1 => {
             ["", expected].contains(&api_version) && ["", "AdmissionReview"].contains(&kind)
         }
@@ -322,17 +322,17 @@ fn check_type(review: &Fields<'_>, version: ReviewVersion) -> Result<(), String>
         Ok(())
     } else {
         Err(format!(
-            "it is apiVersion {api_version:?}, kind {kind:?}, and must be {expected:?}, \"AdmissionReview\""
+            "expected apiVersion {expected:?}, kind \"AdmissionReview\", found {api_version:?}, {kind:?}"
         ))
     }
 }
 
-/// `response.patch`, out of its base64. An empty one is none.
+/// `response.patch`, decoded from base64. An empty one is treated as absent.
 fn base64(response: &Fields<'_>) -> Result<Option<Vec<u8>>, String> {
     let Some(text) = response.text("patch")?.filter(|text| !text.is_empty()) else {
         return Ok(None);
     };
-    // Go's decoder, which kube-apiserver uses, passes over line ends.
+    // Go's decoder, which kube-apiserver uses, ignores line ends.
     let text = text.replace(['\r', '\n'], "");
     match BASE64_STANDARD.decode(text) {
         Ok(bytes) => Ok(Some(bytes).filter(|bytes| !bytes.is_empty())),
@@ -356,15 +356,14 @@ fn denial(response: &Fields<'_>) -> Result<Denial, String> {
         ("", reason) => reason,
         (message, _) => message,
     };
-    // A rejection with a code of success is a bad request there; one above 599 is none in HTTP.
+    // A denial with a success code is a bad request in kube-apiserver; a code above 599 is not valid in HTTP.
     let code = status.integer("code")?.unwrap_or_default().max(400);
     let mut denial = Denial::new(u16::try_from(code).unwrap_or(u16::MAX), reason, message);
     denial.details = status.object("details")?.cloned().unwrap_or_default();
     Ok(denial)
 }
 
-/// `response.auditAnnotations`, without keys that an audit log does not take, as kube-apiserver
-/// leaves them out.
+/// `response.auditAnnotations`, without invalid keys, which kube-apiserver drops too.
 fn annotations(response: &Fields<'_>) -> Result<Vec<(String, String)>, String> {
     let Some(annotations) = response.object("auditAnnotations")? else {
         return Ok(Vec::new());
@@ -381,17 +380,17 @@ fn annotations(response: &Fields<'_>) -> Result<Vec<(String, String)>, String> {
         } else {
             tracing::warn!(
                 key,
-                "audit annotation of a webhook dropped: its key is not a qualified name"
+                "an audit annotation of a webhook is dropped: its key is not a qualified name"
             );
         }
     }
     Ok(kept)
 }
 
-/// The members of an object, each of the type that it must have. `null` counts as absent.
+/// Typed access to the members of an object. `null` is treated as absent.
 struct Fields<'a> {
     map: &'a Map<String, Value>,
-    /// Of the object, for messages: empty, or with a full stop at its end.
+    /// The path of the object, for messages: empty, or ending with a dot.
     path: &'static str,
 }
 
@@ -415,7 +414,7 @@ impl<'a> Fields<'a> {
     }
 
     fn text(&self, name: &str) -> Result<Option<&'a str>, String> {
-        self.get(name, "a text", Value::as_str)
+        self.get(name, "a string", Value::as_str)
     }
 
     fn bool(&self, name: &str) -> Result<Option<bool>, String> {
@@ -426,14 +425,14 @@ impl<'a> Fields<'a> {
         self.get(name, "an integer", Value::as_i64)
     }
 
-    /// A list of texts, without empty ones.
+    /// A list of strings, without empty ones.
     fn texts(&self, name: &str) -> Result<Vec<String>, String> {
         let read = |value: &'a Value| {
             let items = value.as_array()?.iter();
             let texts = items.map(|item| item.as_str().map(str::to_owned));
             texts.collect::<Option<Vec<_>>>()
         };
-        let mut texts = self.get(name, "a list of texts", read)?.unwrap_or_default();
+        let mut texts = self.get(name, "a list of strings", read)?.unwrap_or_default();
         texts.retain(|text| !text.is_empty());
         Ok(texts)
     }

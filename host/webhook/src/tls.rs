@@ -12,14 +12,14 @@ use crate::Error;
 
 const ADVICE: TlsAdvice<'static> = TlsAdvice {
     trust: Cow::Borrowed(
-        "put the PEM of the CA that signed it into the webhook's caBundle (the system's CAs count when it has none)",
+        "put the PEM of the CA that signed it into the webhook's caBundle (without a caBundle, the system's CAs are trusted)",
     ),
     name: "",
-    identity: "webhooks are called without one",
-    plain: "is it an http port?",
+    identity: "webhooks are called without a client certificate",
+    plain: "check that it is not an http port",
 };
 
-/// A client that trusts these CAs, or the operating system's when there are none, and nobody else.
+/// A client configuration that trusts only these CAs, or the operating system's if none are given.
 pub(crate) fn client_config(ca_bundle: Option<&[CertificateDer<'static>]>) -> Result<ClientConfig, Error> {
     match ca_bundle {
         Some(certificates) => tls::client(Trust::Only(certificates), None).map_err(Error::CaBundle),
@@ -27,7 +27,7 @@ pub(crate) fn client_config(ca_bundle: Option<&[CertificateDer<'static>]>) -> Re
     }
 }
 
-/// The failure that an error of a TLS handshake is.
+/// Converts an error of a TLS handshake to a failure.
 pub(crate) fn handshake_failure(error: &(dyn StdError + 'static), authority: &str, host: &str) -> Failure {
     if let Some(error) = find::<rustls::Error>(error) {
         return failure(error, authority, host);
@@ -42,7 +42,7 @@ pub(crate) fn handshake_failure(error: &(dyn StdError + 'static), authority: &st
     }
 }
 
-/// The failure that an error of TLS is.
+/// Converts a TLS error to a failure.
 pub(crate) fn failure(error: &rustls::Error, authority: &str, host: &str) -> Failure {
     no_connection(authority, host, &ADVICE.explain(error, host))
 }
@@ -54,7 +54,7 @@ fn no_connection(authority: &str, host: &str, reason: &str) -> Failure {
     )
 }
 
-/// The alert about a client certificate, in a text that rustls wrote.
+/// The alert about a client certificate in a message of rustls.
 pub(crate) fn alert_in(text: &str) -> Option<rustls::Error> {
     [
         AlertDescription::CertificateRequired,

@@ -14,8 +14,8 @@ use crate::{
 /// A remote webhook. Lives as long as the chain whose stage calls it; its connections may be shared
 /// and outlive it.
 ///
-/// A call is one POST, and dropping it drops the connection attempt or the request in flight. It has
-/// no time limit of its own but for connecting: the chain drops it at the deadline.
+/// A call is one POST, and dropping it drops the connection attempt or the request in flight. Its only own
+/// timeout is for connecting: the chain drops it at the deadline.
 pub struct Webhook {
     caller: Caller,
     form: Form,
@@ -28,11 +28,11 @@ enum Form {
 }
 
 impl Webhook {
-    /// A webhook, checked but not called: its server need not be there yet.
+    /// Creates a webhook from a checked configuration. Its server need not be available yet.
     pub fn new(config: WebhookConfig, clients: &WebhookClients) -> Result<Self, Error> {
         let form = match &config.protocol {
             Protocol::BcsResource => Form::Resource,
-            // Each that can be named is one that we speak, so the first is the choice.
+            // All versions are supported, so the first one is used.
             Protocol::AdmissionReview { versions } => Form::Review(Review {
                 version: *versions.first().ok_or(Error::NoReviewVersion)?,
                 validating: config.validating,

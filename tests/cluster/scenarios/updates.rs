@@ -206,7 +206,7 @@ pub(crate) async fn a_broken_definition_leaves_the_last_good_one(cluster: Arc<Cl
     scene
         .program()
         .until_logged("that the definitions are broken", |line| {
-            line.message().contains("those before them stay")
+            line.message().contains("the previous ones stay live")
         })
         .await
         .unwrap();
@@ -244,7 +244,7 @@ pub(crate) async fn certificates_are_replaced_between_two_creates(cluster: Arc<C
     scene
         .program()
         .until_logged("that the certificate is broken", |line| {
-            line.message().contains("what was good last stays in use")
+            line.message().contains("the previous ones stay in use")
         })
         .await
         .unwrap();

@@ -75,7 +75,7 @@ async fn half_a_module_is_told_and_the_other_half_heals_it() {
         file.write_all(&whole[..length]).unwrap();
         // The file stays open: readers see a part of it.
         program
-            .until_logged_after(mark, name, |line| line.message().contains("are not used"))
+            .until_logged_after(mark, name, |line| line.message().contains("are rejected"))
             .await
             .unwrap();
         let status = program.status().await.unwrap();
@@ -97,7 +97,7 @@ async fn half_a_module_is_told_and_the_other_half_heals_it() {
     file.write_all(&whole[..whole.len() / 2]).unwrap();
     program
         .until_logged_after(mark, "half a module", |line| {
-            line.message().contains("are not used")
+            line.message().contains("are rejected")
         })
         .await
         .unwrap();
@@ -261,7 +261,7 @@ async fn a_directory_goes_and_comes_back() {
         let mark = program.mark();
         fs::rename(hot.path(name), hot.path("away")).unwrap();
         program
-            .until_logged_after(mark, name, |line| line.message().contains("are not used"))
+            .until_logged_after(mark, name, |line| line.message().contains("are rejected"))
             .await
             .unwrap();
         let status = program.status().await.unwrap();

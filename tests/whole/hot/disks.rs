@@ -200,7 +200,8 @@ async fn a_plugin_goes_live_when_the_store_cannot_keep_it() {
         assert_eq!(mistakes(&status), "", "{name}");
         let warning = program
             .until_logged_after(Mark::START, name, |line| {
-                line.field("level") == "WARN" && line.message().contains("compiled plugin could not be kept")
+                line.field("level") == "WARN"
+                    && line.message().contains("compiled plugin could not be stored")
             })
             .await
             .unwrap();

@@ -153,7 +153,7 @@ signatures:
         let line = program
             .until_logged_after(mark, name, |line| {
                 let message = line.message();
-                message.contains("are not used")
+                message.contains("are rejected")
                     || message.contains("cannot be used, and the version of before stays")
             })
             .await

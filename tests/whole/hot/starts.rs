@@ -55,7 +55,7 @@ async fn what_was_live_last_is_served_when_the_definitions_are_broken() {
         assert!(!hot.is_current(&program).await, "{name}");
         let is_told = |line: &admittance_tests::LogLine| {
             line.field("level") == "ERROR"
-                && line.message().contains("live last")
+                && line.message().contains("last live table")
                 && line.message().contains(words)
         };
         assert!(program.log().iter().any(is_told), "{name}: {:#?}", program.log());

@@ -142,7 +142,7 @@ async fn what_is_no_review_is_answered_with_a_status_that_says_why() {
             None,
             right.clone(),
             404,
-            "there is no chain absent of the phase Mutating; the chains of that phase: mirror",
+            "there is no chain absent of the phase Mutating; the chains of this phase: mirror",
         ),
         (
             "POST",
@@ -151,7 +151,7 @@ async fn what_is_no_review_is_answered_with_a_status_that_says_why() {
             None,
             right.clone(),
             404,
-            "the chain tags is of the phase Validating: ask for /validate/tags",
+            "the chain tags is of the phase Validating: use /validate/tags",
         ),
         (
             "POST",
@@ -160,7 +160,7 @@ async fn what_is_no_review_is_answered_with_a_status_that_says_why() {
             None,
             right.clone(),
             404,
-            "the chain mirror is of the phase Mutating: ask for /mutate/mirror",
+            "the chain mirror is of the phase Mutating: use /mutate/mirror",
         ),
         (
             "POST",

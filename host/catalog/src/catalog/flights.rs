@@ -9,15 +9,15 @@ use crate::{Digest, Error, Module, ModuleReference};
 
 type Key = (ModuleReference, Option<Digest>, Freshness);
 
-/// What the last fetch came to, and when it ended. Locked while one is under way.
+/// The result of the last fetch, and when it ended. Locked during a fetch.
 type Slot = Arc<tokio::sync::Mutex<Option<(Instant, Result<Module, Error>)>>>;
 
-/// The fetches that are under way. Lives as long as the catalog.
+/// Fetches in progress. Lives as long as the catalog.
 #[derive(Debug, Default)]
 pub(super) struct Flights(Mutex<HashMap<Key, Slot>>);
 
 impl Flights {
-    /// Fetch, or wait for the one who is fetching the same and take what that comes to.
+    /// Fetches, or waits for a task that is fetching the same and shares its result.
     pub(super) async fn share(
         &self,
         key: Key,
@@ -25,13 +25,13 @@ impl Flights {
     ) -> Result<Module, Error> {
         let asked = Instant::now();
         let slot = self.all().entry(key.clone()).or_default().clone();
-        // Left also when this task is given up while it waits.
-        let seat = Seat {
+        // Also dropped when this task is cancelled while it waits.
+        let guard = SlotGuard {
             flights: self,
             key,
             slot,
         };
-        let mut last = seat.slot.lock().await;
+        let mut last = guard.slot.lock().await;
         if let Some((ended, result)) = last.as_ref()
             && *ended >= asked
         {
@@ -47,14 +47,14 @@ impl Flights {
     }
 }
 
-/// One task's share in a slot. The last to leave removes it, so that no module is kept in memory.
-struct Seat<'a> {
+/// One task's share in a slot. The last one removes the slot, so that no module is kept in memory.
+struct SlotGuard<'a> {
     flights: &'a Flights,
     key: Key,
     slot: Slot,
 }
 
-impl Drop for Seat<'_> {
+impl Drop for SlotGuard<'_> {
     fn drop(&mut self) {
         let mut all = self.flights.all();
         // The map's, and this one.

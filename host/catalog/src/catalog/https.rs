@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Inner {
-    /// The module behind a URL, from the server, or from the store when that has the pinned one.
+    /// Obtains the module at a URL, from the server, or from the store when it has the pinned one.
     pub(super) async fn https(
         &self,
         reference: &ModuleReference,
@@ -24,7 +24,7 @@ impl Inner {
         if let Some(digest) = pinned
             && let Some(bytes) = self.kept(digest).await?
         {
-            // From elsewhere, or from before the record was lost.
+            // It came from another source, or its record was lost.
             let found = Found {
                 bytes,
                 digest,
@@ -61,13 +61,14 @@ impl Inner {
                 (Downloaded::Unchanged, None) => {
                     return Err(Error::BadAnswer {
                         place,
-                        problem: "the server says that it is unchanged, and was not asked that".to_owned(),
+                        problem: "the server answered 304 Not Modified to an unconditional request"
+                            .to_owned(),
                     });
                 }
             };
             let digest = Digest::of(landing.bytes());
             if has_begun && pinned.is_some_and(|pinned| pinned != digest) {
-                // The beginning may be of another version.
+                // The partial download may be of another version.
                 landing.restart(None).await;
                 continue;
             }

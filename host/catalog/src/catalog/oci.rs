@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Inner {
-    /// The module of an artifact, from the registry; only the manifest, when the store has the module.
+    /// Obtains the module of an artifact from the registry; only the manifest when the store has the module.
     pub(super) async fn oci(
         &self,
         reference: &ModuleReference,
@@ -31,10 +31,10 @@ impl Inner {
                 return Ok(found.clone());
             }
         }
-        let mut manifest = self.manifest_there(artifact, &version, progress).await?;
+        let mut manifest = self.existing_manifest(artifact, &version, progress).await?;
         if let Some(entry) = entry_of_index(artifact, &manifest)? {
             manifest = self
-                .manifest_there(artifact, &Version::Digest(entry), progress)
+                .existing_manifest(artifact, &Version::Digest(entry), progress)
                 .await?;
         }
         let layer = Layer::of_manifest(artifact, &manifest)?;
@@ -51,7 +51,7 @@ impl Inner {
         Ok(found)
     }
 
-    async fn manifest_there(
+    async fn existing_manifest(
         &self,
         artifact: &OciReference,
         version: &Version,
@@ -60,7 +60,7 @@ impl Inner {
         let manifest = self.network.manifest(artifact, version, progress).await?;
         manifest.ok_or_else(|| Error::NotFound {
             place: fetch::place(artifact, version),
-            message: "the registry knows no such artifact".to_owned(),
+            message: "the registry has no such artifact".to_owned(),
         })
     }
 
@@ -97,7 +97,7 @@ impl Inner {
                 let place = format!("{place} (the layer {digest})");
                 return Err(Error::ContentMismatch { place, actual });
             }
-            // The beginning may be damaged.
+            // The partial download may be damaged.
             landing.restart(None).await;
         }
         if let Err(error) = check_magic(&place, landing.bytes()) {

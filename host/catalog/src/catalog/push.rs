@@ -17,12 +17,12 @@ use crate::{
     fetch::{Descriptor, MANIFEST_TYPE, WASM_CONFIG_TYPE, WASM_TYPE},
 };
 
-/// What was pushed.
+/// A pushed artifact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pushed {
     /// Where it is: with the tag, and the digest of the manifest.
     pub reference: OciReference,
-    /// Of the manifest. This is what signatures are of.
+    /// Of the manifest, which is what signatures sign.
     pub manifest: Digest,
     /// Of the module: what a definition pins.
     pub module: Digest,
@@ -30,7 +30,7 @@ pub struct Pushed {
     pub size: u64,
 }
 
-/// The configuration that goes beside a module:
+/// The configuration blob of a WebAssembly artifact:
 /// <https://tag-runtime.cncf.io/wgs/wasm/deliverables/wasm-oci-artifact/>.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -54,14 +54,14 @@ struct Manifest<'a> {
 }
 
 impl Catalog {
-    /// Put a component into a registry, as the standard artifact for WebAssembly, under the reference's tag.
+    /// Pushes a component to a registry, as the standard artifact for WebAssembly, under the reference's tag.
     ///
-    /// `created` is written down as the time of the artifact: the same component, time and annotations make
-    /// the same artifact. Annotations should have the names that the OCI image specification lists.
+    /// `created` becomes the creation time of the artifact: the same component, time and annotations give the
+    /// same artifact. Annotations should have the names that the OCI image specification lists.
     ///
     /// # Errors
     ///
-    /// When the bytes are no component, the reference has a digest, or the registry does not take it.
+    /// When the bytes are not a component, the reference has a digest, or the registry refuses the push.
     pub async fn push(
         &self,
         reference: &OciReference,
@@ -78,7 +78,7 @@ impl Catalog {
             (None, Some(tag)) => tag.to_owned(),
             _ => {
                 return Err(not_pushed(
-                    "its digest is not known before; write a tag in place of the digest",
+                    "the digest is not known before the push; write a tag in place of the digest",
                 ));
             }
         };
@@ -115,21 +115,21 @@ impl Catalog {
         Ok(Pushed {
             reference: pinned
                 .parse()
-                .map_err(|_| not_pushed("it has no name with a digest"))?,
+                .map_err(|_| not_pushed("it cannot be written as a reference with a digest"))?,
             manifest: digest,
             module: Digest::of(&module),
             size: module.len() as u64,
         })
     }
 
-    /// The upload, with its progress told while it goes.
+    /// The upload, reporting its progress.
     async fn push_module(
         &self,
         reference: &OciReference,
         module: &Bytes,
         progress: OnProgress<'_>,
     ) -> Result<(), Error> {
-        // The body of a request outlives the borrow of what is told.
+        // The body of a request outlives the borrow of `progress`.
         let sent = Arc::new(AtomicU64::new(0));
         let counter = sent.clone();
         let on_sent = move |bytes| counter.store(bytes, Ordering::Relaxed);
@@ -169,6 +169,6 @@ fn descriptor(media_type: &str, bytes: &[u8]) -> Descriptor {
 }
 
 fn json(value: &impl Serialize) -> Bytes {
-    // Texts and numbers under texts: nothing of it can fail.
+    // Strings and numbers with string keys: serialization cannot fail.
     serde_json::to_vec(value).unwrap_or_default().into()
 }

@@ -11,17 +11,17 @@ use crate::{
     },
 };
 
-/// The type of what `cosign sign` signs, and of the artifacts that newer ones put it into.
+/// The media type of what `cosign sign` signs, and the artifact type that newer versions use.
 const SIMPLE_SIGNING_TYPE: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 const SIGNATURE_ARTIFACT_TYPE: &str = "application/vnd.dev.cosign.artifact.sig.v1+json";
-/// The type of a bundle of sigstore, of any version.
+/// The media type of a sigstore bundle, without the version.
 const BUNDLE_TYPE: &str = "application/vnd.dev.sigstore.bundle";
 
 const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
 const CERTIFICATE: &str = "dev.sigstore.cosign/certificate";
 const CHAIN: &str = "dev.sigstore.cosign/chain";
 const LOG: &str = "dev.sigstore.cosign/bundle";
-/// Of what refers to a manifest.
+/// A referrer of a manifest.
 const STATEMENT: &str = "dev.sigstore.bundle.predicateType";
 
 #[derive(Deserialize)]
@@ -54,8 +54,8 @@ struct Layer {
 }
 
 impl Referrer {
-    /// Whether signatures may be in it; what has no type may have anything. Of a bundle with a statement
-    /// cosign says which: where the module was built, for one.
+    /// Whether it may hold signatures; without a type it may. For a bundle with a statement, cosign annotates
+    /// the kind of statement, such as provenance.
     fn may_sign(&self) -> bool {
         let statement = self
             .annotations
@@ -69,8 +69,8 @@ impl Referrer {
 }
 
 impl Inner {
-    /// The signatures of an artifact that its registry has: under the tag that cosign makes of its digest,
-    /// and in the artifacts that refer to it.
+    /// Finds the signatures of an artifact in its registry: under the tag that cosign derives from its
+    /// digest, and in its referrers.
     pub(super) async fn in_registry(
         &self,
         artifact: &OciReference,
@@ -111,7 +111,7 @@ impl Inner {
         Ok(material)
     }
 
-    /// Add the signatures that a manifest lists. What cannot be read is no signature.
+    /// Adds the signatures that a manifest lists. Layers that cannot be read are ignored.
     async fn add_layers(
         &self,
         material: &mut Material,

@@ -5,11 +5,11 @@ use bytes::Bytes;
 use super::{Found, Freshness, Inner, on_disk};
 use crate::{Digest, Error, Module, ModuleReference, OnProgress, Resolution, Store, fetch::Landing};
 
-/// What the store has of a reference: the module, and what was recorded.
+/// The stored module of a reference, and the recorded resolution.
 pub(super) type Recorded = Option<(Found, Resolution)>;
 
 impl Inner {
-    /// The module behind a URL or in a registry.
+    /// Obtains a module from a URL or a registry.
     pub(super) async fn remote(
         &self,
         reference: &ModuleReference,
@@ -18,7 +18,7 @@ impl Inner {
         progress: OnProgress<'_>,
     ) -> Result<Found, Error> {
         let recorded = self.recorded(reference, pinned).await?;
-        // What a digest names does not change.
+        // A digest always names the same module.
         let is_fixed = pinned.is_some()
             || matches!(reference, ModuleReference::Oci(reference) if reference.digest().is_some());
         if let Some((found, _)) = &recorded
@@ -33,7 +33,7 @@ impl Inner {
         }
     }
 
-    /// The module as the store has it, and as it was signed when it was fetched.
+    /// The module in the store, with the signatures that were found when it was fetched.
     pub(super) async fn stored(
         &self,
         reference: &ModuleReference,
@@ -43,7 +43,7 @@ impl Inner {
             return Err(not_fetched(reference));
         };
         match self.checked_offline(reference, found).await {
-            // There may be signatures by now that were not there when it was fetched.
+            // Signatures may have been added since it was fetched.
             Err(Error::Signature(_)) => Err(not_fetched(reference)),
             checked => checked,
         }
@@ -78,7 +78,7 @@ impl Inner {
         }
     }
 
-    /// Where the download of this name grows. When another program is at it, this one has its own.
+    /// The partial download of this name. When it is locked by another task or process, the download is kept in memory.
     pub(super) async fn landing(&self, name: &str) -> Result<Landing, Error> {
         let Some(store) = self.store.clone() else {
             return Ok(Landing::in_memory());
@@ -90,7 +90,7 @@ impl Inner {
         }
     }
 
-    /// Keep what was downloaded whole.
+    /// Stores a complete download.
     pub(super) async fn keep(
         &self,
         landing: Landing,
@@ -132,8 +132,8 @@ impl Inner {
             .await
     }
 
-    /// Record that the reference still means the same. The time is all that is new, so it does no harm when
-    /// it cannot be written.
+    /// Records that the reference still means the same. Only the time is new, so a failure to write it is
+    /// harmless.
     pub(super) async fn record_again(&self, reference: &ModuleReference, resolution: &Resolution) {
         let wanted = reference.clone();
         let resolution = Resolution {
@@ -144,7 +144,7 @@ impl Inner {
             .with_store(move |store| store.keep_resolution(&wanted, &resolution))
             .await;
         if let Err(error) = kept {
-            tracing::warn!(%reference, %error, "when a module was last asked for could not be recorded");
+            tracing::warn!(%reference, %error, "the time at which a module was last resolved could not be recorded");
         }
     }
 
@@ -165,8 +165,7 @@ fn not_fetched(reference: &ModuleReference) -> Error {
     }
 }
 
-/// What a download came to. Where nothing came of it, and where all that came is of no use, nothing is left
-/// to go on with.
+/// The result of a download. After a failure, a partial download that cannot be resumed is removed.
 pub(super) async fn begun<T>(landing: Landing, downloaded: Result<T, Error>) -> Result<(Landing, T), Error> {
     match downloaded {
         Ok(downloaded) => Ok((landing, downloaded)),
@@ -179,7 +178,7 @@ pub(super) async fn begun<T>(landing: Landing, downloaded: Result<T, Error>) -> 
     }
 }
 
-/// Remove a download that is of no use.
+/// Removes a download that cannot be resumed.
 pub(super) async fn discard(landing: Landing) -> Result<(), Error> {
     let (_, partial) = landing.into_parts();
     match partial {

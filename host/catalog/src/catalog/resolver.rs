@@ -15,17 +15,17 @@ use crate::{
     signature::Source,
 };
 
-/// Resolves each reference once, and reads each file once, however many stages name it: all stages of a table
-/// have the same version of it. Lives while a table is made.
+/// Resolves each reference once, and reads each file once, however many stages name it, so that all stages of
+/// a table get the same version. Lives while a table is built.
 #[derive(Debug)]
 pub struct Resolver {
     catalog: Catalog,
     modules: Once<(ModuleReference, Option<Digest>), Module>,
-    /// By the path that links lead to: two references may be to one file.
+    /// By the path after symbolic links: two references may name one file.
     files: Once<PathBuf, (Bytes, Digest)>,
 }
 
-/// What was found out once for each key, errors too.
+/// The result for each key, including errors.
 #[derive(Debug)]
 struct Once<K, V>(Mutex<HashMap<K, Arc<OnceCell<Result<V, Error>>>>>);
 
@@ -54,13 +54,13 @@ impl Resolver {
         }
     }
 
-    /// The catalog that it asks.
+    /// The underlying catalog.
     pub fn catalog(&self) -> &Catalog {
         &self.catalog
     }
 
-    /// The module that a reference means, as [`Catalog::obtain`] finds it. What it meant the first time, or why
-    /// it could not be had, holds for every later call.
+    /// The module that a reference names, as by [`Catalog::obtain`]. The first result, including an error, is
+    /// returned by every later call.
     ///
     /// # Errors
     ///

@@ -12,8 +12,8 @@ use crate::{
 };
 
 impl Inner {
-    /// A module of bytes that are signed as required. What was kept beside them counts when it is enough;
-    /// otherwise the signatures that there are now are looked for.
+    /// Makes a module if the bytes are signed as required. Kept signatures are tried first; if they do not
+    /// suffice, the current signatures are fetched.
     pub(super) async fn checked(
         &self,
         reference: &ModuleReference,
@@ -30,7 +30,7 @@ impl Inner {
             reference,
             module: &found.bytes,
         };
-        // Beside a file they are at hand, so those that are there now count.
+        // Signatures next to a file are local, so the current ones are used.
         let kept = match reference {
             ModuleReference::File(_) => None,
             _ => self.material(reference, &found).await?,
@@ -44,7 +44,7 @@ impl Inner {
         };
         let material = match (self.gather(reference, source, &found, progress).await, refused) {
             (Ok(material), _) => material,
-            // What was kept says more than that nobody can be asked for something better.
+            // The error about the kept signatures is more helpful than a network error.
             (Err(_), Some(refused)) => return Err(refused.into()),
             (Err(error), None) => return Err(error),
         };
@@ -57,7 +57,7 @@ impl Inner {
         Ok(module(reference, found, verified, Some(material)))
     }
 
-    /// The same with what was kept, and nothing else.
+    /// The same with the kept signatures only.
     pub(super) async fn checked_offline(
         &self,
         reference: &ModuleReference,
@@ -78,7 +78,7 @@ impl Inner {
         Ok(module(reference, found, verified, Some(material)))
     }
 
-    /// What was kept of the module's signatures.
+    /// The kept signatures of the module.
     async fn material(&self, reference: &ModuleReference, found: &Found) -> Result<Option<Material>, Error> {
         let Some(store) = self.store.clone() else {
             return Ok(None);
@@ -87,7 +87,7 @@ impl Inner {
         on_disk(move || store.material(&reference, digest)).await
     }
 
-    /// The signatures that there are now.
+    /// Fetches the current signatures.
     pub(super) async fn gather(
         &self,
         reference: &ModuleReference,
@@ -128,7 +128,7 @@ impl Inner {
     ) -> Result<Option<(String, Blob)>, Error> {
         match self.network.get_small(url, SIGNATURE_SIZE_LIMIT, progress).await {
             Ok(content) => Ok(content.map(|content| (url.to_string(), Blob(content.into())))),
-            // So servers of objects say that there is none, to those who may not list what there is.
+            // Object stores answer 403 for a missing object to clients that may not list objects.
             Err(Error::Unauthorized { .. }) => Ok(None),
             Err(error) => Err(error),
         }

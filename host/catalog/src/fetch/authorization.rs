@@ -14,23 +14,23 @@ use url::Url;
 use super::{Network, failure};
 use crate::{Error, OciReference};
 
-/// What a registry is asked to allow.
+/// The access that is requested from a registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Access {
     Pull,
     Push,
 }
 
-/// What registries have allowed: the header to show, for registry, repository and access. Asked for again
-/// when a registry no longer takes it.
+/// Cached `Authorization` headers, by registry, repository and access. Requested again when a registry no
+/// longer accepts one.
 #[derive(Debug, Default)]
 pub(super) struct Authorizations(Mutex<HashMap<(String, String, Access), HeaderValue>>);
 
-/// What a server of tokens sends at most.
+/// The largest response of a token server.
 const TOKEN_LIMIT: u64 = 256 << 10;
 
 impl Network {
-    /// Send a request to a registry, with what it wants to see. Any status is well.
+    /// Sends a request to a registry, with authorization as needed. Any status is returned as a response.
     pub(super) async fn send_to_registry(
         &self,
         artifact: &OciReference,
@@ -47,7 +47,7 @@ impl Network {
         );
         let send = async |authorization: Option<HeaderValue>| {
             let mut request = finish(self.client.request(method.clone(), url.clone()));
-            // An upload may go to another server, which has no business with the registry's secrets.
+            // An upload may go to another server, which must not get the registry's credentials.
             if let Some(authorization) = authorization.filter(|_| url.origin() == home.origin()) {
                 request = request.header(AUTHORIZATION, authorization);
             }
@@ -61,7 +61,7 @@ impl Network {
         };
         let shown = known().get(&key).cloned();
         let response = send(shown).await?;
-        // After a redirection another server may want credentials, and it does not get the registry's.
+        // After a redirect another server may ask for credentials; it must not get the registry's.
         if response.status() != StatusCode::UNAUTHORIZED || response.url().origin() != home.origin() {
             return Ok(response);
         }
@@ -74,7 +74,7 @@ impl Network {
         }
     }
 
-    /// What answers the challenge of a registry.
+    /// The `Authorization` header that answers a registry's challenge.
     async fn authorize(
         &self,
         artifact: &OciReference,
@@ -115,7 +115,7 @@ impl Network {
         }
     }
 
-    /// A token from the server that the registry names, as Docker's registries have it:
+    /// A token from the token server that the registry names:
     /// <https://distribution.github.io/distribution/spec/auth/token/>.
     async fn token(
         &self,
@@ -167,17 +167,17 @@ impl Network {
         serde_json::from_slice::<Answer>(&body)
             .ok()
             .and_then(|answer| answer.token.or(answer.access_token))
-            .ok_or_else(|| bad_answer(place, "the server of tokens sent no token".to_owned()))
+            .ok_or_else(|| bad_answer(place, "the token server sent no token".to_owned()))
     }
 
-    /// The error that a registry's refusal is.
+    /// Turns a registry's refusal into an error.
     pub(super) async fn refusal(&self, artifact: &OciReference, response: Response, place: &str) -> Error {
         let registry = artifact.registry();
         let login = format!("log in with `docker login {registry}`");
         let (with, advice) = match self.credential(registry).await {
             Ok(Some(DockerCredential::UsernamePassword(user, _))) => (
                 format!("as the user `{user}`"),
-                "check the name, and what this user may do there".to_owned(),
+                "check the name, and the permissions of this user".to_owned(),
             ),
             Ok(Some(DockerCredential::IdentityToken(_))) => {
                 ("with the token of the last login".to_owned(), login)
@@ -197,7 +197,7 @@ impl Network {
     }
 }
 
-/// What a registry wants a token for, and from whom.
+/// The challenge of a registry: token server, service and scope.
 struct Challenge {
     realm: Url,
     service: String,
@@ -220,14 +220,14 @@ impl Challenge {
         };
         let realm = parameter("realm")
             .and_then(|realm| Url::parse(&realm).ok())
-            .ok_or("the registry names no server of tokens")?;
-        // The password is sent there.
+            .ok_or("the registry names no token server")?;
+        // The password is sent to this URL.
         if realm.scheme() != "https" && asked.scheme() == "https" {
             return Err(format!(
-                "the registry wants credentials sent without TLS, to {realm}"
+                "the registry asks for credentials to be sent without TLS, to {realm}"
             ));
         }
-        // A push begins with a question, for which the registry wants less than for the rest.
+        // A push begins with an existence check, for which the registry asks for a smaller scope.
         let wanted = match access {
             Access::Pull => parameter("scope"),
             Access::Push => Some(format!("repository:{}:pull,push", artifact.repository())),
@@ -242,8 +242,12 @@ impl Challenge {
 }
 
 fn header(text: &str, place: &str) -> Result<HeaderValue, Error> {
-    let mut value = HeaderValue::from_str(text)
-        .map_err(|_| bad_answer(place, "the token for it is no text for a header".to_owned()))?;
+    let mut value = HeaderValue::from_str(text).map_err(|_| {
+        bad_answer(
+            place,
+            "its token has characters that a header cannot hold".to_owned(),
+        )
+    })?;
     value.set_sensitive(true);
     Ok(value)
 }

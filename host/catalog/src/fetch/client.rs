@@ -8,29 +8,29 @@ use url::Url;
 use super::{authorization::Authorizations, failure, scheme::Schemes};
 use crate::{Error, OnProgress};
 
-/// How servers and registries are reached.
+/// How to connect to servers and registries.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NetworkConfig {
-    /// A PEM file of CAs that are trusted beside the operating system's.
+    /// A PEM file of CAs that are trusted in addition to the operating system's.
     pub ca: Option<PathBuf>,
-    /// The proxy for all requests but those that `NO_PROXY` names; otherwise `HTTPS_PROXY`, `HTTP_PROXY`,
-    /// `ALL_PROXY` and `NO_PROXY` of the environment count.
+    /// The proxy for all requests except those that `NO_PROXY` names; by default `HTTPS_PROXY`, `HTTP_PROXY`,
+    /// `ALL_PROXY` and `NO_PROXY` of the environment are used.
     pub proxy: Option<Url>,
     /// Docker's `config.json`, or the directory that it is in; otherwise `$DOCKER_CONFIG`, then `~/.docker`.
     pub docker_config: Option<PathBuf>,
-    /// Registries (host, and port if one is written) that may be spoken to without TLS. Those of this
-    /// machine always may.
+    /// Registries (host, and port if one is written) that may be used without TLS. Loopback addresses always
+    /// may.
     pub insecure_registries: Vec<String>,
-    /// How long a connection may take. 10 seconds.
+    /// The timeout for connecting. 10 seconds.
     pub connect_timeout: Duration,
-    /// How long a server may send nothing. 30 seconds.
+    /// How long a server may be silent. 30 seconds.
     pub read_timeout: Duration,
-    /// How often something is tried, at least 1. A download that gets on is not counted. 5 times.
+    /// The number of attempts, at least 1. Attempts of a download that makes progress are not counted. 5.
     pub attempts: usize,
-    /// The pause before the second attempt; it doubles for each one more. Half a second.
+    /// The pause before the second attempt; it doubles with each further one. Half a second.
     pub first_pause: Duration,
-    /// The longest pause. A server that wants to be left alone for longer is not asked again. 30 seconds.
+    /// The longest pause. If a server asks for a longer one, there is no retry. 30 seconds.
     pub longest_pause: Duration,
 }
 
@@ -50,7 +50,7 @@ impl Default for NetworkConfig {
     }
 }
 
-/// The client for everything that is fetched. Lives as long as the catalog.
+/// The HTTP client for all fetches. Lives as long as the catalog.
 #[derive(Debug)]
 pub(crate) struct Network {
     pub(super) client: reqwest::Client,
@@ -59,13 +59,14 @@ pub(crate) struct Network {
     pub(super) schemes: Schemes,
 }
 
-/// As many as browsers and curl follow or fewer; a registry needs one.
+/// No more than browsers and curl follow; a registry needs one.
 const REDIRECTS: usize = 10;
 
 impl Network {
     pub(crate) fn new(config: NetworkConfig) -> Result<Self, Error> {
         let unusable = |problem: String| Error::Client { problem };
-        // A system without CA certificates is no error here, since files need none: the connection to a server fails.
+        // A system without CA certificates is not an error here, because files need none: only connections
+        // fail.
         let tls = tls::client(Trust::SystemAnd(config.ca.as_deref()), None).map_err(Error::Ca)?;
         let mut builder = reqwest::Client::builder()
             .tls_backend_preconfigured(tls)
@@ -90,7 +91,7 @@ impl Network {
         })
     }
 
-    /// What a server answers to GET, when it is no longer than `limit`; nothing when it is not there.
+    /// The body of a GET response of at most `limit` bytes; `None` when it is not found.
     pub(crate) async fn get_small(
         &self,
         url: &Url,
@@ -109,7 +110,7 @@ impl Network {
         .await
     }
 
-    /// Send a request; any status is well.
+    /// Sends a request. Any status is returned as a response.
     pub(super) async fn send(
         &self,
         request: reqwest::RequestBuilder,
@@ -121,7 +122,7 @@ impl Network {
             .map_err(|error| failure::of_transport(&error, place, &self.config))
     }
 
-    /// A body, when it is no longer than `limit`.
+    /// Reads a body of at most `limit` bytes.
     pub(super) async fn body(&self, mut response: Response, place: &str, limit: u64) -> Result<Bytes, Error> {
         let mut body = BytesMut::new();
         while let Some(chunk) = response
@@ -132,7 +133,7 @@ impl Network {
             if (body.len() + chunk.len()) as u64 > limit {
                 return Err(Error::BadAnswer {
                     place: place.to_owned(),
-                    problem: format!("more than the {limit} bytes that are read of it"),
+                    problem: format!("the body is larger than the limit of {limit} bytes"),
                 });
             }
             body.extend_from_slice(&chunk);
@@ -141,21 +142,21 @@ impl Network {
     }
 }
 
-/// Whether the status says that nothing is there.
+/// Whether the status means not found.
 pub(super) fn is_absent(status: StatusCode) -> bool {
     matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE)
 }
 
-/// Follow a redirection, but never from https to http.
+/// Follows redirects, but never from https to http.
 fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let was_secure = attempt
         .previous()
         .last()
         .is_some_and(|previous| previous.scheme() == "https");
     if was_secure && attempt.url().scheme() != "https" {
-        attempt.error("the server redirects to a place without TLS")
+        attempt.error("the server redirects to an address without TLS")
     } else if attempt.previous().len() > REDIRECTS {
-        attempt.error("too many redirections")
+        attempt.error("too many redirects")
     } else {
         attempt.follow()
     }

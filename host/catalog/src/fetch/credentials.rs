@@ -5,16 +5,16 @@ use docker_credential::{CredentialRetrievalError, DockerCredential};
 use super::Network;
 use crate::Error;
 
-/// How long a credential helper may take. It may ask a keychain, not a person.
+/// The timeout of a credential helper, which may ask a keychain but not a person.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The registry that Docker means by `docker.io`: its names, the one that answers, and the one that
-/// `docker login` writes down.
+/// Docker Hub: its names, the host that serves it, and the name under which `docker login` stores
+/// credentials.
 const DOCKER_HUB: [&str; 3] = ["docker.io", "index.docker.io", "registry-1.docker.io"];
 const DOCKER_HUB_HOST: &str = "registry-1.docker.io";
 const DOCKER_HUB_LOGIN: &str = "https://index.docker.io/v1/";
 
-/// The host that answers for a registry.
+/// The host that serves a registry.
 pub(super) fn api_host(registry: &str) -> &str {
     if DOCKER_HUB.contains(&registry) {
         DOCKER_HUB_HOST
@@ -24,8 +24,8 @@ pub(super) fn api_host(registry: &str) -> &str {
 }
 
 impl Network {
-    /// What Docker's configuration has for a registry. Read anew each time: helpers hand out credentials
-    /// that do not live long.
+    /// The credentials for a registry in Docker's configuration. Read each time, because helpers return
+    /// short-lived credentials.
     pub(super) async fn credential(&self, registry: &str) -> Result<Option<DockerCredential>, Error> {
         let failed = |problem: String| Error::Credentials {
             registry: registry.to_owned(),
@@ -44,13 +44,13 @@ impl Network {
         } else {
             registry.to_owned()
         };
-        // A helper is another program, which is waited for.
+        // A helper is another program, so this blocks.
         let asked = tokio::task::spawn_blocking(move || {
             docker_credential::get_credential_from_reader(io::BufReader::new(file), &login)
         });
         let answered = tokio::time::timeout(HELPER_TIMEOUT, asked).await.map_err(|_| {
             failed(format!(
-                "the credential helper that {} names does not answer",
+                "the credential helper named in {} does not answer",
                 path.display()
             ))
         })?;
@@ -58,7 +58,7 @@ impl Network {
             Ok(credential) => Ok(Some(credential)),
             Err(error) if is_absence(&error) => Ok(None),
             Err(error) => Err(failed(format!(
-                "{}: {}; `docker login {registry}` writes it anew",
+                "{}: {}; `docker login {registry}` rewrites it",
                 path.display(),
                 sentence(error)
             ))),
@@ -80,8 +80,8 @@ impl Network {
     }
 }
 
-/// Whether the error says that there is nothing for this registry. Helpers have no other way to say so than
-/// this sentence of Docker's library for them.
+/// Whether the error means that there are no credentials for this registry. Helpers report that only by this
+/// sentence of Docker's library.
 fn is_absence(error: &CredentialRetrievalError) -> bool {
     match error {
         CredentialRetrievalError::NoCredentialConfigured | CredentialRetrievalError::ConfigNotFound => true,
@@ -92,16 +92,19 @@ fn is_absence(error: &CredentialRetrievalError) -> bool {
     }
 }
 
-/// The error without what a helper printed to its standard output, which may hold a secret.
+/// The error without the helper's standard output, which may contain a secret.
 fn sentence(error: CredentialRetrievalError) -> String {
     match error {
         CredentialRetrievalError::HelperFailure { helper, stderr, .. } => {
             format!("the credential helper {helper} failed: {}", stderr.trim())
         }
         CredentialRetrievalError::HelperCommunicationError => {
-            "the credential helper that it names cannot be started; is it installed, and in PATH?".to_owned()
+            "the credential helper that it names cannot be started; check that it is installed and in PATH"
+                .to_owned()
         }
-        CredentialRetrievalError::ConfigReadError => "it is not Docker's JSON".to_owned(),
+        CredentialRetrievalError::ConfigReadError => {
+            "it is not a valid Docker configuration (config.json)".to_owned()
+        }
         error => error.to_string(),
     }
 }

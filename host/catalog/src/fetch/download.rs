@@ -13,35 +13,35 @@ use super::{
 };
 use crate::{Digest, Error, FetchProgress, OciReference, OnProgress};
 
-/// What is to be downloaded.
+/// A download request.
 #[derive(Clone, Debug)]
 pub(crate) struct Download {
     /// As the operator wrote it.
     pub(crate) place: String,
-    /// The most bytes that are taken.
+    /// The size limit in bytes.
     pub(crate) limit: u64,
-    /// The digest that it must have, if that is known: any version's bytes can then be gone on with.
+    /// The required digest, if known: a partial download of any version can then be resumed.
     pub(crate) digest: Option<Digest>,
     /// Its size in bytes, if that is known.
     pub(crate) size: Option<u64>,
-    /// The version that need not come again.
+    /// The version that need not be downloaded again.
     pub(crate) unless: Option<String>,
 }
 
-/// What a download came to.
+/// The result of a download.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Downloaded {
-    /// All of it is in its place. With what the server calls this version of it.
+    /// The download is complete. With the server's validator of this version.
     Whole(Option<String>),
-    /// The server has the version that need not come again.
+    /// The server still has the given version.
     Unchanged,
 }
 
-/// An attempt that got on by less than this counts as none.
+/// An attempt that received less than this counts as no progress.
 const SOME_PROGRESS: usize = 64 << 10;
 
 impl Network {
-    /// Download what is behind a URL.
+    /// Downloads from a URL.
     pub(crate) async fn download(
         &self,
         url: &Url,
@@ -95,7 +95,7 @@ impl Network {
             let before = landing.bytes().len();
             let headers = headers(download, landing);
             let attempt = async {
-                // A download that was killed at its very end.
+                // The download was interrupted at its very end.
                 if download.digest.is_some() && download.size == Some(before as u64) {
                     return Ok(Downloaded::Whole(None));
                 }
@@ -118,7 +118,7 @@ impl Network {
         }
     }
 
-    /// Take what a response brings.
+    /// Receives the body of a response.
     async fn take(
         &self,
         mut response: Response,
@@ -131,12 +131,12 @@ impl Network {
         let validator = validator(response.headers());
         match response.status() {
             StatusCode::NOT_MODIFIED if download.unless.is_some() => return Ok(Downloaded::Unchanged),
-            StatusCode::PARTIAL_CONTENT if goes_on_from(response.headers(), offset) => {}
+            StatusCode::PARTIAL_CONTENT if resumes_at(response.headers(), offset) => {}
             StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE => {
                 landing.restart(None).await;
                 return Err(Error::Unreachable {
                     place: place.clone(),
-                    problem: "the server does not go on where the download broke off".to_owned(),
+                    problem: "the server does not resume the interrupted download".to_owned(),
                 });
             }
             _ => {
@@ -150,7 +150,7 @@ impl Network {
             .map(|length| there.saturating_add(length))
             .or(download.size);
         if let Some(size) = total {
-            self.fits(size, download)?;
+            self.check_size(size, download)?;
         }
         progress(FetchProgress::Started {
             reference: place.clone(),
@@ -163,14 +163,14 @@ impl Network {
             .map_err(|error| failure::of_transport(&error, place, &self.config))?
         {
             let size = (landing.bytes().len() as u64).saturating_add(chunk.len() as u64);
-            self.fits(size, download)?;
+            self.check_size(size, download)?;
             landing.append(&chunk).await;
             progress(FetchProgress::Received { bytes: size });
         }
         Ok(Downloaded::Whole(validator))
     }
 
-    fn fits(&self, size: u64, download: &Download) -> Result<(), Error> {
+    fn check_size(&self, size: u64, download: &Download) -> Result<(), Error> {
         let (place, limit) = (download.place.clone(), download.limit);
         if size > limit {
             return Err(Error::ModuleTooLarge { place, size, limit });
@@ -178,14 +178,14 @@ impl Network {
         match download.size {
             Some(expected) if size > expected => Err(Error::BadAnswer {
                 place,
-                problem: format!("more than the {expected} bytes that its manifest tells of"),
+                problem: format!("more than the {expected} bytes that its manifest declares"),
             }),
             _ => Ok(()),
         }
     }
 }
 
-/// Ask for the rest of what is there already.
+/// Requests the rest of a partial download.
 fn headers(download: &Download, landing: &Landing) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let offset = landing.bytes().len();
@@ -209,14 +209,14 @@ fn headers(download: &Download, landing: &Landing) -> HeaderMap {
     headers
 }
 
-/// The entity tag, when it is a strong one: a weak one does not stand for the same bytes.
+/// The entity tag, if it is strong: a weak one does not guarantee the same bytes.
 fn validator(headers: &HeaderMap) -> Option<String> {
     let tag = headers.get(ETAG)?.to_str().ok()?;
     tag.starts_with('"').then(|| tag.to_owned())
 }
 
-/// Whether a partial answer begins where what is there ends.
-fn goes_on_from(headers: &HeaderMap, offset: u64) -> bool {
+/// Whether a partial response begins where the partial download ends.
+fn resumes_at(headers: &HeaderMap, offset: u64) -> bool {
     headers
         .get(CONTENT_RANGE)
         .and_then(|range| range.to_str().ok())

@@ -11,10 +11,10 @@ use url::Url;
 use super::{NetworkConfig, client::is_absent};
 use crate::Error;
 
-/// So much of an error's body is read.
+/// How much of an error's body is read.
 const MESSAGE_LIMIT: usize = 16 << 10;
 
-/// The response, unless its status says that something went wrong. What a 401 means is the caller's matter.
+/// The response, unless its status is an error. A 401 is left to the caller.
 pub(super) async fn success(response: Response, place: &str) -> Result<Response, Error> {
     let status = response.status();
     if status.is_success() {
@@ -29,7 +29,7 @@ pub(super) async fn success(response: Response, place: &str) -> Result<Response,
             place,
             with: "without credentials".to_owned(),
             message,
-            advice: "modules are fetched from `https:` without credentials; keep those that need some in a registry"
+            advice: "modules are fetched from `https:` without credentials; keep a module that needs them in a registry"
                 .to_owned(),
         },
         _ => Error::Status {
@@ -41,7 +41,7 @@ pub(super) async fn success(response: Response, place: &str) -> Result<Response,
     })
 }
 
-/// What the server says of its refusal: the errors of a registry, or the name of the status.
+/// The server's error message: that of a registry, or the name of the status.
 pub(super) async fn message(mut response: Response) -> String {
     #[derive(serde::Deserialize)]
     struct Envelope {
@@ -74,7 +74,7 @@ pub(super) async fn message(mut response: Response) -> String {
     said.map_or(name, |said| printable(&said))
 }
 
-/// What another machine wrote, fit for one line of a log.
+/// A server's text, made safe for one log line.
 fn printable(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(200).collect()
 }
@@ -88,7 +88,7 @@ fn again_after(response: &Response) -> Option<Duration> {
     })
 }
 
-/// The error that a request or a body ended with.
+/// The error of a failed request or body.
 pub(super) fn of_transport(error: &reqwest::Error, place: &str, config: &NetworkConfig) -> Error {
     let place = place.to_owned();
     if let Some(found) = find::<rustls::Error>(error) {
@@ -134,17 +134,21 @@ pub(super) fn of_transport(error: &reqwest::Error, place: &str, config: &Network
 fn tls_problem(error: &rustls::Error, host: &str, config: &NetworkConfig) -> String {
     let trust = match &config.ca {
         None => "name the CA's file with `modules.ca`".into(),
-        Some(path) => format!("neither this system nor {} has its CA", path.display()).into(),
+        Some(path) => format!(
+            "its CA is neither among this system's CAs nor in {}",
+            path.display()
+        )
+        .into(),
     };
     let advice = TlsAdvice {
         trust,
-        identity: "modules are fetched without one",
+        identity: "modules are fetched without a client certificate",
         ..TlsAdvice::default()
     };
     advice.explain(error, host)
 }
 
-/// Whether the other side does not speak TLS.
+/// Whether the server does not speak TLS.
 pub(super) fn is_without_tls(error: &reqwest::Error) -> bool {
     match find::<rustls::Error>(error) {
         Some(error) => matches!(

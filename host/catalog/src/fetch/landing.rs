@@ -1,16 +1,16 @@
 use crate::{Error, store::Partial};
 
-/// So many bytes are gathered before they are written to the store.
+/// How many bytes are buffered before they are written to the store.
 const WRITTEN_AT_ONCE: usize = 256 << 10;
 
-/// Where a download grows, so that it can be gone on with: in memory and, with a store, in a file that
-/// outlives the program. Lives as long as the download.
+/// A download in progress, which can be resumed: in memory and, with a store, in a file that outlives the
+/// program. Lives as long as the download.
 #[derive(Debug, Default)]
 pub(crate) struct Landing {
     bytes: Vec<u8>,
-    /// What the server calls the version that the bytes are of.
+    /// The server's validator of the version.
     validator: Option<String>,
-    /// So many of the bytes are in the file.
+    /// How many of the bytes are in the file.
     written: usize,
     partial: Option<Partial>,
 }
@@ -21,7 +21,7 @@ impl Landing {
         Self::default()
     }
 
-    /// In the file too, with what is there already.
+    /// Also in the file, with its current contents.
     pub(crate) async fn on(partial: Partial, limit: u64) -> Self {
         match on_disk(partial, move |partial| partial.content(limit)).await {
             Some((partial, (bytes, validator))) => Self {
@@ -34,17 +34,17 @@ impl Landing {
         }
     }
 
-    /// What is there of it.
+    /// The bytes so far.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// What the server calls the version that the bytes are of, if they stand for it alone.
+    /// The server's validator of the version, if it has one.
     pub(super) fn validator(&self) -> Option<&str> {
         self.validator.as_deref()
     }
 
-    /// Begin anew, with this version.
+    /// Starts over with this version.
     pub(crate) async fn restart(&mut self, validator: Option<&str>) {
         self.bytes.clear();
         self.written = 0;
@@ -57,7 +57,7 @@ impl Landing {
         }
     }
 
-    /// Take more of it.
+    /// Appends bytes.
     pub(super) async fn append(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         if self.bytes.len() - self.written >= WRITTEN_AT_ONCE {
@@ -65,7 +65,7 @@ impl Landing {
         }
     }
 
-    /// Write what was gathered.
+    /// Writes the buffered bytes.
     pub(super) async fn write(&mut self) {
         let rest = self.bytes.get(self.written..).unwrap_or_default();
         if !rest.is_empty()
@@ -79,14 +79,14 @@ impl Landing {
         self.written = self.bytes.len();
     }
 
-    /// The bytes, and the file that holds them too.
+    /// The bytes, and the file with them.
     pub(crate) fn into_parts(self) -> (Vec<u8>, Option<Partial>) {
         (self.bytes, self.partial)
     }
 }
 
-/// Work on the file where it may block. One that fails is removed, and the download goes on without it: what
-/// cannot be kept is told when it is whole.
+/// Works on the file on a blocking thread. After an error the file is removed and the download continues
+/// without it; the error is reported when the complete download is stored.
 async fn on_disk<T: Send + 'static>(
     mut partial: Partial,
     work: impl FnOnce(&mut Partial) -> Result<T, Error> + Send + 'static,
@@ -94,7 +94,7 @@ async fn on_disk<T: Send + 'static>(
     let work = move || match work(&mut partial) {
         Ok(done) => Some((partial, done)),
         Err(error) => {
-            tracing::warn!(%error, "a download could not be written down; if it breaks off, it begins anew");
+            tracing::warn!(%error, "a download could not be saved to disk; if it is interrupted, it starts over");
             partial.discard();
             None
         }

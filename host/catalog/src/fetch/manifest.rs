@@ -2,32 +2,32 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Digest, Error, OciReference};
 
-/// The type of a manifest, as the OCI image specification has it, and as it is pushed.
+/// The media type of a manifest in the OCI image specification, used for pushes.
 pub(crate) const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
 const DOCKER_MANIFEST_TYPE: &str = "application/vnd.docker.distribution.manifest.v2+json";
 const DOCKER_INDEX_TYPE: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
 
-/// What a registry is asked for in place of a manifest.
+/// Other media types that are accepted.
 pub(super) const MANIFEST_TYPES: [&str; 4] =
     [MANIFEST_TYPE, INDEX_TYPE, DOCKER_MANIFEST_TYPE, DOCKER_INDEX_TYPE];
 
 /// The standard type of a layer that is a module:
 /// <https://tag-runtime.cncf.io/wgs/wasm/deliverables/wasm-oci-artifact/>.
 pub(crate) const WASM_TYPE: &str = "application/wasm";
-/// The standard type of the configuration beside it.
+/// The standard type of its configuration.
 pub(crate) const WASM_CONFIG_TYPE: &str = "application/vnd.wasm.config.v0+json";
 
-/// What older tools write.
+/// Media types that older tools write.
 const OLDER_WASM_TYPES: [&str; 2] = [
     "application/vnd.wasm.content.layer.v1+wasm",
     "application/vnd.module.wasm.content.layer.v1+wasm",
 ];
 
-/// So many layers are named when none of them is a module.
+/// How many layers an error names when none of them is a module.
 const NAMED_LAYERS: usize = 4;
 
-/// The parts of a manifest or an index that are looked at.
+/// The fields of a manifest or an index that are used.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Manifest {
@@ -40,7 +40,7 @@ struct Manifest {
     manifests: Option<Vec<Entry>>,
 }
 
-/// What an index says of a manifest. One that says less than it should is no module.
+/// An entry of an index. An incomplete one is not a module.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Entry {
@@ -66,12 +66,12 @@ impl Entry {
     }
 }
 
-/// What a manifest says of a blob.
+/// A descriptor in a manifest.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Descriptor {
     pub(crate) media_type: String,
-    /// Not every digest is one of SHA-256.
+    /// Not every digest is SHA-256.
     pub(crate) digest: String,
     pub(crate) size: u64,
 }
@@ -90,17 +90,17 @@ impl Layer {
     ///
     /// # Errors
     ///
-    /// With what is there, when it is anything else.
+    /// When it is anything else; the error says what was found.
     pub(crate) fn of_manifest(reference: &OciReference, bytes: &[u8]) -> Result<Self, Error> {
         module_of(bytes).map_err(|found| not_an_artifact(reference, found))
     }
 }
 
-/// The manifest of the one artifact for WebAssembly in an index; nothing when the bytes are no index.
+/// The digest of the only WebAssembly artifact in an index; `None` when the bytes are not an index.
 ///
 /// # Errors
 ///
-/// With what is there, when the index lists no such artifact, or several.
+/// When the index lists no such artifact, or several; the error says what was found.
 pub(crate) fn entry_of_index(reference: &OciReference, bytes: &[u8]) -> Result<Option<Digest>, Error> {
     let Ok(Manifest {
         manifests: Some(entries),
@@ -148,10 +148,7 @@ fn module_of(bytes: &[u8]) -> Result<Layer, String> {
     );
     match manifest.manifests {
         Some(entries) => {
-            return Err(format!(
-                "an index of {} artifacts inside of an index",
-                entries.len()
-            ));
+            return Err(format!("an index of {} artifacts inside an index", entries.len()));
         }
         None if is_index => return Err("an index without artifacts".to_owned()),
         None => {}
@@ -172,13 +169,13 @@ fn module_of(bytes: &[u8]) -> Result<Layer, String> {
                 size: layer.size,
             })
         }
-        [] => Err(what_is_there(&manifest)),
+        [] => Err(describe_layers(&manifest)),
         modules => Err(format!("{} modules", modules.len())),
     }
 }
 
 /// The layers of an artifact without a module.
-fn what_is_there(manifest: &Manifest) -> String {
+fn describe_layers(manifest: &Manifest) -> String {
     let mut types: Vec<String> = manifest
         .layers
         .iter()
@@ -226,7 +223,7 @@ mod tests {
             (manifest(&[layer(WASM_TYPE)]), module),
             (manifest(&[layer(OLDER_WASM_TYPES[0])]), module),
             (manifest(&[layer(OLDER_WASM_TYPES[1])]), module),
-            // A readme beside it does no harm.
+            // An additional layer, such as a readme, is allowed.
             (manifest(&[layer("text/markdown"), layer(WASM_TYPE)]), module),
             (manifest(&[layer(WASM_TYPE), layer(WASM_TYPE)]), Err("2 modules")),
             (
@@ -240,7 +237,7 @@ mod tests {
             (manifest(&[]), Err("no layers (and the configuration is `c`)")),
             (
                 r#"{"schemaVersion":2,"manifests":[{},{}]}"#.to_owned(),
-                Err("an index of 2 artifacts inside of an index"),
+                Err("an index of 2 artifacts inside an index"),
             ),
             (index, Err("an index without artifacts")),
             (

@@ -11,17 +11,17 @@ use super::{
 };
 use crate::{Digest, Error, OciReference, OnProgress};
 
-/// Which of a repository's artifacts.
+/// A tag or a digest in a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Version {
-    /// What this tag means at the moment.
+    /// The artifact that the tag currently names.
     Tag(String),
     /// The one whose manifest has this digest.
     Digest(Digest),
 }
 
 impl Version {
-    /// The one that a reference names: the digest counts when there is one.
+    /// The version that a reference names; a digest takes precedence over a tag.
     pub(crate) fn of(reference: &OciReference) -> Self {
         match (reference.digest(), reference.tag()) {
             (Some(digest), _) => Self::Digest(digest),
@@ -37,12 +37,12 @@ impl Version {
     }
 }
 
-/// Registries take no larger manifests, says the OCI distribution specification.
+/// The limit for manifests in the OCI distribution specification.
 const MANIFEST_LIMIT: u64 = 4 << 20;
 
 impl Network {
-    /// A manifest of the artifact's repository, as the registry sent it; nothing when it is not there. A
-    /// digest that was asked for is the digest of what is returned.
+    /// A manifest of the artifact's repository, as the registry sent it; `None` when it is not found. A
+    /// requested digest is verified.
     pub(crate) async fn manifest(
         &self,
         artifact: &OciReference,
@@ -67,7 +67,7 @@ impl Network {
         }
     }
 
-    /// The digest of the manifest that a tag means, if the registry tells without sending it.
+    /// The digest of the manifest that a tag names, from a HEAD request, if the registry sends it.
     pub(crate) async fn manifest_digest(
         &self,
         artifact: &OciReference,
@@ -92,8 +92,7 @@ impl Network {
         .await
     }
 
-    /// A small blob of the artifact's repository, with the digest that was asked for; nothing when it is
-    /// not there.
+    /// A small blob of the artifact's repository, with a verified digest; `None` when it is not found.
     pub(crate) async fn small_blob(
         &self,
         artifact: &OciReference,
@@ -116,9 +115,8 @@ impl Network {
         }
     }
 
-    /// The index of the artifacts that refer to this manifest, as it was sent; nothing when the registry
-    /// has none. One without the referrers API is asked for the tag that the OCI distribution specification
-    /// has for it.
+    /// The index of the referrers of this manifest, as it was sent; `None` when the registry has none.
+    /// Without the referrers API, the fallback tag of the OCI distribution specification is used.
     pub(crate) async fn referrers(
         &self,
         artifact: &OciReference,
@@ -137,7 +135,7 @@ impl Network {
         self.manifest(artifact, &tag, progress).await
     }
 
-    /// What is under a path of the repository, up to a limit.
+    /// Gets a path of the repository, up to a size limit.
     async fn get_from_registry(
         &self,
         artifact: &OciReference,
@@ -193,7 +191,7 @@ impl Network {
             .map_err(|error| not_a_url(place, &error))
     }
 
-    /// The URL below which a registry has its repositories.
+    /// The base URL of a registry.
     pub(super) async fn registry_url(&self, artifact: &OciReference, place: &str) -> Result<Url, Error> {
         let host = api_host(artifact.registry());
         let scheme = self.scheme(host, place).await?.as_str();
@@ -210,7 +208,7 @@ pub(crate) fn place(artifact: &OciReference, version: &Version) -> String {
     }
 }
 
-/// The digest that the registry says its answer has.
+/// The digest in the registry's response headers.
 pub(super) fn content_digest(headers: &HeaderMap) -> Option<Digest> {
     headers.get("docker-content-digest")?.to_str().ok()?.parse().ok()
 }

@@ -4,7 +4,7 @@ use super::Network;
 use crate::{Error, FetchProgress, OnProgress};
 
 impl Network {
-    /// Try until it succeeds, fails for good, or was tried often enough.
+    /// Retries until it succeeds, fails permanently, or the attempts are used up.
     pub(super) async fn retrying<T, F: Future<Output = Result<T, Error>>>(
         &self,
         progress: OnProgress<'_>,
@@ -34,7 +34,7 @@ impl Network {
     }
 }
 
-/// The pauses between the attempts at one thing. Lives as long as these.
+/// The pauses between attempts. Lives for one operation.
 #[derive(Debug)]
 pub(super) struct Pauses {
     left: ExponentialBackoff,
@@ -43,16 +43,16 @@ pub(super) struct Pauses {
 }
 
 impl Pauses {
-    /// An attempt got on: those that follow count anew.
+    /// An attempt made progress: the count of attempts starts over.
     pub(super) fn reset(&mut self) {
         self.left = self.builder.build();
     }
 
-    /// Wait for the time of the next attempt.
+    /// Waits before the next attempt.
     ///
     /// # Errors
     ///
-    /// The error, when no attempt follows it.
+    /// The error, when there is no further attempt.
     pub(super) async fn wait_after(&mut self, error: Error, progress: OnProgress<'_>) -> Result<(), Error> {
         if !error.is_transient() {
             return Err(error);
@@ -65,7 +65,7 @@ impl Pauses {
             return Err(error);
         };
         let after = pause.min(self.longest).max(wanted);
-        tracing::debug!(%error, ?after, "an attempt failed, and another follows");
+        tracing::debug!(%error, ?after, "a request failed and is retried");
         progress(FetchProgress::Retrying { after, error });
         tokio::time::sleep(after).await;
         Ok(())

@@ -7,7 +7,7 @@ use std::{
 use super::{Network, failure};
 use crate::Error;
 
-/// Whether a registry is spoken to over TLS.
+/// Whether a registry is used over TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scheme {
     Https,
@@ -23,13 +23,13 @@ impl Scheme {
     }
 }
 
-/// What was found out about registries that may be without TLS.
+/// The detected schemes of registries that may be used without TLS.
 #[derive(Debug, Default)]
 pub(super) struct Schemes(Mutex<HashMap<String, Scheme>>);
 
 impl Network {
-    /// How a registry is spoken to. One that may be without TLS is asked, once, whether it has it, and
-    /// a wrong certificate of it is no reason to do without.
+    /// The scheme of a registry. A registry that may be used without TLS is probed once; an invalid
+    /// certificate does not cause a fallback to http.
     pub(super) async fn scheme(&self, registry: &str, place: &str) -> Result<Scheme, Error> {
         if !self.may_be_without_tls(registry) {
             return Ok(Scheme::Https);
@@ -56,7 +56,7 @@ impl Network {
     }
 }
 
-/// Whether a registry's name can only be this machine's: what is sent there, nobody else hears.
+/// Whether a registry is on this machine, so that traffic to it does not leave the machine.
 fn is_this_machine(registry: &str) -> bool {
     let host = match registry.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => host,

@@ -14,11 +14,11 @@ use super::{
 };
 use crate::{Digest, Error, OciReference, OnProgress};
 
-/// So many bytes of an upload go out between two tellings.
+/// How many bytes are sent between two progress reports.
 const PIECE: usize = 64 << 10;
 
 impl Network {
-    /// Put a blob into the artifact's repository, unless it is there.
+    /// Uploads a blob to the artifact's repository, unless it exists.
     pub(crate) async fn push_blob(
         &self,
         artifact: &OciReference,
@@ -57,7 +57,7 @@ impl Network {
         .await
     }
 
-    /// Put a manifest into the artifact's repository, under its tag.
+    /// Uploads a manifest to the artifact's repository, under its tag.
     pub(crate) async fn push_manifest(
         &self,
         artifact: &OciReference,
@@ -99,7 +99,7 @@ impl Network {
     }
 }
 
-/// A body that tells how much of it has gone.
+/// A body that reports its progress.
 fn body(bytes: &Bytes, on_sent: impl Fn(u64) + Send + Sync + 'static) -> Body {
     let total = bytes.len();
     let pieces = stream::unfold(bytes.clone(), move |mut rest| {
@@ -110,14 +110,14 @@ fn body(bytes: &Bytes, on_sent: impl Fn(u64) + Send + Sync + 'static) -> Body {
     Body::wrap_stream(pieces)
 }
 
-/// Where the registry wants an upload.
+/// The URL that the registry assigns to an upload.
 fn location(response: &Response, place: &str) -> Result<Url, Error> {
     let wrong = |problem: &str| Error::BadAnswer {
         place: place.to_owned(),
         problem: problem.to_owned(),
     };
     if response.status() != StatusCode::ACCEPTED && response.status() != StatusCode::CREATED {
-        return Err(wrong("the registry begins no upload"));
+        return Err(wrong("the registry does not start an upload"));
     }
     let url = response
         .headers()
@@ -126,7 +126,7 @@ fn location(response: &Response, place: &str) -> Result<Url, Error> {
         .and_then(|location| response.url().join(location).ok())
         .ok_or_else(|| wrong("the registry does not say where the upload goes"))?;
     if response.url().scheme() == "https" && url.scheme() != "https" {
-        return Err(wrong("the registry wants the upload without TLS"));
+        return Err(wrong("the registry asks for an upload without TLS"));
     }
     Ok(url)
 }

@@ -13,30 +13,30 @@ use super::{
     provider,
 };
 
-/// What a signature says of itself. Nothing of it is checked.
+/// What a signature claims. Nothing of it is verified.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SignatureDescription {
-    /// In which form it is.
+    /// Its form.
     pub kind: SignatureKind,
-    /// Where it was found.
+    /// Its file, URL or digest.
     pub name: String,
-    /// What it says of the key that made it; by sigstore the base64 of the key's SHA-256 digest.
+    /// The key hint; with sigstore the base64 of the key's SHA-256 digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_hint: Option<String>,
-    /// Whom its certificate names.
+    /// The identity in its certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<String>,
-    /// Who vouched for the identity.
+    /// The issuer of the identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
-    /// Its place in the log.
+    /// Its index in the transparency log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_index: Option<u64>,
-    /// When the log took it.
+    /// When the log recorded it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logged_at: Option<Timestamp>,
-    /// Why it cannot be understood.
+    /// Why it cannot be parsed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
 }
@@ -46,7 +46,7 @@ pub struct SignatureDescription {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum SignatureKind {
-    /// Nothing but the signature.
+    /// A bare signature.
     Detached,
     /// A bundle with a signature of the module or its manifest.
     Bundle,

@@ -5,74 +5,74 @@ use jiff::Timestamp;
 use super::{SignatureDescription, SourcePattern};
 use crate::{Digest, ModuleReference};
 
-/// Why a module's signature is not what is required of it. As text: what was found, what is required, and
+/// Why a module does not have the required signature. The message says what was found, what is required, and
 /// what to do.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignatureError {
-    /// The policy says nothing of this source, so nothing of it is taken.
+    /// No rule of the policy matches this source, so modules from it are refused.
     #[error(
-        "module {reference}: no rule of `signatures` is for it (there are {patterns}): add one, with `accept: Unsigned` if it need not be signed",
+        "module {reference}: no rule of `signatures` matches it (there are rules for {patterns}): add one, with `accept: Unsigned` if it need not be signed",
         patterns = list(patterns)
     )]
     NotCovered {
         /// The module.
         reference: Box<ModuleReference>,
-        /// What there are rules for.
+        /// The sources that have rules.
         patterns: Vec<SourcePattern>,
     },
-    /// The reference can be understood in two ways, so that it cannot be said which rule is for it.
-    #[error("module {reference} {problem}, so that no rule of `signatures` can be chosen: write it plainly")]
+    /// The reference is ambiguous, so no rule can be chosen.
+    #[error("module {reference} {problem}, so no rule of `signatures` can be chosen: correct the reference")]
     Ambiguous {
         /// The module.
         reference: Box<ModuleReference>,
-        /// What is wrong with it, as the rest of a sentence.
+        /// The problem, as the rest of a sentence.
         problem: &'static str,
     },
-    /// There is no signature at all.
-    #[error("module {reference} is not signed, and {required} is required: {fix}")]
+    /// There is no signature.
+    #[error("module {reference} is not signed, but {required} is required: {fix}")]
     Unsigned {
         /// The module.
         reference: Box<ModuleReference>,
-        /// What the rule asks.
+        /// The requirement of the rule.
         required: String,
-        /// What to do.
+        /// Advice on what to do.
         fix: String,
     },
-    /// There are signatures, and none is what is required.
+    /// There are signatures, but none satisfies the rule.
     #[error(
-        "module {reference} is not signed as required, which is {required}; there is {found}: {fix}",
+        "module {reference} has no valid signature: {required} is required, but found {found}: {fix}",
         found = list(found)
     )]
     Refused {
         /// The module.
         reference: Box<ModuleReference>,
-        /// What the rule asks.
+        /// The requirement of the rule.
         required: String,
-        /// Each signature, and why it does not count.
+        /// Each signature, and why it is refused.
         found: Vec<Finding>,
-        /// What to do.
+        /// Advice on what to do.
         fix: String,
     },
-    /// What a registry said of the module is not, or no longer, about these bytes.
+    /// The manifest from the registry does not match the module.
     #[error("module {reference}: {problem}: pull it again")]
     Unrelated {
         /// The module.
         reference: Box<ModuleReference>,
-        /// What does not fit, as a sentence.
+        /// The mismatch, as a sentence.
         problem: String,
     },
-    /// The module or what should be its signature cannot be read.
+    /// The module or a signature cannot be read.
     #[error("module or signature {path}: {source}", path = path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The I/O error.
         source: Arc<io::Error>,
     },
-    /// What should be a signature is far larger than one is.
+    /// A signature file is too large.
     #[error(
-        "signature {name} has more than {limit} bytes: is it something else? Remove it, or sign the module again"
+        "signature {name} has more than {limit} bytes and is probably not a signature: remove it, or sign the module again"
     )]
     TooLarge {
         /// The file, URL or digest.
@@ -80,85 +80,83 @@ pub enum SignatureError {
         /// The limit in bytes.
         limit: u64,
     },
-    /// There are more signatures than are looked at.
-    #[error("module {reference} has more than {limit} signatures: remove those of no use")]
+    /// There are too many signatures.
+    #[error("module {reference} has more than {limit} signatures: remove those that are not needed")]
     TooMany {
         /// The module.
         reference: Box<ModuleReference>,
-        /// How many are looked at.
+        /// The limit.
         limit: usize,
     },
 }
 
-/// A signature that was found, and why it does not count.
+/// A signature that was found, and why it is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What the signature says of itself.
+    /// What the signature claims.
     pub signature: SignatureDescription,
-    /// Why it does not count.
+    /// Why it is refused.
     pub refusal: Refusal,
 }
 
-/// Why a signature does not count.
+/// Why a signature is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// It cannot be understood.
+    /// It cannot be parsed.
     #[error("is damaged: {0}")]
     Damaged(String),
-    /// It is of a kind that is not checked here.
-    #[error("is of a kind that is not checked: {0}")]
+    /// It is of an unsupported kind.
+    #[error("is of an unsupported kind: {0}")]
     Unsupported(String),
-    /// None of the keys made it, or what it is over was changed.
-    #[error("was made by another key, or over other bytes")]
+    /// None of the keys made it, or the signed content was changed.
+    #[error("was made by another key or over different content")]
     WrongKey,
-    /// It is valid, but over something else.
-    #[error("is over {signed}, and this is {actual}")]
+    /// It is valid, but signs something else.
+    #[error("is over {signed}, not over {actual}")]
     OtherSubject {
-        /// What was signed.
+        /// The signed content.
         signed: String,
-        /// What is here.
+        /// The digest of this artifact.
         actual: Digest,
     },
-    /// It says something about the module, but is no signature of it.
-    #[error("is a statement of the kind `{0}`, which does not say that the module is to be run")]
+    /// It is a statement about the module, but not a signature of it.
+    #[error("is a statement of the kind `{0}`, which is not a signature of the module")]
     Statement(String),
-    /// It carries no certificate, so it names nobody.
-    #[error("has no certificate, which a keyless signature has")]
+    /// It has no certificate, so it has no identity.
+    #[error("has no certificate, which a keyless signature needs")]
     NoCertificate,
-    /// The certificate is another's.
-    #[error("was made by `{found}`, and not by `{required}`")]
+    /// The certificate has another identity.
+    #[error("was made by `{found}`, not by `{required}`")]
     WrongIdentity {
-        /// Whom the certificate names.
+        /// The identity in the certificate.
         found: String,
-        /// What the rule asks.
+        /// The requirement of the rule.
         required: String,
     },
-    /// Somebody else vouches for the identity.
-    #[error("was made by an identity of `{found}`, and not of `{required}`")]
+    /// The identity has another issuer.
+    #[error("was made by an identity of the issuer `{found}`, not of `{required}`")]
     WrongIssuer {
-        /// Whom the certificate names.
+        /// The issuer in the certificate.
         found: String,
-        /// What the rule asks.
+        /// The requirement of the rule.
         required: String,
     },
     /// The certificate was not valid when the signature was made.
-    #[error(
-        "was made at {signed_at}, when its certificate was not valid, which is from {not_before} to {not_after}"
-    )]
+    #[error("was made at {signed_at}, outside the validity of its certificate ({not_before} to {not_after})")]
     Expired {
-        /// When the log or the timestamp says that it was made.
+        /// The time in the log or the timestamp.
         signed_at: Timestamp,
-        /// When the certificate begins to be valid.
+        /// The start of the certificate's validity.
         not_before: Timestamp,
-        /// When it ends.
+        /// The end of its validity.
         not_after: Timestamp,
     },
     /// No authority of the trust root issued the certificate.
-    #[error("has a certificate that the trust root does not vouch for: {0}")]
+    #[error("has a certificate that the trust root does not trust: {0}")]
     UntrustedCertificate(String),
-    /// No log or timestamp authority of the trust root knows it.
-    #[error("is not shown to be in a log of the trust root: {0}")]
+    /// No log or timestamp authority of the trust root recorded it.
+    #[error("is not proven to be in a log of the trust root: {0}")]
     NotInLog(String),
 }
 
@@ -171,27 +169,27 @@ pub enum InvalidTrust {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The I/O error.
         source: io::Error,
     },
-    /// The text is no public key.
+    /// The text is not a valid public key.
     #[error("public key{of}: {problem}", of = of(origin.as_ref()))]
     Key {
         /// The file, if it is from one.
         origin: Option<PathBuf>,
-        /// What is wrong, and what to write.
+        /// The problem, and what to write.
         problem: String,
     },
-    /// The text is no trust root.
+    /// The text is not a valid trust root.
     #[error("trust root{of}: {problem}", of = of(origin.as_ref()))]
     Root {
         /// The file, if it is from one.
         origin: Option<PathBuf>,
-        /// What is wrong, and what to write.
+        /// The problem, and what to write.
         problem: String,
     },
     /// A rule names no key.
-    #[error("no key is named: name at least one")]
+    #[error("no key is configured: name at least one")]
     NoKeys,
 }
 
@@ -201,7 +199,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// As many are told of in one message.
+/// How many findings one message lists.
 const LISTED: usize = 8;
 
 fn list(items: &[impl fmt::Display]) -> String {

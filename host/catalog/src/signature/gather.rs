@@ -11,20 +11,20 @@ use url::Url;
 use super::{Blob, FoundSignature, Material, SIGNATURE_SIZE_LIMIT, SignatureError};
 use crate::ModuleReference;
 
-/// After the module's name: a signature and nothing else.
+/// The suffix of a bare signature.
 const SIGNATURE_SUFFIX: &str = ".sig";
-/// After the module's name: a bundle of sigstore.
+/// The suffix of a sigstore bundle.
 const BUNDLE_SUFFIX: &str = ".sigstore.json";
 
-/// What the names of signatures beside a module's file end with, after the whole name of that file.
+/// The suffixes of signature files, appended to the full name of the module's file.
 pub const SIGNATURE_SUFFIXES: [&str; 2] = [SIGNATURE_SUFFIX, BUNDLE_SUFFIX];
 
-/// The signatures beside a file: `{file}.sig` and `{file}.sigstore.json`, where the reference says and where
-/// its links lead.
+/// The signatures next to a file: `{file}.sig` and `{file}.sigstore.json`, for the path of the reference and
+/// for the path that its symbolic links lead to.
 ///
 /// # Errors
 ///
-/// When one is there and cannot be read, or is too large.
+/// When one exists and cannot be read, or is too large.
 pub fn gather_beside(path: &Path, resolved: &Path) -> Result<Material, SignatureError> {
     let mut material = Material::default();
     let reference = ModuleReference::File(path.to_owned());
@@ -35,15 +35,15 @@ pub fn gather_beside(path: &Path, resolved: &Path) -> Result<Material, Signature
         if let Some((name, content)) = beside(place, BUNDLE_SUFFIX)? {
             material.add(&reference, FoundSignature::Bundle { name, content })?;
         }
-        if is_place_of(path, resolved) {
+        if is_not_a_link(path, resolved) {
             break;
         }
     }
     Ok(material)
 }
 
-/// Whether the path names the file itself, and no link to it.
-fn is_place_of(path: &Path, resolved: &Path) -> bool {
+/// Whether the path names the file itself, not a link to it.
+fn is_not_a_link(path: &Path, resolved: &Path) -> bool {
     let directory = match path.parent() {
         Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
         Some(parent) => parent,
@@ -75,12 +75,12 @@ fn beside(path: &Path, suffix: &str) -> Result<Option<(String, Blob)>, Signature
     }
 }
 
-/// Where the signature of what a URL answers is asked for: `.sig` after its path.
+/// The URL of the signature of a module's URL: `.sig` after its path.
 pub fn signature_url(module: &Url) -> Url {
     with_suffix(module, SIGNATURE_SUFFIX)
 }
 
-/// Where the bundle of what a URL answers is asked for: `.sigstore.json` after its path.
+/// The URL of the bundle of a module's URL: `.sigstore.json` after its path.
 pub fn bundle_url(module: &Url) -> Url {
     with_suffix(module, BUNDLE_SUFFIX)
 }

@@ -2,21 +2,21 @@ use std::fmt;
 
 use regex::Regex;
 
-/// A text with wildcards: `*` stands for any characters but `/`, and `**`, which stands alone between two
-/// `/`, for any number of parts; at the end for one or more.
+/// A pattern with wildcards: `*` matches any characters but `/`; `**`, alone between two `/`, matches any
+/// number of parts, and at the end one or more.
 #[derive(Clone, Debug)]
 pub(super) struct Glob {
     text: String,
     regex: Regex,
 }
 
-/// Why a text is no pattern, as the rest of a sentence that begins with the text.
-pub(super) const DOUBLE_STAR_INSIDE: &str = "has `**` beside other characters";
+/// Why a text is not a valid pattern, as the rest of a sentence that begins with the text.
+pub(super) const DOUBLE_STAR_INSIDE: &str = "has `**` next to other characters";
 
 impl Glob {
     /// # Errors
     ///
-    /// When `**` does not stand alone between two `/`.
+    /// When `**` is not alone between two `/`.
     pub(super) fn new(text: &str) -> Result<Self, &'static str> {
         let parts: Vec<&str> = text.split('/').collect();
         let mut expression = String::from(r"\A(?s:");

@@ -41,7 +41,7 @@ impl PublicKey {
     ///
     /// # Errors
     ///
-    /// As there, and when the file cannot be read.
+    /// As [`from_pem`](Self::from_pem), and when the file cannot be read.
     pub fn read(path: &Path) -> Result<Self, InvalidTrust> {
         let text = read_text(path)?;
         Self::parse(&text).map_err(|problem| InvalidTrust::Key {
@@ -52,7 +52,7 @@ impl PublicKey {
 
     fn parse(text: &str) -> Result<Self, String> {
         provider::install();
-        let blocks = pem::parse_many(text).map_err(|error| format!("it is no PEM text: {error}"))?;
+        let blocks = pem::parse_many(text).map_err(|error| format!("it is not valid PEM: {error}"))?;
         let block = match blocks.as_slice() {
             [block] => block,
             [] => return Err("it holds no PEM block: write `-----BEGIN PUBLIC KEY-----`".to_owned()),
@@ -67,7 +67,7 @@ impl PublicKey {
             "PUBLIC KEY" => {}
             tag if tag.ends_with("PRIVATE KEY") => {
                 return Err(
-                    "it is a private key: name the public one, and keep the private one where you sign"
+                    "it is a private key: name the public key, and keep the private key where you sign"
                         .to_owned(),
                 );
             }
@@ -78,10 +78,10 @@ impl PublicKey {
 
     pub(super) fn from_der(der: DerPublicKey) -> Result<Self, String> {
         let kinds = "ECDSA on P-256 or P-384, Ed25519, or RSA of 2048 to 8192 bits";
-        let refused = |error: &dyn fmt::Display| format!("it is no key of {kinds}: {error}");
+        let refused = |error: &dyn fmt::Display| format!("it is not a key for {kinds}: {error}");
         let algorithm = KeyAlgorithm::from_spki(&der).map_err(|error| refused(&error))?;
         if schemes(algorithm).is_empty() {
-            return Err(format!("it is no key of {kinds}"));
+            return Err(format!("it is not a key for {kinds}"));
         }
         let key = VerificationKey::from_spki(&der).map_err(|error| refused(&error))?;
         validate_raw_public_key(key.scheme(), key.as_bytes()).map_err(|error| refused(&error))?;
@@ -111,8 +111,8 @@ impl PublicKey {
     }
 }
 
-/// What a key of this kind signs with. cosign hashes with SHA-256 whatever the curve; other tools take the
-/// hash of the curve's size.
+/// The signature schemes of a key. cosign uses SHA-256 for every curve; other tools use the hash of the
+/// curve's size.
 fn schemes(algorithm: KeyAlgorithm) -> &'static [SigningScheme] {
     match algorithm {
         KeyAlgorithm::EcdsaP256 => &[SigningScheme::EcdsaP256Sha256],

@@ -7,16 +7,16 @@ use url::Url;
 
 use super::{InvalidTrust, PublicKey, glob::Glob, key::read_text, provider};
 
-/// What a signature without a key of one's own must show: a certificate that an authority of the trust root
-/// issued to this identity, valid at the time at which a log or a timestamp authority of the trust root saw
-/// the signature. Lives as long as the policy.
+/// The requirements of a keyless signature: a certificate that an authority of the trust root issued to this
+/// identity, valid when a log or a timestamp authority of the trust root recorded the signature. Lives as
+/// long as the policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keyless {
-    /// Whom to believe.
+    /// The trust root.
     pub trust_root: TrustRoot,
-    /// Who must have signed: the certificate's e-mail address or URI.
+    /// The required signer: the certificate's e-mail address or URI.
     pub identity: IdentityPattern,
-    /// Who must have vouched for the identity.
+    /// The required issuer of the identity.
     pub issuer: IssuerUrl,
 }
 
@@ -24,19 +24,19 @@ pub struct Keyless {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IssuerUrl(String);
 
-/// Whose certificates and logs are believed. Lives as long as the policy; a clone is cheap.
+/// The trusted certificate authorities and logs. Lives as long as the policy; cheap to clone.
 #[derive(Clone)]
 pub struct TrustRoot(Arc<Trusted>);
 
 struct Trusted {
     verifier: Verifier,
     has_certificate_logs: bool,
-    /// To tell two apart.
+    /// For comparison.
     text: String,
 }
 
-/// A text that an identity must be, or a pattern for it: `*` stands for any characters but `/`, `**`, alone
-/// between two `/`, for any number of parts.
+/// An identity, or a pattern for it: `*` matches any characters but `/`; `**`, alone between two `/`, matches
+/// any number of parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityPattern(Identity);
 
@@ -46,26 +46,26 @@ enum Identity {
     Pattern(Glob),
 }
 
-/// A text that is no pattern of identities. As text: what is wrong, and what to write.
+/// A text that is not a valid identity pattern. The message says what is wrong, and what to write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` {problem}: write the e-mail address or the URI of who signs")]
+#[error("`{text}` {problem}: write the e-mail address or the URI of the signer")]
 pub struct InvalidIdentity {
-    /// What was written.
+    /// The text.
     pub text: String,
-    /// What is wrong with it, as the rest of a sentence.
+    /// The problem, as the rest of a sentence.
     pub problem: &'static str,
 }
 
-/// A text that is no issuer.
+/// A text that is not a valid issuer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no issuer of identities: write the URL of the OpenID provider, `https://token.actions.githubusercontent.com`"
+    "`{0}` is not a valid issuer: write the URL of the OpenID provider, `https://token.actions.githubusercontent.com`"
 )]
 pub struct InvalidIssuer(pub String);
 
 impl TrustRoot {
-    /// What a `trusted_root.json` says: a file of sigstore, that `cosign trusted-root create` writes, and that
-    /// sigstore publishes of its own services.
+    /// Reads a `trusted_root.json`, as written by `cosign trusted-root create` and as published by sigstore
+    /// for its public services.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl TrustRoot {
     ///
     /// # Errors
     ///
-    /// As there, and when the file cannot be read.
+    /// As [`from_json`](Self::from_json), and when the file cannot be read.
     pub fn read(path: &Path) -> Result<Self, InvalidTrust> {
         let text = read_text(path)?;
         Self::parse(&text).map_err(|problem| InvalidTrust::Root {
@@ -90,8 +90,8 @@ impl TrustRoot {
         })
     }
 
-    /// The PEM texts of the certificates of an authority (Fulcio; the root and those between), and of the
-    /// public keys of the log of signatures (Rekor) and, if it has one, of the log of certificates.
+    /// The PEM texts of the certificates of an authority (Fulcio; root and intermediates), and of the public
+    /// keys of the signature log (Rekor) and, if there is one, of the certificate transparency log.
     ///
     /// # Errors
     ///
@@ -106,7 +106,7 @@ impl TrustRoot {
             problem,
         };
         let blocks =
-            pem::parse_many(authorities).map_err(|error| root(format!("it is no PEM text: {error}")))?;
+            pem::parse_many(authorities).map_err(|error| root(format!("it is not valid PEM: {error}")))?;
         let certificates: Vec<Value> = blocks
             .iter()
             .filter(|block| block.tag() == "CERTIFICATE")
@@ -114,7 +114,7 @@ impl TrustRoot {
             .collect();
         if certificates.is_empty() || certificates.len() != blocks.len() {
             return Err(root(
-                "it holds something that is no `CERTIFICATE`, or nothing".to_owned(),
+                "it is empty, or holds a PEM block that is not a `CERTIFICATE`".to_owned(),
             ));
         }
         let log = |pem: &str| -> Result<Value, InvalidTrust> {
@@ -138,13 +138,13 @@ impl TrustRoot {
 
     fn parse(text: &str) -> Result<Self, String> {
         provider::install();
-        let wrong = |error: &dyn fmt::Display| format!("it is no trust root of sigstore: {error}");
+        let wrong = |error: &dyn fmt::Display| format!("it is not a valid sigstore trust root: {error}");
         let root = TrustedRoot::from_json(text).map_err(|error| wrong(&error))?;
         if root.certificate_authorities.is_empty() {
-            return Err("it names no certificate authority, so that no signature would do".to_owned());
+            return Err("it names no certificate authority, so no signature could be verified".to_owned());
         }
         if root.tlogs.is_empty() {
-            return Err("it names no log of signatures, so that no signature would do".to_owned());
+            return Err("it names no transparency log, so no signature could be verified".to_owned());
         }
         let verifier = Verifier::new(&root).map_err(|error| wrong(&error))?;
         Ok(Self(Arc::new(Trusted {
@@ -158,7 +158,8 @@ impl TrustRoot {
         &self.0.verifier
     }
 
-    /// Who signed is asked afterwards, so that a wrong one is told apart from a broken proof.
+    /// The identity is checked afterwards, so that a wrong identity and an invalid proof have different
+    /// errors.
     pub(super) fn policy(&self) -> VerificationPolicy {
         let policy = VerificationPolicy::any_identity();
         if self.0.has_certificate_logs {
@@ -184,7 +185,7 @@ impl fmt::Debug for TrustRoot {
 }
 
 impl IdentityPattern {
-    /// Whether this is who is meant.
+    /// Whether the identity matches.
     pub fn matches(&self, identity: &str) -> bool {
         match &self.0 {
             Identity::Exact(exact) => exact == identity,
@@ -204,7 +205,7 @@ impl FromStr for IssuerUrl {
     type Err = InvalidIssuer;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // What is written is compared letter for letter: `url` would add a `/`.
+        // The issuer is compared literally; `url` would add a `/`.
         match Url::parse(text) {
             Ok(url) if matches!(url.scheme(), "https" | "http") => Ok(Self(text.to_owned())),
             _ => Err(InvalidIssuer(text.to_owned())),
@@ -227,10 +228,10 @@ impl FromStr for IdentityPattern {
             problem,
         };
         if text.trim().is_empty() {
-            return Err(wrong("names nobody"));
+            return Err(wrong("is empty"));
         }
         if text.chars().all(|c| matches!(c, '*' | '/')) {
-            return Err(wrong("means everybody"));
+            return Err(wrong("matches every identity"));
         }
         if !text.contains('*') {
             return Ok(Self(Identity::Exact(text.to_owned())));

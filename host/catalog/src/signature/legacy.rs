@@ -1,4 +1,4 @@
-//! The forms in which cosign 2 and earlier write certificate and log, brought into the form of a bundle.
+//! Converts the certificate and log formats of cosign 2 and earlier to a bundle.
 
 use serde::Deserialize;
 use sigstore_verify::types::DerCertificate;
@@ -10,7 +10,7 @@ use sigstore_verify::types::{
 
 use super::{Refusal, opened::decode};
 
-/// What the log promised: `dev.sigstore.cosign/bundle`, or `rekorBundle` in the bundle of a file.
+/// The log's inclusion promise: `dev.sigstore.cosign/bundle`, or `rekorBundle` in the bundle of a file.
 #[derive(Deserialize)]
 struct LogPromise {
     #[serde(rename = "SignedEntryTimestamp")]
@@ -30,7 +30,7 @@ struct LogEntry {
     log_id: String,
 }
 
-/// What every entry of the log says of itself.
+/// The fields that every log entry has.
 #[derive(Deserialize)]
 struct EntryKind {
     kind: String,
@@ -38,8 +38,8 @@ struct EntryKind {
     version: String,
 }
 
-/// The bundle that says the same as these texts. Without what the log promised there is no time to check the
-/// certificate at, and the bundle will be refused.
+/// Builds a bundle from these texts. Without the log's promise there is no time for which to check the
+/// certificate, and the bundle will be refused.
 pub(super) fn bundle(
     certificate: &str,
     chain: Option<&str>,
@@ -49,7 +49,7 @@ pub(super) fn bundle(
     let promise = log
         .map(serde_json::from_str)
         .transpose()
-        .map_err(|error| damaged("what the log promised", &error))?;
+        .map_err(|error| damaged("the log's promise", &error))?;
     assemble(certificate, chain, promise, signature)
 }
 
@@ -63,7 +63,7 @@ fn assemble(
     if certificates.len() != 1 {
         let count = certificates.len();
         return Err(Refusal::Damaged(format!(
-            "in place of a certificate it has {count}"
+            "expected one certificate, found {count}"
         )));
     }
     certificates.extend(chain.map(self::certificates).transpose()?.unwrap_or_default());
@@ -80,7 +80,7 @@ fn certificates(text: &str) -> Result<Vec<X509Certificate>, Refusal> {
     let certificate = |block: &pem::Pem| match block.tag() {
         "CERTIFICATE" => Ok(X509Certificate::new(DerCertificate::from_bytes(block.contents()))),
         tag => Err(Refusal::Damaged(format!(
-            "in place of a certificate it has a `{tag}`"
+            "expected a certificate, found a `{tag}`"
         ))),
     };
     blocks.iter().map(certificate).collect()
@@ -97,10 +97,10 @@ fn entry(promise: LogPromise) -> Result<TransparencyLogEntry, Refusal> {
     .map_err(|error| Refusal::Unsupported(error.to_string()))?;
     let log = hex::decode(&promise.entry.log_id).map_err(|error| damaged("the log's identity", &error))?;
     let index = LogIndex::try_from(promise.entry.log_index)
-        .map_err(|error| damaged("the place in the log", &error))?;
+        .map_err(|error| damaged("the index in the log", &error))?;
     let time = jiff::Timestamp::from_second(promise.entry.integrated_time)
         .map_err(|error| damaged("the time of the log's entry", &error))?;
-    let signature = decode("what the log signed", &promise.signature)?.into_bytes();
+    let signature = decode("the log's signature", &promise.signature)?.into_bytes();
     let id = LogId::new(LogKeyId::new(log));
     Ok(
         TransparencyLogEntry::new(index, id, kind, CanonicalizedBody::new(body))
@@ -113,7 +113,7 @@ fn damaged(what: &str, error: &dyn std::fmt::Display) -> Refusal {
     Refusal::Damaged(format!("{what} cannot be read: {error}"))
 }
 
-/// What `cosign sign-blob --bundle` of cosign 2 writes.
+/// The format of `cosign sign-blob --bundle` in cosign 2.
 #[derive(Deserialize)]
 pub(super) struct BlobBundle {
     #[serde(rename = "base64Signature")]
@@ -126,12 +126,12 @@ pub(super) struct BlobBundle {
 }
 
 impl BlobBundle {
-    /// `None` for what is no such bundle.
+    /// `None` when the text is not such a bundle.
     pub(super) fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
-    /// The signature, and what vouches for it if it was made with a certificate.
+    /// The signature, and its bundle if it was made with a certificate.
     pub(super) fn open(self) -> Result<(SignatureBytes, Option<Bundle>), Refusal> {
         let signature = decode("the signature", &self.signature)?;
         let Some(cert) = self.cert.filter(|cert| !cert.is_empty()) else {

@@ -7,15 +7,14 @@ use crate::ModuleReference;
 /// The largest signature that is read, in bytes: far above any bundle.
 pub const SIGNATURE_SIZE_LIMIT: u64 = 1 << 20;
 
-/// How many signatures of one module are looked at.
+/// How many signatures of one module are considered.
 pub const SIGNATURE_COUNT_LIMIT: usize = 64;
 
-/// The signatures that were found beside a module, as they were found; nothing of it is checked. Kept with
-/// the module for as long as the module is.
+/// The signatures that were found for a module, unverified. Kept in the store together with the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Material {
-    /// Of a module of a registry: the manifest that lists it, byte for byte.
+    /// For a module from a registry: the exact bytes of the manifest that lists it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Blob>,
     /// In the order in which they were found.
@@ -23,30 +22,30 @@ pub struct Material {
     pub signatures: Vec<FoundSignature>,
 }
 
-/// A signature as it was found.
+/// An unverified signature.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum FoundSignature {
-    /// A file or URL that holds nothing but a signature, as base64 or as it is: `{module}.sig`.
+    /// A file or URL with a bare signature, as base64 or binary: `{module}.sig`.
     Detached {
-        /// Where it was found.
+        /// Its file, URL or digest.
         name: String,
-        /// What was there.
+        /// Its content.
         content: Blob,
     },
-    /// A bundle of sigstore, or the older one of `cosign sign-blob --bundle`: `{module}.sigstore.json`, or
-    /// what refers to the manifest in a registry.
+    /// A sigstore bundle, or an older one of `cosign sign-blob --bundle`: `{module}.sigstore.json`, or a
+    /// referrer of the manifest in a registry.
     Bundle {
-        /// Where it was found.
+        /// Its file, URL or digest.
         name: String,
-        /// What was there.
+        /// Its content.
         content: Blob,
     },
     /// What `cosign sign` puts under the tag `sha256-{digest}.sig`: a layer and its annotations.
     SimpleSigning {
-        /// Where it was found.
+        /// Its file, URL or digest.
         name: String,
-        /// The layer: what is signed.
+        /// The layer, which is the signed payload.
         payload: Blob,
         /// `dev.cosignproject.cosign/signature`.
         signature: String,
@@ -56,14 +55,14 @@ pub enum FoundSignature {
         /// `dev.sigstore.cosign/chain`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         chain: Option<String>,
-        /// `dev.sigstore.cosign/bundle`: what the log promised.
+        /// `dev.sigstore.cosign/bundle`: the log's inclusion promise.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         log: Option<String>,
     },
 }
 
 impl FoundSignature {
-    /// Where it was found.
+    /// Its file, URL or digest.
     pub fn name(&self) -> &str {
         match self {
             Self::Detached { name, .. } | Self::Bundle { name, .. } | Self::SimpleSigning { name, .. } => {
@@ -78,7 +77,7 @@ impl Material {
     ///
     /// # Errors
     ///
-    /// When there are [`SIGNATURE_COUNT_LIMIT`] already.
+    /// When there already are [`SIGNATURE_COUNT_LIMIT`].
     pub fn add(
         &mut self,
         reference: &ModuleReference,

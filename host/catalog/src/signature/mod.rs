@@ -1,12 +1,12 @@
-//! Signatures of modules: which are [required](SignaturePolicy) of which source, and whether what was found
-//! beside a module ([`Material`]) [satisfies](verify) it.
+//! Signatures of modules: which sources [require](SignaturePolicy) which signatures, and whether the
+//! signatures of a module ([`Material`]) [satisfy](verify) the requirement.
 //!
-//! A module of a registry is signed by a signature of its manifest, as `cosign sign` makes it; any other by
-//! one of its bytes, as `cosign sign-blob` does. The check needs no network: everything that was found is
-//! plain data, which is kept beside the module and checked again whenever it is loaded.
+//! For a module in a registry the manifest is signed, as `cosign sign` does; for any other module its bytes,
+//! as `cosign sign-blob` does. Verification needs no network: the signatures are plain data, which is kept
+//! with the module and verified again whenever the module is loaded.
 //!
-//! The checking of certificates, logs and bundles is sigstore's own (`sigstore-verify`); cosign's older forms
-//! are brought into the form of a bundle first.
+//! Certificates, logs and bundles are verified by `sigstore-verify`; cosign's older formats are converted to
+//! bundles first.
 
 mod describe;
 mod error;

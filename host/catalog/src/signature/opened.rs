@@ -10,16 +10,15 @@ use sigstore_verify::types::{
 use super::{FoundSignature, Refusal, legacy};
 use crate::Digest;
 
-/// A signature that was understood, whatever form it was found in; nothing of it is checked. Lives during a
-/// check.
+/// A parsed signature of any form, not yet verified. Lives during a check.
 pub(super) struct Opened<'a> {
     pub(super) signed: Signed<'a>,
     pub(super) signature: SignatureBytes,
-    /// With the certificate and what the log says; not for a bare signature.
+    /// With the certificate and the log entry; `None` for a bare signature.
     pub(super) bundle: Option<Bundle>,
 }
 
-/// What a signature is over.
+/// What a signature signs.
 pub(super) enum Signed<'a> {
     /// The module or its manifest.
     Artifact(Option<MessageDigest>),
@@ -64,7 +63,7 @@ impl<'a> Opened<'a> {
 
     fn of_bundle(content: &[u8]) -> Result<Self, Refusal> {
         let text = std::str::from_utf8(content)
-            .map_err(|error| Refusal::Damaged(format!("it is no text: {error}")))?;
+            .map_err(|error| Refusal::Damaged(format!("it is not valid UTF-8: {error}")))?;
         if let Some(older) = legacy::BlobBundle::parse(text) {
             let (signature, bundle) = older.open()?;
             return Ok(Self {
@@ -74,7 +73,7 @@ impl<'a> Opened<'a> {
             });
         }
         let bundle = Bundle::from_json(text)
-            .map_err(|error| Refusal::Damaged(format!("it is no bundle of sigstore: {error}")))?;
+            .map_err(|error| Refusal::Damaged(format!("it is not a valid sigstore bundle: {error}")))?;
         let (signed, signature) = match &bundle.content {
             SignatureContent::MessageSignature(message) => {
                 let digest = message.message_digest.clone();
@@ -84,7 +83,11 @@ impl<'a> Opened<'a> {
                 let signature = envelope.signature.sig.clone();
                 (Signed::Envelope(envelope.clone()), signature)
             }
-            _ => return Err(Refusal::Unsupported("what it is over".to_owned())),
+            _ => {
+                return Err(Refusal::Unsupported(
+                    "its content is neither a message signature nor a DSSE envelope".to_owned(),
+                ));
+            }
         };
         Ok(Self {
             signed,
@@ -95,7 +98,7 @@ impl<'a> Opened<'a> {
 }
 
 impl Signed<'_> {
-    /// What the signature is made of.
+    /// The signed message.
     pub(super) fn message<'b>(&'b self, artifact: &'b [u8]) -> Cow<'b, [u8]> {
         match self {
             Self::Artifact(_) => Cow::Borrowed(artifact),
@@ -116,7 +119,7 @@ impl Signed<'_> {
                         actual,
                     })
                 }
-                // Of another hash the signature itself has been checked over the bytes.
+                // With another hash, the signature itself was verified over the bytes.
                 _ => Ok(()),
             },
             Self::Payload(payload) => simple_signing(payload, actual),
@@ -125,7 +128,7 @@ impl Signed<'_> {
     }
 }
 
-/// As `cosign sign-blob` prints it, or as `openssl dgst -sign` does.
+/// In the format of `cosign sign-blob` or `openssl dgst -sign`.
 fn detached(content: &[u8]) -> Result<SignatureBytes, Refusal> {
     let text = content.trim_ascii();
     if text.is_empty() {
@@ -144,19 +147,19 @@ fn detached(content: &[u8]) -> Result<SignatureBytes, Refusal> {
         .collect();
     let bytes = STANDARD
         .decode(joined)
-        .map_err(|error| Refusal::Damaged(format!("it is no base64: {error}")))?;
+        .map_err(|error| Refusal::Damaged(format!("it is not valid base64: {error}")))?;
     Ok(SignatureBytes::new(bytes))
 }
 
 pub(super) fn decode(what: &str, text: &str) -> Result<SignatureBytes, Refusal> {
     let bytes = STANDARD
         .decode(text.trim())
-        .map_err(|error| Refusal::Damaged(format!("{what} is no base64: {error}")))?;
+        .map_err(|error| Refusal::Damaged(format!("{what} is not valid base64: {error}")))?;
     Ok(SignatureBytes::new(bytes))
 }
 
-/// What `cosign sign` signs. <https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md>; what it
-/// says of the reference is for people, as there.
+/// What `cosign sign` signs. <https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md>; its
+/// reference is informative only.
 #[derive(Deserialize)]
 struct SimpleSigning {
     critical: Critical,
@@ -179,7 +182,7 @@ const SIMPLE_SIGNING: &str = "cosign container image signature";
 
 fn simple_signing(payload: &[u8], actual: Digest) -> Result<(), Refusal> {
     let text: SimpleSigning = serde_json::from_slice(payload)
-        .map_err(|error| Refusal::Damaged(format!("its payload is not that of cosign: {error}")))?;
+        .map_err(|error| Refusal::Damaged(format!("its payload is not a cosign payload: {error}")))?;
     if text.critical.kind != SIMPLE_SIGNING {
         return Err(Refusal::Statement(text.critical.kind));
     }
@@ -192,13 +195,13 @@ fn simple_signing(payload: &[u8], actual: Digest) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The statement that `cosign sign` makes. Other statements (where it was built, what was found in it) are
-/// made by the same keys, and need not be in favour of what they are about.
+/// The statement that `cosign sign` makes. Other statements (provenance, scan results) may be signed by the
+/// same keys without approving the module.
 pub(crate) const SIGNATURE_STATEMENT: &str = "https://sigstore.dev/cosign/sign/v1";
 
 const IN_TOTO: &str = "application/vnd.in-toto+json";
 
-/// The versions of in-toto's statements; what is read of them is the same in all.
+/// The versions of in-toto statements; the fields that are read are the same in all of them.
 const STATEMENTS: [&str; 2] = [
     "https://in-toto.io/Statement/v1",
     "https://in-toto.io/Statement/v0.1",
@@ -208,8 +211,9 @@ fn statement(envelope: &DsseEnvelope, actual: Digest) -> Result<(), Refusal> {
     if envelope.payload_type != IN_TOTO {
         return Err(Refusal::Statement(envelope.payload_type.clone()));
     }
-    let statement: Statement = serde_json::from_slice(envelope.payload.as_bytes())
-        .map_err(|error| Refusal::Damaged(format!("its statement is none of in-toto: {error}")))?;
+    let statement: Statement = serde_json::from_slice(envelope.payload.as_bytes()).map_err(|error| {
+        Refusal::Damaged(format!("its payload is not a valid in-toto statement: {error}"))
+    })?;
     if !STATEMENTS.contains(&statement.type_.as_str()) {
         return Err(Refusal::Statement(statement.type_));
     }

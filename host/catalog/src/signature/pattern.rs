@@ -8,13 +8,13 @@ use super::{
     source::{Place, registry_host},
 };
 
-/// Which references a rule is for. As text: `**` for all, or `file:`, `https://`, `oci://` and a path in
-/// which `*` stands for any characters but `/` and `**`, alone between two `/`, for any number of parts;
-/// `https://**` and the like for all of a kind. A host is written whole, or with `*.` before it for one more
-/// name. Lives as long as the policy.
+/// A pattern of module references. As text: `**` for all, or `file:`, `https://`, `oci://` and a path in
+/// which `*` matches any characters but `/` and `**`, alone between two `/`, any number of parts;
+/// `https://**` and the like match all of one scheme. A host is written in full, or with `*.` before it for
+/// one more label. Lives as long as the policy.
 ///
-/// Of an artifact in a registry neither tag nor digest is asked, of a URL no query; a file's path is the one
-/// after links.
+/// The tag and digest of an artifact and the query of a URL are ignored; a file is matched by its path after
+/// symbolic links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourcePattern {
     text: String,
@@ -46,24 +46,24 @@ struct Hosted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum HostPattern {
     Exact(String),
-    /// One more name before this.
+    /// One more label before this.
     Under(String),
 }
 
-/// A text that is no pattern. As text: what is wrong, and what to write.
+/// A text that is not a valid pattern. The message says what is wrong, and what to write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` {problem}: {fix}")]
 pub struct InvalidPattern {
-    /// What was written.
+    /// The text.
     pub text: String,
-    /// What is wrong with it, as the rest of a sentence.
+    /// The problem, as the rest of a sentence.
     pub problem: &'static str,
-    /// What to do.
+    /// Advice on what to do.
     pub fix: &'static str,
 }
 
 impl SourcePattern {
-    /// Whether this is one of the references that are meant.
+    /// Whether the source matches.
     pub fn matches(&self, source: &Source) -> bool {
         match (&self.places, &source.0) {
             (Places::All, _)
@@ -82,7 +82,7 @@ impl SourcePattern {
     }
 }
 
-/// The directory of the pattern may be written by way of links, that of the file never is.
+/// The directory of the pattern may contain symbolic links; that of the file never does.
 fn matches_file(directory: &str, rest: &Glob, file: &str) -> bool {
     let below = |directory: &str| {
         let rest_of_file = match directory {
@@ -182,7 +182,7 @@ fn file(path: &str) -> Result<Places, Problem> {
             "write the path without, `file:/directory/**`",
         ));
     }
-    // The last part is that of the file, which may be a link away from here; then it is not meant.
+    // The last part is the file, which may be a link to elsewhere; then it does not match.
     let plain = parts
         .iter()
         .take(parts.len().saturating_sub(1))
@@ -204,11 +204,11 @@ fn https(rest: &str) -> Result<Places, Problem> {
             "write only the path, with plain characters",
         ));
     }
-    if is_unclean(path) {
+    if is_not_normalized(path) {
         return Err(("has an empty part, a `.` or a `..` in its path", fix));
     }
     let wrong_host = ("names no host", fix);
-    // What `url` makes of the name is what it makes of that of a reference.
+    // `url` normalizes the host as it does for references.
     let (name, is_under) = match authority.strip_prefix("*.") {
         Some(name) => (name, true),
         None => (authority, false),
@@ -238,14 +238,14 @@ fn oci(rest: &str) -> Result<Places, Problem> {
     }
     let is_fine =
         |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '_' | '-' | '*' | '/');
-    if is_unclean(path) || path.ends_with('/') || !path.chars().all(is_fine) {
+    if is_not_normalized(path) || path.ends_with('/') || !path.chars().all(is_fine) {
         return Err(("names no repository", fix));
     }
     if let Some((_, port)) = authority.rsplit_once(':')
         && !port.ends_with(']')
         && port.parse::<u16>().is_err()
     {
-        return Err(("has a wrong port", fix));
+        return Err(("has an invalid port", fix));
     }
     let (host, port) = match authority.strip_prefix("*.") {
         Some(name) => {
@@ -254,7 +254,7 @@ fn oci(rest: &str) -> Result<Places, Problem> {
         }
         None => registry_host(authority),
     };
-    // As Docker's tools have it: without a user, the images of Docker itself.
+    // As in Docker's tools: without a user it is an official image.
     let path = match host.as_str() {
         "docker.io" if !path.contains('/') && path != "**" => format!("library/{path}"),
         _ => path.to_owned(),
@@ -272,8 +272,8 @@ fn split_authority(rest: &str) -> Option<(&str, &str)> {
         .filter(|(authority, path)| !authority.is_empty() && !path.is_empty())
 }
 
-/// An empty part at the end is a directory's name, which a server may answer.
-fn is_unclean(path: &str) -> bool {
+/// An empty last part is a directory, which a server may serve.
+fn is_not_normalized(path: &str) -> bool {
     let mut parts: Vec<&str> = path.split('/').collect();
     if parts.last().is_some_and(|part| part.is_empty()) {
         parts.pop();

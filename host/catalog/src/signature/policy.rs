@@ -3,29 +3,29 @@ use std::fmt;
 use super::{InvalidTrust, Keyless, PublicKey, SignatureError, Source, SourcePattern};
 use crate::ModuleReference;
 
-/// Which signatures modules must have, by where they come from. The first rule that is for a source counts.
-/// If there are rules and none is for it, nothing of the source is taken; without rules nothing is asked.
-/// Lives as long as the catalog.
+/// Which signatures modules must have, by source. The first matching rule applies. If there are rules and
+/// none matches, modules from that source are refused; without rules no signature is required. Lives as long
+/// as the catalog.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SignaturePolicy(Vec<SignatureRule>);
 
-/// What is required of some sources.
+/// A rule for some sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignatureRule {
-    /// Which.
+    /// The sources.
     pub source: SourcePattern,
-    /// What.
+    /// The requirement.
     pub requirement: Requirement,
 }
 
-/// What a module's signature must be.
+/// The signature that a module must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Requirement {
-    /// One of these keys made it. Neither log nor certificate is asked.
+    /// Made by one of these keys. Neither log nor certificate is needed.
     Keys(PublicKeys),
-    /// Somebody made it whom others vouch for.
+    /// Made by an identity that the trust root confirms.
     Keyless(Keyless),
-    /// There need not be one.
+    /// None.
     Unsigned,
 }
 
@@ -36,7 +36,7 @@ pub struct PublicKeys(Vec<PublicKey>);
 impl PublicKeys {
     /// # Errors
     ///
-    /// When there is none.
+    /// When the list is empty.
     pub fn new(keys: Vec<PublicKey>) -> Result<Self, InvalidTrust> {
         if keys.is_empty() {
             Err(InvalidTrust::NoKeys)
@@ -45,14 +45,14 @@ impl PublicKeys {
         }
     }
 
-    /// As they were named.
+    /// In the given order.
     pub fn iter(&self) -> impl Iterator<Item = &PublicKey> {
         self.0.iter()
     }
 }
 
 impl SignaturePolicy {
-    /// Of these rules, in this order.
+    /// A policy of these rules, in this order.
     pub fn new(rules: Vec<SignatureRule>) -> Self {
         Self(rules)
     }
@@ -72,7 +72,7 @@ impl SignaturePolicy {
     ///
     /// # Errors
     ///
-    /// When there are rules, and none is for it.
+    /// When there are rules, and none matches.
     pub fn requirement(
         &self,
         reference: &ModuleReference,
@@ -137,7 +137,7 @@ mod tests {
         let error = policy.requirement(&reference, &source).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "module oci://example.com/plugins/a:1: no rule of `signatures` is for it (there are \
+            "module oci://example.com/plugins/a:1: no rule of `signatures` matches it (there are rules for \
              oci://other.example.com/**; https://**): add one, with `accept: Unsigned` if it need not be signed"
         );
         let key = include_str!("../../tests/signature/fixtures/p256.pub");

@@ -1,4 +1,4 @@
-//! The cryptography under the checks: ring, as everywhere in this program.
+//! The cryptography for signature checks: ring, as everywhere in this program.
 
 use ring::{digest, signature};
 use sigstore_verify::{
@@ -11,8 +11,8 @@ struct Ring;
 
 static RING: Ring = Ring;
 
-/// Let the checks use ring. To be called before anything of sigstore is; again does no harm. A program
-/// that installed another provider before keeps it.
+/// Installs ring for signature checks. Must be called before anything of sigstore; further calls have no
+/// effect. A provider that the program installed earlier is kept.
 pub(super) fn install() {
     let _ = install_default_provider(&RING);
 }
@@ -30,7 +30,7 @@ impl HashContext for Hash {
 }
 
 fn unsupported(what: impl std::fmt::Display) -> Error {
-    Error::UnsupportedAlgorithm(format!("{what} cannot be checked"))
+    Error::UnsupportedAlgorithm(format!("{what} is not supported"))
 }
 
 fn invalid(scheme: SigningScheme) -> Error {
@@ -74,8 +74,8 @@ impl CryptoProvider for Ring {
             .map_err(|_| invalid(scheme))
     }
 
-    /// ring checks no signature of a digest. The curves' own crates do; for RSA there is none whose
-    /// advisories are settled.
+    /// ring cannot verify a signature of a digest. The crates of the curves can; for RSA there is no crate
+    /// without open advisories.
     fn verify_prehashed(
         &self,
         scheme: SigningScheme,

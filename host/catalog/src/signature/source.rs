@@ -10,15 +10,15 @@ use url::{Host, Url};
 use super::SignatureError;
 use crate::{ModuleReference, OciReference};
 
-/// What a reference names, in the one form in which it is compared with patterns, so that no other way of
-/// writing it gets round a rule: a file's path after links and `..`, a host in lower case with its port, a
-/// path without escapes. Lives while a module is obtained.
+/// The normalized source of a reference, so that another spelling does not bypass a rule: a file's path after
+/// symbolic links and `..`, a host in lower case with its port, a path without escapes. Lives while a module
+/// is obtained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source(pub(super) Place);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Absolute, and without links.
+    /// Absolute, and without symbolic links.
     File {
         path: PathBuf,
         text: String,
@@ -35,16 +35,16 @@ pub(super) enum Place {
     },
 }
 
-/// The port of https, which registries have too.
+/// The port of https, also for registries.
 const DEFAULT_PORT: u16 = 443;
 
 impl Source {
-    /// What the reference names. Of a file: where it is now, or would be; read it [there](Self::path), so that
-    /// what is checked and what is read are the same.
+    /// The source of a reference. For a file: its current path; read the file [there](Self::path), so that
+    /// the checked and the read file are the same.
     ///
     /// # Errors
     ///
-    /// When the file cannot be looked for, or the reference can be understood in two ways.
+    /// When the file cannot be resolved, or the reference is ambiguous.
     pub fn of(reference: &ModuleReference) -> Result<Self, SignatureError> {
         let ambiguous = |problem| SignatureError::Ambiguous {
             reference: Box::new(reference.clone()),
@@ -56,7 +56,10 @@ impl Source {
                     path: path.clone(),
                     source: Arc::new(source),
                 })?;
-                let text = path.to_str().ok_or_else(|| ambiguous("is no text"))?.to_owned();
+                let text = path
+                    .to_str()
+                    .ok_or_else(|| ambiguous("is not valid UTF-8"))?
+                    .to_owned();
                 Place::File { path, text }
             }
             ModuleReference::Https(url) => Place::Https {
@@ -76,7 +79,7 @@ impl Source {
         Ok(Self(place))
     }
 
-    /// Where the file is; only files have one.
+    /// The path of a file; `None` for other sources.
     pub fn path(&self) -> Option<&Path> {
         match &self.0 {
             Place::File { path, .. } => Some(path),
@@ -85,8 +88,8 @@ impl Source {
     }
 }
 
-/// The path without links. What is not there has none: a module that is gone from its place may still be
-/// taken from the store, by the rules for that place.
+/// The path without symbolic links. The file need not exist: a deleted module may still be loaded from the
+/// store, by the rules for its path.
 fn resolved(path: &Path) -> io::Result<PathBuf> {
     let path = absolute(path)?;
     for ancestor in path.ancestors() {
@@ -96,10 +99,10 @@ fn resolved(path: &Path) -> io::Result<PathBuf> {
                 if !rest.components().all(|part| matches!(part, Component::Normal(_))) {
                     return Err(io::ErrorKind::NotFound.into());
                 }
-                // Part by part, as joining nothing would add a `/`.
+                // Part by part, because joining an empty path would add a `/`.
                 return Ok(rest.components().fold(base, |path, part| path.join(part)));
             }
-            // A link that leads nowhere is there itself.
+            // A dangling link is a path of its own.
             Err(error) if error.kind() != io::ErrorKind::NotFound || ancestor.is_symlink() => {
                 return Err(error);
             }
@@ -113,21 +116,21 @@ fn https_host(url: &Url) -> Option<String> {
     url.host_str().map(canonical_host)
 }
 
-/// In lower case, without the dot that ends a full name.
+/// In lower case, without a trailing dot.
 fn canonical_host(host: &str) -> String {
     host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
 }
 
-/// Without its first `/`, and without escapes: servers do not tell `%61` from `a`.
+/// Without its first `/`, and without escapes: servers treat `%61` and `a` alike.
 fn https_path(path: &str) -> Result<String, &'static str> {
     let path = path.strip_prefix('/').unwrap_or(path);
     let mut parts = Vec::new();
     for part in path.split('/') {
         let part = percent_decode_str(part)
             .decode_utf8()
-            .map_err(|_| "has a path that is no text")?;
+            .map_err(|_| "has a path that is not valid UTF-8")?;
         if part.contains(['/', '\\']) || part == "." || part == ".." {
-            return Err("hides a `/`, a `\\` or a `..` in its path");
+            return Err("has an encoded `/`, `\\` or `..` in its path");
         }
         parts.push(part.into_owned());
     }
@@ -137,7 +140,7 @@ fn https_path(path: &str) -> Result<String, &'static str> {
     Ok(parts.join("/"))
 }
 
-/// Host and port of a registry. The names of Docker's own registry are one.
+/// Host and port of a registry. All names of Docker Hub are the same.
 pub(super) fn registry_host(registry: &str) -> (String, u16) {
     let (host, port) = match registry.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, port.parse().unwrap_or(DEFAULT_PORT)),

@@ -15,48 +15,48 @@ use super::{
 };
 use crate::{Digest, ModuleReference, fetch::Layer};
 
-/// The module that signatures are to be about. Lives during a check.
+/// The module whose signatures are checked. Lives during a check.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
-    /// Where it is from.
+    /// Its reference.
     pub reference: &'a ModuleReference,
     /// Its bytes.
     pub module: &'a [u8],
 }
 
-/// What was found out about a module's signature. Lives with the module.
+/// The result of a signature check. Lives with the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "by", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Verified {
     /// None was required.
     #[default]
     Unrequired,
-    /// A required key made it.
+    /// Signed by a required key.
     Key {
         /// The [fingerprint](super::PublicKey::fingerprint) of the key.
         #[serde(with = "digest_text")]
         fingerprint: Digest,
     },
-    /// A required identity made it.
+    /// Signed by a required identity.
     Identity {
-        /// Whom the certificate names: an e-mail address or a URI.
+        /// The identity in the certificate: an e-mail address or a URI.
         identity: String,
-        /// Who vouched for the identity.
+        /// The issuer of the identity.
         issuer: String,
-        /// When a log or timestamp authority first saw it.
+        /// When a log or timestamp authority first recorded it.
         signed_at: Timestamp,
-        /// Its place in the log.
+        /// Its index in the transparency log.
         log_index: Option<u64>,
     },
 }
 
-/// Whether what was found satisfies the requirement: one signature that does is enough. Asks no network, and
-/// the clock only so as to refuse a log's time in the future; the same material gives the same result
-/// tomorrow, also when certificates have expired that were valid when they were used.
+/// Checks whether one of the found signatures satisfies the requirement. Needs no network, and uses the clock
+/// only to refuse log times in the future: the same material gives the same result later, even after
+/// certificates that were valid at signing have expired.
 ///
 /// # Errors
 ///
-/// When none does: with each signature, and why it does not count.
+/// When none does; the error lists each signature, and why it is refused.
 pub fn verify(
     requirement: &Requirement,
     subject: Subject<'_>,
@@ -110,13 +110,13 @@ impl<'a> Subject<'a> {
         let manifest = material
             .manifest
             .as_ref()
-            .ok_or_else(|| unrelated("the manifest, which is what is signed, was not kept".to_owned()))?;
+            .ok_or_else(|| unrelated("the signed manifest was not kept".to_owned()))?;
         let manifest = manifest.0.as_slice();
         let digest = Digest::of(manifest);
         if reference.digest().is_some_and(|expected| expected != digest) {
             return Err(unrelated(format!(
-                "the manifest that was kept has the digest {digest}; of an index, name the artifact in it by this \
-                 digest, which is what is signed"
+                "the kept manifest has the digest {digest}; if the reference names an index, name the artifact in it \
+                 by this digest, because that is what is signed"
             )));
         }
         let listed = Layer::of_manifest(reference, manifest)
@@ -125,7 +125,7 @@ impl<'a> Subject<'a> {
         let actual = Digest::of(self.module);
         if listed != actual {
             return Err(unrelated(format!(
-                "the manifest lists the module {listed}, and this is {actual}"
+                "the manifest lists the module {listed}, but the module is {actual}"
             )));
         }
         Ok(manifest)
@@ -144,7 +144,7 @@ impl<'a> Subject<'a> {
             ModuleReference::Https(url) => {
                 let bundle = super::bundle_url(url);
                 format!(
-                    "sign it with `cosign sign-blob {key}--bundle <bundle> <module>`, and let {bundle} answer the bundle"
+                    "sign it with `cosign sign-blob {key}--bundle <bundle> <module>`, and publish the bundle at {bundle}"
                 )
             }
             ModuleReference::Oci(reference) => {
@@ -173,7 +173,7 @@ fn by_identity(keyless: &Keyless, found: &FoundSignature, artifact: &[u8]) -> Re
     let opened = Opened::new(found)?;
     let bundle = opened.bundle.as_ref().ok_or(Refusal::NoCertificate)?;
     let certificate = bundle.signing_certificate().ok_or(Refusal::NoCertificate)?;
-    // What the bundle says of itself is asked first, so that the module of another is told to be that.
+    // The bundle's own claim is checked first, so that a signature of another module is reported as such.
     opened.signed.is_over(artifact)?;
     let message = match opened.signed {
         Signed::Payload(payload) => payload,
@@ -202,12 +202,13 @@ fn by_identity(keyless: &Keyless, found: &FoundSignature, artifact: &[u8]) -> Re
     Ok(Verified::Identity {
         identity,
         issuer: issuer.to_owned(),
-        signed_at: signed_at.ok_or_else(|| Refusal::NotInLog("nothing says when it was made".to_owned()))?,
+        signed_at: signed_at
+            .ok_or_else(|| Refusal::NotInLog("the time of signing is not recorded".to_owned()))?,
         log_index: describe::log_index(bundle),
     })
 }
 
-/// What the verifier says, in the words of this product.
+/// Translates the verifier's error.
 fn refusal(error: Error, bundle: &Bundle, certificate: &DerCertificate) -> Refusal {
     match error {
         Error::SignatureInvalid(_) | Error::ArtifactMismatch(_) => Refusal::WrongKey,
@@ -216,9 +217,9 @@ fn refusal(error: Error, bundle: &Bundle, certificate: &DerCertificate) -> Refus
             expired(bundle, certificate).unwrap_or(Refusal::NotInLog(problem))
         }
         Error::TransparencyLog(error) => Refusal::NotInLog(error.to_string()),
-        Error::Timestamp(TimestampError::NoVerifiedTimestamp(_)) => {
-            Refusal::NotInLog("neither a log nor a timestamp authority says when it was made".to_owned())
-        }
+        Error::Timestamp(TimestampError::NoVerifiedTimestamp(_)) => Refusal::NotInLog(
+            "neither a log nor a timestamp authority records the time of signing".to_owned(),
+        ),
         Error::Timestamp(error) => Refusal::NotInLog(error.to_string()),
         Error::Bundle(
             error @ (BundleError::MissingInclusionPromise(_)
@@ -239,8 +240,8 @@ fn untrusted(error: &CertificateError) -> Refusal {
     }
 }
 
-/// Whether the log says a time at which the certificate was not valid; the verifier tells that no more
-/// closely than other mistakes of a chain.
+/// Whether the log's time is outside the certificate's validity; the verifier does not distinguish that from
+/// other errors of a chain.
 fn expired(bundle: &Bundle, certificate: &DerCertificate) -> Option<Refusal> {
     let certificate = parse_certificate_info(certificate).ok()?;
     let (not_before, not_after) = (certificate.not_before, certificate.not_after);

@@ -5,7 +5,7 @@ use crate::Digest;
 pub struct CompiledKey(Digest);
 
 impl CompiledKey {
-    /// The key for a module with these settings, compiled by an engine of this fingerprint.
+    /// The key of a module with these settings, compiled by an engine with this fingerprint.
     pub fn new(module: Digest, settings: &str, engine_fingerprint: &str) -> Self {
         Self(Digest::of_parts([
             module.as_bytes().as_slice(),

@@ -1,7 +1,7 @@
 use super::{Kind, Store, Temporary};
 use crate::{Digest, Error};
 
-/// The first bytes of an entry that is not under its own digest; the digest of the rest follows.
+/// The magic bytes of a sealed entry, followed by the digest of the rest.
 const MAGIC: &[u8; 8] = b"admstr01";
 const HEADER: usize = MAGIC.len() + 32;
 

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{Digest, Error};
 
-/// A download that is not whole yet; a later one goes on with it, in this program or the next. Locked as
-/// long as it lives, so that no two write to it.
+/// A partial download, which can be resumed by this program or the next. Locked while it lives, so that there
+/// is only one writer.
 #[derive(Debug)]
 pub(crate) struct Partial {
     file: File,
@@ -22,7 +22,7 @@ pub(crate) struct Partial {
 }
 
 impl Store {
-    /// The download of this name; nothing when another program, or another task of this one, is at it.
+    /// The download of this name; `None` when another process or task is writing it.
     pub(crate) fn partial(&self, name: Digest) -> Result<Option<Partial>, Error> {
         let path = self.path(Kind::Partial, name);
         let file = loop {
@@ -39,7 +39,7 @@ impl Store {
                 Err(TryLockError::WouldBlock) => return Ok(None),
                 Err(TryLockError::Error(error)) => return Err(failed(&path)(error)),
             }
-            // Another may have finished with it in between: then it is a module by now.
+            // Another writer may have completed it in the meantime, so that it is now a module.
             if is_linked(&file, &path).map_err(failed(&path))? {
                 break file;
             }
@@ -54,8 +54,8 @@ impl Store {
 }
 
 impl Partial {
-    /// What is there, and what the server calls the version that it is of. What is longer than `limit` is
-    /// of no use.
+    /// The bytes so far, and the server's validator of their version. A download longer than `limit` is
+    /// discarded.
     pub(crate) fn content(&mut self, limit: u64) -> Result<(Vec<u8>, Option<String>), Error> {
         let mut bytes = Vec::new();
         let mut read = || -> io::Result<()> {
@@ -82,9 +82,9 @@ impl Partial {
         Ok((bytes, validator))
     }
 
-    /// Begin anew, with this version.
+    /// Starts over with this version.
     pub(crate) fn restart(&mut self, validator: Option<&str>) -> Result<(), Error> {
-        // In this order, so that what is there is never taken for another version.
+        // In this order, so that bytes of one version are never taken for another.
         self.file.set_len(0).map_err(failed(&self.path))?;
         match (validator, boot()) {
             (Some(validator), Some(boot)) => {
@@ -101,7 +101,7 @@ impl Partial {
         self.file.write_all_at(bytes, offset).map_err(failed(&self.path))
     }
 
-    /// It is whole, and is the module with this digest.
+    /// Completes the download as the module with this digest.
     pub(crate) fn become_module(self, digest: Digest) -> Result<(), Error> {
         let path = self.store.path(Kind::Module, digest);
         let finish = || -> io::Result<()> {
@@ -113,7 +113,7 @@ impl Partial {
         self.forget_validator()
     }
 
-    /// It is of no use.
+    /// Discards the download.
     pub(crate) fn discard(self) {
         let _ = fs::remove_file(&self.path);
         let _ = self.forget_validator();
@@ -132,7 +132,7 @@ impl Partial {
     }
 }
 
-/// What names the time since the machine was started; nothing where the system has no such name.
+/// The boot ID; `None` when the system has none.
 fn boot() -> Option<String> {
     let name = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(name.trim().to_owned()).filter(|name| !name.is_empty())

@@ -3,7 +3,7 @@ use std::{collections::HashSet, fs, path::PathBuf, time::SystemTime};
 use super::{CompiledKey, Kind, Store, files_in};
 use crate::Digest;
 
-/// What of a store must stay: it serves now.
+/// Entries that must stay because they are in use.
 #[derive(Clone, Debug, Default)]
 pub struct InUse {
     /// The modules of the live table.
@@ -12,14 +12,14 @@ pub struct InUse {
     pub compiled: HashSet<CompiledKey>,
 }
 
-/// What pruning came to.
+/// The result of pruning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
-    /// How many entries were removed.
+    /// The number of removed entries.
     pub entries: usize,
-    /// How large they were together, in bytes.
+    /// Their total size in bytes.
     pub bytes: u64,
-    /// How large the store is now, in bytes.
+    /// The size of the store after pruning, in bytes.
     pub left: u64,
 }
 
@@ -30,8 +30,8 @@ struct Entry {
 }
 
 impl Store {
-    /// Remove what was not used for longest, until the rest has at most `limit` bytes. What is in use
-    /// stays, and so may what another program is about to use not: it fetches or compiles it again.
+    /// Removes the least recently used entries until the rest has at most `limit` bytes. Entries in use stay.
+    /// An entry that another program is about to use may be removed: it is fetched or compiled again.
     pub fn prune(&self, limit: u64, in_use: &InUse) -> Pruned {
         let keep: HashSet<PathBuf> = in_use
             .modules
@@ -63,7 +63,7 @@ impl Store {
         pruned
     }
 
-    /// All that is whole. What is being written or downloaded has its own end.
+    /// All complete entries. Temporary files and downloads are removed separately.
     fn entries(&self) -> Vec<Entry> {
         [Kind::Module, Kind::Compiled, Kind::Resolution, Kind::Signature]
             .into_iter()

@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 use super::{Kind, Store};
 use crate::{Digest, Error, ModuleReference};
 
-/// What a reference that can change its meaning was resolved to.
+/// The resolution of a URL or a tag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolution {
     /// Of the module.
     pub module: Digest,
     /// Of the manifest, and its bytes as the registry sent them; for a reference to a registry.
     pub manifest: Option<(Digest, Bytes)>,
-    /// What the server calls this version of it (its `ETag`); for a reference to a URL.
+    /// The server's validator of this version (`ETag`); for a URL.
     pub validator: Option<String>,
-    /// When the server was last asked.
+    /// When it was last resolved.
     pub resolved: SystemTime,
 }
 
-/// The resolution as it is written.
+/// The resolution in its stored form.
 #[derive(Deserialize, Serialize)]
 struct Record {
     reference: String,
@@ -31,18 +31,18 @@ struct Record {
 }
 
 impl Store {
-    /// What this reference was last resolved to.
+    /// The last resolution of this reference.
     pub fn resolution(&self, reference: &ModuleReference) -> Option<Resolution> {
         self.record(reference, name(reference))
     }
 
-    /// The resolution of this reference to this module, though it may mean another by now.
+    /// An earlier resolution of this reference to this module.
     pub fn resolution_to(&self, reference: &ModuleReference, module: Digest) -> Option<Resolution> {
         self.record(reference, name_with(reference, module))
             .filter(|resolution| resolution.module == module)
     }
 
-    /// Keep what a reference was resolved to.
+    /// Stores the resolution of a reference.
     ///
     /// # Errors
     ///

@@ -8,11 +8,11 @@ use std::{
 use super::failed;
 use crate::Error;
 
-/// A file that is being written, and locked as long as its writer lives: one that is not locked was left
-/// by a program that was killed. Removed when dropped.
+/// A file that is being written, and locked while its writer lives: an unlocked one was left by a killed
+/// program. Removed when dropped.
 ///
-/// The lock says so in every case: a process number may be another's after a restart, or in another
-/// container, and an age would need a clock that never jumps.
+/// A lock is reliable: a process ID may be reused after a restart or in another container, and an age would
+/// need a clock that never jumps.
 #[derive(Debug)]
 pub(super) struct Temporary {
     file: File,
@@ -20,7 +20,7 @@ pub(super) struct Temporary {
 }
 
 impl Temporary {
-    /// Write these parts to a new file, down to the disk.
+    /// Writes these parts to a new file and syncs it.
     pub(super) fn write(directory: &Path, parts: &[&[u8]]) -> Result<Self, Error> {
         let mut temporary = Self::create(directory).map_err(failed(directory))?;
         let mut write = || -> io::Result<()> {
@@ -46,20 +46,20 @@ impl Temporary {
                 })?
                 .keep()
                 .map_err(|error| error.error)?;
-            // A sweep may have come in between, and taken it for one that was left.
+            // A sweep may have removed it in the meantime.
             if lock_if_linked(&file, &path)? {
                 return Ok(Self { file, path });
             }
         }
     }
 
-    /// Give it its name, in place of what had it.
+    /// Renames it to its final name, replacing an existing file.
     pub(super) fn persist(self, path: &Path) -> Result<(), Error> {
         fs::rename(&self.path, path).map_err(failed(path))?;
         sync_directory(path).map_err(failed(path))
     }
 
-    /// Remove a file of this kind, unless its writer is at work.
+    /// Removes a file of this kind, unless it is being written.
     pub(super) fn remove_abandoned(path: &Path) {
         let Ok(file) = File::open(path) else {
             return;
@@ -75,18 +75,18 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // After a rename there is nothing under that name.
+        // After a rename there is no file of that name.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Lock a file, and tell whether it is still the one under its name.
+/// Locks a file, and returns whether its path still names it.
 fn lock_if_linked(file: &File, path: &Path) -> io::Result<bool> {
     file.lock()?;
     is_linked(file, path)
 }
 
-/// Whether the file is the one under this name.
+/// Whether this path names the file.
 pub(super) fn is_linked(file: &File, path: &Path) -> io::Result<bool> {
     let open = file.metadata()?;
     match fs::metadata(path) {
@@ -96,7 +96,7 @@ pub(super) fn is_linked(file: &File, path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Make sure that a new name is on the disk.
+/// Syncs the directory, so that a new name is on disk.
 pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(parent) => File::open(parent)?.sync_all(),

@@ -1,4 +1,4 @@
-//! A CA, and the certificates that servers show.
+//! A CA, and server certificates.
 
 use std::{path::Path, sync::Arc};
 

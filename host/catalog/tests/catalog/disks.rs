@@ -1,5 +1,5 @@
-//! Disks that are full, or can only be read. Each test runs once more in a namespace of its own, in which any
-//! user may mount, where the kernel allows it.
+//! Full and read-only disks. Each test runs once more in its own namespace, in which any user may mount, if
+//! the kernel allows it.
 
 use std::{env, fs, io, path::Path, process::Command};
 
@@ -89,7 +89,7 @@ async fn a_full_disk_is_told_and_tried_again() {
             .await
             .unwrap_err(),
     );
-    // Nothing of the attempts is left, and what was there is whole.
+    // Nothing of the attempts is left, and existing entries are intact.
     for kind in ["temporary", "partial", "modules", "resolved"] {
         assert_eq!(scene.kept(kind), [""; 0], "{kind}");
     }

@@ -46,7 +46,7 @@ async fn a_url_is_asked_once_and_again_when_wanted() {
         .collect();
     assert_eq!(known, [None, Some("\"1\"".to_owned()), Some("\"2\"".to_owned())]);
 
-    // The one from before is still there for a rollback.
+    // The previous one is still there for a rollback.
     let reference: ModuleReference = url.parse().unwrap();
     let module = catalog.recall(&reference, Digest::of(&first)).await.unwrap();
     assert_eq!(module.bytes(), first.as_slice());
@@ -89,7 +89,7 @@ async fn a_broken_download_goes_on_where_it_broke() {
     let tag = Some("\"1\"");
     for (tag, pinned, faults, ranges) in [
         (tag, false, vec![Fault::Cut(MEGABYTE)], vec![None, Some(MEGABYTE)]),
-        // A connection that breaks again and again, and gets on: more often than there are attempts.
+        // A connection that breaks repeatedly but makes progress: more often than there are attempts.
         (
             tag,
             false,
@@ -98,7 +98,7 @@ async fn a_broken_download_goes_on_where_it_broke() {
                 .map(|index| Some(index * MEGABYTE / 4).filter(|start| *start > 0))
                 .collect(),
         ),
-        // Without a name for the version nobody knows whether it is still the same, except by the pin.
+        // Without a validator only the pin shows whether it is still the same version.
         (None, false, vec![Fault::Cut(MEGABYTE)], vec![None, None]),
         (None, true, vec![Fault::Cut(MEGABYTE)], vec![None, Some(MEGABYTE)]),
         (
@@ -107,7 +107,7 @@ async fn a_broken_download_goes_on_where_it_broke() {
             vec![Fault::Cut(MEGABYTE)],
             vec![None, None],
         ),
-        // Servers that know no parts, or send another.
+        // Servers that do not support ranges, or send another one.
         (
             tag,
             false,
@@ -168,7 +168,7 @@ async fn a_download_that_was_given_up_goes_on_in_the_next_program() {
             let _ = catalog.obtain(&reference, None, Freshness::Recorded, &tell).await;
         });
         wait.await.unwrap();
-        // While it lasts, another has a download of its own, and both end well.
+        // Meanwhile, another process has its own download, and both succeed.
         let other = scene
             .obtain(&scene.catalog(), &site.url("/a.wasm"))
             .await
@@ -191,7 +191,7 @@ async fn a_download_that_was_given_up_goes_on_in_the_next_program() {
         assert!(module.bytes() == if changed { &next } else { &bytes }.as_slice());
         let asked = site.asked();
         let last = &asked.last().unwrap().headers;
-        // What was gathered in memory, less than a quarter of a megabyte, is lost.
+        // The buffered bytes, less than a quarter of a megabyte, are lost.
         let start: usize = last["range"]
             .trim_matches(|c: char| !c.is_ascii_digit())
             .parse()
@@ -206,61 +206,61 @@ async fn a_download_that_was_given_up_goes_on_in_the_next_program() {
 #[tokio::test]
 async fn what_a_server_does_wrong_is_told_or_tried_again() {
     let bytes = component(100_000, 1);
-    // The faults, how often the server is asked, and the error in the end.
+    // The faults, the number of requests, and the final error.
     for (faults, asked, expected) in [
         (vec![Fault::Status(503, None)], 2, None),
         (vec![Fault::Status(500, None), Fault::Cut(10)], 3, None),
         (vec![Fault::Status(429, Some("1"))], 2, None),
         (vec![Fault::Stall(10)], 2, None),
-        // Longer than is waited.
+        // Longer than the longest pause.
         (
             vec![Fault::Status(429, Some("3600"))],
             1,
-            Some("was answered with 429: Too Many Requests; it wants to be asked again in 1h"),
+            Some("the server answered 429: Too Many Requests; it asks for a retry in 1h"),
         ),
         (
             vec![Fault::Status(503, Some("Tue, 31 Dec 2999 23:59:59 GMT"))],
             1,
-            Some("was answered with 503: Service Unavailable; it wants to be asked again in "),
+            Some("the server answered 503: Service Unavailable; it asks for a retry in "),
         ),
         (
             vec![Fault::Status(502, None); 5],
             5,
-            Some("was answered with 502: Bad Gateway"),
+            Some("the server answered 502: Bad Gateway"),
         ),
         (vec![Fault::Cut(0); 5], 5, Some("cannot be reached: ")),
         (
             vec![Fault::Status(403, None)],
             1,
-            Some("is not allowed without credentials: Forbidden; "),
+            Some("was refused without credentials: Forbidden; "),
         ),
-        (vec![Fault::Status(410, None)], 1, Some("is not there: Gone; ")),
+        (vec![Fault::Status(410, None)], 1, Some("was not found: Gone; ")),
         (
             vec![Fault::Status(418, None)],
             1,
-            Some("was answered with 418: I'm a teapot"),
+            Some("the server answered 418: I'm a teapot"),
         ),
         (
             vec![Fault::Length(1 << 40)],
             1,
-            Some("has 1099511627776 bytes, and at most 200000 are taken"),
+            Some("has 1099511627776 bytes, more than the limit of 200000"),
         ),
         (
             vec![Fault::Endless],
             1,
-            Some("bytes, and at most 200000 are taken"),
+            Some("bytes, more than the limit of 200000"),
         ),
         (vec![Fault::Length(500)], 1, Some("has the digest")),
         (vec![Fault::Length(100_001); 5], 5, Some("cannot be reached: ")),
         (
             vec![Fault::Redirect("http://localhost/a.wasm")],
             1,
-            Some("was answered wrongly: the server redirects to a place without TLS"),
+            Some("invalid response: the server redirects to an address without TLS"),
         ),
         (
             vec![Fault::Redirect("/a.wasm"); 20],
             11,
-            Some("was answered wrongly: too many redirections"),
+            Some("invalid response: too many redirects"),
         ),
         (vec![Fault::Redirect("/b.wasm")], 2, None),
     ] {
@@ -350,7 +350,7 @@ async fn tasks_that_want_the_same_share_one_fetch() {
     let site = Site::start(&scene.authority).await;
     let bytes = component(MEGABYTE, 1);
     site.put("/a.wasm", &bytes, None);
-    // The first fetch ends badly, and its error is that of all who waited for it.
+    // The first fetch fails, and its error is returned to all tasks that waited for it.
     for (faults, asked) in [(vec![Fault::Status(410, None)], 1), (Vec::new(), 2)] {
         let catalog = scene.catalog();
         let failing = !faults.is_empty();

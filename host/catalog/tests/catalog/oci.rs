@@ -41,7 +41,7 @@ async fn a_tag_is_resolved_once_and_again_when_wanted() {
         (&tag, None, Freshness::Recorded, pushed.module),
         (&tag, None, Freshness::Again, moved.module),
         (&tag, None, Freshness::Recorded, moved.module),
-        // What the tag meant before is still recorded.
+        // The earlier resolution of the tag is still recorded.
         (&tag, Some(pushed.module), Freshness::Again, pushed.module),
         (&old, None, Freshness::Again, pushed.module),
         (
@@ -59,7 +59,7 @@ async fn a_tag_is_resolved_once_and_again_when_wanted() {
         .unwrap_err();
     assert!(matches!(error, Error::DigestMismatch { .. }), "{error}");
 
-    // All of it is in the store, so nobody is asked.
+    // All of it is in the store, so nothing is requested.
     drop(registry);
     for reference in [&tag, &old, &by_digest] {
         get(reference, None, Freshness::Recorded).await.unwrap();
@@ -152,7 +152,7 @@ async fn registries_with_tls_and_passwords() {
 
     scene.docker_config(&json!({"auths": {&registry.name: {"username": "ada", "password": "wrong"}}}));
     let error = scene.obtain(&catalog, &reference).await.unwrap_err().to_string();
-    assert!(error.contains("is not allowed as the user `ada`"), "{error}");
+    assert!(error.contains("was refused as the user `ada`"), "{error}");
     assert!(!error.contains("wrong"), "{error}");
 
     scene.log_in(&registry.name);
@@ -227,7 +227,7 @@ async fn with_helpers() {
         (
             "credsStore",
             json!("none"),
-            Some("is not allowed without credentials"),
+            Some("was refused without credentials"),
         ),
         ("credsStore", json!("bad"), Some("the keychain is locked")),
         ("credsStore", json!("absent"), Some("cannot be started")),
@@ -296,7 +296,7 @@ async fn registries_with_tokens() {
         .await
         .unwrap();
 
-    // What newer logins leave.
+    // The configuration that newer logins write.
     scene.docker_config(&json!({"auths": {&registry.name: {"identitytoken": IDENTITY_TOKEN}}}));
     scene
         .obtain_as(&scene.catalog(), &reference, None, Freshness::Again)
@@ -326,7 +326,7 @@ async fn what_is_not_a_module_is_told() {
         "{error}"
     );
 
-    // A registry that sends something else than it was asked for.
+    // A registry that sends something other than requested.
     let blob = registry.blob(&pushed.module.to_string());
     let mut bytes = fs::read(&blob).unwrap();
     bytes[50_000] ^= 1;

@@ -121,9 +121,9 @@ async fn what_cannot_be_pushed_is_told() {
     let good = component(100, 1);
     for (name, bytes, expected) in [
         (&name, b"\0asm\x01\0\0\0".as_slice(), "it is a core module"),
-        (&name, b"<html>", "it is no WebAssembly"),
+        (&name, b"<html>", "it is not valid WebAssembly"),
         (&pinned, &good, "write a tag in place of the digest"),
-        (&name, &good, "is not allowed without credentials"),
+        (&name, &good, "was refused without credentials"),
     ] {
         let error = push(&catalog, name, bytes).await.unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");

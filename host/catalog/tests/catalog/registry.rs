@@ -20,18 +20,18 @@ const PROGRAM: &str = "ADMITTANCE_TEST_REGISTRY";
 /// Longer than a start takes on a busy machine: it ends a test that would hang.
 const NEVER: Duration = Duration::from_secs(60);
 
-/// Who may do what in a registry.
+/// The access control of a registry.
 #[derive(Debug)]
 pub(crate) enum Access<'a> {
-    /// Everyone everything.
+    /// No access control.
     Open,
-    /// The user `ada` with the password `open sesame`, who shows them to the registry.
+    /// Basic authentication of the user `ada` with the password `open sesame`.
     Basic,
-    /// Whoever has a token of this server.
+    /// Bearer tokens of this server.
     Token {
-        /// Where tokens are to be had.
+        /// The URL of the token server.
         realm: &'a str,
-        /// Whose signature they have, as PEM.
+        /// The certificate of their signer, as PEM.
         signed_by: &'a str,
     },
 }
@@ -83,7 +83,7 @@ impl Registry {
             panic!("docker-registry ended:\n{before}");
         };
         let name = tokio::time::timeout(NEVER, listening).await.unwrap();
-        // A pipe that nobody reads would hold it up, or end it when closed.
+        // An unread pipe would block it, or end it when closed.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         Self {
             name,

@@ -1,4 +1,4 @@
-//! What the tests of this program have in common: modules, catalogs, and what was told of progress.
+//! Helpers of these tests: modules, catalogs, and recorded progress.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::{authority::Authority, registry::USER};
 
-/// A CA, a directory for a store, and a configuration that has them and waits for nobody.
+/// A CA, a directory for a store, and a configuration with them and without pauses.
 pub(crate) struct Scene {
     pub(crate) authority: Authority,
     pub(crate) directory: TempDir,
@@ -91,12 +91,12 @@ impl Scene {
         catalog.obtain(&reference, pinned, freshness, &tell).await
     }
 
-    /// What was told of progress since this was last asked.
+    /// The progress since the last call.
     pub(crate) fn told(&self) -> Vec<FetchProgress> {
         std::mem::take(&mut *self.told.lock().unwrap())
     }
 
-    /// The errors of the attempts that others followed, since this was last asked.
+    /// The errors of retried attempts since the last call.
     pub(crate) fn retries(&self) -> Vec<(Duration, Error)> {
         let retries = self.told().into_iter().filter_map(|progress| match progress {
             FetchProgress::Retrying { after, error } => Some((after, error)),

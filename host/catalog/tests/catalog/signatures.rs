@@ -1,4 +1,4 @@
-//! Modules that must be signed: where signatures are looked for, and that they are kept.
+//! Required signatures: where they are looked for, and that they are kept.
 
 use admittance_catalog::{
     Digest, Error, Freshness, ModuleReference,
@@ -36,7 +36,7 @@ impl Signer {
         STANDARD.encode(key.sign(&random, bytes).unwrap())
     }
 
-    /// The rule that wants this key of these sources.
+    /// The rule that requires this key for these sources.
     fn required_of(&self, source: &str) -> SignatureRule {
         let key = PublicKey::from_pem(&self.0.public_key_pem()).unwrap();
         SignatureRule {

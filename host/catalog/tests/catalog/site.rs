@@ -1,4 +1,4 @@
-//! A real HTTPS server with one file, which misbehaves as it is told.
+//! A real HTTPS server with one file, which misbehaves on demand.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -25,13 +25,13 @@ pub(crate) enum Fault {
     Status(u16, Option<&'static str>),
     /// All of it, whatever part was asked for.
     Whole,
-    /// A part that begins elsewhere.
+    /// A range that begins at another offset.
     WrongPart,
     /// A length that is not that of the body.
     Length(u64),
     /// No length, and no end.
     Endless,
-    /// It is elsewhere.
+    /// A redirect.
     Redirect(&'static str),
 }
 
@@ -197,7 +197,7 @@ impl Site {
     }
 }
 
-/// The head of a request; nothing when the client went away.
+/// The head of a request; `None` when the client disconnected.
 pub(crate) async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<Option<Asked>> {
     let mut head = Vec::new();
     // Byte by byte, so that the body stays where it is.

@@ -1,5 +1,5 @@
-//! A server of tokens for a registry, as Docker's registries have it: it knows one user and, by the token
-//! of a login, another.
+//! A token server for a registry, as for Docker's registries: it knows one user and, by the token of a login,
+//! another.
 
 use std::{
     net::SocketAddr,
@@ -33,7 +33,7 @@ pub(crate) const IDENTITY_TOKEN: &str = "of-a-login";
 pub(crate) struct Tokens {
     pub(crate) address: SocketAddr,
     signer: Arc<Signer>,
-    /// How long the tokens are good, in seconds; less than none are expired.
+    /// The validity of tokens in seconds; negative if they are expired.
     pub(crate) life: Arc<Mutex<i64>>,
     /// What was asked for.
     pub(crate) asked: Arc<Mutex<Vec<String>>>,

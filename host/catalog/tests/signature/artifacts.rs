@@ -56,18 +56,18 @@ fn a_signature_is_of_the_manifest_that_lists_the_module() {
     let attestation = payload(&digest.to_string(), "https://example.com/scanned");
     let signed = |payload: &str| found(payload, &sign(&key, payload.as_bytes()));
     let by = "by the key";
-    let wrong = "was made by another key, or over other bytes";
+    let wrong = "was made by another key or over different content";
     for (name, signature, expected) in [
         ("of the manifest", signed(&good), by.to_owned()),
         (
             "of another manifest",
             signed(&other),
-            format!("is over {}, and this is {digest}", Digest::of("other")),
+            format!("is over {}, not over {digest}", Digest::of("other")),
         ),
         (
             "of the module",
             signed(&of_module),
-            format!("is over {module_digest}, and this is {digest}"),
+            format!("is over {module_digest}, not over {digest}"),
         ),
         (
             "of another kind",
@@ -77,12 +77,12 @@ fn a_signature_is_of_the_manifest_that_lists_the_module() {
         (
             "no digest",
             signed(&payload("latest", COSIGN)),
-            format!("is over latest, and this is {digest}"),
+            format!("is over latest, not over {digest}"),
         ),
         (
             "no payload of cosign",
             signed("{}"),
-            "is damaged: its payload is not that of cosign".to_owned(),
+            "is damaged: its payload is not a cosign payload".to_owned(),
         ),
         (
             "another's signature",
@@ -97,7 +97,7 @@ fn a_signature_is_of_the_manifest_that_lists_the_module() {
         (
             "no base64",
             found(&good, "%"),
-            "is damaged: the signature is no base64".to_owned(),
+            "is damaged: the signature is not valid base64".to_owned(),
         ),
         ("empty", found(&good, ""), wrong.to_owned()),
     ] {
@@ -150,7 +150,7 @@ fn what_is_not_signed_is_told_what_to_do() {
         module: &module,
     };
     let error = verify(&requirement(&key), subject, &Material::default()).unwrap_err();
-    let fix = "and let https://example.com/a.wasm.sigstore.json answer the bundle";
+    let fix = "and publish the bundle at https://example.com/a.wasm.sigstore.json";
     assert!(error.to_string().ends_with(fix), "{error}");
 }
 
@@ -166,7 +166,7 @@ fn signatures_are_described_whatever_is_required() {
     assert_eq!(described[0].damage, None);
     let damage = described[1].damage.as_deref().unwrap();
     assert!(
-        damage.starts_with("is damaged: the signature is no base64"),
+        damage.starts_with("is damaged: the signature is not valid base64"),
         "{damage}"
     );
 }

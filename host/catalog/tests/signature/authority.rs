@@ -49,7 +49,7 @@ impl Default for Request<'_> {
     }
 }
 
-/// What `cosign sign` puts beside a manifest.
+/// The signature layer that `cosign sign` adds for a manifest.
 #[derive(Clone)]
 pub(crate) struct Signed {
     pub(crate) payload: String,

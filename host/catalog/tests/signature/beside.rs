@@ -1,4 +1,4 @@
-//! Signatures beside a file.
+//! Signatures next to a file.
 
 use std::os::unix::fs::symlink;
 
@@ -33,7 +33,7 @@ fn signatures_are_found_beside_a_file_and_where_it_leads() {
 
     std::fs::write(root.join("versions/module-1.wasm.sig"), fixture("p256.sig")).unwrap();
     assert!(outcome(check(&required, &reference, &module(), &look())).starts_with("by the key"));
-    // The same again, beside the link.
+    // The same, next to the link.
     std::fs::write(root.join("module.wasm.sig"), fixture("p256.sig")).unwrap();
     std::fs::write(root.join("module.wasm.sigstore.json"), "{}").unwrap();
     let found = look();

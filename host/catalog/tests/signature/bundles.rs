@@ -1,4 +1,4 @@
-//! Bundles that others made, and what is no trust root.
+//! Bundles made by other tools, and invalid trust roots.
 
 use admittance_catalog::{
     ModuleReference,
@@ -40,7 +40,7 @@ fn bundles_of_sigstores_own_client() {
             "with another root",
             other(),
             fixture("keyless-message.sigstore.json"),
-            "is not shown to be in a log of the trust root",
+            "is not proven to be in a log of the trust root",
         ),
         (
             "at another time",
@@ -50,13 +50,13 @@ fn bundles_of_sigstores_own_client() {
                 "\"integratedTime\": \"17487792",
                 "\"integratedTime\": \"17487791",
             ),
-            "is not shown to be in a log of the trust root",
+            "is not proven to be in a log of the trust root",
         ),
         (
             "without the log's promise",
             root(),
             changed("keyless-message.sigstore.json", "inclusionPromise", "promise"),
-            "is not shown to be in a log of the trust root",
+            "is not proven to be in a log of the trust root",
         ),
         (
             "with a statement on something else",
@@ -118,8 +118,8 @@ fn a_bundle_of_sigstores_services() {
 #[test]
 fn what_is_no_trust_root_is_told() {
     for (text, expected) in [
-        ("", "trust root: it is no trust root of sigstore"),
-        ("{}", "trust root: it is no trust root of sigstore"),
+        ("", "trust root: it is not a valid sigstore trust root"),
+        ("{}", "trust root: it is not a valid sigstore trust root"),
         (
             r#"{"mediaType":"application/vnd.dev.sigstore.trustedroot+json;version=0.1"}"#,
             "trust root: it names no certificate authority",
@@ -134,12 +134,12 @@ fn what_is_no_trust_root_is_told() {
         (
             "",
             key.as_str(),
-            "trust root: it holds something that is no `CERTIFICATE`",
+            "trust root: it is empty, or holds a PEM block that is not a `CERTIFICATE`",
         ),
         (
             key.as_str(),
             key.as_str(),
-            "trust root: it holds something that is no `CERTIFICATE`",
+            "trust root: it is empty, or holds a PEM block that is not a `CERTIFICATE`",
         ),
         (authority.certificate(), "", "public key: it holds no PEM block"),
     ] {

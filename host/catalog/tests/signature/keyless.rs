@@ -1,4 +1,4 @@
-//! Signatures by people and workloads whom an authority of the trust root vouches for.
+//! Keyless signatures, with certificates of an authority of the trust root.
 
 use admittance_catalog::{
     Digest,
@@ -61,7 +61,7 @@ fn who_signed_and_when() {
             default(),
             "other@example.com",
             ISSUER,
-            "was made by `signer@example.com`, and not by `other@example.com`",
+            "was made by `signer@example.com`, not by `other@example.com`",
         ),
         (
             "no match of the pattern",
@@ -75,7 +75,7 @@ fn who_signed_and_when() {
             default(),
             IDENTITY,
             "https://accounts.example.org",
-            "was made by an identity of `https://accounts.example.com`, and not of `https://accounts.example.org`",
+            "was made by an identity of the issuer `https://accounts.example.com`, not of `https://accounts.example.org`",
         ),
         (
             "as the certificate begins",
@@ -90,15 +90,15 @@ fn who_signed_and_when() {
             expired(-600, -1),
             IDENTITY,
             ISSUER,
-            "was made at 2025-06-15T15:06:40Z, when its certificate was not valid, which is from \
-             2025-06-15T14:56:40Z to 2025-06-15T15:06:39Z",
+            "was made at 2025-06-15T15:06:40Z, outside the validity of its certificate \
+             (2025-06-15T14:56:40Z to 2025-06-15T15:06:39Z)",
         ),
         (
             "before the certificate",
             expired(1, 600),
             IDENTITY,
             ISSUER,
-            "was made at 2025-06-15T15:06:40Z, when its certificate was not valid",
+            "was made at 2025-06-15T15:06:40Z, outside the validity of its certificate",
         ),
         (
             "a certificate for something else",
@@ -108,7 +108,7 @@ fn who_signed_and_when() {
             },
             IDENTITY,
             ISSUER,
-            "has a certificate that the trust root does not vouch for",
+            "has a certificate that the trust root does not trust",
         ),
         (
             "in the future",
@@ -119,7 +119,7 @@ fn who_signed_and_when() {
             },
             IDENTITY,
             ISSUER,
-            "is not shown to be in a log of the trust root: integrated time",
+            "is not proven to be in a log of the trust root: integrated time",
         ),
     ] {
         let required = requirement(authority.trust_root(), identity, issuer);
@@ -140,7 +140,7 @@ fn certificate_log_and_signature_belong_together() {
         signed.found()
     };
     let elsewhere = payload(&Digest::of("other").to_string(), COSIGN);
-    let unlogged = "is not shown to be in a log of the trust root";
+    let unlogged = "is not proven to be in a log of the trust root";
     let damaged = "is damaged";
     for (name, found, expected) in [
         ("good", good().found(), "by signer@example.com"),
@@ -153,7 +153,7 @@ fn certificate_log_and_signature_belong_together() {
                 signed.signature = by_other.signature.clone();
                 signed.certificate = by_other.certificate.clone();
             }),
-            "has a certificate that the trust root does not vouch for",
+            "has a certificate that the trust root does not trust",
         ),
         (
             "in another log",
@@ -194,7 +194,7 @@ fn certificate_log_and_signature_belong_together() {
                 let body = json!({ "apiVersion": "0.0.1", "kind": "helm" });
                 signed.log = authority.promise_of(&body, SIGNED_AT);
             }),
-            "is of a kind that is not checked",
+            "is of an unsupported kind",
         ),
         (
             "with the certificate of another",
@@ -277,7 +277,7 @@ fn what_is_left_out_is_missed() {
         ),
         (
             found(certificate, None, None),
-            "is not shown to be in a log of the trust root",
+            "is not proven to be in a log of the trust root",
         ),
         (found(None, None, log), "has no certificate"),
     ] {

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::authority::{ecdsa_key, public_pem, sign};
 use crate::subject::{bundle, check_file, detached, fixture, keys, module, outcome, text};
 
-const WRONG_KEY: &str = "was made by another key, or over other bytes";
+const WRONG_KEY: &str = "was made by another key or over different content";
 
 fn by(name: &str) -> String {
     let key = PublicKey::from_pem(&text(name)).unwrap();
@@ -89,7 +89,7 @@ fn detached_signatures_of_every_kind_of_key() {
             "cut off within base64",
             vec!["p256.pub"],
             p256[..41].to_vec(),
-            "is damaged: it is no base64: Invalid input length: 41".to_owned(),
+            "is damaged: it is not valid base64: Invalid input length: 41".to_owned(),
         ),
         (
             "cut off",
@@ -210,7 +210,7 @@ fn bundles_by_a_key() {
     };
     let good = statement("https://in-toto.io/Statement/v1", SIGNED, &module);
     let older = json!({ "base64Signature": signer.sign(&module), "cert": "" }).to_string();
-    let other_actual = format!("and this is sha256:{}", hex::encode(digest(&module)));
+    let other_actual = format!("not over sha256:{}", hex::encode(digest(&module)));
     for (name, signature, expected) in [
         ("a message", signer.message_bundle(&module, None), "by the key"),
         (
@@ -267,7 +267,7 @@ fn bundles_by_a_key() {
         (
             "no JSON in it",
             signer.statement_bundle(IN_TOTO, "text"),
-            "is damaged: its statement is none of in-toto",
+            "is damaged: its payload is not a valid in-toto statement",
         ),
         (
             "by another",
@@ -277,19 +277,23 @@ fn bundles_by_a_key() {
         (
             "no JSON",
             bundle("text"),
-            "is damaged: it is no bundle of sigstore",
+            "is damaged: it is not a valid sigstore bundle",
         ),
-        ("no text", bundle([0xff]), "is damaged: it is no text"),
-        ("empty", bundle(""), "is damaged: it is no bundle of sigstore"),
+        ("no text", bundle([0xff]), "is damaged: it is not valid UTF-8"),
+        (
+            "empty",
+            bundle(""),
+            "is damaged: it is not a valid sigstore bundle",
+        ),
         (
             "an empty object",
             bundle("{}"),
-            "is damaged: it is no bundle of sigstore",
+            "is damaged: it is not a valid sigstore bundle",
         ),
         (
             "far too deep",
             bundle("[".repeat(100_000)),
-            "is damaged: it is no bundle of sigstore",
+            "is damaged: it is not a valid sigstore bundle",
         ),
     ] {
         let found = outcome(check_file(&signer.requirement(), &module, vec![signature]));
@@ -304,7 +308,7 @@ fn what_is_not_signed_is_told_what_to_do() {
     assert_eq!(
         error.to_string(),
         format!(
-            "module file:/opt/module.wasm is not signed, and a signature by the key {key} is required: sign it \
+            "module file:/opt/module.wasm is not signed, but a signature by the key {key} is required: sign it \
              with `cosign sign-blob --key <private key> --bundle /opt/module.wasm.sigstore.json /opt/module.wasm`"
         )
     );
@@ -313,8 +317,8 @@ fn what_is_not_signed_is_told_what_to_do() {
     assert_eq!(
         error.to_string(),
         format!(
-            "module file:/opt/module.wasm is not signed as required, which is a signature by the key {key}; \
-             there is module.wasm.sig, which was made by another key, or over other bytes: sign it with \
+            "module file:/opt/module.wasm has no valid signature: a signature by the key {key} is required, \
+             but found module.wasm.sig, which was made by another key or over different content: sign it with \
              `cosign sign-blob --key <private key> --bundle /opt/module.wasm.sigstore.json /opt/module.wasm`"
         )
     );
@@ -331,7 +335,7 @@ fn what_is_no_public_key_is_told() {
         ("text", "public key: it holds no PEM block"),
         (private, "public key: it is a private key"),
         (certificate, "public key: it is a `CERTIFICATE`"),
-        (garbage, "public key: it is no key of ECDSA on P-256"),
+        (garbage, "public key: it is not a key for ECDSA on P-256"),
         (two.as_str(), "public key: it holds 2 PEM blocks"),
     ] {
         let error = PublicKey::from_pem(pem).unwrap_err();

@@ -1,4 +1,4 @@
-//! Which signatures of a module are taken, and why others are not. One row a case.
+//! Which signatures of a module are accepted, and why others are refused. One row per case.
 
 #![expect(
     clippy::unwrap_used,

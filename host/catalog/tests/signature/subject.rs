@@ -1,4 +1,4 @@
-//! What is signed in these tests, and how a check of it is asked.
+//! The signed content of these tests, and helpers to check it.
 
 use std::path::PathBuf;
 
@@ -93,7 +93,7 @@ pub(crate) fn check(
     verify(requirement, Subject { reference, module }, &material)
 }
 
-/// What was found out, or why each signature was refused.
+/// The result, or why each signature was refused.
 pub(crate) fn outcome(result: Result<Verified, SignatureError>) -> String {
     match result {
         Ok(verified) => verified.to_string(),

@@ -27,7 +27,7 @@ impl FromStr for Service {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (name, namespace) = text.split_once('.').ok_or("write NAME.NAMESPACE")?;
         if namespace.contains('.') {
-            return Err("write NAME.NAMESPACE, without .svc: its other names come by themselves");
+            return Err("write NAME.NAMESPACE, without .svc: the other names are added automatically");
         }
         if is_dns_name(text) {
             Ok(Self {
@@ -41,7 +41,7 @@ impl FromStr for Service {
 }
 
 impl Service {
-    /// What the BCS driver calls it, what Kubernetes does, and what DNS in a cluster does.
+    /// Its names in the BCS driver, in Kubernetes, and in cluster DNS.
     pub(super) fn names(&self) -> [String; 3] {
         let Self { name, namespace } = self;
         [
@@ -84,11 +84,11 @@ impl fmt::Display for Host {
 }
 
 fn is_dns_name(text: &str) -> bool {
-    // A name with a full stop at its end is the same name, and no certificate holds it so.
+    // A trailing dot does not change the name, but certificates do not include it.
     !text.ends_with('.') && DnsName::try_from(text).is_ok()
 }
 
-/// The name that a server sees of a client.
+/// The name of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Client(String);
 
@@ -105,18 +105,18 @@ impl FromStr for Client {
     }
 }
 
-/// X.520 sets it.
+/// The limit of X.520.
 const LONGEST_COMMON_NAME: usize = 64;
 
 const AUTHORITY_DAYS: i64 = 3650;
 
-/// Certificates are valid from a little before now, for whoever's clock is behind.
+/// Certificates are backdated, for clients whose clock is slow.
 const CLOCK_SKEW: Duration = Duration::hours(1);
 
-/// Whom a certificate is for.
+/// The subject of a certificate.
 #[derive(Clone, Debug)]
 pub(super) enum Subject {
-    /// Whoever answers at these names; there is at least one.
+    /// A server with these names; at least one.
     Server(Vec<Host>),
     Client(Client),
 }
@@ -143,7 +143,7 @@ impl Subject {
         }
     }
 
-    /// The name of its files, without ending.
+    /// The name of its files, without extension.
     pub(super) fn file_name(&self) -> String {
         let keep = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         self.name()
@@ -155,7 +155,7 @@ impl Subject {
 
 /// A CA that can sign. Lives as long as one run.
 pub(super) struct Authority {
-    /// Whom to trust: its certificate, and perhaps those of others.
+    /// The trust bundle: its certificate, and possibly others.
     pub(super) pem: String,
     /// Its own certificate.
     der: CertificateDer<'static>,
@@ -179,7 +179,7 @@ impl Authority {
         params.not_after = now + Duration::days(AUTHORITY_DAYS);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        // A name of its own, so that two CAs are not taken for one another.
+        // A unique name, so that two CAs are not confused.
         let id: String = key
             .subject_public_key_info()
             .iter()
@@ -199,8 +199,7 @@ impl Authority {
         })
     }
 
-    /// A CA that was made before: that of the certificates whose key this is. The error says why there is
-    /// none.
+    /// Loads an existing CA: the certificate that matches this key. The error says why there is none.
     pub(super) fn from_pem(certificates: &str, key: &str, now: OffsetDateTime) -> Result<Self, String> {
         let (der, key) = pair(certificates, key)?;
         let not_after = not_after(&parse(&der)?)?;
@@ -219,8 +218,8 @@ impl Authority {
         })
     }
 
-    /// A new CA in place of the one that was made before, which is still trusted until it ends. The inner
-    /// error says what is wrong with the one before.
+    /// A new CA that replaces an existing one, which stays trusted until it expires. The inner error says
+    /// what is wrong with the existing one.
     pub(super) fn succeeding(
         certificates: &str,
         key: &str,
@@ -235,8 +234,8 @@ impl Authority {
         }))
     }
 
-    /// Until when a certificate that was issued before will do for this subject; none when another is to be
-    /// issued in its place.
+    /// The expiry of an existing certificate that may stay in use for this subject; `None` if it must be
+    /// replaced.
     pub(super) fn good_until(
         &self,
         certificate: &str,
@@ -255,7 +254,7 @@ impl Authority {
         is_good.then_some(ends)
     }
 
-    /// Sign a certificate for a new key.
+    /// Signs a certificate for a new key.
     pub(super) fn issue(
         &self,
         subject: &Subject,
@@ -298,25 +297,25 @@ impl Authority {
 fn parse<'a>(der: &'a CertificateDer<'_>) -> Result<X509Certificate<'a>, String> {
     x509_parser::parse_x509_certificate(der)
         .map(|(_, parsed)| parsed)
-        .map_err(|error| format!("it is no certificate: {error}"))
+        .map_err(|error| format!("it is not a valid certificate: {error}"))
 }
 
 fn not_after(certificate: &X509Certificate<'_>) -> Result<OffsetDateTime, String> {
     OffsetDateTime::from_unix_timestamp(certificate.validity().not_after.timestamp())
-        .map_err(|error| format!("it ends at no date: {error}"))
+        .map_err(|error| format!("its expiry date is not valid: {error}"))
 }
 
-/// That of the CAs whose key this is, and the key.
+/// The CA certificate that matches this key, and the key.
 fn pair(certificates: &str, key: &str) -> Result<(CertificateDer<'static>, KeyPair), String> {
     let found: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(certificates.as_bytes())
         .collect::<Result<_, _>>()
         .map_err(|error| format!("it is not PEM: {error}"))?;
     if found.is_empty() {
-        return Err("it holds 0 certificates and must hold one".into());
+        return Err("it contains no certificate".into());
     }
     if certificates.matches("-----BEGIN").count() != found.len() {
-        // It is about to be printed.
-        return Err("it holds more than certificates; put the key into a file of its own".into());
+        // The content is printed, so it must not contain a key.
+        return Err("it contains more than certificates; put the key into a separate file".into());
     }
     for der in &found {
         if !parse(der)?.is_ca() {
@@ -329,7 +328,7 @@ fn pair(certificates: &str, key: &str) -> Result<(CertificateDer<'static>, KeyPa
             return Ok((der, key));
         }
     }
-    Err("the key beside it is not its key".into())
+    Err("its key file does not match the certificate".into())
 }
 
 fn pem(der: &CertificateDer<'_>) -> String {
@@ -337,7 +336,7 @@ fn pem(der: &CertificateDer<'_>) -> String {
     pem::encode_config(&Pem::new("CERTIFICATE", der.as_ref()), text)
 }
 
-/// Whether this CA says that it signed the certificate: by its name, and by its key where both name it.
+/// Whether this CA is the issuer of the certificate, by its name, and by its key ID if both have one.
 fn is_signed(leaf: &X509Certificate<'_>, authority: &X509Certificate<'_>) -> bool {
     let wanted = leaf
         .iter_extensions()
@@ -355,7 +354,7 @@ fn is_signed(leaf: &X509Certificate<'_>, authority: &X509Certificate<'_>) -> boo
     leaf.issuer().as_raw() == authority.subject().as_raw() && is_key
 }
 
-/// Whether the certificate is for this subject, and for nobody else.
+/// Whether the certificate has exactly the names of this subject.
 fn is_for(leaf: &X509Certificate<'_>, subject: &Subject) -> bool {
     let Ok(Some(usage)) = leaf.extended_key_usage() else {
         return false;
@@ -376,7 +375,7 @@ fn is_for(leaf: &X509Certificate<'_>, subject: &Subject) -> bool {
     }
 }
 
-/// As [`Host`] writes it; a name of another kind as something that no host is.
+/// In the format of [`Host`]; other kinds of names as a text that is not a host.
 fn host(name: &GeneralName<'_>) -> String {
     match name {
         GeneralName::DNSName(name) => (*name).to_owned(),

@@ -9,7 +9,7 @@ use tempfile::NamedTempFile;
 
 use super::Error;
 
-/// Where a certificate and its key are.
+/// The paths of a certificate and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Files {
     pub(super) certificate: PathBuf,
@@ -28,9 +28,9 @@ impl Files {
         [&self.certificate, &self.key]
     }
 
-    /// Both are on the disk before the first of them takes its place, so that whoever reads them meanwhile
-    /// is hardly ever given one old and one new. The key first: a certificate without its key is of no use,
-    /// and says so less clearly.
+    /// Both are written to temporary files first and then renamed, so that a reader hardly ever sees an old
+    /// and a new file. The key is renamed first, because a certificate without its key causes less clear
+    /// errors.
     pub(super) fn write(&self, certificate: &str, key: &str, replace: bool) -> Result<(), Error> {
         let key = Written::new(&self.key, key, SECRET)?;
         let certificate = Written::new(&self.certificate, certificate, PUBLIC)?;
@@ -49,11 +49,11 @@ impl Files {
     }
 }
 
-/// Who may read a file.
+/// The access mode of a file.
 pub(super) const SECRET: u32 = 0o600;
 pub(super) const PUBLIC: u32 = 0o644;
 
-/// A file that is on the disk and not yet in its place: it comes there whole, or not at all.
+/// A temporary file that is renamed to its final path.
 pub(super) struct Written<'a> {
     path: &'a Path,
     file: NamedTempFile,
@@ -70,7 +70,7 @@ impl<'a> Written<'a> {
             .filter(|parent| !parent.as_os_str().is_empty())
             .unwrap_or(Path::new("."));
         std::fs::create_dir_all(directory).map_err(at)?;
-        // Only its owner may read it until it says otherwise.
+        // Only the owner may read it until its mode is set.
         let mut file = NamedTempFile::new_in(directory).map_err(at)?;
         file.write_all(text.as_bytes()).map_err(at)?;
         set_mode(file.as_file(), mode).map_err(at)?;

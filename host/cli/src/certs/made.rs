@@ -1,4 +1,4 @@
-//! What was made, as it is printed.
+//! The result, as it is printed.
 
 use std::{fmt, time::SystemTime};
 
@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 
 use super::{authority::Subject, files::Files};
 
-/// What was made, and where it is.
+/// The files that were made.
 #[derive(Debug)]
 pub(super) struct Made {
     pub(super) authority: Files,
@@ -18,12 +18,12 @@ pub(super) struct Made {
     pub(super) ca_bundle: String,
 }
 
-/// A certificate that was asked for.
+/// A requested certificate.
 #[derive(Debug)]
 pub(super) struct Certificate {
     pub(super) subject: Subject,
     pub(super) files: Files,
-    /// Whether it was made just now; otherwise it was there and is still good.
+    /// Whether it is new; otherwise it existed and is still valid.
     pub(super) is_new: bool,
     pub(super) ends: OffsetDateTime,
 }
@@ -69,7 +69,7 @@ impl fmt::Display for Made {
         )?;
         writeln!(
             f,
-            "{verb} {}, its key: keep it where nobody else can read it",
+            "{verb} {}, its key: keep it where no other user can read it",
             key.display()
         )?;
         if self.authority_ends_soon {

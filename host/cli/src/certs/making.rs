@@ -1,4 +1,4 @@
-//! From the arguments to the files.
+//! Makes the files for the arguments.
 
 use std::{io, path::Path};
 
@@ -12,7 +12,7 @@ use super::{
     made::{Certificate, Made},
 };
 
-/// Make and write everything, or nothing that was there already.
+/// Makes and writes everything, or fails without replacing existing files.
 pub(super) fn make(arguments: &Arguments, now: OffsetDateTime) -> Result<Made, Error> {
     let subjects = arguments.subjects();
     let authority_files = match &arguments.ca {
@@ -77,10 +77,10 @@ pub(super) fn make(arguments: &Arguments, now: OffsetDateTime) -> Result<Made, E
     })
 }
 
-/// A CA with no more time than this should have a successor.
+/// A CA that expires within this time should be replaced.
 const LAST_YEAR: time::Duration = time::Duration::days(365);
 
-/// The CA to sign with, and whether it was made just now.
+/// The CA to sign with, and whether it is new.
 fn authority(files: &Files, arguments: &Arguments, now: OffsetDateTime) -> Result<(Authority, bool), Error> {
     let wrong = |reason| Error::Authority {
         path: files.certificate.clone(),
@@ -94,7 +94,7 @@ fn authority(files: &Files, arguments: &Arguments, now: OffsetDateTime) -> Resul
                 return Ok((authority, false));
             }
             let authority = Authority::succeeding(&certificates, &key, now)?.map_err(wrong)?;
-            // The certificates first: they say which of them the key is for, the old one or the new.
+            // The certificates first: they show whether the key is for the old or the new one.
             let certificates = Written::new(&files.certificate, &authority.pem, PUBLIC)?;
             let key = Written::new(&files.key, &authority.issuer.key().serialize_pem(), SECRET)?;
             certificates.keep(true)?;

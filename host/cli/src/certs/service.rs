@@ -1,4 +1,4 @@
-//! The certificate of a service, for whoever puts it where the service reads it.
+//! The certificate of a service, in memory.
 
 use time::OffsetDateTime;
 
@@ -7,8 +7,7 @@ use super::{
     authority::{Authority, Host, Service, Subject},
 };
 
-/// A certificate for a service from a CA of its own, whose key is gone. Nothing of it is written to a
-/// file.
+/// A certificate for a service from its own CA, whose key is discarded. Nothing is written to a file.
 pub(crate) struct ServiceCertificate {
     /// The CA's certificate, as PEM.
     pub(crate) authority: String,
@@ -19,11 +18,11 @@ pub(crate) struct ServiceCertificate {
 }
 
 impl ServiceCertificate {
-    /// Make one, as `--service` does.
+    /// Makes one, as `--service` does.
     ///
     /// # Errors
     ///
-    /// When the names cannot stand in a certificate.
+    /// When the names are not valid in a certificate.
     pub(crate) fn make(service: &Service, days: u16, now: OffsetDateTime) -> Result<Self, Error> {
         let authority = Authority::new(now)?;
         let names = service.names().map(Host::Name);

@@ -1,4 +1,4 @@
-//! What is made is what others accept.
+//! The certificates are accepted by other programs.
 
 mod authority;
 mod certificates;

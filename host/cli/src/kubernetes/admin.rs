@@ -1,4 +1,4 @@
-//! The admin port of a Pod: who may use it, and the files that say so.
+//! The admin port of a Pod: its users, and the files with their tokens.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -14,12 +14,12 @@ use super::{
 pub(super) struct Admin {
     /// The section without the address.
     section: Map<String, Json>,
-    /// The files that it names, by their names in the Secret. Keys and tokens are among them.
+    /// The files that it names, by their names in the Secret. They include keys and tokens.
     pub(super) files: BTreeMap<String, String>,
 }
 
 impl Admin {
-    /// From a section that was found right.
+    /// From a validated section.
     ///
     /// # Errors
     ///
@@ -50,7 +50,7 @@ impl Admin {
         for (number, token) in (1_u32..).zip(tokens.into_iter().flatten()) {
             carry(token.get_mut("file"), &format!("token-{number}"))?;
         }
-        // On the operator's machine they were for loopback; a Pod's port is reached over the network.
+        // On the operator's machine they were for loopback; a Pod's port is used over the network.
         if section.contains_key("tokens") && !section.contains_key("tls") {
             let own = json!({
                 "certificate": format!("{TLS_FROM_BESIDE}/{CERTIFICATE_FILE}"),
@@ -73,7 +73,7 @@ impl Admin {
         self.section.contains_key("tls")
     }
 
-    /// Whether somebody may use the API below `/v1`.
+    /// Whether any user may use the API below `/v1`.
     pub(super) fn has_users(&self) -> bool {
         self.section.contains_key("tokens") || self.section.contains_key("clients")
     }

@@ -1,4 +1,4 @@
-//! The documents and modules of an installation, as a Pod finds them.
+//! The documents and modules of an installation, in the form for a Pod.
 
 use std::{
     collections::BTreeMap,
@@ -17,10 +17,10 @@ use super::{
     rewrite::{self, NewSource},
 };
 
-/// The most bytes that the values of a ConfigMap may have together. Kubernetes sets it.
+/// The limit of Kubernetes for the total size of a ConfigMap's values.
 const LARGEST_CONFIG_MAP: usize = 1024 * 1024;
 
-/// What is mounted beside the configuration.
+/// The files that are mounted next to the configuration.
 #[derive(Debug)]
 pub(super) struct Bundle {
     /// File name and text, sorted by name.
@@ -29,24 +29,24 @@ pub(super) struct Bundle {
     pub(super) modules: Vec<Module>,
 }
 
-/// A module that a ConfigMap holds.
+/// A module in a ConfigMap.
 #[derive(Debug)]
 pub(super) struct Module {
-    /// What the name of its ConfigMap ends with.
+    /// The suffix of its ConfigMap's name.
     pub(super) slug: String,
-    /// Its file's name.
+    /// The name of its file.
     pub(super) file_name: String,
     pub(super) bytes: Vec<u8>,
-    /// The endings of the files beside it that sign it, and what is in them.
+    /// The suffixes and contents of its signature files.
     pub(super) signatures: Vec<(&'static str, Vec<u8>)>,
 }
 
-/// Where modules are for a Pod.
+/// The location of modules for a Pod.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ModuleHome<'a> {
     /// In ConfigMaps.
     ConfigMaps,
-    /// In this folder of the image.
+    /// In this directory of the image.
     Image(&'a str),
 }
 
@@ -55,7 +55,7 @@ impl Bundle {
     ///
     /// # Errors
     ///
-    /// When a file cannot be read or changed, two would have one name, or one is too large.
+    /// When a file cannot be read or changed, two would have the same name, or one is too large.
     pub(super) fn of(chains: &[ChainDefinition], home: ModuleHome<'_>) -> Result<Self, Error> {
         let mut modules = Modules::default();
         let mut by_file: BTreeMap<&str, Vec<NewSource>> = BTreeMap::new();
@@ -63,7 +63,7 @@ impl Bundle {
             let new = by_file.entry(&chain.source.file).or_default();
             for stage in &chain.stages {
                 for (role, plugin) in rewrite::plugins(stage) {
-                    // What is fetched is fetched in the cluster too.
+                    // Modules that are fetched are also fetched by the Pod.
                     let ModuleReference::File(path) = &plugin.source else {
                         continue;
                     };
@@ -105,14 +105,14 @@ impl Bundle {
     }
 }
 
-/// The text of a document that names its modules where they are for a Pod.
+/// The text of a document with the module locations of a Pod.
 fn document(file: &str, name: &str, new: &[NewSource]) -> Result<String, Error> {
     let text = fs::read_to_string(file).map_err(|source| Error::File {
         path: file.into(),
         source,
     })?;
     let text = rewrite::sources(file, &text, new)?;
-    // What is printed is what will be read, so it is read.
+    // The result is parsed again, as a Pod would.
     let folder = Path::new(CHAINS);
     let chains = load_text(&folder.join(name).display().to_string(), &text)?;
     let expected = new
@@ -133,7 +133,7 @@ fn document(file: &str, name: &str, new: &[NewSource]) -> Result<String, Error> 
     Ok(text)
 }
 
-/// The name of a document's file in the folder of the chains, where only some endings are read.
+/// The name of a document's file in the directory of the chains, where only some extensions are read.
 fn document_name(file: &str) -> String {
     let path = Path::new(file);
     let name = layout::key(&path.file_name().unwrap_or_default().to_string_lossy());
@@ -151,7 +151,7 @@ fn document_name(file: &str) -> String {
 struct Modules(BTreeMap<String, (PathBuf, Vec<u8>)>);
 
 impl Modules {
-    /// Read a module, if it was not read before, and give the name of its file.
+    /// Reads a module, unless it was already read, and returns the name of its file.
     fn add(&mut self, path: &Path) -> Result<String, Error> {
         let file_name = layout::key(&path.file_name().unwrap_or_default().to_string_lossy());
         let bytes = fs::read(path).map_err(|source| Error::Module {
@@ -159,7 +159,7 @@ impl Modules {
             source,
         })?;
         match self.0.get(&file_name) {
-            // The same module by another path is one.
+            // The same module by another path is kept once.
             Some((_, there)) if *there == bytes => {}
             Some((first, _)) => {
                 return Err(Error::SameName {
@@ -204,7 +204,7 @@ impl Modules {
     }
 }
 
-/// The signatures beside a module, which the Pod checks as they are checked here.
+/// The signatures next to a module, which the Pod checks as well.
 fn signatures(module: &Path) -> Result<Vec<(&'static str, Vec<u8>)>, Error> {
     let mut signatures = Vec::new();
     for ending in SIGNATURE_SUFFIXES {
@@ -220,14 +220,14 @@ fn signatures(module: &Path) -> Result<Vec<(&'static str, Vec<u8>)>, Error> {
     Ok(signatures)
 }
 
-/// A file's name as the end of a ConfigMap's.
+/// A file's name as the suffix of a ConfigMap's name.
 fn slug(file_name: &str) -> String {
     let stem = file_name.strip_suffix(".wasm").unwrap_or(file_name);
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let slug: String = stem
         .to_ascii_lowercase()
         .chars()
-        // The name of an object is no longer than 253.
+        // Names of objects have at most 253 characters.
         .take(200)
         .map(|c| if fits(c) { c } else { '-' })
         .collect();

@@ -1,4 +1,4 @@
-//! What the webhook server shows to the API server, and whom the API server trusts for it.
+//! The certificate of the webhook server, and the CA that the API server trusts for it.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ use time::{Date, OffsetDateTime};
 use super::layout::{Label, Name};
 use crate::certs::{Service, ServiceCertificate};
 
-/// Certificates as PEM, of which it is known that they do what they shall.
+/// Validated certificates, as PEM.
 #[derive(Debug)]
 pub(super) struct Certificates {
     pub(super) authority: String,
@@ -27,7 +27,7 @@ pub(super) struct Certificates {
     pub(super) ends: Date,
 }
 
-/// Why certificates are of no use here.
+/// Why certificates cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CertificateError {
     #[error("{path}: {reason}; {fix}", path = path.display())]
@@ -36,20 +36,20 @@ pub(crate) enum CertificateError {
         reason: String,
         fix: String,
     },
-    #[error("no certificate can be made: {0}")]
+    #[error("the certificate cannot be made: {0}")]
     Make(String),
 }
 
-/// For how long certificates are valid that are made on the way.
+/// The validity of certificates that are made for the manifests.
 const DAYS: u16 = 365;
 
-/// The host that the API server calls, and wants to see in the certificate.
+/// The host that the API server calls, which the certificate must have.
 fn host(name: &Name, namespace: &Label) -> String {
     format!("{name}.{namespace}.svc")
 }
 
 impl Certificates {
-    /// New ones, from a CA of their own.
+    /// New ones, from a new CA.
     pub(super) fn make(
         name: &Name,
         namespace: &Label,
@@ -107,7 +107,7 @@ impl Certificates {
         })
     }
 
-    /// Held to what the API server will ask of them.
+    /// Validates the certificates as the API server does.
     fn of(
         authority: String,
         certificate: String,
@@ -121,7 +121,7 @@ impl Certificates {
         if authority.contains("PRIVATE KEY") {
             return Err((
                 Part::Authority,
-                "it holds a private key and would be public".to_owned(),
+                "it contains a private key, which would become public".to_owned(),
             ));
         }
         let roots = tls::certificates_in(authority.as_bytes()).map_err(at(Part::Authority))?;
@@ -144,10 +144,11 @@ impl Certificates {
         verifier
             .verify_server_cert(end, others, &name, &[], time)
             .map_err(|error| {
-                let reason = format!("the API server would not take it for {host}: {error}");
+                let reason = format!("the API server would not accept it for {host}: {error}");
                 (Part::Certificate, reason)
             })?;
-        let ends = tls::not_after(end).ok_or_else(|| (Part::Certificate, "it ends at no date".to_owned()))?;
+        let ends = tls::not_after(end)
+            .ok_or_else(|| (Part::Certificate, "its expiry date is not valid".to_owned()))?;
         Ok(Self {
             authority,
             certificate,
@@ -157,7 +158,7 @@ impl Certificates {
     }
 }
 
-/// Which file is to blame.
+/// The invalid file.
 #[derive(Clone, Copy, Debug)]
 enum Part {
     Authority,

@@ -24,23 +24,23 @@ use super::{
 };
 use crate::yaml;
 
-/// The configuration of a Pod, and what others must know of it.
+/// The configuration of a Pod, and what other objects need to know of it.
 #[derive(Debug)]
 pub(super) struct Configuration {
     root: Map<String, Json>,
-    /// The authorities of clients, as PEM; none: any client.
+    /// The CAs of clients, as PEM; `None` for any client.
     pub(super) client_ca: Option<String>,
-    /// Who may use the admin port.
+    /// The users of the admin port.
     pub(super) admin: Admin,
     /// Other files that it names.
     pub(super) carried: ConfigFiles,
-    /// Whether it named credentials of registries, which are not carried.
+    /// Whether it named registry credentials, which are not included.
     pub(super) had_credentials: bool,
     pub(super) webhook_port: u16,
     pub(super) admin_port: u16,
-    /// From the order to stop to the end, at the longest.
+    /// The longest time from a stop signal to the end.
     pub(super) shutdown: Duration,
-    /// How long all chains together may take.
+    /// The timeout of all chains together.
     pub(super) request_timeout: Duration,
 }
 
@@ -48,7 +48,7 @@ const WEBHOOK_PORT: u16 = 8443;
 const ADMIN_PORT: u16 = 9090;
 
 impl Configuration {
-    /// One that only says what a Pod needs.
+    /// A minimal configuration.
     pub(super) fn new() -> Self {
         let limits = FrontConfig::Reviews.default_limits();
         Self::from_parts(
@@ -60,12 +60,12 @@ impl Configuration {
         )
     }
 
-    /// From the operator's file. Kept is what it says of the chains and their limits; where things are in
-    /// a Pod is said here.
+    /// From the operator's file. Settings of chains and limits are kept; paths and addresses are replaced by
+    /// those of a Pod.
     ///
     /// # Errors
     ///
-    /// When something in it is wrong, or it is that of a proxy.
+    /// When it is invalid, or the configuration of a proxy.
     pub(super) fn read(path: &Path) -> Result<(Self, Config), Error> {
         let config = Config::read(path)?;
         if !matches!(config.front, FrontConfig::Reviews) {
@@ -88,7 +88,7 @@ impl Configuration {
             .map(|file| fs::read_to_string(&file).map_err(|source| Error::File { path: file, source }))
             .transpose()?;
         let admin = Admin::of(root.get("admin"), directory)?;
-        // An address of one machine says nothing of a Pod's.
+        // Addresses of the operator's machine do not apply to a Pod.
         let port = |address: Option<SocketAddr>, default| match address {
             Some(address) if address.ip().is_unspecified() => address.port(),
             _ => default,
@@ -150,10 +150,10 @@ impl Configuration {
         if let Some(limits) = given_limits {
             pod.insert("limits".into(), limits);
         }
-        // A ConfigMap is no place for secrets.
+        // A ConfigMap must not contain secrets.
         let modules = root.get_mut("modules").and_then(Json::as_object_mut);
         let credentials = modules.and_then(|modules| modules.remove("dockerConfig"));
-        // Lists are for where there is no cluster to ask.
+        // Lists are only needed without a cluster.
         root.remove("namespaces");
         root.remove("namespacesFile");
         pod.append(&mut root);
@@ -170,13 +170,13 @@ impl Configuration {
         }
     }
 
-    /// Read namespaces and granted kinds from the API server, as the Pod's service account.
+    /// Reads namespaces and granted kinds from the API server, as the Pod's service account.
     pub(super) fn use_cluster(&mut self) {
         // A kubeconfig of the operator's machine is of no use in a Pod.
         self.root.insert("cluster".into(), json!({}));
     }
 
-    /// Whether it says that the cluster is asked.
+    /// Whether it uses the cluster.
     pub(super) fn uses_cluster(&self) -> bool {
         self.root.contains_key("cluster")
     }

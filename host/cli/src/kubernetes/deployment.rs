@@ -1,4 +1,4 @@
-//! The Deployment: how Pods are run, and where they find what they read.
+//! The Deployment, with the volumes of the Pods.
 
 #![expect(
     clippy::indexing_slicing,
@@ -14,7 +14,7 @@ use super::{
     layout::{ADMIN, ADMIN_PORT, CACHE, CHAINS, CONFIG, CONFIG_FILE, MODULES, STATE, TLS, WEBHOOK_PORT},
 };
 
-/// What the operator may say of the Pods.
+/// Settings of the Pods.
 #[derive(Debug)]
 pub(super) struct PodChoices<'a> {
     pub(super) image: &'a str,
@@ -27,10 +27,10 @@ pub(super) struct PodChoices<'a> {
     pub(super) has_token: bool,
 }
 
-/// Nobody in particular: the user that distroless images call nonroot.
+/// The user that distroless images call nonroot.
 const USER: u32 = 65532;
 
-/// Beyond what the program itself needs to stop.
+/// Added to the time that the program itself needs to stop.
 const SPARE_SECONDS: u64 = 5;
 
 pub(super) fn deployment(
@@ -48,7 +48,7 @@ pub(super) fn deployment(
             "runAsNonRoot": true,
             "runAsUser": USER,
             "runAsGroup": USER,
-            // Who may read the key.
+            // The group that may read the key.
             "fsGroup": USER,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
@@ -111,7 +111,7 @@ fn container(choices: &PodChoices<'_>, configuration: &Configuration, bundle: &B
     if let Some(limit) = choices.memory_limit {
         resources["limits"] = json!({"memory": limit});
     }
-    // The kubelet checks no certificate.
+    // The kubelet does not verify the certificate.
     let scheme = if configuration.admin.is_https() {
         "HTTPS"
     } else {

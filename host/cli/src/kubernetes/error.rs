@@ -4,7 +4,7 @@ use admittance::definitions::{Location, Mistakes};
 
 use super::certificates::CertificateError;
 
-/// Why there are no manifests.
+/// Why manifests cannot be printed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     #[error(transparent)]
@@ -17,24 +17,25 @@ pub(super) enum Error {
     File { path: PathBuf, source: io::Error },
     #[error("the plugin {path} cannot be read: {source}; build it (`cargo task plugins`), or change the definition", path = path.display())]
     Module { path: PathBuf, source: io::Error },
-    #[error("{first} and {second} are not the same, and would both be called {name}; rename one of them", first = first.display(), second = second.display())]
+    #[error("{first} and {second} differ but would both be named {name}; rename one of them", first = first.display(), second = second.display())]
     SameName {
         first: PathBuf,
         second: PathBuf,
         name: String,
     },
-    #[error("the plugin {path} has {size} bytes, and a ConfigMap holds 1048576; put the plugins into the image, and name their directory there with --modules-in-image", path = path.display())]
+    #[error("the plugin {path} has {size} bytes; the limit of a ConfigMap is 1048576; put the plugins into the image, and name their directory there with --modules-in-image", path = path.display())]
     ModuleTooLarge { path: PathBuf, size: usize },
     #[error(
-        "the definitions have {size} bytes together, and a ConfigMap holds 1048576; split the installation with --name"
+        "the definitions have {size} bytes together; the limit of a ConfigMap is 1048576; split the installation with --name"
     )]
     DocumentsTooLarge { size: usize },
-    #[error("{path}: the sources of its plugins cannot be changed where they stand; write each as `source: file:...` on a line of its own", path = .0.display())]
+    #[error("{path}: the sources of its plugins cannot be edited in place; write each as `source: file:...` on a line of its own", path = .0.display())]
     NotRewritten(PathBuf),
-    #[error("{path}: this is no configuration of a webhook server; write `dialect: {{ kubernetes: {{}} }}`, without `upstream`", path = .0.display())]
+    #[error("{path}: this is not the configuration of a webhook server; write `dialect: {{ kubernetes: {{}} }}`, without `upstream`", path = .0.display())]
     NoWebhookServer(PathBuf),
     #[error(
-        "{location}: the chain {chain} has a rule with `kinds` alone, and the API server knows requests by their resources; list `resources` in it"
+        "{location}: the chain {chain} has a rule with only `kinds`, but the API server matches requests by \
+         resource; list `resources` in it"
     )]
     KindsOnly { location: Location, chain: String },
     #[error(transparent)]

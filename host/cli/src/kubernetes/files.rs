@@ -1,4 +1,4 @@
-//! Files that a configuration names, which a Pod finds beside it.
+//! Files that a configuration names, which are mounted next to it in a Pod.
 
 use std::{
     collections::BTreeMap,
@@ -10,12 +10,13 @@ use serde_json::Value as Json;
 
 use super::{Error, layout};
 
-/// Texts by the names of their files. Lives until the ConfigMap is made of it.
+/// Texts by file name. Lives until the ConfigMap is created from it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ConfigFiles(BTreeMap<String, String>);
 
 impl ConfigFiles {
-    /// What the sections `modules` and `signatures` name. In `root` the names become those in a Pod.
+    /// Adds the files of the sections `modules` and `signatures`, and changes their paths in `root` to those
+    /// in a Pod.
     ///
     /// # Errors
     ///
@@ -28,7 +29,7 @@ impl ConfigFiles {
             for key in entries(rule.get_mut("keys")) {
                 take(Some(key))?;
             }
-            // A file of sigstore, or the files that it would be made of.
+            // A trusted_root.json, or its parts as files.
             take(rule.pointer_mut("/keyless/trustRoot"))?;
             for part in ["authorities", "signatureLog", "certificateLog"] {
                 take(rule.pointer_mut(&format!("/keyless/trustRoot/{part}")))?;
@@ -41,7 +42,7 @@ impl ConfigFiles {
         self.0.iter().map(|(name, text)| (name.as_str(), text.as_str()))
     }
 
-    /// What is no text names no file.
+    /// A value that is not a string is ignored.
     fn take(&mut self, node: Option<&mut Json>, directory: &Path) -> Result<(), Error> {
         let Some(Json::String(named)) = node else {
             return Ok(());
@@ -56,7 +57,7 @@ impl ConfigFiles {
             1 => own.clone(),
             number => format!("{number}-{own}"),
         });
-        // Of two files of one name in two directories, the second gets another.
+        // If two directories have files of the same name, the second is renamed.
         let is_free = |name: &String| {
             let is_taken = name == layout::CONFIG_FILE || name == layout::CLIENT_CA_FILE;
             !is_taken && self.0.get(name).is_none_or(|there| *there == text)

@@ -1,8 +1,8 @@
-//! What things are called, and where a Pod finds them.
+//! Names of objects, and paths in a Pod.
 
 use std::{fmt, str::FromStr};
 
-/// The name of a namespace, or of what is in one: a DNS label.
+/// The name of a namespace or of a namespaced object: a DNS label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Label(String);
 
@@ -36,8 +36,8 @@ impl fmt::Display for Label {
     }
 }
 
-/// The name of the installation, which begins the names of all that belongs to it. A Service has it, so
-/// it begins with a letter, and the longest name made of it is still one.
+/// The name of the installation, which is the prefix of the names of all its objects. It is also the name of
+/// a Service, so it must begin with a letter, and leave room for suffixes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Name(Label);
 
@@ -50,7 +50,7 @@ impl FromStr for Name {
             Ok(Self(label))
         } else {
             Err(format!(
-                "begin with a letter, and write {} letters at most",
+                "begin with a letter, and use at most {} characters",
                 Self::LONGEST
             ))
         }
@@ -69,7 +69,7 @@ impl Name {
         format!("{self}-tls")
     }
 
-    /// The Secret with what the admin port needs.
+    /// The Secret of the admin port.
     pub(super) fn admin(&self) -> String {
         format!("{self}-admin")
     }
@@ -96,31 +96,31 @@ impl fmt::Display for Name {
     }
 }
 
-/// The folders of a Pod. Each is a volume of its own: an update of one changes all of its files at once,
-/// and new files appear without a new Pod. Everything that names a file in another does so by a relative
-/// path, so that the folders can stand anywhere.
+/// The directories of a Pod. Each is a separate volume: an update changes all of its files at once, and new
+/// files appear without a new Pod. References between them are relative paths, so that the directories may be
+/// mounted anywhere.
 pub(super) const CONFIG: &str = "/etc/admittance/config";
 pub(super) const CHAINS: &str = "/etc/admittance/chains";
 pub(super) const MODULES: &str = "/etc/admittance/modules";
 pub(super) const TLS: &str = "/etc/admittance/tls";
 pub(super) const ADMIN: &str = "/etc/admittance/admin";
-/// An emptyDir, in which everybody may write. Compiled code is taken only from a folder that nobody else
-/// can write to, so the program makes one in it.
+/// An emptyDir, which every user may write to. Compiled code is read only from a directory that no other user
+/// can write to, so the program creates one in it.
 pub(super) const CACHE: &str = "/var/cache/admittance";
-/// The same, for what was live before.
+/// The same, for the history.
 pub(super) const STATE: &str = "/var/lib/admittance";
 
-/// From one of the folders beside each other to another.
+/// The relative path from one of the directories to another.
 pub(super) const CHAINS_FROM_BESIDE: &str = "../chains";
 pub(super) const MODULES_FROM_BESIDE: &str = "../modules";
 pub(super) const TLS_FROM_BESIDE: &str = "../tls";
 pub(super) const ADMIN_FROM_BESIDE: &str = "../admin";
 
-/// The configuration in its folder.
+/// The file name of the configuration.
 pub(super) const CONFIG_FILE: &str = "admittance.yaml";
-/// The authorities of clients, in the folder of the configuration and in that of the admin port.
+/// The file name of client CAs, in the directory of the configuration and in that of the admin port.
 pub(super) const CLIENT_CA_FILE: &str = "client-ca.pem";
-/// What a Secret of the type `kubernetes.io/tls` calls its parts.
+/// The keys of a Secret of the type `kubernetes.io/tls`.
 pub(super) const CERTIFICATE_FILE: &str = "tls.crt";
 pub(super) const KEY_FILE: &str = "tls.key";
 pub(super) const CA_FILE: &str = "ca.crt";
@@ -129,10 +129,10 @@ pub(super) const CA_FILE: &str = "ca.crt";
 pub(super) const WEBHOOK_PORT: &str = "webhook";
 pub(super) const ADMIN_PORT: &str = "admin";
 
-/// Namespaces with this label are left alone.
+/// Namespaces with this label are excluded.
 pub(super) const IGNORE_LABEL: &str = "admittance.dev/ignore";
 
-/// A name of a file that may be a key of a ConfigMap.
+/// A file name that is valid as a key of a ConfigMap.
 pub(super) fn key(file_name: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     file_name.chars().map(|c| if fits(c) { c } else { '-' }).collect()

@@ -1,4 +1,4 @@
-//! Objects as they are printed or written.
+//! Prints and writes objects.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 use super::Error;
 use crate::yaml;
 
-/// An object, and a sentence above it.
+/// An object with a comment.
 #[derive(Debug)]
 pub(super) struct Manifest {
     pub(super) comment: &'static str,
@@ -27,16 +27,16 @@ impl Manifest {
         self.object.get("kind").and_then(Json::as_str).unwrap_or_default()
     }
 
-    /// Whether `kubectl apply` could not note in an annotation what it applied. Kubernetes sets the limit.
+    /// Whether the object is too large for the annotation of `kubectl apply`, by the limit of Kubernetes.
     pub(super) fn is_too_large_for_annotation(&self) -> bool {
         const LARGEST_ANNOTATIONS: usize = 256 * 1024;
-        // Some room for the annotation's own key, and for others'.
+        // Some room for the annotation's key, and for other annotations.
         self.object.to_string().len() > LARGEST_ANNOTATIONS - 1024
     }
 
     fn text(&self) -> Result<String, Error> {
         let document = yaml::document(&self.object)?;
-        // Above the mark of the document, comments are no part of the one before.
+        // A comment above the document separator does not belong to the previous document.
         Ok(if self.comment.is_empty() {
             document
         } else {
@@ -45,7 +45,7 @@ impl Manifest {
     }
 }
 
-/// All of them to standard output.
+/// Prints all of them to standard output.
 pub(super) fn print(manifests: &[Manifest]) -> Result<(), Error> {
     let texts = manifests
         .iter()
@@ -55,7 +55,7 @@ pub(super) fn print(manifests: &[Manifest]) -> Result<(), Error> {
     written.map_err(Error::Output)
 }
 
-/// A file for each kind, named so that `kubectl apply -f DIRECTORY` takes them in their order.
+/// Writes a file for each kind, named so that `kubectl apply -f DIRECTORY` applies them in order.
 pub(super) fn write(directory: &Path, manifests: &[Manifest]) -> Result<(), Error> {
     let at = |path: &Path| {
         let path = path.to_owned();
@@ -67,7 +67,7 @@ pub(super) fn write(directory: &Path, manifests: &[Manifest]) -> Result<(), Erro
         let texts = of_kind.map(Manifest::text).collect::<Result<Vec<_>, _>>()?;
         let path = directory.join(format!("{index:02}-{}.yaml", kind.to_ascii_lowercase()));
         if texts.is_empty() {
-            // One of an earlier run would be applied with the others.
+            // A file of an earlier run would be applied with the others.
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&path)(error)),
                 _ => continue,
@@ -80,7 +80,7 @@ pub(super) fn write(directory: &Path, manifests: &[Manifest]) -> Result<(), Erro
 
 const SECRET: &str = "Secret";
 
-/// Every kind that is printed, in the order of printing.
+/// All kinds, in the order of printing.
 pub(super) const KINDS: [&str; 12] = [
     "Namespace",
     "ServiceAccount",
@@ -96,7 +96,7 @@ pub(super) const KINDS: [&str; 12] = [
     "ValidatingWebhookConfiguration",
 ];
 
-/// Write a file whole or not at all. The key in a Secret is for its owner.
+/// Writes a file atomically. A Secret is readable only by its owner.
 fn replace(directory: &Path, path: &Path, text: &str, is_secret: bool) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     let mut file = tempfile::NamedTempFile::new_in(directory)?;

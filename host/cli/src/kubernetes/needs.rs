@@ -1,4 +1,4 @@
-//! What the chains need of the cluster beside the reviews.
+//! Permissions that the chains need in the cluster.
 
 use admittance::{
     ModuleReference,
@@ -9,16 +9,16 @@ use serde_json::{Value as Json, json};
 
 use super::rewrite;
 
-/// What a Pod must be allowed.
+/// The permissions and connections that a Pod needs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Needs {
     /// A stage selects namespaces by their labels.
     namespace_labels: bool,
-    /// What plugins were granted, each once.
+    /// The kinds that plugins are granted, each once.
     kinds: Vec<ClusterKind>,
-    /// A match condition asks what the user may do.
+    /// A match condition uses the authorizer.
     authorizer: bool,
-    /// A stage calls somebody else.
+    /// A stage calls another server.
     pub(super) calls_out: bool,
 }
 
@@ -44,12 +44,12 @@ impl Needs {
         needs
     }
 
-    /// Whether the API server is asked.
+    /// Whether the API server is used.
     pub(super) fn cluster(&self) -> bool {
         self.namespace_labels || self.authorizer || !self.kinds.is_empty()
     }
 
-    /// The rules of a role that allows this and no more.
+    /// The rules of a role with exactly these permissions.
     pub(super) fn rules(&self) -> Vec<Json> {
         let read = self.resources().into_iter().map(|resource| {
             json!({
@@ -68,7 +68,7 @@ impl Needs {
         read.chain(ask).collect()
     }
 
-    /// What is read of the API server, each once, sorted.
+    /// The kinds that are read from the API server, each once, sorted.
     fn resources(&self) -> Vec<GroupVersionResource> {
         let resource = |kind: &ClusterKind| {
             GroupVersionKind::from_api_version(kind.api_version(), kind.kind()).guess_resource()

@@ -1,4 +1,4 @@
-//! The objects of an installation but for the Deployment and the webhooks.
+//! The objects of an installation, except the Deployment and the webhooks.
 
 #![expect(
     clippy::indexing_slicing,
@@ -22,7 +22,7 @@ use super::{
 
 pub(super) fn namespace(installation: &Installation) -> Json {
     let mut labels = installation.labels();
-    // The webhooks pass it by where namespaces have no label with their name, too.
+    // Also excluded from the webhooks where namespaces have no label with their name.
     labels[IGNORE_LABEL] = "true".into();
     json!({
         "apiVersion": "v1",
@@ -36,18 +36,18 @@ pub(super) fn service_account(installation: &Installation) -> Json {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
         "metadata": installation.metadata(installation.name.as_str()),
-        // The Deployment says whether its Pods have a token.
+        // The Deployment decides whether its Pods get a token.
         "automountServiceAccountToken": false,
     })
 }
 
-/// A role for what is read of the cluster, and who has it; none when nothing is.
+/// A role and its binding for what is read from the cluster; empty if nothing is.
 pub(super) fn roles(installation: &Installation, needs: &Needs) -> Vec<Json> {
     let rules = needs.rules();
     if rules.is_empty() {
         return Vec::new();
     }
-    // It is in no namespace, where another installation may have the same name.
+    // It is cluster-scoped, where another installation may have the same name.
     let name = format!("{}-{}", installation.namespace, installation.name);
     let metadata = json!({"name": name, "labels": installation.labels()});
     vec![
@@ -85,7 +85,7 @@ pub(super) fn secret(installation: &Installation, certificates: &Certificates) -
     })
 }
 
-/// The keys and tokens of the admin port; none when its configuration names no files.
+/// The keys and tokens of the admin port; `None` if its configuration names no files.
 pub(super) fn admin(installation: &Installation, configuration: &Configuration) -> Option<Json> {
     let files = &configuration.admin.files;
     let encoded = |(name, text): (&String, &String)| (name.clone(), BASE64_STANDARD.encode(text).into());
@@ -163,13 +163,13 @@ pub(super) fn disruption_budget(installation: &Installation) -> Json {
         "apiVersion": installation.version.map_or("policy/v1", |version| version.policy_group()),
         "kind": "PodDisruptionBudget",
         "metadata": installation.metadata(installation.name.as_str()),
-        // Not `minAvailable`: with one replica it would keep a node from being drained.
+        // Not `minAvailable`: with one replica it would prevent a node from being drained.
         "spec": {"maxUnavailable": 1, "selector": {"matchLabels": installation.labels()}},
     })
 }
 
-/// Calls come from the API server and probes from the nodes, whose addresses no selector knows. Calls out
-/// are shut unless something needs them.
+/// Requests come from the API server and probes from the nodes, which no selector covers. Outgoing
+/// connections are blocked unless something needs them.
 pub(super) fn network_policy(installation: &Installation, may_call_out: bool) -> Json {
     let mut spec = json!({
         "podSelector": {"matchLabels": installation.labels()},

@@ -1,4 +1,4 @@
-//! The webhooks that the API server calls, from the chains that they are for.
+//! The webhook registrations of the chains.
 
 #![expect(
     clippy::indexing_slicing,
@@ -24,10 +24,10 @@ use super::{
 
 /// The namespace of the cluster's own components.
 const SYSTEM_NAMESPACE: &str = "kube-system";
-/// The namespace of the leases by which nodes say that they live.
+/// The namespace of node leases.
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 
-/// What a webhook is when nobody says otherwise.
+/// Options of webhooks.
 #[derive(Debug)]
 pub(super) struct Choices<'a> {
     pub(super) per_chain: bool,
@@ -43,7 +43,7 @@ pub(super) struct Choices<'a> {
 #[derive(Debug)]
 pub(super) struct Webhook {
     phase: Phase,
-    /// Of the one chain that it is for.
+    /// The chain that it is for, if it is for one only.
     chain: Option<String>,
     rules: Vec<Rule>,
     timeout: u64,
@@ -53,20 +53,20 @@ pub(super) struct Webhook {
     conditions: Vec<&'static Exclusion>,
 }
 
-/// Requests that no webhook should see, whatever the rules say.
+/// Requests that are always excluded from webhooks.
 #[derive(Debug)]
 pub(super) struct Exclusion {
     name: &'static str,
-    /// The group and the resource that show whether a rule could match them.
+    /// The group and the resource, to check whether a rule could match them.
     group: &'static str,
     resource: &'static str,
     expression: &'static str,
-    /// What they are, for people.
+    /// What they are, for messages.
     pub(super) what: &'static str,
 }
 
-/// Leases elect leaders and say that nodes live; reviews of tokens and of access are what every API call,
-/// and so a webhook's own, may wait for.
+/// Leases are used for leader election and node heartbeats; every API call, including a webhook's own, may
+/// need reviews of tokens and of access.
 static EXCLUSIONS: [Exclusion; 3] = [
     Exclusion {
         name: "exclude-leases",
@@ -96,11 +96,11 @@ impl Webhook {
     ///
     /// # Errors
     ///
-    /// When a rule cannot be said to the API server.
+    /// When a rule cannot be expressed for the API server.
     pub(super) fn of(chains: &[ChainDefinition], choices: &Choices<'_>) -> Result<Vec<Self>, Error> {
         let mut webhooks = Vec::new();
         for phase in [Phase::Mutating, Phase::Validating] {
-            // A chain without stages is never called.
+            // A chain without stages needs no webhook.
             let chains: Vec<_> = chains
                 .iter()
                 .filter(|chain| chain.phase == phase && !chain.stages.is_empty())
@@ -128,7 +128,7 @@ impl Webhook {
                         chain: chain.name.clone(),
                     });
                 }
-                // The kinds stay with the chain, which is asked again.
+                // Kinds are checked by the chain, which matches its rules again.
                 let rule = Rule {
                     kinds: Matcher::Any,
                     ..rule.clone()
@@ -139,7 +139,7 @@ impl Webhook {
             }
         }
         let stages = || chains.iter().flat_map(|chain| &chain.stages);
-        // A stage whose answer does not count refuses nothing.
+        // A stage in audit mode refuses nothing.
         let fails_closed =
             stages().any(|stage| stage.mode == Mode::Enforce && stage.failure_policy == FailurePolicy::Fail);
         let of_stages = if fails_closed {
@@ -151,7 +151,7 @@ impl Webhook {
         let side_effects = if stages().all(|stage| stage.side_effects == SideEffects::None) {
             SideEffects::None
         } else {
-            // What is worse is not called in a dry run.
+            // Stages with side effects are not called in a dry run.
             SideEffects::NoneOnDryRun
         };
         let reinvocation = if stages().any(|stage| stage.reinvocation == Reinvocation::IfNeeded) {
@@ -183,7 +183,7 @@ impl Webhook {
         })
     }
 
-    /// What its rules could match that should not be seen.
+    /// The excluded requests that its rules could match.
     pub(super) fn exclusions(&self) -> impl Iterator<Item = &'static Exclusion> {
         self.conditions.iter().copied()
     }
@@ -200,7 +200,7 @@ impl Webhook {
         }
     }
 
-    /// As the API server tells it to users: where it is, and what it does.
+    /// The name that the API server shows to users.
     fn name(&self, installation: &Installation) -> String {
         let Installation { name, namespace, .. } = installation;
         let chain = self.chain.iter().map(|chain| format!("{chain}."));
@@ -284,8 +284,8 @@ pub(super) fn configurations(
     phases.into_iter().filter_map(of_phase).collect()
 }
 
-/// The most that a webhook may take for the stages to have their time: the review is answered a quarter
-/// of a second before the API server gives up. Kubernetes allows 1 to 30 seconds.
+/// The webhook timeout that leaves the stages their time: the review is answered a quarter of a second before
+/// the API server gives up. Kubernetes allows 1 to 30 seconds.
 fn seconds(stages: Duration) -> u64 {
     const MARGIN: Duration = Duration::from_millis(250);
     let whole = stages.saturating_add(MARGIN);
@@ -293,7 +293,7 @@ fn seconds(stages: Duration) -> u64 {
     whole.as_secs().saturating_add(up).clamp(1, 30)
 }
 
-/// Without the namespaces that the cluster, and Admittance itself, cannot be without.
+/// Excludes the namespaces that the cluster and Admittance itself depend on.
 fn namespace_selector(installation: &Installation, choices: &Choices<'_>) -> Json {
     let mut names = vec![installation.namespace.as_str()];
     let system = (!choices.include_kube_system).then_some(SYSTEM_NAMESPACE);

@@ -1,4 +1,4 @@
-//! The version of a cluster, and what it knows.
+//! The version of a cluster, and the features that it supports.
 
 use std::{fmt, str::FromStr};
 
@@ -32,7 +32,7 @@ impl fmt::Display for Version {
 impl Version {
     const OLDEST: u16 = 16;
 
-    /// Match conditions of webhooks are on: from 1.28.
+    /// Match conditions of webhooks are enabled: from 1.28.
     pub(super) fn has_match_conditions(self) -> bool {
         self.0 >= 28
     }
@@ -42,7 +42,7 @@ impl Version {
         self.0 >= 21
     }
 
-    /// PodDisruptionBudgets are of the group's first stable version: from 1.21.
+    /// PodDisruptionBudgets are in `policy/v1`: from 1.21.
     pub(super) fn policy_group(self) -> &'static str {
         if self.0 >= 21 {
             "policy/v1"

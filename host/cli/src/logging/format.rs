@@ -1,5 +1,5 @@
-//! The two forms of log lines. What guests, webhooks and clients put into a field cannot make a second line, move
-//! the cursor of a terminal, or make a line as long as they like.
+//! The two formats of log lines. Field values from guests, webhooks and clients cannot add lines, move the
+//! cursor of a terminal, or make a line arbitrarily long.
 
 use std::fmt::{self, Write as _};
 
@@ -19,10 +19,10 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-/// The longest value of a field, the message among them, in bytes. The rest of it is cut off.
+/// The longest value of a field, including the message, in bytes. Longer values are truncated.
 const FIELD_LIMIT: usize = 8 << 10;
 
-/// Lines for people.
+/// Human-readable lines.
 pub(super) fn pretty<S, W>(writer: W, has_colours: bool) -> impl Layer<S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -76,7 +76,7 @@ struct PrettyVisitor<'w> {
 impl PrettyVisitor<'_> {
     fn write(&mut self, field: &Field, value: fmt::Arguments<'_>) -> fmt::Result {
         let name = field.name();
-        // What the crate `log` adds is said by the line itself.
+        // Fields that the crate `log` adds repeat the line.
         if name.starts_with("log.") {
             return Ok(());
         }
@@ -118,12 +118,12 @@ impl Visit for PrettyVisitor<'_> {
     }
 }
 
-/// Passes text on with control characters, and those that change the direction of text, escaped.
+/// Escapes control characters, and those that change the direction of text.
 struct Escaped<'a, 'w> {
     out: &'a mut Writer<'w>,
-    /// How many bytes it still takes.
+    /// How many bytes it still accepts.
     left: usize,
-    /// How many bytes it did not take.
+    /// How many bytes were cut off.
     cut: usize,
 }
 
@@ -155,7 +155,7 @@ fn is_harmful(char: char) -> bool {
         || matches!(char, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Stands for what was cut off: so many bytes.
+/// The marker for cut off bytes.
 struct Cut(usize);
 
 impl fmt::Display for Cut {
@@ -164,8 +164,8 @@ impl fmt::Display for Cut {
     }
 }
 
-/// JSON escapes the control characters of ASCII by itself. The rest that is harmful is escaped here, and long
-/// fields are cut off.
+/// JSON itself escapes ASCII control characters. Other harmful characters are escaped here, and long fields
+/// are truncated.
 struct BoundedJson(Format<Json>);
 
 impl<S, N> FormatEvent<S, N> for BoundedJson
@@ -186,7 +186,7 @@ where
             shorten(&mut value);
             line = format!("{value}\n");
         }
-        // Outside of strings JSON has nothing that is harmful but the end of the line.
+        // Outside of strings, the only harmful character in JSON is the end of the line.
         for char in line.chars() {
             if char == '\n' || !is_harmful(char) {
                 writer.write_char(char)?;

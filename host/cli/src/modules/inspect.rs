@@ -1,4 +1,4 @@
-//! `admittance inspect`: what a module is, before it runs.
+//! `admittance inspect`: describes a module before it runs.
 
 use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
 
@@ -18,11 +18,11 @@ use serde_json::Value;
 use super::{ModuleArguments, module_or_file, pull::manifest, transfers::Transfers};
 use crate::output::{BAD, BOLD, DIM, Form, GOOD, ODD, harmless, harmless_lines};
 
-/// Show what a module is: name, version, contract, what it is for, its settings, what it imports and the
-/// grants that this needs, digests, annotations and signatures.
+/// Show information about a module: name, version, contract, resources, settings, imports and the grants that
+/// they need, digests, annotations and signatures.
 ///
-/// Its code describes itself in the sandbox, without settings and without grants. A tag or URL is asked for
-/// anew.
+/// The module's `describe` runs in the sandbox, without settings and without grants. A tag or URL is resolved
+/// again.
 #[derive(Debug, Args)]
 pub(crate) struct InspectArguments {
     /// A file, an https:// URL, or oci://registry/repository:tag.
@@ -31,15 +31,15 @@ pub(crate) struct InspectArguments {
     /// How to print it.
     #[arg(long, short, value_enum, default_value_t)]
     output: Form,
-    /// The public key that must have signed it (PEM, as cosign writes it). May be given again; any of them
-    /// will do.
+    /// The public key that must have signed it (PEM, as cosign writes it). May be given more than once; one
+    /// of them must match.
     #[arg(long, value_name = "FILE")]
     key: Vec<PathBuf>,
     #[command(flatten)]
     modules: ModuleArguments,
 }
 
-/// What is known of a module. Its shape is part of the program's interface: fields are only added.
+/// Information about a module. Its JSON form is part of the program's interface: fields are only added.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Inspected {
@@ -47,7 +47,7 @@ struct Inspected {
     name: String,
     version: String,
     summary: String,
-    /// Of the contract between plugin and host.
+    /// The version of the contract between plugin and host.
     contract: Option<String>,
     mutates: bool,
     resources: Vec<ResourceHint>,
@@ -61,9 +61,9 @@ struct Inspected {
     manifest: Option<String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     annotations: BTreeMap<String, String>,
-    /// Whether it is signed as was asked.
+    /// The result of the signature check.
     verified: Verified,
-    /// Those that are there. What they say is not checked.
+    /// The signatures that were found, unverified.
     signatures: Vec<SignatureDescription>,
 }
 
@@ -116,7 +116,7 @@ impl Inspected {
             resources: description.resources,
             capabilities: description.capabilities,
             imports,
-            // A plugin may call anything a schema.
+            // A plugin may give any text as its schema.
             settings_schema: schema
                 .map(|text| serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))),
             size: module.bytes().len() as u64,
@@ -173,7 +173,7 @@ fn for_people(inspected: &Inspected) -> String {
     }
     // Writing into a String does not fail.
     let _ = match &inspected.verified {
-        Verified::Unrequired => writeln!(text, "{:11} {DIM}not asked for{DIM:#}", "verified"),
+        Verified::Unrequired => writeln!(text, "{:11} {DIM}not required{DIM:#}", "verified"),
         verified => writeln!(
             text,
             "{:11} {GOOD}{}{GOOD:#}",
@@ -231,7 +231,7 @@ fn hint(resource: &ResourceHint) -> String {
     )
 }
 
-/// What it would use, as a stage grants it.
+/// The requested capability, as a stage would grant it.
 fn wanted(capability: &Capability) -> String {
     match capability {
         Capability::Cluster(kind) => format!("allow.cluster: [{kind}]"),
@@ -242,7 +242,7 @@ fn wanted(capability: &Capability) -> String {
 
 fn imported(text: &mut String, import: &Import) {
     let (style, what) = match import.grant {
-        Grant::None => (DIM, "always there"),
+        Grant::None => (DIM, "always available"),
         Grant::Cluster => (ODD, "needs `allow.cluster`"),
         Grant::Http => (ODD, "needs `allow.http`"),
         Grant::Environment => (DIM, "empty without `allow.environment`"),

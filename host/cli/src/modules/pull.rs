@@ -1,4 +1,4 @@
-//! `admittance pull`: a module into the store, or into a file.
+//! `admittance pull`: fetches a module into the store, or into a file.
 
 use std::{
     fs,
@@ -16,19 +16,20 @@ use clap::Args;
 use super::{ModuleArguments, transfers::Transfers};
 use crate::output::{BOLD, GOOD, harmless, write};
 
-/// Fetch a module, check it as a chain would, and keep it, so that the next start needs no network.
+/// Fetch a module, check it as a chain would, and keep it in the store, so that the next start needs no
+/// network.
 ///
-/// A tag or URL is asked for anew, whatever it meant before. Prints the digest, and what to write into a
+/// A tag or URL is resolved again, even if it is in the store. Prints the digest, and what to write into a
 /// definition to pin it.
 #[derive(Debug, Args)]
 pub(crate) struct PullArguments {
     /// An https:// URL, oci://registry/repository:tag, or file: and a path.
     reference: ModuleReference,
-    /// Write the module to this file too.
+    /// Also write the module to this file.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The public key that must have signed it (PEM, as cosign writes it). May be given again; any of them
-    /// will do.
+    /// The public key that must have signed it (PEM, as cosign writes it). May be given more than once; one
+    /// of them must match.
     #[arg(long, value_name = "FILE")]
     key: Vec<PathBuf>,
     #[command(flatten)]
@@ -50,14 +51,14 @@ pub(crate) fn run(arguments: &PullArguments) -> crate::Result<()> {
     Ok(())
 }
 
-/// The manifest that a registry was last seen to have under this reference, and its digest.
+/// The digest of the manifest that this reference last resolved to.
 pub(super) fn manifest(catalog: &Catalog, reference: &ModuleReference) -> Option<(Digest, Vec<u8>)> {
     let resolution = catalog.store()?.resolution(reference)?;
     let (digest, bytes) = resolution.manifest?;
     Some((digest, bytes.to_vec()))
 }
 
-/// Whole or not at all.
+/// Writes it atomically.
 fn save(path: &Path, bytes: &[u8]) -> Result<(), String> {
     let wrong = |error: std::io::Error| format!("{}: {error}", path.display());
     let directory = path
@@ -105,7 +106,7 @@ fn report(catalog: &Catalog, module: &Module, manifest: Option<Digest>, file: Op
     text
 }
 
-/// What to write into a definition, so that it is this module and no other.
+/// The lines for a definition that pin this module.
 pub(super) fn pin(reference: &ModuleReference, digest: Digest, manifest: Option<Digest>) -> String {
     let source = match (reference, manifest) {
         (ModuleReference::Oci(artifact), Some(manifest)) => pinned(artifact, manifest),
@@ -117,7 +118,7 @@ pub(super) fn pin(reference: &ModuleReference, digest: Digest, manifest: Option<
     )
 }
 
-/// The name with the tag, for people, and the digest of the manifest, which counts.
+/// The name with the tag, for readers, and with the digest of the manifest, which takes precedence.
 fn pinned(artifact: &OciReference, manifest: Digest) -> String {
     let tag = artifact.tag().map(|tag| format!(":{tag}")).unwrap_or_default();
     let (registry, repository) = (artifact.registry(), artifact.repository());

@@ -1,4 +1,4 @@
-//! `admittance push`: a plugin into a registry.
+//! `admittance push`: uploads a plugin to a registry.
 
 use std::{
     collections::BTreeMap,
@@ -16,12 +16,11 @@ use clap::Args;
 use super::{ModuleArguments, pull::pin, transfers::Transfers};
 use crate::output::{GOOD, harmless, write};
 
-/// Put a plugin into a registry, as the standard WebAssembly artifact, with the credentials of
-/// `docker login`.
+/// Push a plugin to a registry, as the standard WebAssembly artifact, with the credentials of `docker login`.
 ///
-/// What the plugin says of itself becomes the annotations of its title, version and description. The same
-/// plugin with the same annotations is the same artifact whenever it is pushed, so its signatures stay valid:
-/// its time is 1970-01-01, or what SOURCE_DATE_EPOCH says.
+/// The plugin's name, version and summary become the annotations for title, version and description. The same
+/// plugin with the same annotations is always the same artifact, so its signatures stay valid: its creation
+/// time is 1970-01-01, or SOURCE_DATE_EPOCH.
 #[derive(Debug, Args)]
 pub(crate) struct PushArguments {
     /// The plugin (.wasm).
@@ -29,10 +28,10 @@ pub(crate) struct PushArguments {
     /// oci://registry/repository:tag
     #[arg(value_parser = artifact)]
     reference: OciReference,
-    /// A further annotation of the artifact, or another value for one. May be given again.
+    /// An annotation of the artifact to add or override. May be given more than once.
     #[arg(long, value_name = "KEY=VALUE", value_parser = annotation)]
     annotation: Vec<(String, String)>,
-    /// The time of the artifact, in seconds since 1970.
+    /// The creation time of the artifact, in seconds since 1970.
     #[arg(long, value_name = "SECONDS", env = "SOURCE_DATE_EPOCH", hide = true, value_parser = clap::value_parser!(u64).range(..=253_402_300_799))]
     source_date_epoch: Option<u64>,
     #[command(flatten)]
@@ -42,7 +41,9 @@ pub(crate) struct PushArguments {
 fn artifact(text: &str) -> Result<OciReference, String> {
     match text.parse() {
         Ok(ModuleReference::Oci(reference)) => Ok(reference),
-        Ok(_) => Err("only registries take modules: write oci://registry/repository:tag".to_owned()),
+        Ok(_) => {
+            Err("modules can be pushed only to registries: write oci://registry/repository:tag".to_owned())
+        }
         Err(error) => Err(error.to_string()),
     }
 }
@@ -93,7 +94,7 @@ async fn push(arguments: &PushArguments, catalog: &Catalog) -> crate::Result<Pus
     Ok(pushed.await?)
 }
 
-/// Under the names of the OCI image specification.
+/// Annotations with the names of the OCI image specification.
 fn described(inspection: &Inspection) -> BTreeMap<String, String> {
     let description = &inspection.description;
     let known = [

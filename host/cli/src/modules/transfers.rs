@@ -1,4 +1,4 @@
-//! Downloads and uploads, as they are seen.
+//! Progress display of downloads and uploads.
 
 use std::{
     collections::HashMap,
@@ -12,19 +12,19 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::output::harmless;
 
-/// Bars on a terminal, a line for each event otherwise. Lives as long as things are fetched.
+/// Bars on a terminal, a line for each event otherwise. Lives as long as the transfers.
 #[derive(Debug)]
 pub(crate) struct Transfers {
-    /// None: nobody watches.
+    /// `None` without a terminal.
     bars: Option<MultiProgress>,
-    /// By what is on its way.
+    /// The bars, by reference.
     current: Mutex<HashMap<String, ProgressBar>>,
     /// `fetching` or `pushing`.
     verb: &'static str,
 }
 
 impl Transfers {
-    /// Beside other bars, if there are any.
+    /// Alongside other bars, if there are any.
     pub(crate) fn new(verb: &'static str, bars: Option<MultiProgress>) -> Self {
         Self {
             bars,
@@ -33,12 +33,12 @@ impl Transfers {
         }
     }
 
-    /// Bars of their own where standard error is a terminal.
+    /// Separate bars, if standard error is a terminal.
     pub(crate) fn on_terminal(verb: &'static str) -> Self {
         Self::new(verb, std::io::stderr().is_terminal().then(MultiProgress::new))
     }
 
-    /// Show what has become of one of them; where there is only one, it needs no name.
+    /// Shows the progress of a transfer; a single one is shown without its name.
     pub(crate) fn show(&self, which: &str, progress: FetchProgress) {
         match &self.bars {
             Some(bars) => self.draw(bars, which, progress),
@@ -50,7 +50,7 @@ impl Transfers {
         }
     }
 
-    /// What is told where there is no terminal.
+    /// The line for an event without a terminal.
     fn line(&self, progress: FetchProgress) -> Option<String> {
         let verb = self.verb;
         match progress {
@@ -84,7 +84,7 @@ impl Transfers {
                 }
             }
             FetchProgress::Retrying { after, error } => {
-                // A terminal that is gone is no error.
+                // A closed terminal is not an error.
                 let _ = bars.println(again(after, &error.to_string()));
             }
             FetchProgress::Finished => {
@@ -98,7 +98,7 @@ impl Transfers {
 }
 
 fn again(after: Duration, error: &str) -> String {
-    format!("{}; again in {after:?}", harmless(error))
+    format!("{}; retrying in {after:?}", harmless(error))
 }
 
 fn bar(total: Option<u64>) -> ProgressBar {

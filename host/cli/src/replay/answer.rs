@@ -1,4 +1,4 @@
-//! What is said to a request, in the form in which two answers are compared.
+//! Answers to requests, in a form that can be compared.
 
 use admittance::{
     admission::{Object, Outcome, Patch, Request},
@@ -8,12 +8,12 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// An answer. Where a patch leads counts, not how it is written.
+/// An answer. Patches are compared by their results.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Answer {
     pub(super) allowed: bool,
-    /// Of a refusal.
+    /// The code of a refusal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) code: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -21,12 +21,12 @@ pub(super) struct Answer {
     pub(super) warnings: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) patch: Option<Value>,
-    /// What comes of the patch; absent when nothing is changed.
+    /// The patched object; `None` if nothing is changed.
     #[serde(skip)]
     pub(super) object: Option<Value>,
 }
 
-/// The half of a review that answers.
+/// The response of a review.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Response {
@@ -52,13 +52,13 @@ struct Status {
 pub(super) enum AnswerError {
     #[error("its patch is not base64: {0}")]
     Base64(#[from] base64::DecodeError),
-    #[error("its patch is no JSON Patch: {0}")]
+    #[error("its patch is not a valid JSON Patch: {0}")]
     Patch(String),
     #[error("it cannot be read: {0}")]
     Json(#[from] serde_json::Error),
 }
 
-/// What two answers can differ in.
+/// The parts in which two answers can differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Part {
@@ -68,7 +68,7 @@ pub(super) enum Part {
     Warnings,
 }
 
-/// What stands in a recording for a value that was left out.
+/// The placeholder for a redacted value in a recording.
 const REDACTED: &str = "[redacted]";
 
 impl Answer {
@@ -99,8 +99,7 @@ impl Answer {
         })
     }
 
-    /// In what the other answer is another. Where this one holds what was left out of a recording, anything
-    /// may stand.
+    /// The parts in which the other answer differs. Redacted values of this one match anything.
     pub(super) fn differences(&self, other: &Self, is_redacted: bool) -> Vec<Part> {
         let objects = match (&self.object, &other.object) {
             (Some(own), Some(other)) => is_same(own, other, is_redacted),
@@ -128,7 +127,7 @@ impl Answer {
     }
 }
 
-/// A patch, and the object that comes of it. One that changes nothing is none.
+/// A patch and its result; `None` if it changes nothing.
 fn changed(request: &Request, patch: &str) -> Result<(Option<Value>, Option<Value>), AnswerError> {
     let text = BASE64_STANDARD.decode(patch)?;
     let wrong = |error: &dyn std::fmt::Display| AnswerError::Patch(error.to_string());
@@ -232,7 +231,7 @@ mod tests {
                 json!({"allowed": true}),
                 vec![Part::Warnings],
             ),
-            // Of an allowed request nobody reads the status.
+            // The status of an allowed request is ignored.
             (
                 json!({"allowed": true, "status": {"message": "fine"}}),
                 json!({"allowed": true}),

@@ -7,7 +7,7 @@ use admittance::{
     definitions::{self, ChainDefinition, HookDefinition, PluginDefinition, StageDefinition, StageId},
 };
 
-/// The chains of these files and directories, without candidates: nobody compares with them here.
+/// The chains of these files and directories, without candidates, which are not compared here.
 pub(super) fn load(paths: &[PathBuf], may_call_webhooks: bool) -> crate::Result<Vec<ChainDefinition>> {
     let mut chains = definitions::load(paths)?;
     if chains.is_empty() {
@@ -23,8 +23,8 @@ pub(super) fn load(paths: &[PathBuf], may_call_webhooks: bool) -> crate::Result<
             stage.candidate = None;
             if let (HookDefinition::Webhook(_), false) = (&stage.hook, may_call_webhooks) {
                 return Err(format!(
-                    "{}: stage {} of chain {} calls a webhook, which would get every recorded request; give \
-                     --call-webhooks if it may, or leave the stage out",
+                    "{}: stage {} of chain {} calls a webhook, which would be sent every recorded request; \
+                     give --call-webhooks to allow that, or remove the stage",
                     stage.location, stage.name, chain.name
                 )
                 .into());
@@ -34,7 +34,7 @@ pub(super) fn load(paths: &[PathBuf], may_call_webhooks: bool) -> crate::Result<
     Ok(chains)
 }
 
-/// Put another module in the place of a stage's.
+/// Replaces the module of a stage.
 pub(super) fn replace(
     chains: &mut [ChainDefinition],
     id: &StageId,
@@ -45,7 +45,7 @@ pub(super) fn replace(
         .flat_map(|chain| chain.stages.iter().map(|stage| name(chain, stage)))
         .collect();
     let is_it = |chain: &ChainDefinition, stage: &StageDefinition| {
-        // Names of BCS may hold a `/`, so only the whole counts.
+        // BCS names may contain a `/`, so full names are compared.
         id.phase.is_none_or(|phase| phase == chain.phase)
             && format!("{}/{}", chain.name, stage.name) == format!("{}/{}", id.chain, id.stage)
     };
@@ -64,7 +64,7 @@ pub(super) fn replace(
         );
     }
     let HookDefinition::Plugin(plugin) = &mut stage.hook else {
-        return Err(format!("--stage: {id} calls a webhook, and has no module").into());
+        return Err(format!("--stage: {id} calls a webhook and has no module").into());
     };
     // Its settings and grants stay; the pin was of the other one.
     *plugin = PluginDefinition {

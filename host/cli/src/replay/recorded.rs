@@ -1,4 +1,4 @@
-//! Requests in a file, with what was answered.
+//! Recorded requests in a file, with their responses.
 
 use std::{
     fs::File,
@@ -12,24 +12,25 @@ use serde_json::value::RawValue;
 
 use super::answer::{Answer, AnswerError, Response};
 
-/// A request that somebody answered.
+/// A recorded request.
 #[derive(Debug)]
 pub(super) struct Recorded {
-    /// Its place in the file, from 1.
+    /// Its number in the file, from 1.
     pub(super) number: u64,
     pub(super) request: Request,
-    /// Whether values of it were left out.
+    /// Whether values of it were redacted.
     pub(super) is_redacted: bool,
     response: Option<Response>,
     file: PathBuf,
 }
 
-/// Why a file holds no requests that can be replayed.
+/// Why requests of a file cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RecordedError {
     #[error("{}: {source}", path.display())]
     Unreadable { path: PathBuf, source: std::io::Error },
-    #[error("{}: request {number}: {problem}; write what `admittance record` wrote, or AdmissionReviews", path.display())]
+    #[error("{}: request {number}: {problem}; give a file written by `admittance record`, or \
+    AdmissionReviews", path.display())]
     Wrong {
         path: PathBuf,
         number: u64,
@@ -40,7 +41,7 @@ pub(super) enum RecordedError {
         path.display()
     )]
     Unanswered { path: PathBuf, number: u64 },
-    #[error("{}: request {number}: its response cannot be compared with: {source}", path.display())]
+    #[error("{}: request {number}: its response cannot be compared: {source}", path.display())]
     Answer {
         path: PathBuf,
         number: u64,
@@ -48,9 +49,9 @@ pub(super) enum RecordedError {
     },
 }
 
-/// What is beside the request in a review.
+/// The fields of a review besides the request.
 #[derive(Deserialize)]
-struct Beside {
+struct ReviewExtras {
     #[serde(default)]
     response: Option<Response>,
     #[serde(default)]
@@ -75,19 +76,20 @@ pub(super) fn open(
         };
         let text = text.map_err(|error| wrong(error.to_string()))?;
         let review = read_review(text.get().as_bytes()).map_err(|error| wrong(error.to_string()))?;
-        let beside: Beside = serde_json::from_str(text.get()).map_err(|error| wrong(error.to_string()))?;
+        let extras: ReviewExtras =
+            serde_json::from_str(text.get()).map_err(|error| wrong(error.to_string()))?;
         Ok(Recorded {
             number,
             request: review.request,
-            is_redacted: beside.recording.is_some_and(|note| note.redacted > 0),
-            response: beside.response,
+            is_redacted: extras.recording.is_some_and(|note| note.redacted > 0),
+            response: extras.response,
             file: path.clone(),
         })
     }))
 }
 
 impl Recorded {
-    /// What was answered.
+    /// The recorded answer.
     pub(super) fn answer(&self) -> Result<Answer, RecordedError> {
         let (path, number) = (self.file.clone(), self.number);
         match &self.response {

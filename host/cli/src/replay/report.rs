@@ -1,4 +1,4 @@
-//! The differences on the screen, and for scripts.
+//! The report of differences, for a terminal and for scripts.
 
 use std::fmt::Write as _;
 
@@ -15,19 +15,19 @@ use crate::{
     output::{BAD, BOLD, DIM, GOOD, ODD, harmless, harmless_lines},
 };
 
-/// What a replay came to. Its shape is part of the program's interface: fields are only added.
+/// The result of a replay. Its JSON form is part of the program's interface: fields are only added.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
     pub(super) requests: u64,
     pub(super) same: u64,
     pub(super) different: u64,
-    /// Requests of which values were left out when they were recorded.
+    /// The number of requests with redacted values.
     pub(super) redacted: u64,
     pub(super) differences: Vec<Differing>,
 }
 
-/// A request that is answered in another way.
+/// A request with a different answer.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Differing {
@@ -74,8 +74,8 @@ pub(super) fn for_people(report: &Report) -> String {
         // Writing into a String does not fail.
         let _ = writeln!(
             text,
-            "{ODD}note:{ODD:#} values were left out of {} when they were recorded; hooks saw `[redacted]` in \
-             their place, and may have said something else for it",
+            "{ODD}note:{ODD:#} values were left out of {} when they were recorded; hooks saw `[redacted]` \
+             in their place, and may have answered differently because of it",
             human::count(report.redacted, "request", "requests")
         );
     }
@@ -136,7 +136,7 @@ fn pair(text: &mut String, name: &str, before: &str, after: &str) {
     let _ = writeln!(text, "  {:8}  {GOOD}+ {}{GOOD:#}", "", or_dash(after));
 }
 
-/// The objects that come out, line by line.
+/// The difference of the resulting objects, line by line.
 fn objects(text: &mut String, differing: &Differing) {
     let pretty = |answer: &Answer| {
         let object = answer.object.as_ref().or(differing.object.as_ref());

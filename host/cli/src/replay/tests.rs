@@ -134,12 +134,12 @@ fn differences_between_chains() {
             format!("{requests} {lax} {common}"),
             "request 1 has no response to compare with",
         ),
-        (format!("{requests} {lax}"), "give --call-webhooks if it may"),
-        (format!("{empty} {lax} {common}"), "there is no request in it"),
+        (format!("{requests} {lax}"), "give --call-webhooks to allow that"),
+        (format!("{empty} {lax} {common}"), "it contains no request"),
         (format!("{broken} {lax} {common}"), "broken.ndjson: request 1: "),
         (
             format!("{requests} {lax} {common} --module file:a.wasm --stage pods/limits"),
-            "calls a webhook, and has no module",
+            "calls a webhook and has no module",
         ),
         (
             format!("{requests} {lax} {common} --module file:a.wasm --stage pods/other"),

@@ -1,5 +1,5 @@
-//! An API server that keeps objects in memory, and does what a test says: it goes away, forgets changes,
-//! refuses, or holds replies back.
+//! An API server that keeps objects in memory, and is controlled by the test: it goes down, forgets changes,
+//! refuses requests, or delays replies.
 
 #[path = "api_server/writing.rs"]
 mod writing;
@@ -66,7 +66,7 @@ struct Data {
     page: usize,
     /// Plurals of kinds that are not served.
     absent: BTreeSet<String>,
-    /// What is done before the next write of this verb: somebody else's write, for instance.
+    /// An action before the next write of this verb, such as a concurrent write.
     before: BTreeMap<String, Vec<Event>>,
     /// The status of every review.
     access: Value,
@@ -117,7 +117,7 @@ impl ApiServer {
                 let mut era = shared.era.subscribe();
                 tokio::spawn(async move {
                     let connection = async {
-                        // A client may break the handshake off.
+                        // A client may abort the handshake.
                         let Ok(stream) = acceptor.accept(stream).await else {
                             return;
                         };
@@ -420,7 +420,7 @@ impl Shared {
         }
     }
 
-    /// What the test says to the review, which the test sees.
+    /// Answers a review as the test configured, and records it.
     fn review(&self, body: &Bytes) -> Reply {
         let mut review: Value = serde_json::from_slice(body).unwrap();
         let mut data = self.data();

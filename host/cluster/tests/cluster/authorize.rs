@@ -1,4 +1,4 @@
-//! What users may do.
+//! Access reviews.
 
 use admittance_admission::{Access, AccessAttributes, Authorizer, UserInfo};
 use serde_json::json;
@@ -73,7 +73,7 @@ async fn what_cannot_be_told() {
         .authorize(&UserInfo::default(), &path())
         .await
         .unwrap_err();
-    assert!(error.0.contains("neither user nor groups"), "{error}");
+    assert!(error.0.contains("neither a user nor groups"), "{error}");
     assert!(setting.server.reviews().is_empty());
 
     setting.server.forbid("create", "subjectaccessreviews");
@@ -82,12 +82,12 @@ async fn what_cannot_be_told() {
     assert_eq!(
         error.0,
         format!(
-            "{url} does not say what the user may do: subjectaccessreviews is forbidden; give this program's \
+            "{url} did not answer the SubjectAccessReview: subjectaccessreviews is forbidden; give this program's \
              account `create` on `subjectaccessreviews` of the API group `authorization.k8s.io`"
         )
     );
 
     setting.server.leave();
     let error = cluster.authorize(&user(), &path()).await.unwrap_err();
-    assert!(error.0.starts_with(&format!("{url} does not say")), "{error}");
+    assert!(error.0.starts_with(&format!("{url} did not answer")), "{error}");
 }

@@ -76,7 +76,7 @@ async fn wrong_kubeconfigs() {
     let ca = setting.ca_data();
     // (what replaces what in a good one, context, what the message must say)
     for (old, new, context, said) in [
-        ("clusters:", "clusters: [", None, "is no kubeconfig: "),
+        ("clusters:", "clusters: [", None, "is not a valid kubeconfig: "),
         (
             "current-context: main\n",
             "",
@@ -127,7 +127,7 @@ async fn wrong_kubeconfigs() {
             "token: secret-token",
             "token: {secret-token: 1}",
             None,
-            "is no kubeconfig: ",
+            "is not a valid kubeconfig: ",
         ),
     ] {
         let path = setting.write(&good.replacen(old, new, 1));

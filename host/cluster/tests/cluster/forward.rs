@@ -1,4 +1,4 @@
-//! Requests of others that are handed on.
+//! Forwarded requests.
 
 use bytes::Bytes;
 use http::Request;
@@ -11,7 +11,7 @@ fn request(method: &str, path: &str, body: &str) -> Request<Bytes> {
     Request::builder()
         .method(method)
         .uri(path)
-        // Of somebody else: the API server would refuse it.
+        // Another client's credentials, which the API server would refuse.
         .header("authorization", "Bearer theirs")
         .header("content-type", "application/json")
         .body(Bytes::from(body.to_owned()))
@@ -89,7 +89,7 @@ async fn namespaces_are_made_when_they_are_not_there() {
     setting.server.forbid("create", "namespaces");
     let error = cluster.ensure_namespace("other").await.unwrap_err().to_string();
     assert!(
-        error.contains("the namespace other could not be made sure of")
+        error.contains("the namespace other could not be found or created")
             && error.contains("give this program's account `get` and `create` on `namespaces`"),
         "{error}"
     );

@@ -1,4 +1,4 @@
-//! Look-ups of objects.
+//! Lookups of objects.
 
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ async fn the_same_answers_before_the_first_list_and_after() {
     setting.server.page(2);
     setting.server.hold("watch", "nodes");
     let cluster = setting.cluster().await;
-    // The list stays incomplete: discovery is asked by look-ups themselves.
+    // The list stays incomplete: lookups request discovery themselves.
     setting.server.forbid("list", "pods");
     let node = kind("v1/Node");
     let expected = r#"{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","labels":{"zone":"x"},"resourceVersion":"1"},"status":{"capacity":{"cpu":"4"}}}"#;
@@ -209,27 +209,27 @@ async fn what_is_refused() {
         ),
         (
             get("v1/Node", Some("x"), "a").await,
-            "`v1/Node` is in no namespace: leave the namespace out",
+            "`v1/Node` is not namespaced: leave the namespace out",
         ),
         (
             get("v1/Pod", None, "a").await,
-            "`v1/Pod` is in a namespace: say in which",
+            "`v1/Pod` is namespaced: give the namespace",
         ),
         (
             get("v1/Pod", Some("x"), "../secrets/key").await,
-            "\"../secrets/key\" is no name of an object",
+            "\"../secrets/key\" is not a valid object name",
         ),
         (
             get("v1/Pod", Some(".."), "a").await,
-            "\"..\" is no name of a namespace",
+            "\"..\" is not a valid namespace",
         ),
         (
             list("v1/Pod", Some("a/b"), "").await,
-            "\"a/b\" is no name of a namespace",
+            "\"a/b\" is not a valid namespace",
         ),
         (
             list("v1/Pod", None, "tier in web").await,
-            "the label selector `tier in web` is wrong: `in` needs values in parentheses",
+            "the label selector `tier in web` is invalid: `in` needs values in parentheses",
         ),
         (
             get("v1/Node", None, "a").await,

@@ -220,7 +220,7 @@ async fn an_expired_watch_is_up_only_after_the_list() {
     assert_eq!(cluster.labels("prod").await, Ok(tier("db")));
 }
 
-/// Each success resets the waits: with waits that go on doubling this takes minutes.
+/// Each success resets the waits: if the waits kept doubling, this would take minutes.
 #[tokio::test]
 async fn a_watch_that_expires_again_and_again_lists_at_once() {
     let setting = Setting::new();

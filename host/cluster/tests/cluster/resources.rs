@@ -70,7 +70,7 @@ async fn what_is_another_one_by_now_stays() {
     }
     let there = resources.get("bkbcs", "a").await.unwrap().unwrap();
     assert_eq!(there.object["spec"]["number"], 2);
-    // Somebody else is faster by a moment.
+    // Another client is faster.
     let other = json!({"metadata": {"name": "a", "namespace": "bkbcs"}, "spec": {"number": 4}});
     setting.server.put_before("delete", KIND.plural, other);
     let result = resources.delete(&there).await;

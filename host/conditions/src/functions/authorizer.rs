@@ -1,4 +1,4 @@
-//! What `authorizer` leads to: Kubernetes' authorization library.
+//! Kubernetes' authorization library: the variable `authorizer`.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::{
     value::Value,
 };
 
-/// The cost of a question to the authorizer, as in Kubernetes: one expression can ask two.
+/// The cost of a call of the authorizer, as in Kubernetes: one expression can afford two.
 const QUESTION_COST: u64 = 350_000;
 
-/// A question to the authorizer that is being put together.
+/// A query to the authorizer that is being built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AccessCheck {
     /// None for the user of the request.
@@ -27,7 +27,7 @@ pub(crate) struct AccessCheck {
     target: Target,
 }
 
-/// What the question is about so far.
+/// The target of the query so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Target {
     Unset,
@@ -71,7 +71,7 @@ impl AccessCheck {
         }
     }
 
-    /// The same question about something else that has this text.
+    /// The same query with this text as another attribute.
     fn about(
         &self,
         machine: &mut Machine<'_>,
@@ -105,7 +105,7 @@ impl AccessCheck {
         }
     }
 
-    /// The whole question; none when its target is not set.
+    /// The complete query; `None` if its target is not set.
     pub(crate) fn question(&self, verb: &str) -> Option<Question> {
         let Target::Attributes(attributes) = &self.target else {
             return None;
@@ -121,7 +121,7 @@ impl AccessCheck {
     }
 }
 
-/// A question for the authorizer.
+/// A query for the authorizer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Question {
     /// None for the user of the request.
@@ -131,7 +131,7 @@ pub(crate) struct Question {
 
 pub(crate) type Answer = Result<Access, AuthorizerError>;
 
-/// The answers of one evaluation; few, for every question costs much.
+/// The answers of one evaluation; few, because every query is expensive.
 #[derive(Debug, Default)]
 pub(crate) struct Answers(Vec<(Question, Arc<Answer>)>);
 

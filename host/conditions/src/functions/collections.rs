@@ -47,7 +47,7 @@ pub(super) fn register(library: &mut Library) {
     optional_values(library);
 }
 
-/// `isSorted`, `min`, `max` and `sum`. The type of a dynamic list's items is known only one by one.
+/// `isSorted`, `min`, `max` and `sum`. The item types of a dynamic list are known only at evaluation.
 fn lists(library: &mut Library) {
     use Type::{Bool, Bytes, Double, Duration, Int, String, Timestamp, Uint};
     let ordered = [

@@ -61,7 +61,7 @@ fn parse_ip(text: &str) -> Option<IpAddr> {
     }
 }
 
-/// Stricter than the parser of `ipnet`, which takes leading zeros. Bits behind the prefix are kept.
+/// Stricter than the parser of `ipnet`, which accepts leading zeros. Bits after the prefix are kept.
 fn parse_cidr(text: &str) -> Option<IpNet> {
     let (address, prefix) = text.split_once('/')?;
     let is_decimal = prefix.bytes().all(|byte| byte.is_ascii_digit());

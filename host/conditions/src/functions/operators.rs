@@ -1,4 +1,4 @@
-//! Operators. `&&`, `||`, `?:`, `[]` and selects are expressions of their own: they decide what is evaluated.
+//! Operators. `&&`, `||`, `?:`, `[]` and selects are expressions of their own: they control evaluation.
 
 use std::{cmp::Ordering, ops};
 

@@ -84,7 +84,7 @@ fn find_all<'a>(
     pattern: &Value<'_>,
     times: usize,
 ) -> Result<List<'a>, Fault> {
-    // At worst, every character is found by itself.
+    // In the worst case every character is a match.
     let most = text.len().saturating_add(1).min(times);
     machine.charge_items(most.saturating_mul(3))?;
     let pattern = compiled(machine, text, pattern)?;
@@ -98,8 +98,8 @@ pub(crate) struct Pattern {
     weight: u64,
 }
 
-/// Size limits of a compiled pattern in bytes, tried in this order: the first that is enough says how much work
-/// a character of text may be.
+/// Size limits of a compiled pattern in bytes, tried in this order: the first sufficient one determines the
+/// cost per character of text.
 const SIZES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 /// The size limit of a pattern that is compiled while a request waits.
 const LARGEST_DYNAMIC: usize = 64 << 10;
@@ -125,7 +125,8 @@ impl Pattern {
                 .nest_limit(DEEPEST)
                 .build()
                 .map(|regex| {
-                    // As kube-apiserver weighs a pattern by its length, or by what it came to.
+                    // kube-apiserver weighs a pattern by its length; here its compiled size may count
+                    // instead.
                     let length = (source.len() as u64).div_ceil(4);
                     let weight = length.max((*size as u64) >> 10);
                     Self { regex, weight }
@@ -150,8 +151,9 @@ impl fmt::Debug for Pattern {
     }
 }
 
-/// The same expression in the syntax of the crate `regex`. In Go, `\d`, `\w`, `\s` and `\b` are ASCII, `\Q..\E` quotes, a
-/// brace that begins no count is itself, and `[`, `&` and `~` inside a class are themselves.
+/// The same expression in the syntax of the crate `regex`. In Go, `\d`, `\w`, `\s` and `\b` are ASCII,
+/// `\Q..\E` quotes, a brace that does not begin a count is literal, and `[`, `&` and `~` inside a class are
+/// literal.
 fn from_go(source: &str) -> String {
     let mut out = String::with_capacity(source.len() + 16);
     let mut rest = source;

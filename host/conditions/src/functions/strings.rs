@@ -140,7 +140,7 @@ fn split<'a>(
     machine.charge_bytes(text.len() + separator.len())?;
     let parts = || -> Box<dyn Iterator<Item = &str>> {
         match separator {
-            // Each character by itself, and in the last part all that is left.
+            // Each character separately, and the rest in the last part.
             "" => {
                 let ends = text.char_indices().skip(1).map(|(byte, _)| byte);
                 let ends = ends.take(times.saturating_sub(1)).chain([text.len()]);

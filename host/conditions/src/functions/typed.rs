@@ -27,7 +27,7 @@ pub(super) trait CelType {
 pub(super) trait Arguments {
     type Rust<'a>;
     fn types() -> Vec<Type>;
-    /// Which argument is a regular expression.
+    /// The index of the regular expression among the arguments.
     fn pattern() -> Option<usize>;
     fn read<'a>(values: &[Value<'a>]) -> Option<Self::Rust<'a>>;
 }

@@ -79,9 +79,9 @@ impl<'a> Machine<'a> {
         Ok(Value::list(values))
     }
 
-    /// Bind the item and test it; without a test, it holds.
+    /// Binds the item and tests it; without a test, the result is true.
     fn test(&mut self, each: &'a Each, item: Value<'a>) -> Result<Result<bool, String>, Fault> {
-        // The cost of a step beside its test: of reading and writing the accumulator.
+        // The cost of a step in addition to its test: reading and writing the accumulator.
         self.charge(2)?;
         self.bind(each, item);
         match &each.test {
@@ -91,7 +91,7 @@ impl<'a> Machine<'a> {
     }
 
     fn bind(&mut self, each: &'a Each, item: Value<'a>) {
-        // Replaces the item before, which is behind all outer names.
+        // Replaces the previous item, which comes after all outer variables.
         self.locals.truncate(each.slot);
         self.locals.push(item);
     }

@@ -62,7 +62,8 @@ fn conditions() {
 /// Source: kube-apiserver, validation of webhook configurations.
 #[test]
 fn mistakes() {
-    let name_part = "the name part may have letters, digits, `-`, `_` and `.`, and begins and ends with a letter or a digit";
+    let name_part = "the name part may have letters, digits, `-`, `_` and `.`, and must begin and end with \
+    a letter or a digit";
     let table = [
         ("{}", "22: matchConditions: an object where a list is expected".to_owned()),
         (

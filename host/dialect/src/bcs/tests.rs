@@ -280,7 +280,7 @@ fn bodies() {
         (
             "two specs",
             r#"{"kind":"application","spec":{},"spec":{}}"#,
-            "json decode failed!the key `spec` stands twice in one object; keep one",
+            "json decode failed!duplicate key `spec` in an object; remove one of them",
         ),
     ] {
         let head = head("POST", APPLICATIONS, &[CLUSTER]);

@@ -288,7 +288,7 @@ mod tests {
             (with("/request", json!(null)), "has no `request`"),
             (
                 with("/request/operation", json!("PATCH")),
-                "request.operation: `PATCH` is no operation",
+                "request.operation: `PATCH` is not an operation",
             ),
             (
                 with("/request/object", json!([])),

@@ -12,11 +12,11 @@ use super::{
     transfer::{Shared, Transfer},
 };
 
-/// How long a connection may stay open between requests. Longer than clients usually keep one, so that it is they
-/// who close it.
+/// How long a connection may be idle between requests. Longer than usual client timeouts, so that the client
+/// closes it.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
-/// The state of a connection that its timeouts depend on. Cheap to clone. (hyper's own timer for heads also runs
+/// The state that a connection's timeouts depend on. Cheap to clone. (hyper's own header timeout also runs
 /// between requests, and closes the connection without a reply.)
 #[derive(Clone, Debug)]
 pub(super) struct Activity(Arc<Inner>);
@@ -30,18 +30,18 @@ struct Inner {
 
 #[derive(Debug)]
 struct State {
-    /// Requests that are being answered.
+    /// Requests in flight.
     busy: usize,
-    /// Those of which a body may still be in transfer.
+    /// Requests with a body that may still be in transfer.
     transfers: Vec<Weak<Shared>>,
-    /// When they are checked.
+    /// When they are checked next.
     next_check: Instant,
     /// When bytes were last received or sent.
     last_bytes: Instant,
     has_received: bool,
     has_served: bool,
     is_http2: bool,
-    /// When the first byte of the head arrived that is not complete yet.
+    /// When the first byte of an incomplete head arrived.
     head_since: Option<Instant>,
     idle_since: Instant,
 }
@@ -49,13 +49,13 @@ struct State {
 /// Why a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expiry {
-    /// A head began and was not completed.
+    /// A head was not completed in time.
     Head,
-    /// No request came.
+    /// No request arrived in time.
     Idle,
     /// The client does not read a reply.
     Stalled,
-    /// The certificate of its client is no longer accepted.
+    /// The client's certificate is no longer accepted.
     Revoked,
 }
 
@@ -65,12 +65,12 @@ struct Next {
     expiry: Option<Expiry>,
 }
 
-/// A request that is being answered, until it is dropped.
+/// Marks a request as in flight until it is dropped.
 #[derive(Debug)]
 pub(super) struct Busy(Activity);
 
 impl Inner {
-    /// How often the bodies of requests are checked: a limit is exceeded by less than an eighth.
+    /// The fraction of a limit at which bodies are checked: a limit is exceeded by less than an eighth.
     fn check_interval(&self) -> Duration {
         let limits = &self.limits.transfer;
         let shortest = limits.client.min(limits.upstream).min(limits.stream);
@@ -103,10 +103,10 @@ impl Activity {
         state.last_bytes = Instant::now();
         if !state.has_received {
             state.has_received = true;
-            // HTTP/2 begins with `PRI * HTTP/2.0`; no method of HTTP/1 begins so.
+            // HTTP/2 begins with `PRI * HTTP/2.0`; no HTTP/1 method does.
             state.is_http2 = bytes.starts_with(b"PRI");
         }
-        // What comes while a request is answered belongs to it, and HTTP/2 sends much that is no head.
+        // Bytes that arrive during a request belong to it, and HTTP/2 sends many frames that are not heads.
         if state.busy == 0 && !state.is_http2 && state.head_since.is_none() {
             state.head_since = Some(Instant::now());
             self.0.changed.notify_one();
@@ -118,7 +118,7 @@ impl Activity {
         self.state().last_bytes = Instant::now();
     }
 
-    /// A head is complete, and its request is being answered. `ended` is cancelled when the connection has to end.
+    /// A head is complete, and its request is in flight. `ended` is cancelled when the connection has to end.
     pub(super) fn request(&self, client: SocketAddr, is_http2: bool, ended: CancellationToken) -> Transfer {
         let mut state = self.state();
         if state.busy == 0 {
@@ -147,7 +147,7 @@ impl Activity {
         }
     }
 
-    /// Completes when the connection is to be closed. Bodies that stall meanwhile are aborted.
+    /// Completes when the connection must be closed. Bodies that stall before that are aborted.
     pub(super) async fn expired(&self) -> Expiry {
         loop {
             let changed = self.0.changed.notified();
@@ -185,7 +185,7 @@ impl Activity {
         }
     }
 
-    /// Abort the requests of which a body has stalled. Returns whether the connection is to be closed.
+    /// Aborts requests with a stalled body. Returns whether the connection must be closed.
     fn check(&self) -> bool {
         let now = Instant::now();
         let mut state = self.state();
@@ -198,7 +198,7 @@ impl Activity {
         for transfer in transfers {
             is_untaken |= transfer.check(now);
         }
-        // Over HTTP/2 other requests go on.
+        // With HTTP/2 other requests continue.
         is_untaken && !is_http2
     }
 
@@ -247,7 +247,7 @@ mod tests {
         (activity.expired().await, started.elapsed())
     }
 
-    /// tokio's timer is exact to the millisecond.
+    /// tokio's timer has millisecond precision.
     fn about(duration: Duration, expected: Duration) -> bool {
         duration >= expected && duration < expected + Duration::from_millis(5)
     }

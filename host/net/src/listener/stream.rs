@@ -11,8 +11,8 @@ use tokio::{
 
 use super::activity::Activity;
 
-/// A stream that records when bytes are received and sent, and that is handed back when hyper, or a tunnel that took
-/// it over, drops it.
+/// A stream that records when bytes are received and sent, and that is returned when hyper, or a tunnel,
+/// drops it.
 pub(super) struct TrackedStream<S> {
     /// Some until it is dropped.
     stream: Option<S>,
@@ -43,7 +43,7 @@ impl<S> TrackedStream<S> {
 impl<S> Drop for TrackedStream<S> {
     fn drop(&mut self) {
         if let (Some(stream), Some(released)) = (self.stream.take(), self.released.take()) {
-            // An error: nobody waits for it.
+            // An error means that the receiver is gone.
             let _ = released.send(stream);
         }
     }

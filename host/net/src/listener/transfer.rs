@@ -16,37 +16,36 @@ use tokio_util::sync::CancellationToken;
 use super::activity::Busy;
 use crate::telemetry;
 
-/// Replies are handed to the client in chunks of at most this many bytes, so that its rate can be measured.
+/// Replies are sent to the client in chunks of at most this many bytes, so that its rate can be measured.
 const PART: usize = 16 * 1024;
 
 /// Idle timeouts of bodies, and the minimum rate of clients.
 #[derive(Clone, Copy, Debug)]
 pub struct TransferLimits {
-    /// Until a client sends more of a request's body, or takes more of a reply.
+    /// Idle timeout for a client to send a request's body, or to read a reply.
     pub client: Duration,
-    /// What a client sends or takes while it is waited for, in bytes per second, averaged over the time
-    /// above; 0 for any.
+    /// The minimum rate of a client while it is waited for, in bytes per second, averaged over the time
+    /// above; 0 for no minimum.
     pub minimum_rate: u64,
-    /// Until the server behind takes more of a request's body, or sends more of a reply.
+    /// Idle timeout for the upstream to read a request's body, or to send a reply.
     pub upstream: Duration,
-    /// Until the server behind sends more of a reply that may wait for events, and until anything is sent
-    /// through a tunnel.
+    /// Idle timeout of event streams from the upstream, and of tunnels.
     pub stream: Duration,
 }
 
-/// Who exceeded a limit, and which.
+/// An exceeded limit, and which side exceeded it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stall {
-    /// The client sent nothing, or took nothing.
+    /// The client sent nothing, or read nothing.
     ClientIdle(Duration),
-    /// The client sent or took fewer bytes per second.
+    /// The client sent or read fewer bytes per second.
     ClientSlow(u64),
-    /// The server behind took nothing, or sent nothing.
+    /// The upstream read nothing, or sent nothing.
     UpstreamIdle(Duration),
 }
 
 impl Stall {
-    /// As metrics have it: who, and how.
+    /// The labels of the metric: who, and how.
     fn labels(self) -> (&'static str, &'static str) {
         match self {
             Self::ClientIdle(_) => ("client", "idle"),
@@ -68,11 +67,12 @@ impl std::fmt::Display for Stall {
 
 impl std::error::Error for Stall {}
 
-/// The bodies of a request and its reply, held to [`TransferLimits`], until the reply has been sent to its end.
+/// Enforces [`TransferLimits`] on the bodies of a request and its reply, until the reply has been sent
+/// completely.
 #[derive(Debug)]
 pub struct Transfer {
     shared: Arc<Shared>,
-    /// Until this is dropped, the connection is not idle.
+    /// While this exists, the connection is not idle.
     _busy: Busy,
     ended: CancellationToken,
 }
@@ -97,17 +97,18 @@ struct State {
 #[derive(Debug, Default)]
 struct Flow {
     body: Option<Body>,
-    /// Of the last task that polled it.
+    /// The waker of the last task that polled it.
     waker: Option<Waker>,
     waits: Option<Wait>,
-    /// What the client sent or took, and how long it was waited for, since its rate was last computed.
+    /// The bytes that the client transferred, and how long it was waited for, since its rate was last
+    /// computed.
     bytes: u64,
     waited: Duration,
     /// Why it was aborted.
     stall: Option<Stall>,
 }
 
-/// Which side a body waits for, and since when.
+/// The side that a body waits for, and since when.
 #[derive(Clone, Copy, Debug)]
 enum Wait {
     Client(Instant),
@@ -124,14 +125,15 @@ impl State {
 }
 
 impl Flow {
-    /// The wait is over: bytes moved.
+    /// Ends the wait: bytes were transferred.
     fn moved(&mut self, now: Instant) {
         if let Some(Wait::Client(since)) = self.waits.take() {
             self.waited += now.saturating_duration_since(since);
         }
     }
 
-    /// Whether the client was too slow since the last call, once it was waited for as long as `limits` allow.
+    /// Whether the client was too slow since the last call, evaluated once it was waited for as long as
+    /// `limits` allow.
     fn is_slow(&mut self, limits: &TransferLimits) -> bool {
         if self.waited < limits.client {
             return false;
@@ -179,12 +181,12 @@ impl Transfer {
         }
     }
 
-    /// For the connection to check.
+    /// The state that the connection checks.
     pub(super) fn watched(&self) -> Weak<Shared> {
         Arc::downgrade(&self.shared)
     }
 
-    /// The request's body, held to the limits.
+    /// The request's body, with limits.
     pub(super) fn receive(&self, body: Body) -> Body {
         if http_body::Body::is_end_stream(&body) {
             return body;
@@ -198,7 +200,7 @@ impl Transfer {
         })
     }
 
-    /// The reply's body, held to the limits. The connection is busy until this is dropped, or has stalled.
+    /// The reply's body, with limits. The connection is busy until this is dropped, or has stalled.
     pub(super) fn send(self, body: Body) -> Body {
         let shared = self.shared.clone();
         {
@@ -214,7 +216,7 @@ impl Transfer {
         })
     }
 
-    /// The reply is a stream of events: it may be silent for as long as a stream may.
+    /// The reply is an event stream: the idle timeout of streams applies.
     pub fn may_wait(&self) {
         self.shared.state().may_wait = true;
     }
@@ -246,7 +248,8 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Abort both bodies when one side has been waited for too long. Returns whether the client did not read its reply.
+    /// Aborts both bodies when one side has been waited for too long. Returns whether the client did not read
+    /// its reply.
     pub(super) fn check(&self, now: Instant) -> bool {
         let state = self.state();
         let overdue = |wait: Option<Wait>, upstream: Duration| match wait? {
@@ -270,21 +273,21 @@ impl Shared {
         matches!(reply, Some(Stall::ClientIdle(_)))
     }
 
-    /// Abort both bodies, and drop what they hold.
+    /// Aborts both bodies, and drops their contents.
     fn end(&self, mut state: MutexGuard<'_, State>, stall: Stall) {
         state.request.stall = Some(stall);
-        // A reply that is written because of this stall starts afresh.
+        // A reply that is sent because of this stall has its own limits.
         state.reply.stall = state.reply.body.is_some().then_some(stall);
         let bodies = (state.request.end(), state.reply.end());
         let wakers = [state.request.waker.take(), state.reply.waker.take()];
         drop(state);
-        // Dropped without the lock: what they hold may have locks of its own.
+        // Dropped outside the lock: the contents may have their own locks.
         drop(bodies);
         self.stalled.notify_one();
         wakers.into_iter().flatten().for_each(Waker::wake);
         let (who, how) = stall.labels();
         counter!(telemetry::STALLED, "who" => who, "how" => how).increment(1);
-        tracing::info!(client = %self.client, "a request is aborted: {stall}");
+        tracing::info!(client = %self.client, "the request is aborted: {stall}");
     }
 }
 
@@ -296,13 +299,13 @@ enum Direction {
 
 type Polled = Poll<Option<Result<Frame<Bytes>, axum::Error>>>;
 
-/// A body that is held to the limits.
+/// A body with limits.
 struct LimitedBody {
     shared: Arc<Shared>,
     direction: Direction,
-    /// The rest of a frame that was too large to be handed on at once.
+    /// The rest of a frame that was too large to be sent at once.
     rest: Bytes,
-    /// Of a reply, until its end.
+    /// For a reply, until its end.
     transfer: Option<Transfer>,
 }
 
@@ -310,7 +313,7 @@ struct LimitedBody {
 impl Unpin for LimitedBody {}
 
 impl LimitedBody {
-    /// More of the inner body. `Err` says that a limit was exceeded.
+    /// Polls the inner body. `Err` means that a limit was exceeded.
     fn poll_inner(&mut self, cx: &mut Context<'_>) -> Result<Polled, Stall> {
         let now = Instant::now();
         let shared = &*self.shared;
@@ -326,7 +329,7 @@ impl LimitedBody {
         if let Some(stall) = flow.stall {
             return Err(stall);
         }
-        // A poll shows that the last chunk was taken; a side that was polled before is still waited for.
+        // A poll means that the last chunk was sent; a side that was already polled is still waited for.
         if is_reply == matches!(flow.waits, Some(Wait::Client(_))) {
             flow.moved(now);
             if flow.is_slow(&limits) {
@@ -361,7 +364,7 @@ impl LimitedBody {
             }
         };
         flow.moved(now);
-        // A whole body may be left unread.
+        // A complete body may be left unread.
         let is_all = flow.body.as_ref().is_none_or(http_body::Body::is_end_stream);
         if is_reply {
             flow.waits = Some(Wait::Client(now));

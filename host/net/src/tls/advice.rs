@@ -8,29 +8,29 @@ use rustls_pki_types::UnixTime;
 
 use crate::causes::without_link;
 
-/// What the operator of one kind of client can do about a TLS connection that fails. Each text ends a sentence, and
-/// an empty one is left out.
+/// Advice for the operator of one kind of client about a failed TLS connection. Each text is appended to a
+/// message; empty ones are omitted.
 #[derive(Clone, Debug, Default)]
 pub struct TlsAdvice<'a> {
-    /// How to trust the authority of the server's certificate.
+    /// How to trust the CA of the server's certificate.
     pub trust: Cow<'a, str>,
-    /// How to call the server by another name.
+    /// How to use another server name.
     pub name: &'a str,
-    /// How to show a certificate.
+    /// How to configure a client certificate.
     pub identity: &'a str,
     /// How to connect without TLS.
     pub plain: &'a str,
 }
 
 impl TlsAdvice<'_> {
-    /// What is wrong with a connection to this host, and what to do.
+    /// Explains what is wrong with a connection to this host, and what to do.
     pub fn explain(&self, error: &Error, host: &str) -> String {
         match error {
             Error::InvalidCertificate(error) => self.explain_certificate(error, host),
             Error::InvalidMessage(_) => with_advice("the server does not speak TLS on this port", self.plain),
             Error::AlertReceived(
                 AlertDescription::CertificateRequired | AlertDescription::BadCertificate,
-            ) => with_advice("the server wants a client certificate", self.identity),
+            ) => with_advice("the server requires a client certificate", self.identity),
             Error::AlertReceived(AlertDescription::UnrecognisedName) => {
                 with_advice(&format!("the server does not know the name {host}"), self.name)
             }
@@ -59,11 +59,11 @@ impl TlsAdvice<'_> {
                 )
             }
             E::UnknownIssuer => (
-                "its certificate comes from none of the trusted CAs".to_owned(),
+                "its certificate is not signed by a trusted CA".to_owned(),
                 &*self.trust,
             ),
             E::BadSignature => (
-                "its certificate bears the name of a trusted CA but not its signature; was the CA replaced?"
+                "its certificate names a trusted CA but is not signed by it; the CA may have been replaced"
                     .to_owned(),
                 &*self.trust,
             ),
@@ -80,11 +80,12 @@ impl TlsAdvice<'_> {
                 "",
             ),
             E::Other(other) => match other.0.downcast_ref::<webpki::Error>() {
-                // What `openssl x509 -req` makes without an extension file: it cannot hold a name.
+                // The result of `openssl x509 -req` without an extension file, which cannot have a
+                // subjectAltName.
                 Some(webpki::Error::UnsupportedCertVersion) => return no_alternative_name(host),
                 Some(webpki::Error::CaUsedAsEndEntity) => (
-                    "it shows the certificate of a CA (basicConstraints CA:TRUE) as its own".to_owned(),
-                    "make it a certificate that the CA signs, with `admittance certs`",
+                    "its certificate is a CA certificate (basicConstraints CA:TRUE)".to_owned(),
+                    "make a server certificate signed by that CA, with `admittance certs`",
                 ),
                 _ => (invalid(other), ""),
             },
@@ -103,12 +104,12 @@ fn with_advice(problem: &str, advice: &str) -> String {
 
 fn no_alternative_name(host: &str) -> String {
     format!(
-        "its certificate has no subjectAltName, and a common name (CN) does not count; make one with \
+        "its certificate has no subjectAltName, and the common name (CN) is not checked; make one with \
          subjectAltName DNS:{host}, as `admittance certs` does"
     )
 }
 
-/// `DnsName("a.b")`, as the verifier writes a name, without the wrapping.
+/// The name in `DnsName("a.b")`, the format of the verifier.
 fn bare(name: &str) -> &str {
     name.strip_prefix("DnsName(\"")
         .and_then(|name| name.strip_suffix("\")"))
@@ -131,7 +132,7 @@ mod tests {
 
     use super::*;
 
-    /// Those that the tests over sockets do not bring about.
+    /// Errors that the tests over sockets do not cover.
     #[test]
     fn explanations() {
         let other = |error: webpki::Error| {
@@ -153,11 +154,11 @@ mod tests {
             ),
             (
                 Error::AlertReceived(AlertDescription::CertificateRequired),
-                "wants a client certificate; use --key",
+                "requires a client certificate; use --key",
             ),
             (
                 Error::InvalidCertificate(CertificateError::UnknownIssuer),
-                "none of the trusted CAs; use --ca",
+                "not signed by a trusted CA; use --ca",
             ),
             (
                 Error::InvalidMessage(InvalidMessage::InvalidContentType),

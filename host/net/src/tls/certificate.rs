@@ -8,7 +8,7 @@ use x509_parser::{
 /// A certificate that expires within this time is reported.
 const SOON: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// What an operator should know of a certificate that is shown.
+/// The validity of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Validity {
     pub(super) not_after: SystemTime,
@@ -40,7 +40,7 @@ impl Validity {
         }
     }
 
-    /// Since 1970, as Prometheus has it.
+    /// In seconds since 1970, as usual in Prometheus.
     pub(super) fn not_after_seconds(&self) -> f64 {
         self.not_after
             .duration_since(SystemTime::UNIX_EPOCH)
@@ -50,19 +50,19 @@ impl Validity {
 }
 
 fn end(certificate: &X509Certificate<'_>) -> SystemTime {
-    // One from before 1970 has expired all the same.
+    // A date before 1970 is expired, too.
     let seconds = u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or_default();
     SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
 }
 
-/// When a certificate expires; none when it cannot be read.
+/// When a certificate expires; `None` if it cannot be parsed.
 pub fn not_after(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
     let (_, parsed) = parse_x509_certificate(certificate).ok()?;
     Some(end(&parsed))
 }
 
-/// The names of the holder of a certificate: its common names, and the DNS names and URIs among its alternative
-/// names. Empty when it cannot be read.
+/// The names of a certificate's subject: its common names, and the DNS names and URIs among its alternative
+/// names. Empty if it cannot be parsed.
 pub fn subject_names(certificate: &CertificateDer<'_>) -> Vec<String> {
     let Ok((_, parsed)) = parse_x509_certificate(certificate) else {
         return Vec::new();
@@ -71,7 +71,7 @@ pub fn subject_names(certificate: &CertificateDer<'_>) -> Vec<String> {
         .subject()
         .iter_common_name()
         .filter_map(|name| name.as_str().ok());
-    // More than one such extension is an error, and gives no names.
+    // More than one such extension is an error; then there are no names.
     let alternative = parsed.subject_alternative_name().ok().flatten();
     let alternative = alternative.iter().flat_map(|names| &names.value.general_names);
     let alternative = alternative.filter_map(|name| match name {

@@ -12,12 +12,12 @@ use super::{
     reload::{CertificateStatus, Material, Reloading, Usage},
 };
 
-/// The authorities that a client trusts.
+/// The CAs that a client trusts.
 #[derive(Clone, Copy, Debug)]
 pub enum Trust<'a> {
     /// Those of the operating system. It must have some.
     System,
-    /// Those of the operating system, which need not have any, and those of a PEM file.
+    /// Those of the operating system, if it has any, and those of a PEM file.
     SystemAnd(Option<&'a Path>),
     /// Those of a PEM file.
     File(&'a Path),
@@ -26,12 +26,12 @@ pub enum Trust<'a> {
 }
 
 impl<'a> Trust<'a> {
-    /// Those of this file, or else of the operating system.
+    /// Those of this file, or else those of the operating system.
     pub fn file_or_system(file: Option<&'a Path>) -> Self {
         file.map_or(Self::System, Self::File)
     }
 
-    /// The authorities themselves. Those of the operating system are read once and kept to the program's end.
+    /// Loads the CAs. Those of the operating system are read once.
     pub fn roots(self) -> Result<Arc<RootCertStore>, TlsError> {
         match self {
             Self::System => system_roots(),
@@ -63,7 +63,7 @@ fn system_roots() -> Result<Arc<RootCertStore>, TlsError> {
     }
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
-    // Systems hold certificates that rustls does not accept; the others still count.
+    // Some system certificates are not accepted by rustls; the others are still used.
     roots.add_parsable_certificates(found.certs);
     if roots.is_empty() {
         let reasons: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
@@ -93,8 +93,7 @@ fn add(roots: &mut RootCertStore, certificates: &[CertificateDer<'static>]) -> R
     Ok(())
 }
 
-/// A client that trusts these authorities, and shows this certificate if it is asked for one. Without it, material
-/// that never changes.
+/// A client configuration that trusts these CAs, and uses this certificate if the server asks for one.
 pub fn client(trust: Trust<'_>, identity: Option<&Identity>) -> Result<ClientConfig, TlsError> {
     load(trust, identity).map(|material| Arc::unwrap_or_clone(material.config))
 }
@@ -113,21 +112,21 @@ fn load(trust: Trust<'_>, identity: Option<&Identity>) -> Result<Material<Client
     })
 }
 
-/// Whom a client trusts, the certificate that it shows, and the name that servers must prove. Cheap to clone;
-/// clones share the material.
+/// The trusted CAs of a client, its certificate, and the expected server name. Cheap to clone; clones share
+/// the material.
 #[derive(Clone, Debug)]
 pub struct ClientTls {
     material: Reloading<ClientConfig>,
     server_name: Option<ServerName<'static>>,
 }
 
-/// A text that is no name of a server in a certificate.
+/// A text that is not a valid server name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a host name that a certificate can hold")]
 pub struct InvalidServerName(pub String);
 
 impl ClientTls {
-    /// A client that trusts `ca`, or else the system's authorities, and shows this certificate.
+    /// A client that trusts `ca`, or else the system's CAs, and uses this certificate.
     pub fn of_files(ca: Option<PathBuf>, identity: Option<Identity>) -> Result<Self, TlsError> {
         let files = identity
             .iter()
@@ -142,8 +141,8 @@ impl ClientTls {
         })
     }
 
-    /// Every server must prove this name, instead of the host of its URL: for servers that are reached at addresses
-    /// which their certificates do not hold.
+    /// The name that every server's certificate must have, instead of the host of its URL: for servers whose
+    /// certificates do not include their addresses.
     pub fn with_server_name(self, name: &str) -> Result<Self, InvalidServerName> {
         let name = DnsName::try_from(name).map_err(|_| InvalidServerName(name.to_owned()))?;
         Ok(Self {
@@ -152,18 +151,18 @@ impl ClientTls {
         })
     }
 
-    /// For the next connection.
+    /// The configuration for the next connection.
     pub fn current(&self) -> Arc<ClientConfig> {
         self.material.current()
     }
 
-    /// The name that the server at this URL must prove.
+    /// The name that the certificate of the server at this URL must have.
     pub fn server_name(&self, server: &Uri) -> Result<ServerName<'static>, InvalidServerName> {
         if let Some(name) = &self.server_name {
             return Ok(name.clone());
         }
         let host = server.host().unwrap_or_default();
-        // An IPv6 address stands in brackets.
+        // An IPv6 address is in brackets.
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         ServerName::try_from(bare.unwrap_or(host).to_owned()).map_err(|_| InvalidServerName(host.to_owned()))
     }

@@ -8,10 +8,10 @@ use rustls_pki_types::{
 
 use super::TlsError;
 
-/// The largest PEM file in bytes. A bundle with all authorities of a system has a fraction of it.
+/// The largest PEM file in bytes. A bundle with all CAs of a system is much smaller.
 const LARGEST: u64 = 16 << 20;
 
-/// Why there is no certificate or key.
+/// Why a certificate or a key cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PemError {
     #[error("{0}")]

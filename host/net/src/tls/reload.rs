@@ -17,41 +17,41 @@ use super::{
 };
 use crate::telemetry;
 
-/// How often the log tells of a certificate that expires soon.
+/// How often a certificate that expires soon is logged.
 const REMINDER: Duration = Duration::from_secs(24 * 3600);
 
-/// TLS material that is read again when its files change. Cheap to clone; clones share the material.
+/// TLS material that is reloaded when its files change. Cheap to clone; clones share the material.
 ///
-/// Material that cannot be used is not taken: the last good one stays in use.
+/// Invalid material is rejected: the last valid one stays in use.
 pub struct Reloading<C>(Arc<Inner<C>>);
 
 struct Inner<C> {
     current: watch::Sender<Arc<Material<C>>>,
-    /// None: it is not of files, and never changes.
+    /// `None` if it does not come from files, and never changes.
     source: Option<Source<C>>,
 }
 
 struct Source<C> {
     usage: Usage,
     load: Box<dyn Fn() -> Result<Material<C>, TlsError> + Send + Sync>,
-    /// The content of the files when they were first read.
+    /// The fingerprint of the files when they were first read.
     seen: Fingerprint,
-    /// Why what the files hold now is not in use.
+    /// Why the current content of the files is not in use.
     problem: Mutex<Option<String>>,
 }
 
-/// A configuration, and what an operator should know of its files.
+/// A configuration, and information about its files.
 pub(super) struct Material<C> {
     pub(super) config: Arc<C>,
-    /// Of the certificate that is shown.
+    /// Of the own certificate.
     validity: Option<Validity>,
-    /// Verifies the certificates of clients; none when they show none.
+    /// Verifies client certificates, if they are used.
     pub(super) clients: Option<Arc<dyn ClientCertVerifier>>,
-    /// The file of the private key, when every user of the machine may read it.
+    /// The file of the private key, if every user of the machine may read it.
     exposed_key: Option<PathBuf>,
 }
 
-/// Where the material is used.
+/// The use of the material.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Usage {
     Listen,
@@ -59,14 +59,14 @@ pub(super) enum Usage {
     Admin,
 }
 
-/// A certificate that this program shows.
+/// The state of a certificate of this program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateStatus {
-    /// Where it is shown: `listen`, `admin` or `upstream`.
+    /// Its use: `listen`, `admin` or `upstream`.
     pub certificate: &'static str,
     /// When it expires.
     pub not_after: Option<SystemTime>,
-    /// Why what the files hold now is not in use.
+    /// Why the current content of the files is not in use.
     pub problem: Option<String>,
 }
 
@@ -93,7 +93,7 @@ impl<C> From<C> for Material<C> {
 }
 
 impl<C> Material<C> {
-    /// What shows the certificate of this identity, of which `chain` was read.
+    /// The resolver for the certificate of this identity, whose `chain` was already read.
     pub(super) fn of_identity(
         identity: &Identity,
         chain: &[CertificateDer<'_>],
@@ -142,7 +142,7 @@ impl<C: Send + Sync + 'static> Reloading<C> {
         files: Vec<PathBuf>,
         load: impl Fn() -> Result<Material<C>, TlsError> + Send + Sync + 'static,
     ) -> Result<Self, TlsError> {
-        // Before the files are read, so that a change meanwhile is seen as one.
+        // Taken before the files are read, so that no change is missed.
         let seen = Fingerprint::of(files);
         let material = load()?;
         Ok(Self(Arc::new(Inner {
@@ -160,21 +160,21 @@ impl<C: Send + Sync + 'static> Reloading<C> {
         self.0.current.subscribe()
     }
 
-    /// For the next connection.
+    /// The configuration for the next connection.
     pub fn current(&self) -> Arc<C> {
         self.0.current.borrow().config.clone()
     }
 
-    /// What is wrong with the file of the private key, though it is used.
+    /// A warning about the file of the private key.
     pub fn warning(&self) -> Option<String> {
         let material = self.0.current.borrow();
         let path = material.exposed_key.as_ref()?.display();
         Some(format!(
-            "{path}: every user of this machine can read the private key: chmod o-r {path}"
+            "{path}: the private key is readable by every user of this machine: chmod o-r {path}"
         ))
     }
 
-    /// The state of the certificate; none when it is not of files.
+    /// The state of the certificate; `None` if it does not come from files.
     pub fn status(&self) -> Option<CertificateStatus> {
         let source = self.0.source.as_ref()?;
         let validity = self.0.current.borrow().validity;
@@ -186,7 +186,7 @@ impl<C: Send + Sync + 'static> Reloading<C> {
         })
     }
 
-    /// Read the files again whenever they change, and warn before a certificate expires; until this future is
+    /// Reloads the files whenever they change, and warns before a certificate expires, until this future is
     /// dropped.
     pub async fn keep_fresh(&self) {
         let Some(source) = &self.0.source else {
@@ -220,7 +220,7 @@ impl<C: Send + Sync + 'static> Reloading<C> {
                 self.0.current.send_replace(Arc::new(material));
                 tracing::info!(
                     certificate,
-                    "changed TLS files were read: new connections use them"
+                    "changed TLS files were loaded; new connections use them"
                 );
                 self.report(source.usage);
                 self.report_expiry(source.usage);
@@ -229,7 +229,7 @@ impl<C: Send + Sync + 'static> Reloading<C> {
             Err(error) => {
                 tracing::warn!(
                     certificate, %error,
-                    "changed TLS files cannot be used: the last good ones stay in use"
+                    "changed TLS files are invalid; the previous ones stay in use"
                 );
                 counter!(telemetry::CERTIFICATE_RELOAD_FAILURES, "certificate" => certificate).increment(1);
                 Some(error.to_string())
@@ -252,8 +252,8 @@ impl<C: Send + Sync + 'static> Reloading<C> {
         if usage == Usage::Listen && !validity.has_names {
             tracing::warn!(
                 certificate,
-                "the certificate has no subject alternative name, and kube-apiserver refuses such: \
-                 make one that names the host or the service (admittance certs does)"
+                "the certificate has no subject alternative name, and kube-apiserver rejects it: make one that \
+                 names the host or the service, with `admittance certs`"
             );
         }
     }
@@ -269,7 +269,7 @@ impl<C: Send + Sync + 'static> Reloading<C> {
         match expiry {
             Expiry::Expired => tracing::warn!(
                 certificate, %not_after,
-                "the certificate has expired, and clients refuse it; replace it"
+                "the certificate has expired and clients reject it; replace it"
             ),
             Expiry::Soon => tracing::warn!(
                 certificate, %not_after,

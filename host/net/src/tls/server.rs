@@ -13,17 +13,17 @@ use super::{
     reload::{Material, Reloading, Usage},
 };
 
-/// The certificate that a port shows to its clients, and which clients it accepts.
+/// The server certificate of a port, and the client certificates that it accepts.
 pub type ServerTls = Reloading<ServerConfig>;
 
 impl ServerTls {
-    /// A port that shows this certificate. With `client_ca` only clients with a certificate of one of these
-    /// authorities are accepted.
+    /// TLS with this certificate. With `client_ca` only clients with a certificate of one of these CAs are
+    /// accepted.
     pub fn of_files(identity: Identity, client_ca: Option<PathBuf>) -> Result<Self, TlsError> {
         Self::of_port(Usage::Listen, identity, client_ca)
     }
 
-    /// The operator's port. With `client_ca` clients may also show no certificate; one of another authority is
+    /// TLS of the admin port. With `client_ca` a client certificate is optional; one of another CA is
     /// refused.
     pub fn of_admin_files(identity: Identity, client_ca: Option<PathBuf>) -> Result<Self, TlsError> {
         Self::of_port(Usage::Admin, identity, client_ca)
@@ -37,7 +37,7 @@ impl ServerTls {
         Self::load(usage, files, move || load(usage, &identity, client_ca.as_deref()))
     }
 
-    /// How the next connection is encrypted.
+    /// The configuration of the next connection.
     pub fn connection(&self) -> TlsConnection {
         let mut current = self.subscribe();
         let config = current.borrow_and_update().config.clone();
@@ -49,8 +49,8 @@ impl ServerTls {
     }
 }
 
-/// Each configuration keeps sessions of its own: a client that one has accepted cannot resume with the next without
-/// showing its certificate again.
+/// Each configuration has its own sessions: a client cannot resume a session after a reload without
+/// presenting its certificate again.
 fn load(
     usage: Usage,
     identity: &Identity,
@@ -86,11 +86,11 @@ fn load(
     Ok(material)
 }
 
-/// The TLS of one accepted connection: the configuration that it began with, and the client's certificate.
+/// The TLS state of one accepted connection: its configuration, and the client's certificate.
 pub struct TlsConnection {
     current: watch::Receiver<Arc<Material<ServerConfig>>>,
     config: Arc<ServerConfig>,
-    /// The client's certificate, then those that lead to its authority. Empty when it has shown none.
+    /// The client's certificate, followed by its chain. Empty if there is none.
     client: Vec<CertificateDer<'static>>,
 }
 
@@ -106,17 +106,17 @@ impl TlsConnection {
         self.config.clone()
     }
 
-    /// The handshake succeeded, and the client has shown these certificates.
+    /// The handshake succeeded with these client certificates.
     pub fn established(&mut self, client: &[CertificateDer<'_>]) {
         self.client = client.iter().map(|one| one.clone().into_owned()).collect();
     }
 
-    /// The client's certificate, if it has shown one.
+    /// The client's certificate, if there is one.
     pub fn client_certificate(&self) -> Option<&CertificateDer<'static>> {
         self.client.first()
     }
 
-    /// Completes when files have changed, and the client's certificate is no longer accepted.
+    /// Completes when the client's certificate is no longer accepted after the files have changed.
     pub async fn revoked(&mut self) {
         while self.current.changed().await.is_ok() {
             if !self.current.borrow_and_update().accepts(&self.client) {

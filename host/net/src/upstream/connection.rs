@@ -12,34 +12,34 @@ use tower::{BoxError, ServiceExt, service_fn, timeout::Timeout, util::BoxCloneSy
 
 use crate::{body::ReplayBody, tls::ClientTls};
 
-/// An upstream closes idle connections after a minute or more; to close first avoids sending a request
-/// into a connection that is being closed.
+/// Upstreams usually close idle connections after a minute or more; closing them earlier avoids sending a
+/// request on a connection that is being closed.
 const IDLE: Duration = Duration::from_secs(30);
-/// After this much silence TCP asks whether the other end is still there.
+/// TCP keepalive is sent after this much silence.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// Makes connections to servers, encrypted where their URL says so.
+/// Connects to servers, with TLS if their URL says so.
 pub type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>;
 
 /// The pooled connections to the upstream.
 #[derive(Clone, Debug)]
 pub(super) struct Pool(Client<Connector, ReplayBody>);
 
-/// For connections on which TLS may be added.
+/// For connections to which TLS may be added.
 pub fn tcp_connector() -> HttpConnector {
     let mut tcp = HttpConnector::new();
     // The TLS layer above decides about the scheme.
     tcp.enforce_http(false);
-    // A request is one small write and one read: waiting for more to send only costs.
+    // A request is one small write and one read, so Nagle's algorithm would only add latency.
     tcp.set_nodelay(true);
     tcp.set_keepalive(Some(KEEPALIVE));
     tcp
 }
 
-/// `connect_timeout` is for name, connection and TLS handshake together.
+/// `connect_timeout` is for DNS, connection and TLS handshake together.
 pub fn connector(tls: ClientTls, connect_timeout: Duration) -> Connector {
     let tcp = tcp_connector();
-    // What is current at each connection. Sessions are resumed as long as it stays the same.
+    // The current configuration at each connection. Sessions are resumed as long as it stays the same.
     let names: Arc<dyn ResolveServerName + Send + Sync> = {
         let tls = tls.clone();
         Arc::new(move |server: &Uri| tls.server_name(server))
@@ -51,7 +51,7 @@ pub fn connector(tls: ClientTls, connect_timeout: Duration) -> Connector {
 }
 
 impl Pool {
-    /// `connect_timeout` is for name, connection and TLS handshake together.
+    /// `connect_timeout` is for DNS, connection and TLS handshake together.
     pub(super) fn new(tls: ClientTls, connect_timeout: Duration) -> Self {
         let client = Client::builder(TokioExecutor::new())
             .pool_idle_timeout(IDLE)

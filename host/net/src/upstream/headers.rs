@@ -1,4 +1,4 @@
-//! What a proxy takes from messages and adds to them (RFC 9110, section 7.6).
+//! Headers that a proxy removes and adds (RFC 9110, section 7.6).
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response, Version,
@@ -12,7 +12,7 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 pub(super) const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// Headers that are for one connection only.
+/// Hop-by-hop headers.
 const HOP_BY_HOP: [HeaderName; 6] = [
     CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -29,14 +29,14 @@ pub fn is_upgrade<B>(request: &Request<B>) -> bool {
         && tokens(request.headers(), &CONNECTION).any(|token| token.eq_ignore_ascii_case("upgrade"))
 }
 
-/// Make a client's request one of this proxy. What the client says of itself in `X-Forwarded-For` is
-/// kept and added to; `X-Forwarded-Proto` and `X-Forwarded-Host` are this hop's.
+/// Prepares a client's request for the upstream. `X-Forwarded-For` is extended; `X-Forwarded-Proto` and
+/// `X-Forwarded-Host` are set to those of this hop.
 pub(super) fn prepare_request(head: &mut Parts, upgrades: bool) {
     let wants_trailers = tokens(&head.headers, &TE).any(|token| token.eq_ignore_ascii_case("trailers"));
     let upgrade = head.headers.get(UPGRADE).cloned().filter(|_| upgrades);
     strip(&mut head.headers);
     let headers = &mut head.headers;
-    // hyper has answered the expectation by the time the body is read.
+    // hyper itself answers the expectation when the body is read.
     headers.remove(EXPECT);
     if wants_trailers && !upgrades {
         headers.insert(TE, HeaderValue::from_static("trailers"));
@@ -64,7 +64,7 @@ pub(super) fn prepare_request(head: &mut Parts, upgrades: bool) {
     }
 }
 
-/// Make an upstream's reply one of this proxy.
+/// Prepares an upstream's reply for the client.
 pub(super) fn prepare_response<B>(response: &mut Response<B>, switches: bool) {
     let upgrade = response.headers().get(UPGRADE).cloned().filter(|_| switches);
     strip(response.headers_mut());
@@ -78,8 +78,8 @@ pub(super) fn prepare_response<B>(response: &mut Response<B>, switches: bool) {
 }
 
 fn strip(headers: &mut HeaderMap) {
-    // In chunks, the length that is also claimed does not count (RFC 9112, section 6.3). With the
-    // chunks' own header gone it would be believed, and the next hop would see another message.
+    // In a chunked message, Content-Length must be ignored (RFC 9112, section 6.3). Once Transfer-Encoding is
+    // removed it would be used, and the next hop would see another message.
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
     }

@@ -11,7 +11,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use super::{HealthCheck, Pool, Server, ServerSet};
 use crate::{body::ReplayBody, causes};
 
-/// How long a server to which no connection could be made is passed over.
+/// How long a server is considered down after a failed connection.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// Whether one server is up, by its last connection and its last health check.
@@ -27,7 +27,7 @@ impl Health {
         !self.failed_check.load(Ordering::Relaxed) && paused.is_none_or(|until| until <= Instant::now())
     }
 
-    /// A request found no connection.
+    /// A request could not connect.
     pub(super) fn refused(&self) {
         *self.paused_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + PAUSE);
     }
@@ -38,7 +38,7 @@ impl Health {
     }
 }
 
-/// Check every server at each interval, for ever.
+/// Checks every server at each interval, forever.
 pub(super) async fn check(servers: &ServerSet, pool: &Pool, check: &HealthCheck) {
     let mut ticks = tokio::time::interval(check.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -10,9 +10,11 @@ pub struct Server {
     authority: Authority,
 }
 
-/// A text that is not the URL of a server.
+/// A text that is not a valid URL of a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no server: write http:// or https://, a host and a port, such as http://127.0.0.1:8081")]
+#[error(
+    "`{0}` is not a valid server: write http:// or https://, a host and a port, such as http://127.0.0.1:8081"
+)]
 pub struct InvalidServer(pub String);
 
 impl std::str::FromStr for Server {
@@ -29,7 +31,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// When it is not `http` or `https`, or says more than a host and a port.
+    /// When it is not `http` or `https`, or has more than a host and a port.
     pub fn new(uri: Uri) -> Result<Self, InvalidServer> {
         let text = uri.to_string();
         let error = || InvalidServer(text.clone());
@@ -63,7 +65,7 @@ impl Server {
         parts.scheme = Some(self.scheme.clone());
         parts.authority = Some(self.authority.clone());
         parts.path_and_query = Some(path);
-        // All three are there and valid, which is all that is asked.
+        // All three are set and valid, so this cannot fail.
         Uri::from_parts(parts).unwrap_or_default()
     }
 }

@@ -14,41 +14,41 @@ use super::{Server, health::Health};
 /// The servers of an upstream. Cheap to clone.
 #[derive(Clone, Debug)]
 pub enum Servers {
-    /// These.
+    /// A fixed list.
     Listed(Vec<Server>),
-    /// Those that are registered. The last known ones stay when nobody updates them any more.
+    /// The registered servers. The last known ones stay when updates end.
     Followed(watch::Receiver<Arc<FollowedServers>>),
 }
 
-/// Servers as they are known at one moment.
+/// A snapshot of the registered servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FollowedServers {
-    /// In the order in which they registered: the first is the master.
+    /// In the order of registration: the first is the master.
     pub servers: Vec<FollowedServer>,
-    /// Whether they were ever read. Until then there are none, and requests wait for a moment.
+    /// Whether they have been read. Until then the list is empty, and requests wait briefly.
     pub is_known: bool,
-    /// Why this is stale; none when it is not.
+    /// Why the list is stale, if it is.
     pub lost: Option<String>,
 }
 
-/// A server that has registered.
+/// A registered server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FollowedServer {
-    /// Name of the registration. A server that registers again has another.
+    /// The name of the registration. It changes when a server registers again.
     pub name: String,
-    /// Where it is.
+    /// Its address.
     pub server: Server,
 }
 
-/// To which server a request goes.
+/// How a server is selected for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// They take turns; those that are down come last.
+    /// Round robin; servers that are down come last.
     Turns,
-    /// The first alone. When no connection to it can be made, and the servers are followed, the request waits for the
-    /// next master, no longer than a connection may take. Listed servers are tried in their order.
+    /// Only the first. If it cannot be connected to and the servers are discovered, the request waits for the
+    /// next master, at most for the connect timeout. Listed servers are tried in their order.
     Master,
-    /// The one with the fewest requests in flight from here; those that are down come last.
+    /// The server with the fewest requests in flight from here; servers that are down come last.
     LeastLoaded,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Target {
     in_flight: AtomicUsize,
 }
 
-/// A request that is in flight to a server, until this is dropped.
+/// Counts a request as in flight to a server until this is dropped.
 #[derive(Debug)]
 pub(super) struct InFlight(Arc<Target>);
 
@@ -99,7 +99,7 @@ pub(super) struct ServerSet {
 
 #[derive(Debug)]
 struct Known {
-    /// What `targets` were made of; none for listed servers.
+    /// The registrations of `targets`; `None` for listed servers.
     of: Option<Arc<FollowedServers>>,
     targets: Arc<[Arc<Target>]>,
 }
@@ -128,13 +128,13 @@ impl ServerSet {
         self.choice
     }
 
-    /// The servers of this moment.
+    /// The current servers.
     pub(super) fn targets(&self) -> Arc<[Arc<Target>]> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(followed) = &self.followed {
             let followed = followed.borrow().clone();
             if !known.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, &followed)) {
-                // A server that stays keeps its health.
+                // A server that is still registered keeps its health.
                 let target = |followed: &FollowedServer| {
                     let is_it = |target: &&Arc<Target>| {
                         target.server == followed.server && target.name == followed.name
@@ -149,12 +149,12 @@ impl ServerSet {
         known.targets.clone()
     }
 
-    /// The servers to which one request may go, one after another. `patience` is how long it may wait for one; of
-    /// several that are tried in some order, those that are `avoided` come last.
+    /// The servers to try for one request, one after another. `patience` is how long it may wait for one;
+    /// `avoided` servers are tried last.
     pub(super) async fn attempts(&self, patience: Duration, avoided: &[Server]) -> Attempts<'_> {
         if let Some(followed) = &self.followed {
             let mut followed = followed.clone();
-            // An error: nobody updates them any more; the known ones are tried.
+            // An error means that updates have ended; the known servers are tried.
             let _ = tokio::time::timeout(patience, followed.wait_for(|servers| servers.is_known)).await;
         }
         match (&self.followed, self.choice) {
@@ -194,23 +194,23 @@ impl ServerSet {
     }
 }
 
-/// The servers to which one request may go.
+/// The servers to try for one request.
 #[derive(Debug)]
 pub(super) enum Attempts<'s> {
     InOrder(IntoIter<Arc<Target>>),
     Master {
         set: &'s ServerSet,
         followed: watch::Receiver<Arc<FollowedServers>>,
-        /// The master to which no connection could be made.
+        /// The master that could not be connected to.
         refused: Option<Arc<Target>>,
-        /// Until when the next master is waited for.
+        /// The deadline of the wait for the next master.
         until: Option<Instant>,
         patience: Duration,
     },
 }
 
 impl Attempts<'_> {
-    /// The next one, after no connection could be made to the one before.
+    /// The next server, after the previous one could not be connected to.
     pub(super) async fn next(&mut self) -> Option<Arc<Target>> {
         let (set, followed, refused, until, patience) = match self {
             Self::InOrder(targets) => return targets.next(),

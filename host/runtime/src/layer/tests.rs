@@ -32,7 +32,7 @@ impl Hook for Judge {
 
 type Seen = Arc<Mutex<Vec<(HeaderMap, String)>>>;
 
-/// Writes down what reaches it.
+/// Records the requests that reach it.
 #[derive(Clone, Default)]
 struct Inner(Seen);
 

@@ -4,7 +4,7 @@ use admittance_admission::Request;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::Value;
 
-/// Values of an object that are not recorded: a JSON Pointer in which `*` stands for every key or index,
+/// Values of an object that are redacted: a JSON Pointer in which `*` stands for every key or index,
 /// `/spec/containers/*/env/*/value`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redaction(Vec<Token>);
@@ -15,14 +15,14 @@ enum Token {
     Key(String),
 }
 
-/// A text that names no values.
+/// A text that is not a valid redaction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` names no field: write a JSON Pointer, with `*` for every key or index, `/spec/containers/*/env/*/value`"
+    "`{0}` is not a valid field: write a JSON Pointer, with `*` for every key or index, `/spec/containers/*/env/*/value`"
 )]
 pub struct InvalidRedaction(pub String);
 
-/// What stands in the place of a value.
+/// The placeholder of a redacted value.
 const REDACTED: &str = "[redacted]";
 
 impl FromStr for Redaction {
@@ -57,7 +57,7 @@ impl Token {
     fn matches(&self, key: &str) -> bool {
         match self {
             Self::Any => true,
-            // The end of a list, where a patch adds to it, may be any index.
+            // The end of a list, to which a patch appends, may be any index.
             Self::Key(own) => own == key || key == "-",
         }
     }
@@ -67,8 +67,8 @@ fn unescape(token: &str) -> String {
     token.replace("~1", "/").replace("~0", "~")
 }
 
-/// Leave out of both halves of a review what these name, and what is secret in any case. Returns how many
-/// values that were.
+/// Redacts these values, and secrets, in request and response of a review. Returns the number of redacted
+/// values.
 pub(super) fn apply(
     request: &Request,
     redactions: &[Redaction],
@@ -109,7 +109,7 @@ pub(super) fn apply(
     count
 }
 
-/// Replace the values that the path leads to.
+/// Replaces the values at the path.
 fn redact(value: &mut Value, path: &[Token]) -> usize {
     let Some((token, rest)) = path.split_first() else {
         return match value {
@@ -137,7 +137,7 @@ fn redact(value: &mut Value, path: &[Token]) -> usize {
     }
 }
 
-/// An operation may write a named value, something inside of it, or something around it.
+/// An operation may write a redacted value, a part of it, or a value that contains it.
 fn redact_patch(operations: &mut Value, path: &[Token]) -> usize {
     let operations = operations
         .as_array_mut()

@@ -1,4 +1,4 @@
-//! Definitions in a store that cannot be used: the others are served, and everything can be repaired.
+//! Invalid definitions in a store: the others are served, and everything can be repaired.
 
 use admittance::{Application, ChangeError, Expected, Host, HostBuilder, OnBadDefinition, Served};
 
@@ -24,7 +24,7 @@ fn expecting(expected: Expected) -> Application {
     Application { expected, ..by("ci") }
 }
 
-/// The places of what is bad, with a `+` where the version of before is in force.
+/// The locations of invalid definitions, with a `+` if the previous version is in force.
 fn bad(host: &Host) -> Vec<String> {
     let problem = host.status().problem;
     let bad = problem.into_iter().flat_map(|problem| problem.bad_definitions);
@@ -39,7 +39,7 @@ fn bad(host: &Host) -> Vec<String> {
     .collect()
 }
 
-/// A driver that never saw the store before, with a choice.
+/// A driver that has never seen the store, with a policy.
 fn fresh(scene: &Scene, shelf: &Shelf, on_bad: OnBadDefinition) -> HostBuilder {
     Host::builder()
         .definitions(scene.chains())
@@ -74,7 +74,7 @@ async fn the_version_of_before_stays_or_the_rest_is_served() {
             host.reload().await.unwrap();
             assert_eq!(live(&host), served, "{text}");
             assert_eq!(bad(&host), [place], "{text}");
-            // A restart with the history knows the version of before.
+            // A restart with the history restores the previous version.
             drop(host);
             let host = begin().build().await.unwrap();
             assert_eq!(live(&host), served, "{text}");
@@ -129,7 +129,7 @@ async fn everything_can_be_repaired_from_here() {
             host.delete(&id("admissionwebhook/n/z"), &by("ci")).await.unwrap();
             assert_eq!(live(&host), "4 n/x=2 !", "{text}");
             assert_eq!(shelf.text("n/y"), text);
-            // It is listed, is no new one, and is replaced.
+            // It is listed, is not new, and can be replaced.
             let stored = host.definitions().await.unwrap();
             let found = stored
                 .iter()
@@ -146,7 +146,7 @@ async fn everything_can_be_repaired_from_here() {
                 .await
                 .unwrap();
             assert_eq!(live(&host), "5 n/x=2 n/y=1", "{text}");
-            // Or it is deleted, with the version of before that is in force.
+            // Or it is deleted, with the previous version that is in force.
             shelf.put("n/y", &text);
             host.reload().await.unwrap();
             host.delete(&id("admissionwebhook/n/y"), &by("ci")).await.unwrap();
@@ -162,8 +162,8 @@ async fn everything_can_be_repaired_from_here() {
     }
 }
 
-/// Which of two definitions for one operation and kind is bad does not depend on who wrote first, but on what is in
-/// force; whoever saw neither takes the first.
+/// Of two definitions for one operation and kind, the one in force stays valid, whichever was written first;
+/// without one in force, the first is used.
 #[tokio::test]
 async fn of_two_the_one_in_force_stays() {
     let (scene, shelf) = (Scene::new(), Shelf::new("a"));
@@ -183,7 +183,7 @@ async fn of_two_the_one_in_force_stays() {
         (live(&other).as_str(), bad(&other)),
         ("1 n/b=1 !", vec!["shelf:/a/n/x".to_owned()])
     );
-    // The one in force is changed, and the other is in nobody's way.
+    // The one in force can be changed, and the other does not interfere.
     host.apply(&bcs("x", "Application", "2"), "new", &expecting(Expected::There))
         .await
         .unwrap();
@@ -208,7 +208,7 @@ async fn a_definition_whose_plugin_is_not_here() {
         (live(&host).as_str(), bad(&host)),
         ("1 n/x=1 !", vec!["shelf:/a/n/y".to_owned()])
     );
-    // One that is asked for here must work.
+    // A definition that is applied here must be valid.
     let own = bcs("z", "Process", "1").replace(client, &plugin("/nonexistent/z.wasm"));
     host.apply(&own, "new", &by("ci")).await.unwrap_err();
     host.apply(&bcs("z", "Process", "1"), "new", &by("ci"))
@@ -218,7 +218,7 @@ async fn a_definition_whose_plugin_is_not_here() {
     shelf.put("n/y", &bcs("y", "Secret", "1"));
     host.reload().await.unwrap();
     assert_eq!(live(&host), "3 n/x=1 n/y=1 n/z=1");
-    // The version of before stays in place of one that cannot be loaded.
+    // The previous version stays in place of one that cannot be loaded.
     drop(host);
     let kept = builder(&scene, &shelf).build().await.unwrap();
     shelf.put("n/y", &missing);

@@ -1,4 +1,4 @@
-//! What paths lead to: files that change while they are read, and what is not a file at all.
+//! Files that change while they are read, and paths that are not files.
 
 use std::{fs, time::Duration};
 
@@ -9,7 +9,7 @@ use crate::scene::{Scene, chain, live, plugin};
 /// It ends a test that would hang.
 const NEVER: Duration = Duration::from_secs(60);
 
-/// Opening a FIFO for reading waits until somebody writes to it.
+/// Opening a FIFO for reading blocks until it has a writer.
 #[tokio::test]
 async fn a_fifo_holds_up_no_change_and_no_rollback() {
     let scene = Scene::new();

@@ -1,5 +1,5 @@
-//! What goes on while a plugin is prepared whose `configure` never returns. It is ended after minutes, which no
-//! test waits for.
+//! Changes while a plugin is prepared whose `configure` never returns. Its timeout is minutes, which no test
+//! waits for.
 
 use std::{fs, time::Duration};
 
@@ -80,7 +80,7 @@ async fn an_apply_that_hangs_holds_up_nothing_else() {
     soon("a rollback", host.rollback(1, None)).await;
     assert_eq!(live(&host), "4 a=1");
 
-    // Given up, it is not prepared any more.
+    // After it is cancelled, it is no longer prepared.
     assert!(!applying.is_finished());
     applying.abort();
     until_building(&host, false).await;

@@ -1,4 +1,4 @@
-//! Going back, and how long it holds.
+//! Rollbacks, and how long they last.
 
 use admittance::Origin;
 
@@ -19,7 +19,7 @@ async fn a_rollback_holds_until_the_files_change() {
         (3, &Origin::RolledBack { to: 1 })
     );
     assert_eq!(live(&host), "3 a=1");
-    // No file was touched, and reading them again is no change.
+    // No file was changed, and a reload changes nothing.
     assert_eq!(scene.read("a.yaml"), chain("a", "2"));
     host.reload().await.unwrap();
     assert_eq!(live(&host), "3 a=1");

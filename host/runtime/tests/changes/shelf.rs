@@ -1,4 +1,4 @@
-//! A store of the test's own.
+//! A definition store for tests.
 
 use std::{
     collections::BTreeMap,
@@ -35,7 +35,7 @@ struct Inner {
 struct State {
     texts: BTreeMap<PathBuf, String>,
     is_lost: bool,
-    /// Somebody else is quicker than the next commit.
+    /// Another writer is faster than the next commit.
     conflicts: bool,
     commits: usize,
 }
@@ -50,7 +50,7 @@ impl Shelf {
         }))
     }
 
-    /// Somebody else writes this definition.
+    /// Another writer changes this definition.
     pub(crate) fn put(&self, name: &str, text: &str) {
         let path = self.path(name);
         self.happen(|state| {

@@ -1,4 +1,4 @@
-//! What somebody asks for while the host runs.
+//! Changes that are requested while the host runs.
 
 use admittance::{AppliedEffect, ChangeError, Comparison, Origin, definitions::DefinitionId};
 
@@ -78,13 +78,13 @@ async fn definitions_are_applied_and_deleted() {
     assert_eq!(live(&host), "3 b=1");
 }
 
-/// What is asked for is live already, and the files say something else.
+/// The requested state is already live, but the files differ.
 #[tokio::test]
 async fn files_are_written_for_what_is_live_already() {
     let scene = Scene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start().await.unwrap();
-    // Somebody has just written these, and they are not live yet.
+    // They have just been written, and are not live yet.
     scene.write("a.yaml", &chain("a", "2"));
     scene.write("b.yaml", &chain("b", "1"));
     host.apply(&chain("a", "1"), "new", &by("ci")).await.unwrap();

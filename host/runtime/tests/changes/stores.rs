@@ -1,4 +1,4 @@
-//! Definitions of a store beside those of files: read, watched, and kept when the store is lost.
+//! Definitions of a store in addition to those of files: read, watched, and kept when the store is lost.
 
 use std::time::Duration;
 
@@ -87,7 +87,7 @@ async fn what_a_store_holds_is_live_beside_what_files_hold() {
         ]
     );
 
-    // Written in another way it is no other revision.
+    // Another formatting does not create a revision.
     shelf.put(
         "n/y",
         &bcs("y", "Secret", "1").replace(",\"resourcesRef\"", ",\n  \"resourcesRef\""),
@@ -161,7 +161,7 @@ async fn a_lost_store_keeps_the_table_and_catches_up() {
     let problem = host.status().problem.unwrap();
     assert_eq!(problem.mistakes, ["shelf:/a cannot be reached: it is away"]);
     assert!(problem.next_attempt.is_some());
-    // It is told of together with what else is wrong.
+    // It is reported together with other errors.
     std::fs::write(scene.chains().join("b.yaml"), b"\xff").unwrap();
     let error = host.reload().await.unwrap_err().to_string();
     assert!(
@@ -186,7 +186,7 @@ async fn a_lost_store_keeps_the_table_and_catches_up() {
     shelf.put("n/x", &bcs("x", "Application", "2"));
     shelf.is_lost(false);
     until(&host, "2 a=1 n/x=2").await;
-    // Lost and back as it was is no revision.
+    // Losing and restoring the store without changes does not create a revision.
     shelf.is_lost(true);
     until(&host, "2 a=1 n/x=2 !").await;
     shelf.is_lost(false);
@@ -223,8 +223,8 @@ async fn a_start_without_the_store() {
     until(&host, "2 n/x=2").await;
 }
 
-/// A store tells of what was not read yet; whoever reads it to show it, or to change it and fails, must not
-/// keep that from becoming live.
+/// A store signals unread changes; a reader that only shows them, or fails to change them, must not prevent
+/// them from going live.
 #[tokio::test]
 async fn what_was_read_and_not_used_becomes_live() {
     let (scene, shelf) = (Scene::new(), Shelf::new("a"));
@@ -261,7 +261,7 @@ async fn a_rollback_holds_until_the_store_changes() {
     assert_eq!(live(&host), "3 n/x=1");
     assert!(shelf.text("n/x").contains("1:1/2"));
 
-    // A loss is no change, nor is a restart, nor a restart while it is lost.
+    // Neither a loss nor a restart, even during a loss, creates a revision.
     shelf.is_lost(true);
     host.reload().await.unwrap_err();
     assert_eq!(live(&host), "3 n/x=1 !");

@@ -38,7 +38,7 @@ async fn definitions_of_a_store_are_changed_there() {
     let again = host.apply(yaml, "new.yaml", &by("ci")).await.unwrap();
     assert_eq!(again.definitions[0].effect, AppliedEffect::Unchanged);
     assert_eq!((again.revision, shelf.commits()), (3, 1));
-    // YAML becomes JSON there, for whoever else reads it.
+    // YAML is converted to JSON there, for other readers.
     let yaml = yaml.replace("/2", "/3");
     host.apply(&yaml, "new.yaml", &by("ci")).await.unwrap();
     assert_eq!(live(&host), "4 a=1 n/x=3");
@@ -184,7 +184,7 @@ async fn where_new_definitions_go() {
     let error = host.apply(&both, "new", &by("ci")).await.unwrap_err().to_string();
     assert!(error.starts_with("this changes definitions in "), "{error}");
     assert!(
-        error.ends_with(" and in shelf:/2; change those in one at a time"),
+        error.ends_with(" and in shelf:/2; change one store at a time"),
         "{error}"
     );
     assert_eq!(scene.read("a.yaml"), chain("a", "1"));
@@ -192,7 +192,7 @@ async fn where_new_definitions_go() {
     assert_eq!(live(&host).split_once(' ').unwrap().1, "a=1 n/y=1");
 }
 
-/// Files are changed by way of a journal; a store has none.
+/// Files are changed with a journal; a store has none.
 #[tokio::test]
 async fn a_store_is_changed_without_a_history() {
     let (scene, shelf) = (Scene::new(), Shelf::new("a"));

@@ -1,4 +1,4 @@
-//! A compiler for programs that embed the sandbox and do not want to be one themselves.
+//! A compiler for programs that embed the sandbox and do not act as one themselves.
 
 use std::process::ExitCode;
 

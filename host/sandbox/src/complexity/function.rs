@@ -1,4 +1,4 @@
-//! What compiling functions costs: values that stay alive from block to block multiply.
+//! The cost of compiling functions, in which values that are live across blocks multiply.
 
 use wasmparser::{BlockType, FunctionBody, Operator};
 
@@ -62,7 +62,7 @@ impl Types {
         self.functions.push(type_index);
     }
 
-    /// Of a type that there is not: nothing. The compiler refuses it.
+    /// Zero for a type that does not exist, which the compiler refuses.
     fn of_type(&self, index: u32) -> Arity {
         self.declared.get(index as usize).copied().unwrap_or_default()
     }
@@ -83,7 +83,7 @@ impl Types {
     }
 }
 
-/// What all functions of a component cost together.
+/// The total cost of the functions of a component.
 #[derive(Default)]
 pub(super) struct Totals {
     values: u64,

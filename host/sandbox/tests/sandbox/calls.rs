@@ -1,4 +1,4 @@
-//! How a call ends, well and badly.
+//! Results and failures of calls.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ async fn verdicts_come_through() {
     }
 }
 
-/// A function that calls itself for ever, with arguments that it must keep.
+/// A function that recurses forever, with arguments that it must keep.
 const DEEP: &str = "(func $deep (param i64) (result i64)
     (i64.add (call $deep (i64.add (local.get 0) (i64.const 1))) (local.get 0)))";
 
@@ -73,7 +73,7 @@ async fn every_bad_end_has_its_name() {
             "unreachable",
             Guest::running("unreachable"),
             FailureKind::Trap,
-            "gave up",
+            "panicked or aborted",
         ),
         (
             "division by zero",
@@ -85,14 +85,14 @@ async fn every_bad_end_has_its_name() {
             "outside of memory",
             Guest::running("(drop (i32.load (i32.const -8)))"),
             FailureKind::Trap,
-            "outside of its memory",
+            "memory out of bounds",
         ),
         ("recursion", deep, FailureKind::Trap, "stack overflow"),
         (
             "memory without end",
             Guest::running("(loop $more (br_if $more (i32.ne (memory.grow (i32.const 16)) (i32.const 0))))"),
             FailureKind::Memory,
-            "67108864 are allowed",
+            "the limit is 67108864",
         ),
         (
             "its own error",
@@ -225,7 +225,7 @@ fn with_time(time: Duration) -> PluginConfig {
     }
 }
 
-/// Loops for ever.
+/// Loops forever.
 fn looping() -> Guest {
     Guest::running("(loop $again (br $again))")
 }
@@ -260,7 +260,7 @@ async fn no_verdict_in_time() {
     }
 }
 
-/// On a runtime with one thread, work beside a looping plugin goes on, and ends before it.
+/// On a runtime with one thread, other work continues during a looping plugin, and ends before it.
 #[tokio::test(flavor = "current_thread")]
 async fn a_loop_delays_nobody() {
     let good = load(&Guest::default()).await;
@@ -345,5 +345,5 @@ async fn settings_that_are_refused() {
         ..Guest::default()
     };
     let error = load_with(sandbox(), &guest, "{}", &config()).await.unwrap_err();
-    assert_eq!(error.to_string(), "the plugin refuses its settings: /a: must");
+    assert_eq!(error.to_string(), "the plugin rejected its settings: /a: must");
 }

@@ -1,4 +1,4 @@
-//! What a plugin may reach.
+//! Capabilities of plugins.
 
 use std::sync::{Arc, Mutex};
 
@@ -134,7 +134,7 @@ async fn the_cluster_is_read_when_it_is_granted() {
     .unwrap();
     for (sandbox, says) in [
         (&echo, "v1/Node None a"),
-        (sandbox(), "this host reads from no control plane"),
+        (sandbox(), "no control plane is configured on this host"),
     ] {
         let plugin = load_with(sandbox, &reader(), "{}", &with(grants.clone()))
             .await
@@ -240,7 +240,7 @@ async fn a_host_function_that_does_not_answer_ends_at_the_deadline() {
         .await
         .unwrap();
     let deadline = Deadline::after(std::time::Duration::from_secs(5));
-    // The guest is told of the timeout, and may still answer when it is quick.
+    // The guest gets the timeout error, and may still answer if it is quick.
     match plugin.admit(&request(), deadline).await {
         Ok(_) => {}
         Err(failure) => assert_eq!(failure.kind, FailureKind::Timeout, "{failure}"),
@@ -294,7 +294,7 @@ async fn files_and_sockets_are_never_there() {
             .contains("`wasi:sockets/instance-network@0.2.3#instance-network`"),
         "{failure}"
     );
-    // A descriptor that nobody gave it is not even one.
+    // A descriptor that it was not given is invalid.
     assert_eq!(answer(&files).await.unwrap_err().kind, FailureKind::Trap);
 }
 
@@ -378,7 +378,7 @@ async fn the_last_words_of_a_plugin_are_in_the_failure() {
     assert_eq!(failure.kind, FailureKind::Trap);
     assert_eq!(
         failure.message,
-        "the plugin gave up: thread main panicked at src/lib.rs:3:5:\nno image"
+        "the plugin panicked or aborted: thread main panicked at src/lib.rs:3:5:\nno image"
     );
 }
 
@@ -391,7 +391,7 @@ async fn an_open_stream_is_not_kept_in_a_snapshot() {
     let Configured::PerCall { reason } = plugin.configured() else {
         panic!("{:?}", plugin.configured())
     };
-    assert!(reason.contains("handle"), "{reason}");
+    assert!(reason.contains("host resource"), "{reason}");
     call(&plugin).await.unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! What every test needs: a sandbox, a request, and short ways to a plugin and its answer.
+//! Helpers of these tests: a sandbox, a request, and functions to load and call plugins.
 
 use std::{
     io::{self, Write},

@@ -1,4 +1,4 @@
-//! What becomes a plugin, and what is refused with which sentence.
+//! Which modules are loaded, and why others are refused.
 
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ async fn what_is_not_a_plugin() {
         (
             "garbage collection",
             text("(component (core module (type (struct (field i32)))))"),
-            "without garbage collection",
+            "does not support garbage collection",
         ),
     ] {
         let refusal = refusal(&module).await;
@@ -264,7 +264,7 @@ async fn a_compiler_in_a_process_of_its_own_makes_the_same_plugin() {
         call(&self::sandbox().load(&prepared, &config()).unwrap())
             .await
             .unwrap();
-        // What it refuses, it refuses in the same words.
+        // Its errors are the same.
         let module = wat::parse_str("(component (core module (func (result i32))))").unwrap();
         let error = sandbox
             .prepare(module.clone(), "{}", &config())

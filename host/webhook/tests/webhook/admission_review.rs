@@ -281,12 +281,7 @@ async fn what_is_answered() {
             v1(json!({"uid": "other", "allowed": true})),
             Invalid("\"other\""),
         ),
-        (
-            "no uid",
-            V1,
-            v1(json!({"allowed": true})),
-            Invalid("`response.uid` is \"\""),
-        ),
+        ("no uid", V1, v1(json!({"allowed": true})), Invalid("found \"\"")),
         (
             "allowed a text",
             V1,
@@ -587,7 +582,7 @@ async fn it_is_asked_again_when_it_asks_for_it() {
         (503, None, 1),
         (503, Some("Wed, 21 Oct 2026 07:28:00 GMT"), 1),
         (404, Some("0"), 1),
-        // Later than the deadline: that is told at once.
+        // Later than the deadline: the call fails immediately.
         (503, Some("3600"), 1),
     ] {
         let request = pod_create();
@@ -625,7 +620,7 @@ async fn it_is_asked_again_when_it_asks_for_it() {
             assert_eq!(server.arrived.recv().await.unwrap().body, first.body);
         }
     }
-    // Not without end, whatever the webhook asks for.
+    // Retries are limited, whatever the webhook asks for.
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
     let (_server, webhook) = serve(
@@ -646,8 +641,8 @@ async fn it_is_asked_again_when_it_asks_for_it() {
     assert_eq!(asked.load(Ordering::SeqCst), 11);
 }
 
-/// The type of the body does not count, not even one that is none, which kube-apiserver refuses. An encoding
-/// was not asked for, so there is none.
+/// The Content-Type is ignored, even an invalid one, which kube-apiserver refuses. A Content-Encoding is
+/// refused, because the request accepts none.
 #[tokio::test]
 async fn headers_of_an_answer() {
     for (name, value, is_taken) in [
@@ -683,8 +678,8 @@ async fn headers_of_an_answer() {
     }
 }
 
-/// kube-apiserver drops empty warnings, and audit annotations whose key is no qualified name; both
-/// come with denials too.
+/// kube-apiserver drops empty warnings, and audit annotations whose key is not a qualified name; both come
+/// with denials too.
 #[tokio::test]
 async fn what_goes_with_the_verdict() {
     for allowed in [true, false] {

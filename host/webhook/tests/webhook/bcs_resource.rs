@@ -74,7 +74,7 @@ async fn what_is_answered() {
             Err((InvalidResponse, "not a JSON object")),
         ),
         ("201", 201, CHANGED, Err((BadStatus, "201"))),
-        ("204", 204, "", Err((BadStatus, "204 No Content: without a text"))),
+        ("204", 204, "", Err((BadStatus, "204 No Content: empty body"))),
         (
             "the text of a 500",
             500,
@@ -107,7 +107,7 @@ async fn what_is_answered() {
     }
 }
 
-/// There is nothing to send, and a webhook that answers the whole object cannot give one.
+/// There is no object to send, and a BcsResource webhook cannot create one.
 #[tokio::test]
 async fn a_request_without_object_is_a_failure() {
     let (server, webhook) = serve(Protocol::BcsResource, echo());
@@ -144,7 +144,7 @@ async fn redirects_are_not_followed() {
     }
 }
 
-/// No encoding is asked for, so none is read.
+/// The request accepts no encoding, so encoded bodies are refused.
 #[tokio::test]
 async fn an_encoded_answer_is_invalid() {
     let (_server, webhook) = serve(

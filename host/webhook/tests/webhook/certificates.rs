@@ -1,4 +1,4 @@
-//! Certificates as good and as bad as a test needs them.
+//! Valid and invalid certificates for tests.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-        // All authorities have one name, so that only the signature tells them apart.
+        // All CAs have the same name, so that only the signature distinguishes them.
         params.distinguished_name.push(DnType::CommonName, "test CA");
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
@@ -26,7 +26,7 @@ impl Authority {
         self.0.der().clone()
     }
 
-    /// What a server shows for these names.
+    /// A server certificate for these names.
     pub(crate) fn server(&self, names: &[&str]) -> ServerConfig {
         self.server_with(server_params(names))
     }
@@ -54,7 +54,7 @@ impl Authority {
             .unwrap()
     }
 
-    /// A server that shows the CA itself.
+    /// A server that uses the CA certificate itself.
     pub(crate) fn as_server(&self) -> ServerConfig {
         let key = PrivateKeyDer::try_from(self.0.key().serialize_der()).unwrap();
         builder()

@@ -48,7 +48,7 @@ async fn connections_are_kept() {
         assert!(replaces(&call(&other, &application()).await));
         assert_eq!(server.connections(), 1, "{version:?}");
 
-        // Whoever trusts other CAs shares nothing, even if this CA is among them.
+        // Webhooks with other CAs do not share connections, even if this CA is among them.
         let wider = WebhookConfig {
             ca_bundle: Some(vec![authority.certificate(), Authority::new().certificate()]),
             ..config(Protocol::BcsResource, &authority)
@@ -77,7 +77,7 @@ async fn a_connection_that_the_server_closes_is_made_anew() {
     assert_eq!(server.connections(), 3);
 }
 
-/// The server learns that nobody waits any more, and the next call is as good as ever.
+/// The server sees that the call was dropped, and the next call works.
 #[tokio::test]
 async fn a_dropped_call_is_given_up_and_leaves_no_trace() {
     for (version, connections) in [(Version::HTTP_2, 1), (Version::HTTP_11, 2)] {
@@ -237,7 +237,7 @@ async fn nobody_there() {
     }
 }
 
-/// What breaks off after TLS is up, and what is not HTTP.
+/// Connections that fail after the TLS handshake, and answers that are not HTTP.
 #[tokio::test]
 async fn answers_that_break() {
     use tokio::io::AsyncWriteExt;

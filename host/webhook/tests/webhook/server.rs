@@ -1,4 +1,4 @@
-//! A webhook server that answers as a test says, and remembers what it was asked.
+//! A webhook server that answers as configured by a test, and records its requests.
 
 use std::{
     convert::Infallible,
@@ -93,7 +93,7 @@ impl Server {
                 tokio::spawn(async move {
                     match acceptor {
                         Some(acceptor) => {
-                            // A client may break the handshake off: that is what some tests are about.
+                            // A client may abort the handshake, as some tests do.
                             if let Ok(stream) = acceptor.accept(stream).await {
                                 counter.fetch_add(1, Ordering::SeqCst);
                                 desk.serve(stream).await;

@@ -82,7 +82,7 @@ async fn the_certificate_must_be_right() {
         (
             "the CA itself",
             Authority::as_server,
-            Err(&["certificate of a CA", "admittance certs"]),
+            Err(&["CA certificate", "admittance certs"]),
         ),
         (
             "a client certificate wanted",
@@ -142,7 +142,7 @@ async fn the_name_follows_the_naming() {
     }
 }
 
-/// A CA of the bundle may also be a certificate that is no CA, made by nobody but itself.
+/// A bundle may also contain a self-signed certificate that is not a CA.
 #[tokio::test]
 async fn a_self_signed_certificate_can_be_its_own_bundle() {
     let key = rcgen::KeyPair::generate().unwrap();
@@ -189,7 +189,7 @@ async fn plain_http_is_for_bcs_urls() {
     assert!(matches!(Webhook::new(config, &clients), Err(Error::Url { .. })));
 }
 
-/// Without a bundle the system's CAs count, and none of them signed this certificate.
+/// Without a bundle the system's CAs are trusted, and none of them signed this certificate.
 #[tokio::test]
 async fn a_url_without_bundle_trusts_the_system_only() {
     let authority = Authority::new();
@@ -202,7 +202,10 @@ async fn a_url_without_bundle_trusts_the_system_only() {
         Ok(webhook) => {
             let failure = call(&webhook, &application()).await.unwrap_err();
             assert_eq!(failure.kind, FailureKind::Tls, "{failure}");
-            assert!(failure.message.contains("none of the trusted CAs"), "{failure}");
+            assert!(
+                failure.message.contains("not signed by a trusted CA"),
+                "{failure}"
+            );
         }
         // A system without CAs, such as a bare container.
         Err(error) => assert!(matches!(error, Error::SystemRoots { .. }), "{error}"),

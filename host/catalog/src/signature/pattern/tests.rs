@@ -110,7 +110,7 @@ fn what_is_no_pattern_is_told_with_the_fix() {
         ("file:plugins/**", "has no absolute path"),
         ("file:/a/../b", "has an empty part, a `.` or a `..` in its path"),
         ("file:/a//b", "has an empty part, a `.` or a `..` in its path"),
-        ("file:/a**", "has `**` beside other characters"),
+        ("file:/a**", "has `**` next to other characters"),
         ("https://example.com", "names no host and path"),
         ("https://example.com**", "names no host and path"),
         ("https://*/a", "names no host"),
@@ -127,7 +127,7 @@ fn what_is_no_pattern_is_told_with_the_fix() {
         ("oci://example.com", "names no registry and repository"),
         ("oci://example.com/a:1", "has a tag or a digest"),
         ("oci://example.com/A", "names no repository"),
-        ("oci://example.com:port/a", "has a wrong port"),
+        ("oci://example.com:port/a", "has an invalid port"),
         ("oci://*.1.2.3.4/a", "names no registry"),
     ] {
         let error = text.parse::<SourcePattern>().unwrap_err();

@@ -79,7 +79,7 @@ fn the_last_year_of_an_authority_is_told() {
     }
 }
 
-/// Each row changes the files of a good CA.
+/// Each row changes the files of a valid CA.
 #[test]
 fn a_broken_authority_is_refused() {
     type Change = fn(&Path);
@@ -87,17 +87,17 @@ fn a_broken_authority_is_refused() {
         (
             "no key",
             |at| std::fs::remove_file(at.join("ca.key")).unwrap(),
-            "bring it back",
+            "restore it",
         ),
         (
             "no certificate",
             |at| std::fs::remove_file(at.join("ca.pem")).unwrap(),
-            "bring it back",
+            "restore it",
         ),
         (
             "no PEM",
             |at| std::fs::write(at.join("ca.pem"), "x").unwrap(),
-            "0 certificates",
+            "contains no certificate",
         ),
         (
             "broken key",
@@ -109,7 +109,7 @@ fn a_broken_authority_is_refused() {
             |at| {
                 std::fs::copy(at.join("hook.ns.key"), at.join("ca.key")).unwrap();
             },
-            "not its key",
+            "does not match the certificate",
         ),
         (
             "not a CA",
@@ -125,7 +125,7 @@ fn a_broken_authority_is_refused() {
                 let both = ["ca.pem", "ca.key"].map(|name| std::fs::read_to_string(at.join(name)).unwrap());
                 std::fs::write(at.join("ca.pem"), both.concat()).unwrap();
             },
-            "a file of its own",
+            "a separate file",
         ),
     ];
     for (case, change, part) in cases {

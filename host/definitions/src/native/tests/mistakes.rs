@@ -42,7 +42,7 @@ fn mistakes_in_rules() {
         ),
         (
             "{ operations: [CREATE], resources: [''] }",
-            "6:43: spec.rules[0].resources[0]: `` names no resource: write `pods`, `pods/status`, `pods/*`, `*/status`, `*` or `*/*`",
+            "6:43: spec.rules[0].resources[0]: `` is not a valid resource: write `pods`, `pods/status`, `pods/*`, `*/status`, `*` or `*/*`",
         ),
         (
             "{ operations: [CREATE], resources: ['*/*', pods] }",
@@ -97,11 +97,12 @@ fn mistakes_in_plugins() {
         ),
         (
             "{ source: 'file://host/a.wasm' }",
-            "8:36: .source: \"file://host/a.wasm\" names a file of another machine; write `file:` and the path, without `//`",
+            "8:36: .source: \"file://host/a.wasm\" names a file on another machine; write `file:` and the path, without `//`",
         ),
         (
             "{ source: 'http://x.example/a.wasm' }",
-            "8:36: .source: \"http://x.example/a.wasm\" can be changed by anyone on the way; write `https://x.example/a.wasm`",
+            "8:36: .source: \"http://x.example/a.wasm\" uses http, which does not protect the module from \
+             changes in transit; write `https://x.example/a.wasm`",
         ),
         (
             "{ source: 'oci://x.example' }",
@@ -113,11 +114,11 @@ fn mistakes_in_plugins() {
         ),
         (
             "{ source: file:a, digest: sha256:12 }",
-            "8:52: .digest: `sha256:12` is no digest: write `sha256:` and 64 hexadecimal digits",
+            "8:52: .digest: `sha256:12` is not a valid digest: write `sha256:` and 64 hexadecimal digits",
         ),
         (
             "{ source: file:a, digest: md5:12 }",
-            "8:52: .digest: `md5:12` is no digest: write `sha256:` and 64 hexadecimal digits",
+            "8:52: .digest: `md5:12` is not a valid digest: write `sha256:` and 64 hexadecimal digits",
         ),
         (
             "{ source: file:a, settings: [] }",
@@ -129,11 +130,11 @@ fn mistakes_in_plugins() {
         ),
         (
             "{ source: file:a, allow: { cluster: [Node] } }",
-            "8:63: .allow.cluster[0]: \"Node\" is no kind: write version and kind, `v1/Node` or `apps/v1/Deployment`",
+            "8:63: .allow.cluster[0]: \"Node\" is not a valid kind: write version and kind, `v1/Node` or `apps/v1/Deployment`",
         ),
         (
             "{ source: file:a, allow: { cluster: [a/b/c/D] } }",
-            "8:63: .allow.cluster[0]: \"a/b/c/D\" is no kind: write version and kind, `v1/Node` or `apps/v1/Deployment`",
+            "8:63: .allow.cluster[0]: \"a/b/c/D\" is not a valid kind: write version and kind, `v1/Node` or `apps/v1/Deployment`",
         ),
         (
             "{ source: file:a, allow: { http: ['http://x.example'] } }",

@@ -296,7 +296,7 @@ listening: {}
         "listen.tls.key: ",
         "admin.address: missing",
         "dialect: there are several dialects",
-        "upstream.servers[1]: `127.0.0.1` is no server",
+        "upstream.servers[1]: `127.0.0.1` is not a valid server",
         "upstream.tls.certificate: ",
         "upstream.tls: a certificate is of no use without its key",
         "upstream.connectTimeout: 5 has no unit",

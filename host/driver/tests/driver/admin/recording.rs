@@ -82,7 +82,7 @@ async fn what_cannot_be_recorded() {
         ("?count=many", "the query is not what is asked for"),
         ("?seconds=3601", "seconds: write 1 to 3600"),
         ("?share=half", "share: `half` is no share"),
-        ("?redact=spec", "redact: `spec` names no field"),
+        ("?redact=spec", "redact: `spec` is not a valid field"),
         ("?shares=10%25", "the query is not what is asked for"),
     ] {
         let (status, reply) = driver.call("GET", &format!("/v1/requests{query}"), "").await;

@@ -37,7 +37,7 @@ fn body() -> (mpsc::Sender<Bytes>, Body) {
     (sender, Body::from_stream(stream))
 }
 
-/// Send parts of so many bytes, each after a pause, for ever.
+/// Sends parts of this many bytes, each after a pause, forever.
 async fn drip(sender: mpsc::Sender<Bytes>, bytes: usize, pause: Duration) {
     while sender.send(vec![b'x'; bytes].into()).await.is_ok() {
         tokio::time::sleep(pause).await;
@@ -188,7 +188,7 @@ async fn replies() {
     }
 }
 
-/// What a stalled reply holds is given back although nobody asks for more of it.
+/// The contents of a stalled reply are dropped even if it is not polled again.
 #[tokio::test(start_paused = true)]
 async fn a_reply_that_is_not_taken_is_dropped() {
     let activity = activity();

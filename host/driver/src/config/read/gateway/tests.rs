@@ -153,7 +153,7 @@ fn mistakes() {
         (
             "clusters: { BCS-1: [\"127.0.0.1:1\"] }",
             "",
-            "dialect.gateway.clusters.BCS-1[0]: `127.0.0.1:1` is no server",
+            "dialect.gateway.clusters.BCS-1[0]: `127.0.0.1:1` is not a valid server",
         ),
         (
             "clusters: { _c_1: [\"http://a\"] }",

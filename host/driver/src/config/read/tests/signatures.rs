@@ -68,7 +68,7 @@ fn mistakes() {
         ),
         (
             "source: \"**\", keyless: { identity: \"ci@example.com\", issuer: login, trustRoot: { authorities: fulcio.pem, signatureLog: cosign.pub } }",
-            "keyless.issuer: `login` is no issuer of identities",
+            "keyless.issuer: `login` is not a valid issuer",
         ),
         (
             &format!("source: \"**\", keyless: {{ {IDENTITY} }}"),
