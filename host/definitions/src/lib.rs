@@ -10,9 +10,8 @@
 //! - `bkbcs.tencent.com/v2` `AdmissionWebhookConfiguration`, the same under `spec`, as BCS keeps it in
 //!   Kubernetes.
 //!
-//! [`DefinitionSet`] holds the texts of all files as they were at one moment, and makes a [`Change`] of them
-//! that leaves every byte alone that it does not mean. A change is checked whole, then written whole or not
-//! at all.
+//! [`DefinitionSet`] holds the texts of all files as they were at one moment, and makes a checked [`Change`] of
+//! them.
 //!
 //! Definitions are kept in files, or in any other [`DefinitionStore`].
 //!
@@ -47,7 +46,7 @@ mod warnings;
 pub use admittance_module::{Digest, ModuleReference, OciReference};
 pub use bcs::{BcsObject, NoBcsObject};
 pub use change::{
-    Change, ChangeError, CommitError, Destination, Effect, Expected, FileChange, Recovery, recover,
+    Change, ChangeError, Destination, Effect, Expected, FileChange,
 };
 pub use document::{Location, Mistake, Mistakes};
 pub use identity::{ChainId, DefinitionId, InvalidId, StageId};

@@ -222,7 +222,7 @@ impl HostBuilder {
             loaders: Semaphore::new(WORKERS),
         });
         let source = Source {
-            stores: Arc::new(Stores::new(self.locations, history.journal())),
+            stores: Arc::new(Stores::new(self.locations)),
             given: self.read,
             chains: self.chains.into_iter().map(Arc::new).collect(),
             namespaces: self.namespaces,
@@ -237,15 +237,6 @@ impl HostBuilder {
             in_force: Arc::default(),
             live_modules: Arc::default(),
         };
-        // A change that was broken off by the end of the program is made whole first.
-        if let Some(journal) = history.journal() {
-            let recovered = tokio::task::spawn_blocking(move || admittance_definitions::recover(&journal))
-                .await
-                .map_err(Error::Interrupted)?;
-            if recovered.map_err(Error::Recovery)?.is_some() {
-                tracing::warn!("a change of definitions was broken off; it was made whole");
-            }
-        }
         Host::start(source, history).await
     }
 }

@@ -84,17 +84,14 @@ pub enum ChangeError {
     /// The revision is not there, or the new one cannot be written down.
     #[error(transparent)]
     History(#[from] HistoryError),
-    /// Files are changed by way of a journal, so that a kill leaves all of a change or nothing.
+    /// Files are written one after another, so that a change of them is written to the history first.
     #[error(
         "definitions are changed by a driver with a history alone: name a directory that can be written (`history: {{ directory: ... }}`), or edit the files"
     )]
     NoHistory,
-    /// The files of definitions cannot be written.
+    /// The definitions cannot be written, or are others by now.
     #[error(transparent)]
-    Files(admittance_definitions::CommitError),
-    /// The store of the definitions cannot be written, or holds another by now.
-    #[error(transparent)]
-    Store(StoreError),
+    Store(#[from] StoreError),
     /// The change is of definitions in several stores, which cannot be written all or none.
     #[error("this changes definitions in {one} and in {other}; change those in one at a time")]
     SeveralStores {
@@ -103,15 +100,6 @@ pub enum ChangeError {
         /// The same of another.
         other: String,
     },
-}
-
-impl From<StoreError> for ChangeError {
-    fn from(error: StoreError) -> Self {
-        match error {
-            StoreError::Files(error) => Self::Files(error),
-            error => Self::Store(error),
-        }
-    }
 }
 
 impl Host {
@@ -206,9 +194,6 @@ impl Host {
         let stores = self.0.stores.clone();
         let (source, base) = {
             let state = self.0.state.lock().await;
-            if stores.are_files() && state.history.journal().is_none() && !how.dry_run {
-                return Err(ChangeError::NoHistory);
-            }
             (state.source.clone(), self.table().revision())
         };
         let contents = stores.read().await?;
@@ -223,10 +208,14 @@ impl Host {
         let store = if how.dry_run {
             None
         } else {
-            stores.of_changes(change.files())?
+            stores.of_changes(&change.files)?
         };
+        let is_announced = store.is_some_and(|store| !store.is_transactional());
+        if is_announced && self.0.live.load().history.directory.is_none() {
+            return Err(ChangeError::NoHistory);
+        }
         let usable = source.usable(change.set.clone()).await?;
-        let written: Vec<PathBuf> = change.files().iter().map(|file| file.path.clone()).collect();
+        let written: Vec<PathBuf> = change.files.iter().map(|file| file.path.clone()).collect();
         let own: Vec<_> = usable
             .bad
             .iter()
@@ -268,7 +257,14 @@ impl Host {
         // What is asked for may be live already while the files say something else: what is wrong, or what
         // somebody has just written.
         if let Some(store) = store {
-            store.commit(change.files()).await?;
+            if is_announced {
+                state.history.announce(&entry, &change.files).await?;
+            }
+            let written = store.commit(&change.files).await;
+            if is_announced && (written.is_err() || !is_new) {
+                state.history.withdraw(&entry);
+            }
+            written?;
         }
         let problem = self.problem_of(&made);
         if is_new {

@@ -30,9 +30,14 @@ pub enum Error {
     /// The directory of earlier tables cannot be used.
     #[error(transparent)]
     History(#[from] HistoryError),
-    /// A change that was broken off cannot be made whole.
-    #[error(transparent)]
-    Recovery(std::io::Error),
+    /// A change of definitions that a kill interrupted cannot be completed.
+    #[error("the change of definitions to revision {revision} was interrupted, and cannot be completed: {source}")]
+    IncompleteChange {
+        /// The revision that it comes to.
+        revision: u64,
+        /// Why.
+        source: StoreError,
+    },
     /// Requests still use so many earlier tables that there is no room for another.
     #[error("requests in flight still use {0} tables, and no other is made until some of them end")]
     TooManyTables(usize),

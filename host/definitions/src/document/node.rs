@@ -1,7 +1,7 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    ops::RangeInclusive,
+    ops::{Range, RangeInclusive},
     path::{Path, PathBuf},
     str::FromStr,
     time::Duration,
@@ -87,12 +87,15 @@ impl<'a> Node<'a> {
             };
             return self.expected("a list", fix, mistakes);
         };
-        let entry = |(index, value)| Node {
+        Some(self.entries(entries).collect())
+    }
+
+    fn entries(&self, entries: &'a [Positioned]) -> impl Iterator<Item = Self> {
+        entries.iter().enumerate().map(|(index, value)| Self {
             document: self.document,
             path: format!("{}[{index}]", self.path),
             value,
-        };
-        Some(entries.iter().enumerate().map(entry).collect())
+        })
     }
 
     /// A list with at least one entry. `fix` says what to list.
@@ -306,6 +309,32 @@ impl<'a> Node<'a> {
     /// Whether there is a directory that relative paths are taken from.
     pub(crate) fn is_in_directory(&self) -> bool {
         self.document.directory.is_some()
+    }
+
+    /// What it is made of, whatever it is: the values of an object with their keys, or those of a list.
+    pub fn children(&self) -> Vec<(Option<&'a str>, Node<'a>)> {
+        match &self.value.value {
+            Value::Map(entries) => entries
+                .iter()
+                .map(|entry| (Some(entry.key.as_str()), self.field(&entry.key, &entry.value)))
+                .collect(),
+            Value::List(entries) => self.entries(entries).map(|entry| (None, entry)).collect(),
+            Value::Null | Value::Bool(..) | Value::Number(..) | Value::String(_) => Vec::new(),
+        }
+    }
+
+    /// The first object in it, itself included, that begins here.
+    pub fn object_at(&self, location: &Location) -> Option<Self> {
+        if matches!(self.value.value, Value::Map(_)) && self.location() == *location {
+            return Some(self.clone());
+        }
+        let mut children = self.children().into_iter();
+        children.find_map(|(_, child)| child.object_at(location))
+    }
+
+    /// The bytes that it takes up in the text that it was read from, after a byte order mark.
+    pub fn span(&self) -> Range<usize> {
+        self.value.span.clone()
     }
 
     /// An object whose keys are free.
