@@ -58,20 +58,13 @@ pub enum LabelOperator {
     DoesNotExist,
 }
 
-impl LabelOperator {
-    /// Every operator.
-    pub const ALL: [Self; 4] = [Self::In, Self::NotIn, Self::Exists, Self::DoesNotExist];
-
-    /// As documents write it. Case matters, as for Kubernetes.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::In => "In",
-            Self::NotIn => "NotIn",
-            Self::Exists => "Exists",
-            Self::DoesNotExist => "DoesNotExist",
-        }
-    }
-}
+words!(
+    LabelOperator,
+    "operator": In = "In",
+    NotIn = "NotIn",
+    Exists = "Exists",
+    DoesNotExist = "DoesNotExist"
+);
 
 /// What is wrong with a requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

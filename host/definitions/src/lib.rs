@@ -52,8 +52,8 @@ pub use document::{Location, Mistake, Mistakes};
 pub use identity::{ChainId, DefinitionId, InvalidId, StageId};
 pub use load::{load, load_text};
 pub use model::{
-    AllowDefinition, CandidateDefinition, ChainDefinition, HookDefinition, PluginDefinition, ReviewVersion,
-    ServiceNaming, StageDefinition, WebhookDefinition, WebhookProtocol, WebhookTarget,
+    CandidateDefinition, ChainDefinition, HookDefinition, PluginDefinition, StageDefinition,
+    WebhookDefinition,
 };
 pub use redact::without_granted_values;
 pub use set::{

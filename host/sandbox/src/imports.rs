@@ -1,4 +1,4 @@
-use admittance_admission::{ClusterError, ClusterKind, FailureKind};
+use admittance_admission::{ClusterError, ClusterKind, FailureKind, HttpOrigin};
 use tracing::Level;
 use url::Url;
 use wasmtime::{
@@ -16,7 +16,7 @@ use wasmtime_wasi::{
 
 use crate::{
     Error,
-    capability::{HttpError, HttpRequest, Origin},
+    capability::{HttpError, HttpRequest},
     contract::{
         ACCEPTED, PACKAGE, accepts,
         bindings::{
@@ -322,10 +322,10 @@ impl From<HttpError> for http::Error {
 }
 
 /// The address, when it is one that a plugin may write.
-fn address(text: &str) -> Result<(Url, Origin), http::Error> {
+fn address(text: &str) -> Result<(Url, HttpOrigin), http::Error> {
     let invalid = |why: &str| http::Error::Invalid(format!("`{text}` {why}"));
     let url = Url::parse(text).map_err(|error| invalid(&format!("is no address: {error}")))?;
-    let origin = Origin::of(&url).ok_or_else(|| invalid("is not an https address"))?;
+    let origin = HttpOrigin::of(&url).ok_or_else(|| invalid("is not an https address"))?;
     if !url.username().is_empty() || url.password().is_some() {
         return Err(http::Error::Invalid(
             "the address holds user information".to_owned(),

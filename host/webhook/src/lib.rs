@@ -1,7 +1,7 @@
 //! Remote webhooks as stages: an HTTPS server that gives the verdict.
 //!
 //! A [`Webhook`] is a [`Hook`](admittance_admission::Hook) made of a [`WebhookConfig`]: which of two
-//! [protocols](Protocol) the server speaks, where it is, and whom its certificate must come from.
+//! [protocols](admittance_admission::Protocol) the server speaks, where it is, and whom its certificate must come from.
 //! [`WebhookClients`] holds the pooled connections; webhooks that trust the same roots share one pool.
 //!
 //! No call is repeated, redirected or sent through a proxy. Every way in which a call can end badly is
@@ -22,7 +22,7 @@ mod tls;
 mod webhook;
 
 pub use client::WebhookClients;
-pub use config::{Naming, Protocol, ReviewVersion, Target, WebhookConfig};
+pub use config::WebhookConfig;
 pub use error::Error;
 pub use resolve::{Address, Resolve};
 pub use review::write_review;

@@ -47,7 +47,7 @@ fn with_candidate(chains: &[ChainDefinition], id: &StageId) -> Result<Location, 
         chain: chain.name.clone(),
         stage: stage.to_owned(),
     };
-    let is_meant = |(chain, stage): &(&ChainDefinition, &StageDefinition)| id.is(chain.phase, &chain.name, &stage.name);
+    let is_meant = |(chain, stage): &(&ChainDefinition, &StageDefinition)| id.is(chain.phase, &chain.name, &stage.spec.name);
     let meant: Vec<_> = stages().filter(is_meant).collect();
     let id = id.clone();
     match meant.as_slice() {
@@ -55,13 +55,13 @@ fn with_candidate(chains: &[ChainDefinition], id: &StageId) -> Result<Location, 
         [(_, stage)] => Err(ChangeError::NoCandidate { id, location: stage.location.clone() }),
         [] => {
             let full = |(chain, stage): (&ChainDefinition, &StageDefinition)| {
-                name(chain, &stage.name, id.phase.and(Some(chain.phase)))
+                name(chain, &stage.spec.name, id.phase.and(Some(chain.phase)))
             };
             let near = near(&id.to_string(), stages().map(full).collect());
             Err(ChangeError::UnknownStage { id, near })
         }
         several => {
-            let full = |(chain, stage): &(&ChainDefinition, &StageDefinition)| name(chain, &stage.name, Some(chain.phase));
+            let full = |(chain, stage): &(&ChainDefinition, &StageDefinition)| name(chain, &stage.spec.name, Some(chain.phase));
             Err(ChangeError::AmbiguousStage { id, meant: several.iter().map(full).collect() })
         }
     }

@@ -48,6 +48,38 @@ impl<'a> Fields<'a> {
         node
     }
 
+    /// What `read` makes of the field of this name, or `default` when it is not there or wrong.
+    pub fn get<T>(
+        &mut self,
+        name: &'static str,
+        default: T,
+        read: impl FnOnce(&Node<'a>, &mut Mistakes) -> Option<T>,
+        mistakes: &mut Mistakes,
+    ) -> T {
+        self.get_optional(name, read, mistakes).unwrap_or(default)
+    }
+
+    /// What `read` makes of the field of this name, if it is there.
+    pub fn get_optional<T>(
+        &mut self,
+        name: &'static str,
+        read: impl FnOnce(&Node<'a>, &mut Mistakes) -> Option<T>,
+        mistakes: &mut Mistakes,
+    ) -> Option<T> {
+        read(&self.optional(name)?, mistakes)
+    }
+
+    /// What `read` makes of the field of this name. `fix` says what to write when it is missing.
+    pub fn get_required<T>(
+        &mut self,
+        name: &'static str,
+        fix: &str,
+        read: impl FnOnce(&Node<'a>, &mut Mistakes) -> Option<T>,
+        mistakes: &mut Mistakes,
+    ) -> Option<T> {
+        read(&self.required(name, fix, mistakes)?, mistakes)
+    }
+
     /// Whether the field of this name is there.
     pub fn has(&self, name: &str) -> bool {
         self.entries

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use admittance_admission::Word;
 use serde_json::{Map, Value as Json};
 
 use super::{
@@ -228,9 +229,14 @@ impl<'a> Node<'a> {
         None
     }
 
+    /// One of the words of this set, exactly.
+    pub fn word<W: Word>(&self, mistakes: &mut Mistakes) -> Option<W> {
+        self.one_of(W::WHAT, W::WORDS, mistakes)
+    }
+
     /// One of these words, exactly. `what` says what they are, `failure policy`.
     pub fn one_of<T: Copy>(&self, what: &str, words: &[(&str, T)], mistakes: &mut Mistakes) -> Option<T> {
-        self.word(what, words, |text, word| text == word, mistakes)
+        self.one_that(what, words, |text, word| text == word, mistakes)
     }
 
     /// One of these words, in any case.
@@ -240,10 +246,10 @@ impl<'a> Node<'a> {
         words: &[(&str, T)],
         mistakes: &mut Mistakes,
     ) -> Option<T> {
-        self.word(what, words, str::eq_ignore_ascii_case, mistakes)
+        self.one_that(what, words, str::eq_ignore_ascii_case, mistakes)
     }
 
-    fn word<T: Copy>(
+    fn one_that<T: Copy>(
         &self,
         what: &str,
         words: &[(&str, T)],
