@@ -27,7 +27,9 @@ pub struct HttpOrigin(String);
 
 /// A text that is no https origin. It is not repeated: there may be a password in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this is no origin: write https, the host, and the port if it is not 443, `https://policy.example.com`")]
+#[error(
+    "this is no origin: write https, the host, and the port if it is not 443, `https://policy.example.com`"
+)]
 pub struct InvalidHttpOrigin;
 
 impl HttpOrigin {
@@ -70,7 +72,9 @@ impl Serialize for HttpOrigin {
 
 impl<'de> Deserialize<'de> for HttpOrigin {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(de::Error::custom)
     }
 }
 

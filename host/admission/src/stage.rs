@@ -74,7 +74,9 @@ impl Stage {
 
 impl fmt::Debug for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stage").field("spec", &self.spec).finish_non_exhaustive()
+        f.debug_struct("Stage")
+            .field("spec", &self.spec)
+            .finish_non_exhaustive()
     }
 }
 

@@ -14,8 +14,8 @@ use admittance_admission::{
     Chain, Deadline, Decision, Denial, Evaluation, Failure, FailureKind, FailurePolicy, GroupVersionKind,
     GroupVersionResource, Hook, IdentityFields, LabelSelector, Labels, Mode, NamespaceLookupError,
     NamespaceSelector, NamespaceSource, NoAuthorizer, Object, Operation, Outcome, Patch, Phase, Refusal,
-    Reinvocation, Request, Requirement, Response, Rule, Stage, StageResult, StageSpec, StaticNamespaces, Surroundings,
-    Verdict, async_trait,
+    Reinvocation, Request, Requirement, Response, Rule, Stage, StageResult, StageSpec, StaticNamespaces,
+    Surroundings, Verdict, async_trait,
 };
 use serde_json::{Value, json};
 
@@ -96,8 +96,8 @@ fn enforced(script: Script, failure_policy: FailurePolicy) -> Stage {
     StageSpec {
         failure_policy,
         ..StageSpec::new("stage")
-}
-.with(script)
+    }
+    .with(script)
 }
 
 fn chain(stages: Vec<Stage>) -> Chain {
@@ -408,8 +408,8 @@ async fn audit_records_and_changes_nothing() {
         let audited = StageSpec {
             mode: Mode::Audit,
             ..StageSpec::new("stage")
-}
-.with(script);
+        }
+        .with(script);
         let stages = vec![audited, Stage::new("after", Allow)];
         let outcome = run(stages, request(Operation::Create), Duration::from_secs(10)).await;
         assert_eq!(
@@ -428,17 +428,21 @@ async fn audit_records_and_changes_nothing() {
 #[tokio::test(start_paused = true)]
 async fn an_audited_stage_takes_no_time_that_others_need() {
     use Script::*;
-    let audited = |script, timeout| StageSpec {
-        mode: Mode::Audit,
-        timeout: Duration::from_millis(timeout),
-        ..StageSpec::new("audited")
-}
-.with(script);
-    let slow = |milliseconds| StageSpec {
-        timeout: Duration::from_secs(1),
-        ..StageSpec::new("enforced")
-}
-.with(Slow(milliseconds));
+    let audited = |script, timeout| {
+        StageSpec {
+            mode: Mode::Audit,
+            timeout: Duration::from_millis(timeout),
+            ..StageSpec::new("audited")
+        }
+        .with(script)
+    };
+    let slow = |milliseconds| {
+        StageSpec {
+            timeout: Duration::from_secs(1),
+            ..StageSpec::new("enforced")
+        }
+        .with(Slow(milliseconds))
+    };
     for (case, stages, phase, words, milliseconds) in [
         (
             "it hangs as long as the request may take",
@@ -505,13 +509,15 @@ async fn an_audited_stage_takes_no_time_that_others_need() {
 /// An audited stage sees the object as it was at its place, and again when it asks for it.
 #[tokio::test]
 async fn an_audited_stage_sees_the_object_of_its_place() {
-    let denies = |key: &str| StageSpec {
-        mode: Mode::Audit,
-        reinvocation: Reinvocation::IfNeeded,
-        object_selector: LabelSelector::new(vec![Requirement::equals(key, "x").unwrap()]),
-        ..StageSpec::new(key)
-}
-.with(Script::Deny("would deny"));
+    let denies = |key: &str| {
+        StageSpec {
+            mode: Mode::Audit,
+            reinvocation: Reinvocation::IfNeeded,
+            object_selector: LabelSelector::new(vec![Requirement::equals(key, "x").unwrap()]),
+            ..StageSpec::new(key)
+        }
+        .with(Script::Deny("would deny"))
+    };
     let label = |key: &str| Stage::new("label", add(&format!("/metadata/labels/{key}"), json!("x")));
     let stages = vec![label("a"), denies("a"), denies("b"), label("b"), denies("b")];
     let outcome = run(stages, request(Operation::Create), Duration::from_secs(10)).await;
@@ -635,8 +641,8 @@ async fn what_goes_out_is_held_to_the_rules_for_what_comes_in() {
             let stage = StageSpec {
                 mode,
                 ..StageSpec::new("stage")
-}
-.with(script.clone());
+            }
+            .with(script.clone());
             let outcome = run(vec![stage], request(Operation::Create), Duration::from_secs(10)).await;
             let kind = match &outcome.trace[0].result {
                 StageResult::Failed { failure, .. } => Some(failure.kind),
@@ -721,8 +727,8 @@ async fn a_large_patch_holds_no_worker_and_ends_with_its_stage() {
                 mode,
                 timeout: Duration::from_millis(timeout),
                 ..StageSpec::new("stage")
-}
-.with(Script::Patch(patch.clone().into()));
+            }
+            .with(Script::Patch(patch.clone().into()));
             let ticks = AtomicUsize::new(0);
             let count = async {
                 loop {
@@ -869,8 +875,8 @@ async fn selectors_choose_the_stages() {
         let stage = StageSpec {
             object_selector: selector,
             ..StageSpec::new("stage")
-}
-.with(Script::Allow);
+        }
+        .with(Script::Allow);
         let mut request = request(Operation::Update);
         (request.object, request.old_object) = (new, old);
         let outcome = run(vec![stage], request, Duration::from_secs(1)).await;
@@ -882,8 +888,8 @@ async fn selectors_choose_the_stages() {
     let second = StageSpec {
         object_selector: on_label("inject"),
         ..StageSpec::new("second")
-}
-.with(Script::Deny("no"));
+    }
+    .with(Script::Deny("no"));
     let outcome = run(
         vec![Stage::new("first", removes), second],
         request(Operation::Create),
@@ -1002,8 +1008,8 @@ async fn a_dropped_request_drops_the_call() {
     let stage = StageSpec {
         timeout: Duration::from_millis(1),
         ..StageSpec::new("stage")
-}
-.with(Guarded(dropped.clone()));
+    }
+    .with(Guarded(dropped.clone()));
     let outcome = run(vec![stage], request(Operation::Create), Duration::from_secs(1)).await;
     assert!(!outcome.is_allowed());
     assert_eq!(dropped.load(Ordering::SeqCst), 1);

@@ -327,8 +327,8 @@ async fn object_selectors() {
         let stage = StageSpec {
             object_selector: selector,
             ..StageSpec::new("stage")
-}
-.with(Allows);
+        }
+        .with(Allows);
         let chain = Chain::new("chain", vec![any()], vec![stage]);
         let mut evaluation = Evaluation::new(request, Deadline::after(Duration::from_secs(60)));
         let surroundings = Surroundings {

@@ -15,7 +15,7 @@ pub use self::object::{BcsObject, NoBcsObject};
 use crate::{
     Location, client,
     document::{Fields, Mistakes, Node, quoted},
-    metadata,
+    kubernetes::KEPT_METADATA,
     model::{ChainDefinition, HookDefinition, StageDefinition, WebhookDefinition, any_rule},
     native::{read_stage_name, read_timeout},
     plugin, selectors,
@@ -133,16 +133,18 @@ fn read_name(metadata: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
     for key in ["creationTimestamp", "clusterName"] {
         fields.get_optional(key, Node::string, mistakes);
     }
-    fields.ignore(&metadata::KEPT);
+    fields.ignore(&KEPT_METADATA);
     fields.finish(mistakes);
     Some(format!("{}/{}", namespace?, name?))
 }
 
 fn read_subject(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Subject> {
     let mut fields = node.object_of_any_case(mistakes)?;
-    let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of_any_case("operation", &OPERATIONS, mistakes);
+    let read =
+        |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of_any_case("operation", &OPERATIONS, mistakes);
     let operation = fields.get_required("operation", "write Create or Update", read, mistakes);
-    let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of_any_case("kind of BCS", &KINDS, mistakes);
+    let read =
+        |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of_any_case("kind of BCS", &KINDS, mistakes);
     let kind = fields.get_required("kind", "write Application or Deployment", read, mistakes);
     fields.finish(mistakes);
     Some(Subject {

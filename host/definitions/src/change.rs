@@ -16,11 +16,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 pub use self::error::ChangeError;
+use self::error::near;
 pub(crate) use self::{
     apply::{apply, file_of},
     promote::promote,
 };
-use self::error::near;
 use crate::{
     DefinitionFile, DefinitionId, DefinitionSet, chains,
     document::{Document, Mistakes},
@@ -91,10 +91,17 @@ impl Change {
             files.find(|file| file.path == path).map(|file| file.text.clone())
         };
         let mut files: Vec<FileChange> = Vec::new();
-        for file in [old, &set].iter().flat_map(|set| set.files().iter().chain(set.unusable())) {
+        for file in [old, &set]
+            .iter()
+            .flat_map(|set| set.files().iter().chain(set.unusable()))
+        {
             let (before, after) = (text(old, &file.path), text(&set, &file.path));
             if before != after && files.iter().all(|change| change.path != file.path) {
-                files.push(FileChange { path: file.path.clone(), before, after });
+                files.push(FileChange {
+                    path: file.path.clone(),
+                    before,
+                    after,
+                });
             }
         }
         Self { set, effects, files }
@@ -136,14 +143,23 @@ fn unusable<'s>(set: &'s DefinitionSet, id: &DefinitionId) -> Option<&'s Path> {
     set.unusable().iter().find(is_it).map(|file| file.path.as_path())
 }
 
-fn find<'d, 'a>(definitions: &'d [Definition<'a>], id: &DefinitionId) -> Result<&'d Definition<'a>, ChangeError> {
-    let found: Vec<_> = definitions.iter().filter(|definition| definition.id.is(id)).collect();
+fn find<'d, 'a>(
+    definitions: &'d [Definition<'a>],
+    id: &DefinitionId,
+) -> Result<&'d Definition<'a>, ChangeError> {
+    let found: Vec<_> = definitions
+        .iter()
+        .filter(|definition| definition.id.is(id))
+        .collect();
     match found.as_slice() {
         [only] => Ok(*only),
         [] => Err(unknown(id, definitions)),
         several => Err(ChangeError::Ambiguous {
             id: id.clone(),
-            locations: several.iter().map(|definition| definition.root.location()).collect(),
+            locations: several
+                .iter()
+                .map(|definition| definition.root.location())
+                .collect(),
         }),
     }
 }
@@ -151,7 +167,10 @@ fn find<'d, 'a>(definitions: &'d [Definition<'a>], id: &DefinitionId) -> Result<
 fn unknown(id: &DefinitionId, there: &[Definition<'_>]) -> ChangeError {
     ChangeError::Unknown {
         id: id.clone(),
-        near: near(&id.to_string(), there.iter().map(|other| other.id.clone()).collect()),
+        near: near(
+            &id.to_string(),
+            there.iter().map(|other| other.id.clone()).collect(),
+        ),
     }
 }
 

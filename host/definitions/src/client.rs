@@ -17,11 +17,7 @@ const ENCODE: &str = "write the base64 of a PEM file, `base64 -w0 ca.pem`";
 
 /// A URL, by the rules of the protocol: those of Kubernetes for AdmissionReview; what the BCS driver
 /// takes for BcsResource.
-pub(crate) fn url(
-    node: &Node<'_>,
-    protocol: &Protocol,
-    mistakes: &mut Mistakes,
-) -> Option<WebhookTarget> {
+pub(crate) fn url(node: &Node<'_>, protocol: &Protocol, mistakes: &mut Mistakes) -> Option<WebhookTarget> {
     let text = node.text(mistakes)?;
     let of_bcs = *protocol == Protocol::BcsResource;
     let mut url = match Url::parse(text) {

@@ -13,12 +13,30 @@ use admittance_admission::Phase;
 
 use crate::{
     document::{Mistakes, Node},
-    metadata,
     model::{ChainDefinition, StageDefinition},
     names,
 };
 
 pub(crate) use self::webhook::Version;
+
+/// What an API server, its clients and BCS write into `metadata` beside name and namespace. None of it means
+/// anything here.
+pub(crate) const KEPT_METADATA: [&str; 14] = [
+    "annotations",
+    "clusterName",
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "finalizers",
+    "generateName",
+    "generation",
+    "labels",
+    "managedFields",
+    "ownerReferences",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+];
 
 /// A chain, as whole as it could be read: what is missing from it was reported.
 pub(crate) fn read(
@@ -55,7 +73,7 @@ fn read_name(metadata: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
     let name = fields.get_required("name", "name the configuration", read, mistakes);
     // The API server passes over a namespace where there is none.
     fields.ignore(&["namespace"]);
-    fields.ignore(&metadata::KEPT);
+    fields.ignore(&KEPT_METADATA);
     fields.finish(mistakes);
     name
 }

@@ -29,8 +29,6 @@ pub mod document;
 mod form;
 mod identity;
 mod kubernetes;
-mod load;
-mod metadata;
 mod model;
 mod names;
 mod native;
@@ -45,12 +43,10 @@ mod warnings;
 
 pub use admittance_module::{Digest, ModuleReference, OciReference};
 pub use bcs::{BcsObject, NoBcsObject};
-pub use change::{
-    Change, ChangeError, Destination, Effect, Expected, FileChange,
-};
+pub use chains::{load, load_text};
+pub use change::{Change, ChangeError, Destination, Effect, Expected, FileChange};
 pub use document::{Location, Mistake, Mistakes};
 pub use identity::{ChainId, DefinitionId, InvalidId, StageId};
-pub use load::{load, load_text};
 pub use model::{
     CandidateDefinition, ChainDefinition, HookDefinition, PluginDefinition, StageDefinition,
     WebhookDefinition,

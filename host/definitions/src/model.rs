@@ -1,7 +1,8 @@
 use std::{path::Path, time::Duration};
 
 use admittance_admission::{
-    Grants, MatchPolicy, Matcher, Operation, Phase, Protocol, ResourcePattern, Rule, Scope, StageSpec, WebhookTarget,
+    Grants, MatchPolicy, Matcher, Operation, Phase, Protocol, ResourcePattern, Rule, Scope, StageSpec,
+    WebhookTarget,
 };
 use admittance_module::{Digest, ModuleReference};
 use rustls_pki_types::CertificateDer;

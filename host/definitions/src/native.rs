@@ -30,7 +30,8 @@ pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ChainDefi
     let phase = spec.get("phase", Phase::default(), Node::word, mistakes);
     let match_policy = spec.get("matchPolicy", MatchPolicy::default(), Node::word, mistakes);
     let fix = "say which requests the chain is for";
-    let read_rules = |node: &Node<'_>, mistakes: &mut Mistakes| Some(rules::read(node, fix, match_policy, mistakes));
+    let read_rules =
+        |node: &Node<'_>, mistakes: &mut Mistakes| Some(rules::read(node, fix, match_policy, mistakes));
     let rules = spec.get_required("rules", fix, read_rules, mistakes);
     let fix = "list the hooks that are called";
     let stages = spec.required("stages", fix, mistakes).map(|node| {
@@ -70,7 +71,8 @@ fn read_stage(
     let hook = read_hook(&mut fields, mistakes);
     let candidate = plugin::read_candidate(&mut fields, hook.as_ref(), mistakes);
     let fix = "say which of the chain's requests the stage is for, or remove `rules` for all";
-    let read_rules = |node: &Node<'_>, mistakes: &mut Mistakes| Some(rules::read(node, fix, match_policy, mistakes));
+    let read_rules =
+        |node: &Node<'_>, mistakes: &mut Mistakes| Some(rules::read(node, fix, match_policy, mistakes));
     let spec = StageSpec {
         rules: fields.get("rules", Vec::new(), read_rules, mistakes),
         namespace_selector: fields.get_optional("namespaceSelector", selectors::namespaces, mistakes),

@@ -69,7 +69,8 @@ impl Written {
         let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.object(mistakes).map(|_| node.json());
         let settings = fields.get_optional("settings", read, mistakes);
         let allow = fields.optional("allow").map(|allow| read_allow(&allow, mistakes));
-        let read = |node: &Node<'_>, mistakes: &mut Mistakes| usize::try_from(node.size(MEMORY, mistakes)?).ok();
+        let read =
+            |node: &Node<'_>, mistakes: &mut Mistakes| usize::try_from(node.size(MEMORY, mistakes)?).ok();
         let memory = fields.get_optional("memory", read, mistakes);
         let is_pinned = fields.has("digest");
         let refresh = fields.optional("refresh").and_then(|refresh| {

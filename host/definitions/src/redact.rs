@@ -33,7 +33,11 @@ pub fn without_granted_values<'t>(file: &Path, text: &'t str) -> Cow<'t, str> {
     }
     let redacted = |span: Range<usize>| {
         // That of a block ends with its line.
-        let end = if text.get(span.clone())?.ends_with('\n') { "\n" } else { "" };
+        let end = if text.get(span.clone())?.ends_with('\n') {
+            "\n"
+        } else {
+            ""
+        };
         Some((span, format!("{REDACTED}{end}")))
     };
     match spans.into_iter().map(redacted).collect() {
@@ -49,7 +53,11 @@ fn collect(node: &Node<'_>, spans: &mut Vec<Range<usize>>) {
         if is(key, "allow") {
             let granted = child.children().into_iter();
             let environments = granted.filter(|(key, _)| is(*key, "environment"));
-            spans.extend(environments.flat_map(|(_, values)| values.children()).map(|(_, value)| value.span()));
+            spans.extend(
+                environments
+                    .flat_map(|(_, values)| values.children())
+                    .map(|(_, value)| value.span()),
+            );
         } else {
             collect(&child, spans);
         }

@@ -135,7 +135,9 @@ fn requirement(node: &Node<'_>, syntax: Syntax, mistakes: &mut Mistakes) -> Opti
     let values = match fields.optional("values") {
         Some(values) => values.list(mistakes).map(|values| {
             let values = values.iter();
-            values.filter_map(|value| read(value, names::label_value, mistakes)).collect()
+            values
+                .filter_map(|value| read(value, names::label_value, mistakes))
+                .collect()
         }),
         None => Some(Vec::new()),
     };

@@ -114,7 +114,9 @@ pub enum StoreError {
         source: io::Error,
     },
     /// A file cannot be written, and a file that was written before it cannot be restored.
-    #[error("{path} cannot be written: {source}; {written} is changed already and cannot be restored: {restoring}")]
+    #[error(
+        "{path} cannot be written: {source}; {written} is changed already and cannot be restored: {restoring}"
+    )]
     PartlyWritten {
         /// The file.
         path: PathBuf,

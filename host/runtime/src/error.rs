@@ -31,7 +31,9 @@ pub enum Error {
     #[error(transparent)]
     History(#[from] HistoryError),
     /// A change of definitions that a kill interrupted cannot be completed.
-    #[error("the change of definitions to revision {revision} was interrupted, and cannot be completed: {source}")]
+    #[error(
+        "the change of definitions to revision {revision} was interrupted, and cannot be completed: {source}"
+    )]
     IncompleteChange {
         /// The revision that it comes to.
         revision: u64,

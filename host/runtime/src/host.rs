@@ -393,7 +393,11 @@ async fn complete_change(stores: &Stores, history: &mut History) -> Result<(), E
         };
         let rest: Vec<_> = last.pending.iter().filter(is_unwritten).cloned().collect();
         store.commit(&rest).await.map_err(incomplete)?;
-        tracing::warn!(revision = last.revision().number, written = rest.len(), "an interrupted change of definitions is completed");
+        tracing::warn!(
+            revision = last.revision().number,
+            written = rest.len(),
+            "an interrupted change of definitions is completed"
+        );
     }
     history.complete().await;
     Ok(())

@@ -96,8 +96,14 @@ pub(crate) fn stages_live(chains: &[AssembledChain]) {
             };
             if known.statistics.lacks_metrics(policy) {
                 for kind in failures_of(stage, &known.hook) {
-                    stage_failures(chain.chain.phase, &chain.chain.name, &stage.spec.name, kind, policy)
-                        .absolute(0);
+                    stage_failures(
+                        chain.chain.phase,
+                        &chain.chain.name,
+                        &stage.spec.name,
+                        kind,
+                        policy,
+                    )
+                    .absolute(0);
                 }
             }
             if let Some(trial) = &known.trial {

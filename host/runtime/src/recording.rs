@@ -183,11 +183,7 @@ fn write(taken: &Taken, redact: &[Redaction]) -> Option<RecordedRequest> {
         review.get_mut(name).map(Value::take)
     };
     let review = webhook::write_review(ReviewVersion::V1, &taken.request).ok()?;
-    let answer = dialect::write_review(
-        ReviewVersion::V1,
-        &taken.request.uid,
-        Some(&taken.outcome),
-    );
+    let answer = dialect::write_review(ReviewVersion::V1, &taken.request.uid, Some(&taken.outcome));
     let mut request = part(&review, "request")?;
     let mut response = part(&answer, "response")?;
     let redacted = redaction::apply(&taken.request, redact, &mut request, &mut response);

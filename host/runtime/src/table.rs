@@ -99,7 +99,8 @@ impl Table {
             };
             let known = self.chains.iter().find(is_its);
             let stage = known.and_then(|known| {
-                let position = |stage: &admittance_admission::Stage| Arc::ptr_eq(&stage.spec.name, &row.stage);
+                let position =
+                    |stage: &admittance_admission::Stage| Arc::ptr_eq(&stage.spec.name, &row.stage);
                 known.stages.get(known.chain.stages.iter().position(position)?)
             });
             if let Some(stage) = stage {

@@ -194,7 +194,7 @@ fn digest(file: &mut impl Read) -> io::Result<[u8; 32]> {
 
 /// What the file system says of a file: the same stamp, settled, means the same content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
+pub struct Stamp {
     file: (u64, u64),
     length: u64,
     modified: Option<SystemTime>,
@@ -202,8 +202,9 @@ struct Stamp {
 }
 
 impl Stamp {
+    /// That of a file.
     #[cfg(unix)]
-    fn of(metadata: &Metadata) -> Self {
+    pub fn of(metadata: &Metadata) -> Self {
         use std::os::unix::fs::MetadataExt;
         let seconds = u64::try_from(metadata.ctime()).ok();
         let nanoseconds = u32::try_from(metadata.ctime_nsec()).ok();
@@ -218,8 +219,9 @@ impl Stamp {
         }
     }
 
+    /// That of a file.
     #[cfg(not(unix))]
-    fn of(metadata: &Metadata) -> Self {
+    pub fn of(metadata: &Metadata) -> Self {
         Self {
             file: (0, 0),
             length: metadata.len(),
@@ -233,11 +235,14 @@ impl Stamp {
         Sha256::digest(format!("{self:?}")).into()
     }
 
+    /// How long ago the file was last written to or put in place; none when the clock says nothing sensible.
+    pub fn age(&self, now: SystemTime) -> Option<Duration> {
+        now.duration_since(self.changed?).ok()
+    }
+
     /// Whether whatever happens to the file after `now` must give it another stamp.
     fn is_settled(&self, now: SystemTime) -> bool {
-        self.changed
-            .and_then(|changed| now.duration_since(changed).ok())
-            .is_some_and(|age| age > COARSENESS)
+        self.age(now).is_some_and(|age| age > COARSENESS)
     }
 }
 

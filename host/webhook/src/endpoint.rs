@@ -254,8 +254,8 @@ mod tests {
 
     #[test]
     fn services() {
-        use ServiceNaming::{Bcs, Kubernetes};
         use Protocol::BcsResource;
+        use ServiceNaming::{Bcs, Kubernetes};
         for (case, protocol, naming, namespace, port, path, expected) in [
             ("BCS", BcsResource, Bcs, "ns", 443, "", Ok("https://hook.ns/")),
             (

@@ -140,7 +140,10 @@ fn change(directory: &Path, content: &[u8]) {
     let file = format!("{}\n{revision}", Digest::of(&revision));
     fs::write(history.join("0000000001.revision"), file).expect("it can be written");
     let store = tempfile::tempdir().expect("a directory can be made");
-    let builder = Host::builder().definitions(&definitions).history(&history).store(store.path());
+    let builder = Host::builder()
+        .definitions(&definitions)
+        .history(&history)
+        .store(store.path());
     // The texts need be no definitions: what was live last is served then.
     block_on(builder.build()).expect("the change can be completed");
     for (path, held, before, after) in files {

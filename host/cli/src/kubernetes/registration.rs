@@ -140,8 +140,9 @@ impl Webhook {
         }
         let stages = || chains.iter().flat_map(|chain| &chain.stages);
         // A stage whose answer does not count refuses nothing.
-        let fails_closed =
-            stages().any(|stage| stage.spec.mode == Mode::Enforce && stage.spec.failure_policy == FailurePolicy::Fail);
+        let fails_closed = stages().any(|stage| {
+            stage.spec.mode == Mode::Enforce && stage.spec.failure_policy == FailurePolicy::Fail
+        });
         let of_stages = if fails_closed {
             FailurePolicy::Fail
         } else {

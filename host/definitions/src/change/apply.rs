@@ -41,7 +41,12 @@ pub(crate) fn apply(
         if expected == Expected::There {
             return Err(unknown(&id, &definitions));
         }
-        let taken = |path: &Path| set.stored().iter().chain(set.unusable()).any(|file| file.path == path);
+        let taken = |path: &Path| {
+            set.stored()
+                .iter()
+                .chain(set.unusable())
+                .any(|file| file.path == path)
+        };
         match destination(&id) {
             None => Err(ChangeError::NoDirectory(id)),
             Some(Destination::Store(path)) if taken(&path) => Err(ChangeError::PlaceTaken { id, path }),
@@ -93,7 +98,11 @@ impl<'a> Applied<'a> {
                 phase: definition.chain().map(|chain| chain.phase),
                 id: definition.id,
                 document,
-                text: if documents.len() == 1 { text } else { document.text_in(text) },
+                text: if documents.len() == 1 {
+                    text
+                } else {
+                    document.text_in(text)
+                },
             });
         }
         match all.is_empty() {
@@ -112,7 +121,10 @@ impl<'a> Applied<'a> {
     ) -> Result<Goal<'d, 'n>, ChangeError> {
         if expected == Expected::New {
             let location = definition.root.location();
-            return Err(ChangeError::AlreadyThere { id: self.id.clone(), location });
+            return Err(ChangeError::AlreadyThere {
+                id: self.id.clone(),
+                location,
+            });
         }
         let alone = alone(definition, there);
         let is_same = match set.of_system().get(definition.file) {
@@ -199,7 +211,11 @@ fn change(set: &DefinitionSet, applied: &[Applied<'_>], goals: Vec<Goal<'_, '_>>
     let (mut created, mut stored) = (Vec::<DefinitionFile>::new(), Vec::new());
     let mut unusable = set.unusable().to_vec();
     let mut effects = Vec::new();
-    let file = |path: PathBuf, text: String| DefinitionFile { path, text, place: None };
+    let file = |path: PathBuf, text: String| DefinitionFile {
+        path,
+        text,
+        place: None,
+    };
     for (one, goal) in applied.iter().zip(goals) {
         let in_store = || one.text(true).trim_end().to_owned();
         let effect = match goal {
@@ -256,13 +272,21 @@ pub(crate) fn file_of(id: &DefinitionId, directory: &Path) -> PathBuf {
     // What every file system takes, and what does not lead out of the directory.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     let name = format!("{}-{}", id.kind, id.name);
-    let name: String = name.chars().take(LONGEST).map(|c| if is_plain(c) { c } else { '-' }).collect();
+    let name: String = name
+        .chars()
+        .take(LONGEST)
+        .map(|c| if is_plain(c) { c } else { '-' })
+        .collect();
     free_path(directory.join(format!("{name}.yaml")), |_| false)
 }
 
 /// This path, or the first one with a number behind its name where nothing is.
 fn free_path(path: PathBuf, is_taken: impl Fn(&Path) -> bool) -> PathBuf {
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let stem = path
+        .file_stem()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
     let mut free = path.clone();
     let mut number = 2;
     while is_taken(&free) || free.symlink_metadata().is_ok() {

@@ -16,7 +16,10 @@ pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, Chang
     let there = set.parse(&mut Mistakes::new());
     let definitions = definitions(&there);
     let mut definitions = definitions.iter();
-    let unknown = || ChangeError::UnknownStage { id: id.clone(), near: Vec::new() };
+    let unknown = || ChangeError::UnknownStage {
+        id: id.clone(),
+        near: Vec::new(),
+    };
     let definition = definitions
         .find(|definition| definition.root.object_at(&location).is_some())
         .ok_or_else(unknown)?;
@@ -36,23 +39,36 @@ pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, Chang
         _ => pretty_json(&value),
     };
     let new = set.with_text(definition.file, Some(text));
-    Ok(Change::between(set, new, vec![(definition.id.clone(), Effect::Changed)]))
+    Ok(Change::between(
+        set,
+        new,
+        vec![(definition.id.clone(), Effect::Changed)],
+    ))
 }
 
 /// Where the stage of this name is, which has a candidate.
 fn with_candidate(chains: &[ChainDefinition], id: &StageId) -> Result<Location, ChangeError> {
-    let stages = || chains.iter().flat_map(|chain| chain.stages.iter().map(move |stage| (chain, stage)));
+    let stages = || {
+        chains
+            .iter()
+            .flat_map(|chain| chain.stages.iter().map(move |stage| (chain, stage)))
+    };
     let name = |chain: &ChainDefinition, stage: &str, phase| StageId {
         phase,
         chain: chain.name.clone(),
         stage: stage.to_owned(),
     };
-    let is_meant = |(chain, stage): &(&ChainDefinition, &StageDefinition)| id.is(chain.phase, &chain.name, &stage.spec.name);
+    let is_meant = |(chain, stage): &(&ChainDefinition, &StageDefinition)| {
+        id.is(chain.phase, &chain.name, &stage.spec.name)
+    };
     let meant: Vec<_> = stages().filter(is_meant).collect();
     let id = id.clone();
     match meant.as_slice() {
         [(_, stage)] if stage.candidate.is_some() => Ok(stage.location.clone()),
-        [(_, stage)] => Err(ChangeError::NoCandidate { id, location: stage.location.clone() }),
+        [(_, stage)] => Err(ChangeError::NoCandidate {
+            id,
+            location: stage.location.clone(),
+        }),
         [] => {
             let full = |(chain, stage): (&ChainDefinition, &StageDefinition)| {
                 name(chain, &stage.spec.name, id.phase.and(Some(chain.phase)))
@@ -61,8 +77,13 @@ fn with_candidate(chains: &[ChainDefinition], id: &StageId) -> Result<Location, 
             Err(ChangeError::UnknownStage { id, near })
         }
         several => {
-            let full = |(chain, stage): &(&ChainDefinition, &StageDefinition)| name(chain, &stage.spec.name, Some(chain.phase));
-            Err(ChangeError::AmbiguousStage { id, meant: several.iter().map(full).collect() })
+            let full = |(chain, stage): &(&ChainDefinition, &StageDefinition)| {
+                name(chain, &stage.spec.name, Some(chain.phase))
+            };
+            Err(ChangeError::AmbiguousStage {
+                id,
+                meant: several.iter().map(full).collect(),
+            })
         }
     }
 }
@@ -107,5 +128,8 @@ fn comment_above<'t>(text: &'t str, root: &Node<'_>) -> &'t str {
     let text = text.trim_start_matches(BYTE_ORDER_MARK);
     let above = text.get(..root.span().start).unwrap_or_default();
     // It may begin on the line of its marker.
-    above.rfind('\n').and_then(|end| above.get(..=end)).unwrap_or_default()
+    above
+        .rfind('\n')
+        .and_then(|end| above.get(..=end))
+        .unwrap_or_default()
 }

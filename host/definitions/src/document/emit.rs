@@ -86,7 +86,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{Mistakes, document::{read_text, to_json}};
+    use crate::{
+        Mistakes,
+        document::{read_text, to_json},
+    };
 
     fn read(text: &str) -> Json {
         to_json("test.yaml", text).unwrap_or_else(|error| panic!("{error}\n{text}"))

@@ -117,7 +117,14 @@ impl<'t> Builder<'t> {
             Event::Scalar(text, style, _, tag) => {
                 let value = scalar(text, style, tag.as_ref(), position)?;
                 let span = self.span_of_scalar(span);
-                self.put(Positioned { position, span, value }, flaws)
+                self.put(
+                    Positioned {
+                        position,
+                        span,
+                        value,
+                    },
+                    flaws,
+                )
             }
             Event::SequenceStart(_, tag) => self.start(span, tag.as_ref(), Content::List(Vec::new())),
             Event::MappingStart(_, tag) => {

@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use admittance_admission::{
     FailurePolicy, Grants, LabelOperator, LabelSelector, MatchConditions, MatchPolicy, Matcher, Mode,
-    NamespaceSelector, Operation, Protocol, Reinvocation, Requirement, ResourcePattern, ReviewVersion, Rule, Scope,
-    ServiceNaming, SideEffects, StageSpec, WebhookTarget,
+    NamespaceSelector, Operation, Protocol, Reinvocation, Requirement, ResourcePattern, ReviewVersion, Rule,
+    Scope, ServiceNaming, SideEffects, StageSpec, WebhookTarget,
 };
 use serde_json::json;
 

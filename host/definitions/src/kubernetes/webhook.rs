@@ -3,8 +3,8 @@
 use std::{collections::HashMap, time::Duration};
 
 use admittance_admission::{
-    FailurePolicy, MatchPolicy, Mode, NamespaceSelector, Phase, Protocol, Reinvocation, ReviewVersion, SideEffects,
-    StageSpec,
+    FailurePolicy, MatchPolicy, Mode, NamespaceSelector, Phase, Protocol, Reinvocation, ReviewVersion,
+    SideEffects, StageSpec,
 };
 
 use super::rules;
@@ -69,7 +69,8 @@ pub(super) fn read(
     let hook = read_hook(&mut fields, versions.unwrap_or_default(), mistakes);
     let candidate = plugin::read_candidate(&mut fields, hook.as_ref(), mistakes);
     let match_policy = fields.get("matchPolicy", version.match_policy(), Node::word, mistakes);
-    let read_rules = |node: &Node<'_>, mistakes: &mut Mistakes| Some(rules::read(node, match_policy, mistakes));
+    let read_rules =
+        |node: &Node<'_>, mistakes: &mut Mistakes| Some(rules::read(node, match_policy, mistakes));
     let rules = fields.get("rules", Vec::new(), read_rules, mistakes);
     let namespaces = selectors::labels_of(&mut fields, "namespaceSelector", Syntax::Kubernetes, mistakes);
     let spec = StageSpec {
@@ -82,7 +83,12 @@ pub(super) fn read(
         mode: fields.get("mode", Mode::default(), Node::word, mistakes),
         side_effects: read_side_effects(&mut fields, version, is_remote, mistakes),
         reinvocation: match phase {
-            Phase::Mutating => fields.get("reinvocationPolicy", Reinvocation::default(), Node::word, mistakes),
+            Phase::Mutating => fields.get(
+                "reinvocationPolicy",
+                Reinvocation::default(),
+                Node::word,
+                mistakes,
+            ),
             Phase::Validating => Reinvocation::Never,
         },
         name: name.clone().unwrap_or_default(),

@@ -1,13 +1,11 @@
 use admittance_admission::{
-    ClusterKind, Grants, LabelOperator, LabelSelector, MatchConditions, Matcher, NamespaceSelector, Operation,
-    Requirement, ResourcePattern, Rule, Scope, ServiceNaming, WebhookTarget,
+    ClusterKind, Grants, LabelOperator, LabelSelector, MatchConditions, Matcher, NamespaceSelector,
+    Operation, Requirement, ResourcePattern, Rule, Scope, ServiceNaming, WebhookTarget,
 };
 use serde_json::json;
 
 use super::*;
-use crate::{
-    ModuleReference, PluginDefinition, certificates, load_text,
-};
+use crate::{ModuleReference, PluginDefinition, certificates, load_text};
 
 mod mistakes;
 
@@ -122,7 +120,11 @@ spec:
                     digest: Some([0x0f; 32].into()),
                     settings: json!({"containers": [{"name": "log"}], "limit": 1.5}),
                     allow: Grants {
-                        cluster: [ClusterKind::new("v1", "Node"), ClusterKind::new("apps/v1", "Deployment")].into(),
+                        cluster: [
+                            ClusterKind::new("v1", "Node"),
+                            ClusterKind::new("apps/v1", "Deployment"),
+                        ]
+                        .into(),
                         http: ["https://policy.example.com".parse().unwrap()].into(),
                         environment: [("ZONE".into(), "a".into())].into(),
                     },

@@ -4,8 +4,7 @@ use admittance_admission::{ClusterKind, Grants};
 use serde_json::json;
 
 use crate::{
-    CandidateDefinition, ChainDefinition, HookDefinition, ModuleReference, PluginDefinition,
-    Share, load_text,
+    CandidateDefinition, ChainDefinition, HookDefinition, ModuleReference, PluginDefinition, Share, load_text,
 };
 
 const PIN: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";

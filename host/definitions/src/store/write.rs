@@ -48,7 +48,10 @@ fn undo(changes: &[FileChange]) -> Result<(), (PathBuf, StoreError)> {
             Err(StoreError::ChangedMeanwhile { .. }) => {}
             Err(error) => return Err(failed(error)),
             Ok(staged) => {
-                let not_written = |source| StoreError::NotWritten { path: back.path.clone(), source };
+                let not_written = |source| StoreError::NotWritten {
+                    path: back.path.clone(),
+                    source,
+                };
                 staged.put().map_err(not_written).map_err(failed)?;
             }
         }

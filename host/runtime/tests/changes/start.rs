@@ -134,7 +134,10 @@ async fn a_change_that_cannot_be_completed_is_told() {
     interrupted(&scene, 1).await;
     fs::create_dir(scene.chains().join("AdmissionChain-c.yaml")).unwrap();
     let error = scene.start().await.unwrap_err();
-    assert!(matches!(error, Error::IncompleteChange { revision: 2, .. }), "{error}");
+    assert!(
+        matches!(error, Error::IncompleteChange { revision: 2, .. }),
+        "{error}"
+    );
     fs::remove_dir(scene.chains().join("AdmissionChain-c.yaml")).unwrap();
     assert_eq!(live(&scene.start().await.unwrap()), "2 a=2 b=2 c=2");
 }

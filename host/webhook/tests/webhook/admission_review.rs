@@ -715,7 +715,7 @@ async fn what_goes_with_the_verdict() {
 /// kube-apiserver takes the first version it knows; no version is a mistake of the definition.
 #[test]
 fn the_first_version_is_sent() {
-    use admittance_admission::{Protocol};
+    use admittance_admission::Protocol;
     use admittance_webhook::{Error, WebhookClients, WebhookConfig};
     let versions = Vec::new();
     let target = admittance_admission::WebhookTarget::Url("https://hooks.example.com".parse().unwrap());

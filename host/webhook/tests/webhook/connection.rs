@@ -1,9 +1,8 @@
 use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
-    Chain, Deadline, Decision, Evaluation, FailureKind, NoAuthorizer, Protocol, Refusal, ServiceNaming, Stage,
-    StaticNamespaces,
-    Surroundings,
+    Chain, Deadline, Decision, Evaluation, FailureKind, NoAuthorizer, Protocol, Refusal, ServiceNaming,
+    Stage, StaticNamespaces, Surroundings,
 };
 use admittance_webhook::{Resolve, Webhook, WebhookClients, WebhookConfig};
 use http::Version;

@@ -25,7 +25,12 @@ fn a_file_of_one_definition_is_replaced_whole() {
     };
     // The file, its text, what is applied, and the text after that.
     let table = [
-        ("f.yaml", b.clone(), changed(&line("b")), format!("{}\n", changed(&line("b")))),
+        (
+            "f.yaml",
+            b.clone(),
+            changed(&line("b")),
+            format!("{}\n", changed(&line("b"))),
+        ),
         // Comments are of the text that is applied.
         (
             "f.yaml",
@@ -33,11 +38,31 @@ fn a_file_of_one_definition_is_replaced_whole() {
             format!("\u{feff}# New.\n---\n{}# Below.\n", changed(&b)),
             format!("# New.\n---\n{}# Below.\n", changed(&b)),
         ),
-        ("f.yaml", b.clone(), format!("# New.\n{b}"), format!("# New.\n{b}")),
+        (
+            "f.yaml",
+            b.clone(),
+            format!("# New.\n{b}"),
+            format!("# New.\n{b}"),
+        ),
         // JSON is read in a file of YAML too, and alone in one of JSON.
-        ("f.yaml", b.clone(), changed(&json("b")), format!("{}\n", changed(&json("b")))),
-        ("f.json", json("b"), changed(&json("b")), format!("{}\n", changed(&json("b")))),
-        ("f.json", json("b"), changed(&line("b")), pretty(&changed(&json("b")))),
+        (
+            "f.yaml",
+            b.clone(),
+            changed(&json("b")),
+            format!("{}\n", changed(&json("b"))),
+        ),
+        (
+            "f.json",
+            json("b"),
+            changed(&json("b")),
+            format!("{}\n", changed(&json("b"))),
+        ),
+        (
+            "f.json",
+            json("b"),
+            changed(&line("b")),
+            pretty(&changed(&json("b"))),
+        ),
         // A kind of BCS in another case is the same.
         (
             "f.yaml",
@@ -53,13 +78,18 @@ fn a_file_of_one_definition_is_replaced_whole() {
     let a = chain("a");
     let both = set(&[("a.yaml", &a), ("b.yaml", &b)]);
     let several = format!("# Of b.\n{}--- # Of a.\n{}", changed(&b), changed(&a));
-    let change = both.apply(&several, "new.yaml", Expected::Any, &|_| None).unwrap();
+    let change = both
+        .apply(&several, "new.yaml", Expected::Any, &|_| None)
+        .unwrap();
     assert_eq!(
         told(&change),
         "AdmissionChain/b Changed, AdmissionChain/a Changed; ~a.yaml ~b.yaml"
     );
     assert_eq!(text(&change.set, "a.yaml"), Some(changed(&a)));
-    assert_eq!(text(&change.set, "b.yaml"), Some(format!("# Of b.\n{}", changed(&b))));
+    assert_eq!(
+        text(&change.set, "b.yaml"),
+        Some(format!("# Of b.\n{}", changed(&b)))
+    );
     // The same again is nothing.
     for same in [
         b.clone(),
@@ -77,10 +107,15 @@ fn a_file_of_several_is_edited_by_people() {
     let [a, b] = ["a", "b"].map(chain);
     let applied_to = |text: &str, new: &str| {
         let change = set(&[("f.yaml", text)]).apply(new, "new.yaml", Expected::Any, &|_| None);
-        change.map(|change| told(&change)).map_err(|error| error.to_string())
+        change
+            .map(|change| told(&change))
+            .map_err(|error| error.to_string())
     };
     let changed = b.replace("CREATE", "UPDATE");
-    for (text, line) in [(format!("# All.\n{a}---\n{b}"), 15), (format!("{b}---\nkind: Pod\n"), 1)] {
+    for (text, line) in [
+        (format!("# All.\n{a}---\n{b}"), 15),
+        (format!("{b}---\nkind: Pod\n"), 1),
+    ] {
         let message = format!(
             "AdmissionChain/b is one of several documents in its file, at f.yaml:{line}:1; edit that file"
         );
@@ -88,7 +123,10 @@ fn a_file_of_several_is_edited_by_people() {
     }
     // What is there already, however it is written, is nothing.
     assert_eq!(
-        applied_to(&format!("{a}---\n{b}"), &format!("--- {}\n--- {}\n", line("b"), line("a"))),
+        applied_to(
+            &format!("{a}---\n{b}"),
+            &format!("--- {}\n--- {}\n", line("b"), line("a"))
+        ),
         Ok("AdmissionChain/b Unchanged, AdmissionChain/a Unchanged;".to_owned())
     );
 }
@@ -155,8 +193,8 @@ fn new_files() {
     };
     let long = bcs(&"x".repeat(300));
     let long_name = format!("admissionwebhook-n-{}.yaml", "x".repeat(81));
-    let phases =
-        ["Mutating", "Validating"].map(|phase| line("p").replace("spec: {", &format!("spec: {{ phase: {phase},")));
+    let phases = ["Mutating", "Validating"]
+        .map(|phase| line("p").replace("spec: {", &format!("spec: {{ phase: {phase},")));
     // What is applied, and the files that come of it.
     let table = [
         (chain("pods"), vec![("AdmissionChain-pods.yaml", chain("pods"))]),
@@ -171,7 +209,10 @@ fn new_files() {
             json("pods"),
             vec![("AdmissionChain-pods.yaml", format!("{}\n", json("pods")))],
         ),
-        (chain("taken"), vec![("AdmissionChain-taken-3.yaml", chain("taken"))]),
+        (
+            chain("taken"),
+            vec![("AdmissionChain-taken-3.yaml", chain("taken"))],
+        ),
         (
             format!("# A.\n{}---\n{}", chain("a"), chain("b")),
             vec![
@@ -200,7 +241,10 @@ fn new_files() {
             .iter()
             .map(|file| (file.path.clone(), file.text.clone()))
             .collect();
-        let expected: Vec<_> = expected.into_iter().map(|(name, text)| (path(name), text)).collect();
+        let expected: Vec<_> = expected
+            .into_iter()
+            .map(|(name, text)| (path(name), text))
+            .collect();
         assert_eq!(found, expected);
         assert!(change.files.iter().all(|file| file.before.is_none()));
     }
@@ -298,11 +342,16 @@ fn why_a_text_is_not_applied() {
     // What is wrong in a document goes when the document is replaced.
     assert_eq!(applied("f.yaml", &b.replace("CREATE", "CREAT"), &b), Ok(b));
     for (other, expected) in [
-        ("kind: Pod\n", "o.yaml:1:7: kind: \"Pod\" is not known here; write"),
+        (
+            "kind: Pod\n",
+            "o.yaml:1:7: kind: \"Pod\" is not known here; write",
+        ),
         ("a: [", "o.yaml:2:1: this is not YAML"),
     ] {
         let error = set(&[("f.yaml", &a), ("o.yaml", other)])
-            .apply(&a.replace("CREATE", "UPDATE"), "new.yaml", Expected::Any, &|_| None)
+            .apply(&a.replace("CREATE", "UPDATE"), "new.yaml", Expected::Any, &|_| {
+                None
+            })
             .unwrap_err();
         assert!(error.to_string().starts_with(expected), "{error}");
     }

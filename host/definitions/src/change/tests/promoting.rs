@@ -29,7 +29,10 @@ fn what_a_stage_becomes() {
             "{ name: s, plugin: { source: file:a.wasm }, candidate: { source: file:b.wasm, share: 10% }, timeout: 1s }",
             "{ name: s, plugin: { source: file:b.wasm }, timeout: 1s }",
         ),
-        ("{ candidate: { source: file:b.wasm }, plugin: { source: file:a.wasm }, name: s }", "{ plugin: { source: file:b.wasm }, name: s }"),
+        (
+            "{ candidate: { source: file:b.wasm }, plugin: { source: file:a.wasm }, name: s }",
+            "{ plugin: { source: file:b.wasm }, name: s }",
+        ),
         // What the candidate does not say goes, or stays.
         (
             "{ name: s, plugin: { digest: '{PIN}', source: file:a.wasm, settings: { a: 1 }, memory: 1MiB }, candidate: { source: 'oci://r.example.com/b:2', refresh: 1h } }",
@@ -52,10 +55,16 @@ fn what_a_stage_becomes() {
     ];
     for (old, new) in table {
         let [old, new] = [old, new].map(|stage| format!("{HEAD}    - {}\n", stage.replace("{PIN}", PIN)));
-        for (above, below) in [("", ""), ("\u{feff}# More.\n---\n", "# Below.\n---\n# Nothing more.\n")] {
+        for (above, below) in [
+            ("", ""),
+            ("\u{feff}# More.\n---\n", "# Below.\n---\n# Nothing more.\n"),
+        ] {
             let found = promoted("f.yaml", &format!("{above}{old}{below}"));
             assert_eq!(value(&found), value(&new), "{old}");
-            let comments = format!("{}# All.\napiVersion: admittance.dev/v1alpha1\n", above.trim_start_matches('\u{feff}'));
+            let comments = format!(
+                "{}# All.\napiVersion: admittance.dev/v1alpha1\n",
+                above.trim_start_matches('\u{feff}')
+            );
             assert!(found.starts_with(&comments), "{found}");
         }
     }
@@ -94,14 +103,20 @@ fn other_forms() {
         ),
         (
             "f.json",
-            json(r#""candidate": {"source": "file:\u00fc.wasm"}, "plugin": {"source": "file:a.wasm", "memory": 1048576}"#),
+            json(
+                r#""candidate": {"source": "file:\u00fc.wasm"}, "plugin": {"source": "file:a.wasm", "memory": 1048576}"#,
+            ),
             json(r#""plugin": {"source": "file:\u00fc.wasm", "memory": 1048576}"#),
         ),
     ];
     for (file, old, new) in table {
         let found = promoted(file, &old);
         assert_eq!(value(&found), value(&new), "{old}");
-        assert_eq!(file == "f.json", serde_json::from_str::<Json>(&found).is_ok(), "{found}");
+        assert_eq!(
+            file == "f.json",
+            serde_json::from_str::<Json>(&found).is_ok(),
+            "{found}"
+        );
     }
 }
 

@@ -102,7 +102,10 @@ fn one_that_cannot_be_written_keeps_all_from_it() {
     // A directory is where the file should come to be.
     fs::create_dir(place.path("chains/made.yaml")).unwrap();
     let told = error(&place.changes());
-    let expected = format!("{} cannot be written, so nothing was changed: ", place.path("chains/made.yaml").display());
+    let expected = format!(
+        "{} cannot be written, so nothing was changed: ",
+        place.path("chains/made.yaml").display()
+    );
     assert!(told.starts_with(&expected), "{told}");
     assert_eq!(place.tree(), place.old());
     // And where there is no directory.
@@ -156,7 +159,10 @@ fn a_new_file_replaces_none() {
 fn links_and_modes_stay() {
     let place = Place::new();
     for name in ["chains/changed.yaml", "more/gone.yaml"] {
-        let target = place.path(&format!("other/{}", Path::new(name).file_name().unwrap().display()));
+        let target = place.path(&format!(
+            "other/{}",
+            Path::new(name).file_name().unwrap().display()
+        ));
         fs::rename(place.path(name), &target).unwrap();
         fs::set_permissions(&target, fs::Permissions::from_mode(0o640)).unwrap();
         symlink(&target, place.path(name)).unwrap();
@@ -170,6 +176,9 @@ fn links_and_modes_stay() {
     assert!(!place.path("more/gone.yaml").is_symlink());
     assert_eq!(fs::read(place.path("other/gone.yaml")).unwrap(), b"gone");
     // A new file is readable as far as the process lets it be.
-    let mode = fs::metadata(place.path("chains/made.yaml")).unwrap().permissions().mode();
+    let mode = fs::metadata(place.path("chains/made.yaml"))
+        .unwrap()
+        .permissions()
+        .mode();
     assert_eq!(mode & 0o600, 0o600);
 }

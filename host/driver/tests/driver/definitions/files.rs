@@ -56,7 +56,12 @@ async fn definitions_that_people_wrote() {
     let directory = TempDir::new().unwrap();
     let setup = Setup::new(&[echo().await]).steered(directory.path());
     let chains = directory.path().join("chains");
-    let files = [("a.yaml", BY_HAND), ("b.yaml", RESOURCE), ("c.yaml", LIST), ("d.yaml", BESIDE)];
+    let files = [
+        ("a.yaml", BY_HAND),
+        ("b.yaml", RESOURCE),
+        ("c.yaml", LIST),
+        ("d.yaml", BESIDE),
+    ];
     for (name, text) in files {
         fs::write(chains.join(name), text).unwrap();
     }
@@ -122,20 +127,44 @@ async fn definitions_that_people_wrote() {
 
     // What must be edited by hand is said to.
     let other = json!({"resourcesRef": {"operation": "Create", "kind": "Secret"}});
-    let (in_list, shares) = ("is an item of the list in", "is one of several documents in its file");
+    let (in_list, shares) = (
+        "is an item of the list in",
+        "is one of several documents in its file",
+    );
     for (method, path, body, why, file) in [
-        ("PUT", ROUTE.to_owned(), update("listed", json!({})), in_list, "c.yaml"),
-        ("DELETE", format!("{ROUTE}/listed"), String::new(), in_list, "c.yaml"),
-        ("PUT", ROUTE.to_owned(), update("shared", other), shares, "d.yaml:9:1"),
-        ("DELETE", format!("{ROUTE}/shared"), String::new(), shares, "d.yaml:9:1"),
+        (
+            "PUT",
+            ROUTE.to_owned(),
+            update("listed", json!({})),
+            in_list,
+            "c.yaml",
+        ),
+        (
+            "DELETE",
+            format!("{ROUTE}/listed"),
+            String::new(),
+            in_list,
+            "c.yaml",
+        ),
+        (
+            "PUT",
+            ROUTE.to_owned(),
+            update("shared", other),
+            shares,
+            "d.yaml:9:1",
+        ),
+        (
+            "DELETE",
+            format!("{ROUTE}/shared"),
+            String::new(),
+            shares,
+            "d.yaml:9:1",
+        ),
     ] {
         let (_, answer) = driver.define(method, &path, body).await;
         let (code, message) = refusal(&answer);
         assert_eq!(code, 1_405_200);
-        assert!(
-            message.contains(why) && message.contains(file),
-            "{message}"
-        );
+        assert!(message.contains(why) && message.contains(file), "{message}");
     }
     // Neither can one of the same name be made, in whatever form it is there.
     for name in ["images", "listed", "shared", "sidecars"] {
@@ -149,8 +178,16 @@ async fn definitions_that_people_wrote() {
             DONE
         );
     }
-    assert_eq!(driver.live().await, ["defaultGroup/listed", "defaultGroup/shared", "pods"]);
-    for (name, is_there) in [("a.yaml", false), ("b.yaml", false), ("c.yaml", true), ("d.yaml", true)] {
+    assert_eq!(
+        driver.live().await,
+        ["defaultGroup/listed", "defaultGroup/shared", "pods"]
+    );
+    for (name, is_there) in [
+        ("a.yaml", false),
+        ("b.yaml", false),
+        ("c.yaml", true),
+        ("d.yaml", true),
+    ] {
         assert_eq!(chains.join(name).exists(), is_there, "{name}");
     }
 }
