@@ -26,7 +26,7 @@ use crate::{
     stores::Stores,
 };
 
-/// The door for embedders: holds the live table of chains. Cheap to clone; lives as long as the
+/// Holds the live table of chains. Cheap to clone; lives as long as the
 /// program.
 #[derive(Clone)]
 pub struct Host(pub(crate) Arc<Inner>);

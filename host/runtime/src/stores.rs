@@ -67,7 +67,7 @@ impl Stores {
 
     /// The files and directories.
     pub(crate) fn paths(&self) -> Vec<PathBuf> {
-        let path = |home: &StoreLocation| match home {
+        let path = |location: &StoreLocation| match location {
             StoreLocation::Path(path) => Some(path.clone()),
             StoreLocation::Store(_) => None,
         };
@@ -75,7 +75,7 @@ impl Stores {
     }
 
     fn stores(&self) -> impl Iterator<Item = &Arc<dyn DefinitionStore>> {
-        self.locations.iter().filter_map(|home| match home {
+        self.locations.iter().filter_map(|location| match location {
             StoreLocation::Path(_) => None,
             StoreLocation::Store(store) => Some(store),
         })
@@ -109,7 +109,7 @@ impl Stores {
 
     /// Where a new definition is written: to the first place that takes it.
     pub(crate) fn destination(&self, id: &DefinitionId) -> Option<Destination> {
-        self.locations.iter().find_map(|home| match home {
+        self.locations.iter().find_map(|location| match location {
             StoreLocation::Path(path) if path.is_dir() => self.files.place_for(id).map(Destination::File),
             StoreLocation::Path(_) => None,
             StoreLocation::Store(store) => store.place_for(id).map(Destination::Store),

@@ -3,7 +3,7 @@
 //!
 //! A [`Document`] is a tree with positions. A [`Node`] is a place in it; its methods read what should
 //! be there, and push what is wrong to [`Mistakes`]. [`Fields`] reads an object field by field and
-//! reports the fields that nobody asked for.
+//! reports the fields that are not known.
 //!
 //! YAML is version 1.2: `on`, `yes` and `0777` are not what they were in 1.1. Aliases are refused,
 //! since they can stand for any amount of text. A file has at most [`LARGEST_FILE`] bytes and
