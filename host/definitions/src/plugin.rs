@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
-use admittance_admission::Grants;
+use admittance_admission::{ClusterKind, Grants, HttpOrigin};
 use admittance_module::{Digest, InvalidReference, ModuleReference};
 use serde_json::Value as Json;
 
@@ -162,10 +162,10 @@ fn read_allow(node: &Node<'_>, mistakes: &mut Mistakes) -> Grants {
     };
     let mut allow = Grants::default();
     for kind in fields.get("cluster", Vec::new(), Node::list, mistakes) {
-        allow.cluster.extend(kind.parse(mistakes));
+        allow.cluster.extend(kind.parse::<ClusterKind>(mistakes));
     }
     for origin in fields.get("http", Vec::new(), Node::list, mistakes) {
-        allow.http.extend(origin.parse(mistakes));
+        allow.http.extend(origin.parse::<HttpOrigin>(mistakes));
     }
     allow.environment = fields.get("environment", BTreeMap::new(), Node::string_map, mistakes);
     fields.finish(mistakes);
