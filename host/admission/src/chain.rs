@@ -1,8 +1,6 @@
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
-use crate::{Outline, Request, Rule, Stage};
+use crate::{Outline, Request, Rule, Stage, word::words};
 
 /// An ordered list of stages, and the rules that say which requests it is for.
 #[derive(Clone, Debug)]
@@ -41,7 +39,7 @@ impl Chain {
 
 /// The two phases of an admission, as in kube-apiserver. A request passes all mutating chains before the
 /// first validating one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Phase {
     /// Stages are called one after the other, and each may change the object or refuse the request.
     #[default]
@@ -50,24 +48,7 @@ pub enum Phase {
     Validating,
 }
 
-impl Phase {
-    /// Both, in their order.
-    pub const ALL: [Self; 2] = [Self::Mutating, Self::Validating];
-
-    /// The name in documents.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Mutating => "Mutating",
-            Self::Validating => "Validating",
-        }
-    }
-}
-
-impl fmt::Display for Phase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+words!(Phase, "phase": Mutating = "Mutating", Validating = "Validating");
 
 /// A selection of the chains that a request may pass through.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -106,7 +106,7 @@ impl Evaluation {
         for (chain, stage) in stages(chains, Phase::Mutating) {
             let audit = self.queue_audit(chain, stage, audits);
             let had_turn = audit.is_some() || self.step(chain, stage, 1, surroundings).await;
-            if had_turn && stage.reinvocation == Reinvocation::IfNeeded {
+            if had_turn && stage.spec.reinvocation == Reinvocation::IfNeeded {
                 visits.push(Visit {
                     chain,
                     stage,
@@ -170,7 +170,7 @@ impl Evaluation {
         stage: &'a Stage,
         audits: &mut Vec<Audit<'a>>,
     ) -> Option<usize> {
-        if stage.mode != Mode::Audit || self.refusal.is_some() {
+        if stage.spec.mode != Mode::Audit || self.refusal.is_some() {
             return None;
         }
         // Stages with no change in between share the request.
@@ -266,8 +266,8 @@ impl Evaluation {
         self.trace.push(TraceRow {
             chain: chain.name.clone(),
             phase: chain.phase,
-            stage: stage.name.clone(),
-            mode: stage.mode,
+            stage: stage.spec.name.clone(),
+            mode: stage.spec.mode,
             round,
             result: StageResult::NotReached,
             duration: Duration::ZERO,
@@ -288,7 +288,7 @@ impl Evaluation {
             Step::DeadlinePassed => {
                 self.refuse(Refusal::DeadlinePassed {
                     chain: chain.name.clone(),
-                    stage: stage.name.clone(),
+                    stage: stage.spec.name.clone(),
                 });
                 return StageResult::NotReached;
             }
@@ -296,7 +296,7 @@ impl Evaluation {
                 if reason == SkipReason::DryRun {
                     self.refuse(Refusal::DryRunUnsupported {
                         chain: chain.name.clone(),
-                        stage: stage.name.clone(),
+                        stage: stage.spec.name.clone(),
                     });
                 }
                 return StageResult::Skipped(reason);
@@ -321,16 +321,16 @@ impl Evaluation {
         let (effect, notes) = match effect {
             Ok(effect) => effect,
             Err(failure) => {
-                if stage.failure_policy == FailurePolicy::Fail {
+                if stage.spec.failure_policy == FailurePolicy::Fail {
                     self.refuse(Refusal::Failed {
                         chain: chain.name.clone(),
-                        stage: stage.name.clone(),
+                        stage: stage.spec.name.clone(),
                         failure: failure.clone(),
                     });
                 }
                 return StageResult::Failed {
                     failure,
-                    policy: stage.failure_policy,
+                    policy: stage.spec.failure_policy,
                 };
             }
         };
@@ -341,7 +341,7 @@ impl Evaluation {
                     .audit_annotations
                     .into_iter()
                     .map(|(key, value)| AuditAnnotation {
-                        stage: stage.name.clone(),
+                        stage: stage.spec.name.clone(),
                         key,
                         value,
                     }),
@@ -351,7 +351,7 @@ impl Evaluation {
             Effect::Deny(denial) => {
                 self.refuse(Refusal::Denied {
                     chain: chain.name.clone(),
-                    stage: stage.name.clone(),
+                    stage: stage.spec.name.clone(),
                     denial: denial.clone(),
                 });
             }

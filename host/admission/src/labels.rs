@@ -58,20 +58,13 @@ pub enum LabelOperator {
     DoesNotExist,
 }
 
-impl LabelOperator {
-    /// Every operator.
-    pub const ALL: [Self; 4] = [Self::In, Self::NotIn, Self::Exists, Self::DoesNotExist];
-
-    /// The name in documents, case-sensitive as in Kubernetes.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::In => "In",
-            Self::NotIn => "NotIn",
-            Self::Exists => "Exists",
-            Self::DoesNotExist => "DoesNotExist",
-        }
-    }
-}
+words!(
+    LabelOperator,
+    "operator": In = "In",
+    NotIn = "NotIn",
+    Exists = "Exists",
+    DoesNotExist = "DoesNotExist"
+);
 
 /// Why a requirement is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

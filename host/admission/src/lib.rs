@@ -15,6 +15,7 @@ mod difference;
 mod effect;
 mod evaluation;
 mod failure;
+mod grants;
 mod head;
 mod hook;
 mod identity;
@@ -33,6 +34,8 @@ mod stage;
 mod tree;
 mod turn;
 mod verdict;
+mod webhook;
+mod word;
 
 pub use chain::{Chain, Phase, Selection};
 pub use cluster::{ClusterError, ClusterKind, ClusterReader, InvalidClusterKind};
@@ -43,6 +46,7 @@ pub use deadline::Deadline;
 pub use effect::Effect;
 pub use evaluation::{Evaluation, Surroundings};
 pub use failure::{Failure, FailureKind};
+pub use grants::{Grants, HttpOrigin, InvalidHttpOrigin};
 pub use head::Head;
 pub use hook::Hook;
 pub use identity::IdentityFields;
@@ -59,8 +63,10 @@ pub use request::{
 };
 pub use rule::{MatchPolicy, Matcher, Outline, ResourcePattern, Rule, RuleError, Scope};
 pub use spelling::{Spelling, SpellingError, same_key};
-pub use stage::{FailurePolicy, Mode, Reinvocation, SideEffects, Stage};
+pub use stage::{FailurePolicy, Mode, Reinvocation, SideEffects, Stage, StageSpec};
 pub use verdict::{Denial, Response, Verdict, bounded_warnings};
+pub use webhook::{Protocol, ReviewVersion, ServiceNaming, WebhookTarget};
+pub use word::{UnknownWord, Word};
 
 /// An attribute for implementations of this crate's async traits, such as [`Hook`].
 pub use async_trait::async_trait;

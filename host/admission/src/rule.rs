@@ -1,6 +1,6 @@
 use std::fmt;
 
-use crate::{GroupVersionResource, Operation, Request};
+use crate::{GroupVersionResource, Operation, Request, word::words};
 
 /// Selects the requests of a chain. Every part must match. The semantics are those of a rule in a Kubernetes
 /// webhook configuration, with `kinds` added for control planes whose requests are identified by the kind in
@@ -35,18 +35,7 @@ pub enum MatchPolicy {
     Equivalent,
 }
 
-impl MatchPolicy {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Exact, Self::Equivalent];
-
-    /// The name in documents.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Exact => "Exact",
-            Self::Equivalent => "Equivalent",
-        }
-    }
-}
+words!(MatchPolicy, "match policy": Exact = "Exact", Equivalent = "Equivalent");
 
 /// Resources that Kubernetes serves in two groups.
 const MOVED: [(&str, &str, &str); 7] = [
@@ -109,6 +98,8 @@ pub enum Scope {
     #[default]
     Any,
 }
+
+words!(Scope, "scope": Cluster = "Cluster", Namespaced = "Namespaced", Any = "*");
 
 /// One entry of a rule's resources: `pods`, `pods/status`, `pods/*`, `*/status`, `*`, `*/*`.
 #[derive(Clone, Debug, PartialEq, Eq)]

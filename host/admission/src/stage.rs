@@ -1,16 +1,21 @@
 use std::{fmt, sync::Arc, time::Duration};
 
-use serde::{Deserialize, Serialize};
-
-use crate::{Hook, LabelSelector, MatchConditions, NamespaceSelector, Rule};
+use crate::{Hook, LabelSelector, MatchConditions, NamespaceSelector, Rule, word::words};
 
 /// One hook in a chain, with everything that decides when it is called and what its answer does.
 #[derive(Clone)]
 pub struct Stage {
-    /// Names the stage in traces, metrics and refusals; unique in its chain.
-    pub name: Arc<str>,
+    /// Everything but the hook.
+    pub spec: StageSpec,
     /// What is called.
     pub hook: Arc<dyn Hook>,
+}
+
+/// Everything of a stage but its hook.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StageSpec {
+    /// Names the stage in traces, metrics and refusals; unique in its chain.
+    pub name: Arc<str>,
     /// The requests of its chain that it is for: those that any of these matches; empty means all.
     pub rules: Vec<Rule>,
     /// The namespaces that it is for; none means all.
@@ -21,7 +26,7 @@ pub struct Stage {
     pub match_conditions: MatchConditions,
     /// What a failure does.
     pub failure_policy: FailurePolicy,
-    /// How long one call may take, within the request's deadline. Default: 1 s.
+    /// How long one call may take, within the request's deadline.
     pub timeout: Duration,
     /// Whether the answer counts.
     pub mode: Mode,
@@ -31,15 +36,14 @@ pub struct Stage {
     pub reinvocation: Reinvocation,
 }
 
-impl Stage {
-    /// The timeout of a stage that is given none.
+impl StageSpec {
+    /// The timeout of a stage that is given none: 1 s.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1);
 
     /// A stage for every request of its chain, with policy `Fail`, the default timeout, enforced.
-    pub fn new(name: impl Into<Arc<str>>, hook: impl Hook) -> Self {
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self {
             name: name.into(),
-            hook: Arc::new(hook),
             rules: Vec::new(),
             namespace_selector: None,
             object_selector: LabelSelector::default(),
@@ -51,27 +55,33 @@ impl Stage {
             reinvocation: Reinvocation::default(),
         }
     }
+
+    /// The stage that calls this hook.
+    pub fn with(self, hook: impl Hook) -> Stage {
+        Stage {
+            spec: self,
+            hook: Arc::new(hook),
+        }
+    }
+}
+
+impl Stage {
+    /// A stage with the defaults of [`StageSpec::new`].
+    pub fn new(name: impl Into<Arc<str>>, hook: impl Hook) -> Self {
+        StageSpec::new(name).with(hook)
+    }
 }
 
 impl fmt::Debug for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stage")
-            .field("name", &self.name)
-            .field("rules", &self.rules)
-            .field("namespace_selector", &self.namespace_selector)
-            .field("object_selector", &self.object_selector)
-            .field("match_conditions", &self.match_conditions)
-            .field("failure_policy", &self.failure_policy)
-            .field("timeout", &self.timeout)
-            .field("mode", &self.mode)
-            .field("side_effects", &self.side_effects)
-            .field("reinvocation", &self.reinvocation)
+            .field("spec", &self.spec)
             .finish_non_exhaustive()
     }
 }
 
 /// What a stage's failure does to the request. A denial is not a failure.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FailurePolicy {
     /// The request is refused.
     #[default]
@@ -80,27 +90,10 @@ pub enum FailurePolicy {
     Ignore,
 }
 
-impl FailurePolicy {
-    /// Every policy.
-    pub const ALL: [Self; 2] = [Self::Fail, Self::Ignore];
-
-    /// As documents write it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Fail => "Fail",
-            Self::Ignore => "Ignore",
-        }
-    }
-}
-
-impl fmt::Display for FailurePolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+words!(FailurePolicy, "failure policy": Fail = "Fail", Ignore = "Ignore");
 
 /// Whether a stage's answer counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// It does.
     #[default]
@@ -109,24 +102,7 @@ pub enum Mode {
     Audit,
 }
 
-impl Mode {
-    /// Every mode.
-    pub const ALL: [Self; 2] = [Self::Enforce, Self::Audit];
-
-    /// As documents write it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Enforce => "Enforce",
-            Self::Audit => "Audit",
-        }
-    }
-}
-
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+words!(Mode, "mode": Enforce = "Enforce", Audit = "Audit");
 
 /// What a call of a stage does beside answering. Kubernetes' `sideEffects`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -142,20 +118,9 @@ pub enum SideEffects {
     Unknown,
 }
 
+words!(SideEffects, "kind of side effects": None = "None", NoneOnDryRun = "NoneOnDryRun", Some = "Some", Unknown = "Unknown");
+
 impl SideEffects {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::None, Self::NoneOnDryRun, Self::Some, Self::Unknown];
-
-    /// As documents write it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "None",
-            Self::NoneOnDryRun => "NoneOnDryRun",
-            Self::Some => "Some",
-            Self::Unknown => "Unknown",
-        }
-    }
-
     /// Whether the stage may be called in a dry run.
     pub fn allow_dry_run(self) -> bool {
         matches!(self, Self::None | Self::NoneOnDryRun)
@@ -173,15 +138,4 @@ pub enum Reinvocation {
     IfNeeded,
 }
 
-impl Reinvocation {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Never, Self::IfNeeded];
-
-    /// As documents write it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Never => "Never",
-            Self::IfNeeded => "IfNeeded",
-        }
-    }
-}
+words!(Reinvocation, "reinvocation policy": Never = "Never", IfNeeded = "IfNeeded");

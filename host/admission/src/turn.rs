@@ -41,13 +41,13 @@ impl Turn<'_> {
         if self.deadline.has_passed() {
             return Step::DeadlinePassed;
         }
-        let deadline = self.deadline.within(stage.timeout);
+        let deadline = self.deadline.within(stage.spec.timeout);
         match self.select(stage, deadline).await {
             Ok(Some(reason)) => return Step::Skipped(reason),
             Err(failure) => return Step::Unselected(failure),
             Ok(None) => {}
         }
-        if self.request.dry_run && !stage.side_effects.allow_dry_run() {
+        if self.request.dry_run && !stage.spec.side_effects.allow_dry_run() {
             return Step::Skipped(SkipReason::DryRun);
         }
         Step::Answered(match self.call(stage, deadline).await {
@@ -59,10 +59,10 @@ impl Turn<'_> {
     /// Why the stage does not apply to this request, if it does not.
     async fn select(&self, stage: &Stage, deadline: Deadline) -> Result<Option<SkipReason>, Failure> {
         let request = self.request;
-        if !stage.rules.is_empty() && !stage.rules.iter().any(|rule| rule.matches(request)) {
+        if !stage.spec.rules.is_empty() && !stage.spec.rules.iter().any(|rule| rule.matches(request)) {
             return Ok(Some(SkipReason::Rules));
         }
-        if let Some(selector) = &stage.namespace_selector {
+        if let Some(selector) = &stage.spec.namespace_selector {
             let matches = selector.matches(request, self.surroundings.namespaces);
             let matches = timeout_at(deadline.instant(), matches)
                 .await
@@ -72,7 +72,7 @@ impl Turn<'_> {
                 return Ok(Some(SkipReason::NamespaceSelector));
             }
         }
-        let selector = &stage.object_selector;
+        let selector = &stage.spec.object_selector;
         // kube-apiserver: an object without metadata matches no selector but the empty one.
         let chosen = |object: &Option<Object>| {
             object
@@ -82,7 +82,7 @@ impl Turn<'_> {
         if !selector.is_empty() && !chosen(&request.object) && !chosen(&request.old_object) {
             return Ok(Some(SkipReason::ObjectSelector));
         }
-        let conditions = &stage.match_conditions;
+        let conditions = &stage.spec.match_conditions;
         if !conditions
             .matches(request, self.surroundings.authorizer, deadline)
             .await?
@@ -101,7 +101,7 @@ impl Turn<'_> {
             Err(_) if deadline == self.deadline => Err(timed_out("no verdict before the request's deadline")),
             Err(_) => Err(timed_out(&format!(
                 "no verdict within the stage's timeout of {:?}",
-                stage.timeout
+                stage.spec.timeout
             ))),
         }
     }

@@ -14,8 +14,8 @@ use admittance_admission::{
     Chain, Deadline, Decision, Denial, Evaluation, Failure, FailureKind, FailurePolicy, GroupVersionKind,
     GroupVersionResource, Hook, IdentityFields, LabelSelector, Labels, Mode, NamespaceLookupError,
     NamespaceSelector, NamespaceSource, NoAuthorizer, Object, Operation, Outcome, Patch, Phase, Refusal,
-    Reinvocation, Request, Requirement, Response, Rule, Stage, StageResult, StaticNamespaces, Surroundings,
-    Verdict, async_trait,
+    Reinvocation, Request, Requirement, Response, Rule, Stage, StageResult, StageSpec, StaticNamespaces,
+    Surroundings, Verdict, async_trait,
 };
 use serde_json::{Value, json};
 
@@ -93,10 +93,11 @@ fn add(path: &str, value: Value) -> Script {
 }
 
 fn enforced(script: Script, failure_policy: FailurePolicy) -> Stage {
-    Stage {
+    StageSpec {
         failure_policy,
-        ..Stage::new("stage", script)
+        ..StageSpec::new("stage")
     }
+    .with(script)
 }
 
 fn chain(stages: Vec<Stage>) -> Chain {
@@ -404,10 +405,11 @@ async fn audit_records_and_changes_nothing() {
         ("identity", add("/metadata/name", json!("x")), "failed"),
         ("warning", Warn("careful"), "allow"),
     ] {
-        let audited = Stage {
+        let audited = StageSpec {
             mode: Mode::Audit,
-            ..Stage::new("stage", script)
-        };
+            ..StageSpec::new("stage")
+        }
+        .with(script);
         let stages = vec![audited, Stage::new("after", Allow)];
         let outcome = run(stages, request(Operation::Create), Duration::from_secs(10)).await;
         assert_eq!(
@@ -426,14 +428,20 @@ async fn audit_records_and_changes_nothing() {
 #[tokio::test(start_paused = true)]
 async fn an_audited_stage_takes_no_time_that_others_need() {
     use Script::*;
-    let audited = |script, timeout| Stage {
-        mode: Mode::Audit,
-        timeout: Duration::from_millis(timeout),
-        ..Stage::new("audited", script)
+    let audited = |script, timeout| {
+        StageSpec {
+            mode: Mode::Audit,
+            timeout: Duration::from_millis(timeout),
+            ..StageSpec::new("audited")
+        }
+        .with(script)
     };
-    let slow = |milliseconds| Stage {
-        timeout: Duration::from_secs(1),
-        ..Stage::new("enforced", Slow(milliseconds))
+    let slow = |milliseconds| {
+        StageSpec {
+            timeout: Duration::from_secs(1),
+            ..StageSpec::new("enforced")
+        }
+        .with(Slow(milliseconds))
     };
     for (case, stages, phase, words, milliseconds) in [
         (
@@ -501,11 +509,14 @@ async fn an_audited_stage_takes_no_time_that_others_need() {
 /// An audited stage sees the object as it was at its place, and is called again if it asks for reinvocation.
 #[tokio::test]
 async fn an_audited_stage_sees_the_object_of_its_place() {
-    let denies = |key: &str| Stage {
-        mode: Mode::Audit,
-        reinvocation: Reinvocation::IfNeeded,
-        object_selector: LabelSelector::new(vec![Requirement::equals(key, "x").unwrap()]),
-        ..Stage::new(key, Script::Deny("would deny"))
+    let denies = |key: &str| {
+        StageSpec {
+            mode: Mode::Audit,
+            reinvocation: Reinvocation::IfNeeded,
+            object_selector: LabelSelector::new(vec![Requirement::equals(key, "x").unwrap()]),
+            ..StageSpec::new(key)
+        }
+        .with(Script::Deny("would deny"))
     };
     let label = |key: &str| Stage::new("label", add(&format!("/metadata/labels/{key}"), json!("x")));
     let stages = vec![label("a"), denies("a"), denies("b"), label("b"), denies("b")];
@@ -628,10 +639,11 @@ async fn what_goes_out_is_held_to_the_rules_for_what_comes_in() {
     ];
     for (case, script, expected) in cases {
         for mode in Mode::ALL {
-            let stage = Stage {
+            let stage = StageSpec {
                 mode,
-                ..Stage::new("stage", script.clone())
-            };
+                ..StageSpec::new("stage")
+            }
+            .with(script.clone());
             let outcome = run(vec![stage], request(Operation::Create), Duration::from_secs(10)).await;
             let kind = match &outcome.trace[0].result {
                 StageResult::Failed { failure, .. } => Some(failure.kind),
@@ -711,11 +723,12 @@ async fn a_large_patch_holds_no_worker_and_ends_with_its_stage() {
         ("too late", middle, 1, FailureKind::Timeout),
     ] {
         for mode in Mode::ALL {
-            let stage = Stage {
+            let stage = StageSpec {
                 mode,
                 timeout: Duration::from_millis(timeout),
-                ..Stage::new("stage", Script::Patch(patch.clone().into()))
-            };
+                ..StageSpec::new("stage")
+            }
+            .with(Script::Patch(patch.clone().into()));
             let ticks = AtomicUsize::new(0);
             let count = async {
                 loop {
@@ -791,9 +804,10 @@ async fn deadlines() {
     for (case, budget, stages, words, refusal) in table {
         let stages = stages
             .into_iter()
-            .map(|(script, timeout, policy)| Stage {
-                timeout: Duration::from_millis(timeout),
-                ..enforced(script, policy)
+            .map(|(script, timeout, policy)| {
+                let mut stage = enforced(script, policy);
+                stage.spec.timeout = Duration::from_millis(timeout);
+                stage
             })
             .collect();
         let outcome = run(stages, request(Operation::Create), Duration::from_millis(budget)).await;
@@ -858,10 +872,11 @@ async fn selectors_choose_the_stages() {
         ("DoesNotExist, no object", not_in, None, None, false),
     ];
     for (case, selector, new, old, called) in table {
-        let stage = Stage {
+        let stage = StageSpec {
             object_selector: selector,
-            ..Stage::new("stage", Script::Allow)
-        };
+            ..StageSpec::new("stage")
+        }
+        .with(Script::Allow);
         let mut request = request(Operation::Update);
         (request.object, request.old_object) = (new, old);
         let outcome = run(vec![stage], request, Duration::from_secs(1)).await;
@@ -870,10 +885,11 @@ async fn selectors_choose_the_stages() {
     }
     // A label that the first stage removes no longer selects the second (kube-apiserver does the same).
     let removes = Script::Patch(json!([{"op": "remove", "path": "/metadata/labels/inject"}]));
-    let second = Stage {
+    let second = StageSpec {
         object_selector: on_label("inject"),
-        ..Stage::new("second", Script::Deny("no"))
-    };
+        ..StageSpec::new("second")
+    }
+    .with(Script::Deny("no"));
     let outcome = run(
         vec![Stage::new("first", removes), second],
         request(Operation::Create),
@@ -898,10 +914,8 @@ async fn labels_that_cannot_be_read_are_a_failure() {
     let by_label =
         NamespaceSelector::Labels(LabelSelector::new(vec![Requirement::equals("a", "b").unwrap()]));
     for policy in FailurePolicy::ALL {
-        let stage = Stage {
-            namespace_selector: Some(by_label.clone()),
-            ..enforced(Script::Allow, policy)
-        };
+        let mut stage = enforced(Script::Allow, policy);
+        stage.spec.namespace_selector = Some(by_label.clone());
         let mut evaluation = Evaluation::new(
             request(Operation::Create),
             Deadline::after(Duration::from_secs(1)),
@@ -992,10 +1006,11 @@ async fn a_dropped_request_drops_the_call() {
         }
     }
     let dropped = Arc::new(AtomicUsize::new(0));
-    let stage = Stage {
+    let stage = StageSpec {
         timeout: Duration::from_millis(1),
-        ..Stage::new("stage", Guarded(dropped.clone()))
-    };
+        ..StageSpec::new("stage")
+    }
+    .with(Guarded(dropped.clone()));
     let outcome = run(vec![stage], request(Operation::Create), Duration::from_secs(1)).await;
     assert!(!outcome.is_allowed());
     assert_eq!(dropped.load(Ordering::SeqCst), 1);

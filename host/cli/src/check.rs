@@ -148,7 +148,7 @@ fn print(
     let count = match found {
         Ok(chains) => {
             for chain in chains {
-                let stages: Vec<_> = chain.stages.iter().map(|stage| stage.name.as_str()).collect();
+                let stages: Vec<_> = chain.stages.iter().map(|stage| &*stage.spec.name).collect();
                 anstream::println!("{GOOD}ok{GOOD:#}  {}  {}", chain.name, stages.join(" -> "));
             }
             for warning in warnings {
@@ -189,7 +189,7 @@ fn report(
             "ok": true,
             "chains": chains.iter().map(|chain| json!({
                 "name": chain.name,
-                "stages": chain.stages.iter().map(|stage| &stage.name).collect::<Vec<_>>(),
+                "stages": chain.stages.iter().map(|stage| &stage.spec.name).collect::<Vec<_>>(),
             })).collect::<Vec<_>>(),
             "warnings": warnings,
             "unchecked": unchecked,

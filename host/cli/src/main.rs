@@ -17,7 +17,6 @@ mod request_file;
 mod run;
 mod serve;
 mod table;
-mod yaml;
 
 use std::{process::ExitCode, time::Duration};
 

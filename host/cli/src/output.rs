@@ -6,7 +6,7 @@ use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::yaml;
+use admittance::definitions::document::to_yaml;
 
 /// The values of `--output`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -41,7 +41,7 @@ impl Form {
         let text = match self {
             Self::Table => for_people(value),
             Self::Json => serde_json::to_string_pretty(value)? + "\n",
-            Self::Yaml => yaml::document(&serde_json::to_value(value)?)?,
+            Self::Yaml => to_yaml(&serde_json::to_value(value)?),
         };
         Ok(write(&text)?)
     }

@@ -223,11 +223,11 @@ fn warn_of_conditions(host: &Host) {
         for stage in chain
             .stages
             .iter()
-            .filter(|stage| stage.match_conditions.uses_authorizer())
+            .filter(|stage| stage.spec.match_conditions.uses_authorizer())
         {
             tracing::warn!(
                 chain = %chain.name,
-                stage = %stage.name,
+                stage = %stage.spec.name,
                 "a match condition uses the authorizer, but no cluster is configured; write `cluster: {{}}`"
             );
         }
@@ -240,7 +240,7 @@ fn warm(cluster: &Cluster, host: &Host) {
     let mut stages = table.chains().flat_map(|chain| &chain.stages);
     // An empty selector needs no lookup, and the permission may be missing.
     let asks = |selector: &NamespaceSelector| matches!(selector, NamespaceSelector::Labels(selector) if !selector.is_empty());
-    if stages.any(|stage| stage.namespace_selector.as_ref().is_some_and(asks)) {
+    if stages.any(|stage| stage.spec.namespace_selector.as_ref().is_some_and(asks)) {
         cluster.watch_namespaces();
     }
     for plugin in table.plugins() {

@@ -9,17 +9,15 @@ mod shape;
 
 use std::{collections::HashMap, time::Duration};
 
-use admittance_admission::{
-    FailurePolicy, LabelSelector, MatchConditions, Matcher, Operation, Phase, Reinvocation, Rule, SideEffects,
-};
+use admittance_admission::{FailurePolicy, Matcher, Mode, Operation, Phase, Protocol, Rule, StageSpec};
 
 pub use self::object::{BcsObject, NoBcsObject};
 use crate::{
     Location, client,
     document::{Fields, Mistakes, Node, quoted},
-    metadata,
-    model::{ChainDefinition, HookDefinition, StageDefinition, WebhookDefinition, WebhookProtocol, any_rule},
-    native::{FAILURE_POLICIES, MODES, TIMEOUT, unique},
+    kubernetes::KEPT_METADATA,
+    model::{ChainDefinition, HookDefinition, StageDefinition, WebhookDefinition, any_rule},
+    native::{read_stage_name, read_timeout},
     plugin, selectors,
 };
 
@@ -100,16 +98,11 @@ fn read_definition<'a>(
         None => fields.required("metadata", "write namespace and name", mistakes),
     };
     let name = metadata.and_then(|metadata| read_name(&metadata, mistakes));
-    let subject = fields
-        .required(
-            "resourcesRef",
-            "write operation and kind: `{ operation: Create, kind: Application }`",
-            mistakes,
-        )
-        .and_then(|node| Some((read_subject(&node, mistakes)?, node)));
-    let stages = fields
-        .required("admissionWebhooks", "list the hooks that are called", mistakes)
-        .and_then(|node| read_stages(&node, mistakes));
+    let fix = "write operation and kind: `{ operation: Create, kind: Application }`";
+    let read = |node: &Node<'a>, mistakes: &mut Mistakes| Some((read_subject(node, mistakes)?, node.clone()));
+    let subject = fields.get_required("resourcesRef", fix, read, mistakes);
+    let fix = "list the hooks that are called";
+    let stages = fields.get_required("admissionWebhooks", fix, read_stages, mistakes);
     fields.finish(mistakes);
     let chain = match (name, &subject, stages) {
         (Some(name), Some((subject, _)), Some(stages)) => Some(ChainDefinition {
@@ -130,35 +123,29 @@ fn read_definition<'a>(
 
 fn read_name(metadata: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
     let mut fields = metadata.object_of_any_case(mistakes)?;
-    let name = fields
-        .required("name", "name the definition", mistakes)
-        .and_then(|name| name.parse_with(segment, mistakes));
-    let namespace = fields
-        .required("namespace", "write the definition's namespace", mistakes)
-        .and_then(|namespace| namespace.parse_with(segment, mistakes));
+    let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.parse_with(segment, mistakes);
+    let name = fields.get_required("name", "name the definition", read, mistakes);
+    let fix = "write the definition's namespace";
+    let namespace = fields.get_required("namespace", fix, read, mistakes);
     for key in ["labels", "annotations"] {
-        if let Some(texts) = fields.optional(key) {
-            texts.string_map(mistakes);
-        }
+        fields.get_optional(key, Node::string_map, mistakes);
     }
     for key in ["creationTimestamp", "clusterName"] {
-        if let Some(text) = fields.optional(key) {
-            text.string(mistakes);
-        }
+        fields.get_optional(key, Node::string, mistakes);
     }
-    fields.ignore(&metadata::KEPT);
+    fields.ignore(&KEPT_METADATA);
     fields.finish(mistakes);
     Some(format!("{}/{}", namespace?, name?))
 }
 
 fn read_subject(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Subject> {
     let mut fields = node.object_of_any_case(mistakes)?;
-    let operation = fields
-        .required("operation", "write Create or Update", mistakes)
-        .and_then(|node| node.one_of_any_case("operation", &OPERATIONS, mistakes));
-    let kind = fields
-        .required("kind", "write Application or Deployment", mistakes)
-        .and_then(|node| node.one_of_any_case("kind of BCS", &KINDS, mistakes));
+    let read =
+        |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of_any_case("operation", &OPERATIONS, mistakes);
+    let operation = fields.get_required("operation", "write Create or Update", read, mistakes);
+    let read =
+        |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of_any_case("kind of BCS", &KINDS, mistakes);
+    let kind = fields.get_required("kind", "write Application or Deployment", read, mistakes);
     fields.finish(mistakes);
     Some(Subject {
         operation: operation?,
@@ -181,48 +168,27 @@ fn read_stage(
     mistakes: &mut Mistakes,
 ) -> Option<StageDefinition> {
     let mut fields = node.object_of_any_case(mistakes)?;
-    let name = fields
-        .required("name", "name the hook", mistakes)
-        .and_then(|name| {
-            let text = name.parse_with(printable, mistakes)?;
-            unique(&name, &text, seen, mistakes);
-            Some(text)
-        });
+    let name = read_stage_name(&mut fields, "name the hook", printable, seen, mistakes);
     let hook = read_hook(&mut fields, mistakes);
     let candidate = plugin::read_candidate(&mut fields, hook.as_ref(), mistakes);
-    let namespace_selector = fields
-        .optional("namespaceSelector")
-        .and_then(|node| selectors::bcs_namespaces(&node, mistakes));
-    let failure_policy = fields
-        .optional("failurePolicy")
-        .and_then(|node| match node.string(mistakes)? {
-            // The driver takes no policy for Ignore, and prints none as an empty text.
-            "" => None,
-            _ => node.one_of("failure policy", &FAILURE_POLICIES, mistakes),
-        })
-        .unwrap_or(FailurePolicy::Ignore);
-    let timeout = fields
-        .optional("timeout")
-        .and_then(|node| node.duration(TIMEOUT, mistakes))
-        .unwrap_or(DEFAULT_TIMEOUT);
-    let mode = fields
-        .optional("mode")
-        .and_then(|node| node.one_of("mode", &MODES, mistakes))
-        .unwrap_or_default();
+    let read_policy = |node: &Node<'_>, mistakes: &mut Mistakes| match node.string(mistakes)? {
+        // The driver takes no policy for Ignore, and prints none as an empty text.
+        "" => None,
+        _ => node.word(mistakes),
+    };
+    let spec = StageSpec {
+        namespace_selector: fields.get_optional("namespaceSelector", selectors::bcs_namespaces, mistakes),
+        failure_policy: fields.get("failurePolicy", FailurePolicy::Ignore, read_policy, mistakes),
+        timeout: fields.get("timeout", DEFAULT_TIMEOUT, read_timeout, mistakes),
+        mode: fields.get("mode", Mode::default(), Node::word, mistakes),
+        ..StageSpec::new(name.clone().unwrap_or_default())
+    };
     fields.finish(mistakes);
+    name?;
     Some(StageDefinition {
-        name: name?,
+        spec,
         hook: hook?,
         candidate,
-        rules: Vec::new(),
-        namespace_selector,
-        object_selector: LabelSelector::default(),
-        match_conditions: MatchConditions::default(),
-        failure_policy,
-        timeout,
-        mode,
-        side_effects: SideEffects::default(),
-        reinvocation: Reinvocation::default(),
         location: node.location(),
     })
 }
@@ -250,11 +216,9 @@ fn read_hook(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<HookDef
 
 fn read_client(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<WebhookDefinition> {
     let mut fields = node.object_of_any_case(mistakes)?;
-    let protocol = WebhookProtocol::BcsResource;
+    let protocol = Protocol::BcsResource;
     let before = mistakes.len();
-    let ca_bundle = fields
-        .optional("caBundle")
-        .and_then(|node| client::ca_bundle(&node, mistakes));
+    let ca_bundle = fields.get_optional("caBundle", client::ca_bundle, mistakes);
     let bundle_is_wrong = mistakes.len() > before;
     let url = fields
         .optional("url")

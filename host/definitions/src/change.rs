@@ -1,43 +1,41 @@
-//! Changes of definition files that leave alone what they do not mean.
+//! What is written so that definitions are applied, deleted or promoted.
+//!
+//! A file that holds one definition is written whole, or removed. In a file of several nothing is changed: the
+//! error says where to edit it.
 
 mod apply;
-mod commit;
-mod delete;
 mod error;
-mod extent;
-mod journal;
 mod promote;
-mod rewrite;
 
 #[cfg(test)]
 mod tests;
 
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
 
+pub use self::error::ChangeError;
+use self::error::near;
 pub(crate) use self::{
-    apply::{apply, file_name},
-    delete::delete,
-    extent::{Extent, extents},
+    apply::{apply, file_of},
     promote::promote,
 };
-pub use self::{
-    commit::CommitError,
-    error::ChangeError,
-    journal::{Recovery, recover},
+use crate::{
+    DefinitionFile, DefinitionId, DefinitionSet, chains,
+    document::{Document, Mistakes},
+    set::{Definition, definitions, id_of},
 };
-use crate::{ChainDefinition, DefinitionFile, DefinitionId, DefinitionSet, Location};
 
-/// A change of definition files that was checked and not yet written. Lives until it is committed or
-/// dropped.
+/// A change of definitions that was checked and not yet written. Lives until it is written or dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The definitions as they will be.
     pub set: DefinitionSet,
     /// What happens to each definition that the change is about, in the order they were named.
     pub effects: Vec<(DefinitionId, Effect)>,
-    files: Vec<FileChange>,
+    /// What is written and removed; nothing when nothing changes.
+    pub files: Vec<FileChange>,
 }
 
 /// What is expected of the definitions that are applied.
@@ -55,8 +53,8 @@ pub enum Expected {
 /// Where a definition that is new is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// To a file of its own in this directory.
-    Directory(PathBuf),
+    /// To this file, or one of a similar name when there is something already.
+    File(PathBuf),
     /// To this path of a store.
     Store(PathBuf),
 }
@@ -75,7 +73,7 @@ pub enum Effect {
 }
 
 /// What a change does to a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileChange {
     /// The file, as its set names it.
     pub path: PathBuf,
@@ -88,74 +86,95 @@ pub struct FileChange {
 impl Change {
     /// The change from `old` to `set`.
     fn between(old: &DefinitionSet, set: DefinitionSet, effects: Vec<(DefinitionId, Effect)>) -> Self {
-        let all = |set: &DefinitionSet| -> Vec<DefinitionFile> {
-            set.files().iter().chain(set.unusable()).cloned().collect()
+        let text = |set: &DefinitionSet, path: &Path| {
+            let mut files = set.files().iter().chain(set.unusable());
+            files.find(|file| file.path == path).map(|file| file.text.clone())
         };
-        let (before, after) = (all(old), all(&set));
-        let text = |files: &[DefinitionFile], path: &Path| {
-            let file = files.iter().find(|file| file.path == path);
-            file.map(|file| file.text.clone())
-        };
-        let mut files = Vec::new();
-        for file in &before {
-            let after = text(&after, &file.path);
-            if after.as_ref() != Some(&file.text) {
+        let mut files: Vec<FileChange> = Vec::new();
+        for file in [old, &set]
+            .iter()
+            .flat_map(|set| set.files().iter().chain(set.unusable()))
+        {
+            let (before, after) = (text(old, &file.path), text(&set, &file.path));
+            if before != after && files.iter().all(|change| change.path != file.path) {
                 files.push(FileChange {
                     path: file.path.clone(),
-                    before: Some(file.text.clone()),
+                    before,
                     after,
-                });
-            }
-        }
-        for file in &after {
-            if text(&before, &file.path).is_none() {
-                files.push(FileChange {
-                    path: file.path.clone(),
-                    before: None,
-                    after: Some(file.text.clone()),
                 });
             }
         }
         Self { set, effects, files }
     }
+}
 
-    /// The files that it writes and removes; none when nothing changes.
-    pub fn files(&self) -> &[FileChange] {
-        &self.files
+/// The change that removes this definition.
+pub(crate) fn delete(set: &DefinitionSet, id: &DefinitionId) -> Result<Change, ChangeError> {
+    let effects = vec![(id.clone(), Effect::Deleted)];
+    if let Some(path) = unusable(set, id) {
+        let rest = set.unusable().iter().filter(|file| file.path != path).cloned();
+        let new = set.clone().with_unusable(rest.collect::<Vec<_>>());
+        return Ok(Change::between(set, new, effects));
     }
+    let mut mistakes = Mistakes::new();
+    let there = set.parse(&mut mistakes);
+    let definitions = definitions(&there);
+    let found = find(&definitions, id)?;
+    alone(found, &there)?;
+    let others = there.iter().enumerate().filter(|(file, _)| *file != found.file);
+    chains::of_documents(others.flat_map(|(_, documents)| documents), mistakes)?;
+    let effects = vec![(found.id.clone(), Effect::Deleted)];
+    Ok(Change::between(set, set.with_text(found.file, None), effects))
+}
 
-    /// Write it: all of it or nothing.
-    ///
-    /// What is to be done is written to `journal` first, a file beside which nobody else writes. When the
-    /// program is killed in between, [`recover`] does the rest at its next start. A definition file that
-    /// is a symbolic link is written where the link leads to; when it is removed, the link is. A file
-    /// keeps its mode.
-    ///
-    /// # Errors
-    ///
-    /// When a file is not what it was when the set was read, or cannot be written. Nothing was changed
-    /// then, but for [`CommitError::Unfinished`].
-    pub fn commit(&self, journal: &Path) -> Result<(), CommitError> {
-        write(&self.files, journal)
+/// That the definition is all that its file holds.
+fn alone(definition: &Definition<'_>, there: &[Vec<Document>]) -> Result<(), ChangeError> {
+    let (id, location) = (definition.id.clone(), definition.root.location());
+    match there.get(definition.file).map(Vec::len) {
+        _ if definition.is_item() => Err(ChangeError::InList { id, location }),
+        Some(1) => Ok(()),
+        _ => Err(ChangeError::SharesFile { id, location }),
     }
 }
 
-/// Write these changes: all of them or nothing, as [`Change::commit`].
-pub(crate) fn write(files: &[FileChange], journal: &Path) -> Result<(), CommitError> {
-    commit::commit(files, journal, &mut |_| Ok(()))
+/// Where a store holds something of this name that cannot be used.
+fn unusable<'s>(set: &'s DefinitionSet, id: &DefinitionId) -> Option<&'s Path> {
+    let is_it = |file: &&DefinitionFile| id_of(file).is_some_and(|other| other.is(id));
+    set.unusable().iter().find(is_it).map(|file| file.path.as_path())
 }
 
-/// Whether both are the same, wherever they are written.
-fn mean_the_same(a: &[ChainDefinition], b: &[ChainDefinition]) -> bool {
-    let without_places = |chains: &[ChainDefinition]| {
-        let mut chains = chains.to_vec();
-        for chain in &mut chains {
-            chain.source = Location::of_file("");
-            for stage in &mut chain.stages {
-                stage.location = Location::of_file("");
-            }
-        }
-        chains
-    };
-    without_places(a) == without_places(b)
+fn find<'d, 'a>(
+    definitions: &'d [Definition<'a>],
+    id: &DefinitionId,
+) -> Result<&'d Definition<'a>, ChangeError> {
+    let found: Vec<_> = definitions
+        .iter()
+        .filter(|definition| definition.id.is(id))
+        .collect();
+    match found.as_slice() {
+        [only] => Ok(*only),
+        [] => Err(unknown(id, definitions)),
+        several => Err(ChangeError::Ambiguous {
+            id: id.clone(),
+            locations: several
+                .iter()
+                .map(|definition| definition.root.location())
+                .collect(),
+        }),
+    }
+}
+
+fn unknown(id: &DefinitionId, there: &[Definition<'_>]) -> ChangeError {
+    ChangeError::Unknown {
+        id: id.clone(),
+        near: near(
+            &id.to_string(),
+            there.iter().map(|other| other.id.clone()).collect(),
+        ),
+    }
+}
+
+/// A JSON text for a file of its own.
+fn pretty_json(value: &Json) -> String {
+    format!("{value:#}\n")
 }

@@ -1,5 +1,6 @@
 //! Where a webhook is, and whom its caller trusts.
 
+use admittance_admission::{Protocol, ServiceNaming, WebhookTarget};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use rustls_pki_types::{
     CertificateDer, ServerName,
@@ -9,7 +10,6 @@ use url::Url;
 
 use crate::{
     document::{Fields, Mistakes, Node, quoted},
-    model::{ServiceNaming, WebhookProtocol, WebhookTarget},
     names,
 };
 
@@ -17,13 +17,9 @@ const ENCODE: &str = "write the base64 of a PEM file, `base64 -w0 ca.pem`";
 
 /// A URL, by the rules of the protocol: those of Kubernetes for AdmissionReview; what the BCS driver
 /// takes for BcsResource.
-pub(crate) fn url(
-    node: &Node<'_>,
-    protocol: &WebhookProtocol,
-    mistakes: &mut Mistakes,
-) -> Option<WebhookTarget> {
+pub(crate) fn url(node: &Node<'_>, protocol: &Protocol, mistakes: &mut Mistakes) -> Option<WebhookTarget> {
     let text = node.text(mistakes)?;
-    let of_bcs = *protocol == WebhookProtocol::BcsResource;
+    let of_bcs = *protocol == Protocol::BcsResource;
     let mut url = match Url::parse(text) {
         Ok(url) => url,
         // The text is not repeated: there may be a password in it.
@@ -101,16 +97,13 @@ fn authority(text: &str) -> &str {
 /// finish.
 pub(crate) fn service(
     fields: &mut Fields<'_>,
-    protocol: &WebhookProtocol,
+    protocol: &Protocol,
     mistakes: &mut Mistakes,
 ) -> Option<WebhookTarget> {
-    let of_bcs = *protocol == WebhookProtocol::BcsResource;
-    let namespace = fields
-        .required("namespace", "name the service's namespace", mistakes)
-        .and_then(|node| host_part(&node, mistakes));
-    let name = fields
-        .required("name", "name the service", mistakes)
-        .and_then(|node| host_part(&node, mistakes));
+    let of_bcs = *protocol == Protocol::BcsResource;
+    let fix = "name the service's namespace";
+    let namespace = fields.get_required("namespace", fix, host_part, mistakes);
+    let name = fields.get_required("name", "name the service", host_part, mistakes);
     let path = fields.optional("path");
     let path = match path.and_then(|node| node.string(mistakes).map(|text| (node, text))) {
         None | Some((_, "")) => Some("/".to_owned()),
@@ -126,10 +119,10 @@ pub(crate) fn service(
         }
     };
     let port = match fields.optional("port") {
-        None => Some(443),
+        None => Some(WebhookTarget::DEFAULT_PORT),
         // The BCS driver takes 443 for 0, and prints 0 for a port that was not given.
         Some(port) if of_bcs => match port.integer(0..=u16::MAX, mistakes) {
-            Some(0) => Some(443),
+            Some(0) => Some(WebhookTarget::DEFAULT_PORT),
             port => port,
         },
         Some(port) => port.integer(1..=u16::MAX, mistakes),

@@ -13,12 +13,30 @@ use admittance_admission::Phase;
 
 use crate::{
     document::{Mistakes, Node},
-    metadata,
     model::{ChainDefinition, StageDefinition},
     names,
 };
 
 pub(crate) use self::webhook::Version;
+
+/// What an API server, its clients and BCS write into `metadata` beside name and namespace. None of it means
+/// anything here.
+pub(crate) const KEPT_METADATA: [&str; 14] = [
+    "annotations",
+    "clusterName",
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "finalizers",
+    "generateName",
+    "generation",
+    "labels",
+    "managedFields",
+    "ownerReferences",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+];
 
 /// A chain, as whole as it could be read: what is missing from it was reported.
 pub(crate) fn read(
@@ -30,41 +48,32 @@ pub(crate) fn read(
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind"]);
     let fix = "name the configuration: `metadata: { name: ... }`";
-    let name = fields
-        .required("metadata", fix, mistakes)
-        .and_then(|metadata| read_name(&metadata, mistakes));
-    let stages: Vec<StageDefinition> = match fields.optional("webhooks") {
-        Some(webhooks) => {
-            let mut seen = HashMap::new();
-            webhooks
-                .list(mistakes)
-                .unwrap_or_default()
-                .iter()
-                .filter_map(|webhook| webhook::read(webhook, phase, version, &mut seen, mistakes))
-                // Without rules it is never called; without rules here it would always be.
-                .filter(|stage| !stage.rules.is_empty())
-                .collect()
-        }
-        None => Vec::new(),
-    };
+    let name = fields.get_required("metadata", fix, read_name, mistakes);
+    let webhooks = fields.get("webhooks", Vec::new(), Node::list, mistakes);
+    let mut seen = HashMap::new();
+    let stages: Vec<StageDefinition> = webhooks
+        .iter()
+        .filter_map(|webhook| webhook::read(webhook, phase, version, &mut seen, mistakes))
+        // Without rules it is never called; without rules here it would always be.
+        .filter(|stage| !stage.spec.rules.is_empty())
+        .collect();
     fields.finish(mistakes);
     Some(ChainDefinition {
         name: name?,
         phase,
         source: root.location(),
-        rules: stages.iter().flat_map(|stage| stage.rules.clone()).collect(),
+        rules: stages.iter().flat_map(|stage| stage.spec.rules.clone()).collect(),
         stages,
     })
 }
 
 fn read_name(metadata: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
     let mut fields = metadata.object(mistakes)?;
-    let name = fields
-        .required("name", "name the configuration", mistakes)
-        .and_then(|name| name.parse_with(names::subdomain, mistakes));
+    let read = |name: &Node<'_>, mistakes: &mut Mistakes| name.parse_with(names::subdomain, mistakes);
+    let name = fields.get_required("name", "name the configuration", read, mistakes);
     // The API server passes over a namespace where there is none.
     fields.ignore(&["namespace"]);
-    fields.ignore(&metadata::KEPT);
+    fields.ignore(&KEPT_METADATA);
     fields.finish(mistakes);
     name
 }

@@ -10,9 +10,8 @@
 //! - `bkbcs.tencent.com/v2` `AdmissionWebhookConfiguration`, the same under `spec`, as BCS keeps it in
 //!   Kubernetes.
 //!
-//! [`DefinitionSet`] holds the texts of all files as they were at one moment, and makes a [`Change`] of them
-//! that leaves every byte alone that it does not mean. A change is checked whole, then written whole or not
-//! at all.
+//! [`DefinitionSet`] holds the texts of all files as they were at one moment, and makes a checked [`Change`] of
+//! them.
 //!
 //! Definitions are kept in files, or in any other [`DefinitionStore`].
 //!
@@ -30,8 +29,6 @@ pub mod document;
 mod form;
 mod identity;
 mod kubernetes;
-mod load;
-mod metadata;
 mod model;
 mod names;
 mod native;
@@ -46,15 +43,13 @@ mod warnings;
 
 pub use admittance_module::{Digest, ModuleReference, OciReference};
 pub use bcs::{BcsObject, NoBcsObject};
-pub use change::{
-    Change, ChangeError, CommitError, Destination, Effect, Expected, FileChange, Recovery, recover,
-};
+pub use chains::{load, load_text};
+pub use change::{Change, ChangeError, Destination, Effect, Expected, FileChange};
 pub use document::{Location, Mistake, Mistakes};
 pub use identity::{ChainId, DefinitionId, InvalidId, StageId};
-pub use load::{load, load_text};
 pub use model::{
-    AllowDefinition, CandidateDefinition, ChainDefinition, HookDefinition, PluginDefinition, ReviewVersion,
-    ServiceNaming, StageDefinition, WebhookDefinition, WebhookProtocol, WebhookTarget,
+    CandidateDefinition, ChainDefinition, HookDefinition, PluginDefinition, StageDefinition,
+    WebhookDefinition,
 };
 pub use redact::without_granted_values;
 pub use set::{

@@ -1,8 +1,8 @@
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 
 use admittance_admission::{
-    ClusterKind, FailurePolicy, LabelSelector, MatchConditions, MatchPolicy, Matcher, Mode,
-    NamespaceSelector, Operation, Phase, Reinvocation, ResourcePattern, Rule, Scope, SideEffects, Stage,
+    Grants, MatchPolicy, Matcher, Operation, Phase, Protocol, ResourcePattern, Rule, Scope, StageSpec,
+    WebhookTarget,
 };
 use admittance_module::{Digest, ModuleReference};
 use rustls_pki_types::CertificateDer;
@@ -47,54 +47,29 @@ impl ChainDefinition {
             source: location.clone(),
             rules: vec![Rule::for_operations(Operation::ALL)],
             stages: vec![StageDefinition {
-                name,
+                spec: StageSpec::new(name),
                 hook: HookDefinition::Plugin(plugin),
                 candidate: None,
-                rules: Vec::new(),
-                namespace_selector: None,
-                object_selector: LabelSelector::default(),
-                match_conditions: MatchConditions::default(),
-                failure_policy: FailurePolicy::default(),
-                timeout: Stage::DEFAULT_TIMEOUT,
-                mode: Mode::default(),
-                side_effects: SideEffects::default(),
-                reinvocation: Reinvocation::default(),
                 location,
             }],
         }
     }
 }
 
-/// One stage of a chain.
+/// One stage of a chain. Where a document says nothing, a stage has the defaults of [`StageSpec::new`], but for:
+///
+/// - the failure policy, which is `Ignore` in a BCS definition, as in the BCS driver, and in a webhook configuration of
+///   `v1beta1`;
+/// - the timeout, which is 10 s in a BCS definition or webhook configuration, 30 s in one of `v1beta1`;
+/// - the side effects of a webhook in a configuration of `v1beta1`, which are `Unknown`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StageDefinition {
-    /// Unique in its chain.
-    pub name: String,
+    /// Everything but what is called. Its timeout is 1 ms to 30 s.
+    pub spec: StageSpec,
     /// What is called.
     pub hook: HookDefinition,
     /// A plugin that is tried beside the one that is called; only where `hook` is a plugin.
     pub candidate: Option<CandidateDefinition>,
-    /// The requests of its chain that it is for: those that any of these matches; empty means all.
-    pub rules: Vec<Rule>,
-    /// The namespaces that it is for; none means all.
-    pub namespace_selector: Option<NamespaceSelector>,
-    /// The objects that it is for, by their labels; empty means all.
-    pub object_selector: LabelSelector,
-    /// What must be true of a request that it is for; empty means nothing.
-    pub match_conditions: MatchConditions,
-    /// What a failure does. Default `Fail`; `Ignore` in a BCS definition, as in the BCS driver, and in a
-    /// webhook configuration of `v1beta1`.
-    pub failure_policy: FailurePolicy,
-    /// How long one call may take: 1 ms to 30 s. Default 1 s; 10 s in a BCS definition or webhook
-    /// configuration, 30 s in one of `v1beta1`.
-    pub timeout: Duration,
-    /// Whether the answer counts. Default `Enforce`.
-    pub mode: Mode,
-    /// What a call does beside answering. Default `None`; that of a webhook in a configuration of
-    /// `v1beta1` is `Unknown`.
-    pub side_effects: SideEffects,
-    /// Whether it is called again when the object changed after its call. Default `Never`.
-    pub reinvocation: Reinvocation,
     /// Where the stage begins in its document.
     pub location: Location,
 }
@@ -119,7 +94,7 @@ pub struct PluginDefinition {
     /// A JSON object; default empty.
     pub settings: Json,
     /// What it is granted; default nothing.
-    pub allow: AllowDefinition,
+    pub allow: Grants,
     /// Its memory limit in bytes, 1 MiB to 4 GiB; none means the sandbox's default.
     pub memory: Option<usize>,
     /// How often `source` is resolved again: 10 s to 7 days; none means never. Only where another module
@@ -134,7 +109,7 @@ impl PluginDefinition {
             source,
             digest: None,
             settings: Json::Object(serde_json::Map::new()),
-            allow: AllowDefinition::default(),
+            allow: Grants::default(),
             memory: None,
             refresh: None,
         }
@@ -151,79 +126,17 @@ pub struct CandidateDefinition {
     pub share: Share,
 }
 
-/// What a plugin is granted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AllowDefinition {
-    /// The kinds of the control plane that it may read.
-    pub cluster: Vec<ClusterKind>,
-    /// The origins that it may send requests to: https URLs of scheme, host and port alone.
-    pub http: Vec<Url>,
-    /// The environment values that it sees: name and value.
-    pub environment: BTreeMap<String, String>,
-}
-
 /// A remote webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookDefinition {
     /// What the server is sent, and what it answers.
-    pub protocol: WebhookProtocol,
+    pub protocol: Protocol,
     /// Where it is.
     pub target: WebhookTarget,
     /// The CAs of which one must have signed the server's certificate: at least one, each readable.
     /// Always there for a service with [`ServiceNaming::Bcs`], and in a native chain for any service;
     /// elsewhere none means the CAs of the operating system.
     pub ca_bundle: Option<Vec<CertificateDer<'static>>>,
-}
-
-/// What a webhook is sent, and what it answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WebhookProtocol {
-    /// The object itself, and the whole object back.
-    BcsResource,
-    /// An AdmissionReview, and one back.
-    AdmissionReview {
-        /// The versions that it reads, the preferred one first; at least one, each once.
-        versions: Vec<ReviewVersion>,
-    },
-}
-
-/// A version of AdmissionReview.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReviewVersion {
-    /// `v1`.
-    V1,
-    /// `v1beta1`.
-    V1Beta1,
-}
-
-/// Where a webhook is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WebhookTarget {
-    /// At this URL: https, without user and fragment; without query for AdmissionReview. `http` is
-    /// possible for [`WebhookProtocol::BcsResource`] alone, as in the BCS driver.
-    Url(Url),
-    /// At a service, over TLS.
-    Service {
-        /// The service's namespace.
-        namespace: String,
-        /// The service.
-        name: String,
-        /// Default 443.
-        port: u16,
-        /// Begins with `/`; default `/`.
-        path: String,
-        /// How its host name is written.
-        naming: ServiceNaming,
-    },
-}
-
-/// How the host name of a service is written, and so the name in its certificate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServiceNaming {
-    /// `{name}.{namespace}`, for [`WebhookProtocol::BcsResource`].
-    Bcs,
-    /// `{name}.{namespace}.svc`, for [`WebhookProtocol::AdmissionReview`].
-    Kubernetes,
 }
 
 /// A rule for anything but what its parts say; the readers fill it in.

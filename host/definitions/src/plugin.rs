@@ -1,16 +1,15 @@
 //! `plugin` and `candidate` of a stage.
 
-use std::{ops::RangeInclusive, time::Duration};
+use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
-use admittance_admission::ClusterKind;
+use admittance_admission::{ClusterKind, Grants, HttpOrigin};
 use admittance_module::{Digest, InvalidReference, ModuleReference};
 use serde_json::Value as Json;
-use url::Url;
 
 use crate::{
     InvalidShare, Share,
     document::{Fields, Mistakes, Node, quoted},
-    model::{AllowDefinition, CandidateDefinition, HookDefinition, PluginDefinition},
+    model::{CandidateDefinition, HookDefinition, PluginDefinition},
 };
 
 /// The least and the most memory a plugin may be given: 1 MiB, and what 32 bits address.
@@ -36,10 +35,7 @@ pub(crate) fn read_candidate(
     if fields.has("plugin") {
         let mut fields = node.object(mistakes)?;
         let written = Written::read(&mut fields, mistakes);
-        let share = fields
-            .optional("share")
-            .and_then(|share| read_share(&share, mistakes))
-            .unwrap_or_default();
+        let share = fields.get("share", Share::default(), read_share, mistakes);
         fields.finish(mistakes);
         let Some(HookDefinition::Plugin(beside)) = hook else {
             return None;
@@ -60,27 +56,22 @@ struct Written {
     source: Option<ModuleReference>,
     digest: Option<Digest>,
     settings: Option<Json>,
-    allow: Option<AllowDefinition>,
+    allow: Option<Grants>,
     memory: Option<usize>,
     refresh: Option<Duration>,
 }
 
 impl Written {
     fn read(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Self {
-        let source = fields
-            .required("source", "write `file:` and the path of the module", mistakes)
-            .and_then(|source| read_source(&source, mistakes));
-        let digest = fields
-            .optional("digest")
-            .and_then(|digest| digest.parse(mistakes));
-        let settings = fields
-            .optional("settings")
-            .and_then(|settings| settings.object(mistakes).map(|_| settings.json()));
+        let fix = "write `file:` and the path of the module";
+        let source = fields.get_required("source", fix, read_source, mistakes);
+        let digest = fields.get_optional("digest", Node::parse, mistakes);
+        let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.object(mistakes).map(|_| node.json());
+        let settings = fields.get_optional("settings", read, mistakes);
         let allow = fields.optional("allow").map(|allow| read_allow(&allow, mistakes));
-        let memory = fields
-            .optional("memory")
-            .and_then(|memory| memory.size(MEMORY, mistakes))
-            .and_then(|memory| usize::try_from(memory).ok());
+        let read =
+            |node: &Node<'_>, mistakes: &mut Mistakes| usize::try_from(node.size(MEMORY, mistakes)?).ok();
+        let memory = fields.get_optional("memory", read, mistakes);
         let is_pinned = fields.has("digest");
         let refresh = fields.optional("refresh").and_then(|refresh| {
             if let Some((why, fix)) = source
@@ -165,43 +156,20 @@ fn read_source(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ModuleReferen
     }
 }
 
-fn read_allow(node: &Node<'_>, mistakes: &mut Mistakes) -> AllowDefinition {
+fn read_allow(node: &Node<'_>, mistakes: &mut Mistakes) -> Grants {
     let Some(mut fields) = node.object(mistakes) else {
-        return AllowDefinition::default();
+        return Grants::default();
     };
-    let mut allow = AllowDefinition::default();
-    if let Some(kinds) = fields.optional("cluster") {
-        for kind in kinds.list(mistakes).unwrap_or_default() {
-            allow.cluster.extend(kind.parse::<ClusterKind>(mistakes));
-        }
+    let mut allow = Grants::default();
+    for kind in fields.get("cluster", Vec::new(), Node::list, mistakes) {
+        allow.cluster.extend(kind.parse::<ClusterKind>(mistakes));
     }
-    if let Some(origins) = fields.optional("http") {
-        for origin in origins.list(mistakes).unwrap_or_default() {
-            allow.http.extend(origin.parse_with(read_origin, mistakes));
-        }
+    for origin in fields.get("http", Vec::new(), Node::list, mistakes) {
+        allow.http.extend(origin.parse::<HttpOrigin>(mistakes));
     }
-    if let Some(environment) = fields.optional("environment") {
-        allow.environment = environment.string_map(mistakes).unwrap_or_default();
-    }
+    allow.environment = fields.get("environment", BTreeMap::new(), Node::string_map, mistakes);
     fields.finish(mistakes);
     allow
-}
-
-fn read_origin(text: &str) -> Result<Url, String> {
-    Url::parse(text)
-        .ok()
-        .filter(|url| {
-            url.scheme() == "https"
-                && url.path() == "/"
-                && url.query().is_none()
-                && url.fragment().is_none()
-                && url.username().is_empty()
-                && url.password().is_none()
-        })
-        .ok_or_else(|| {
-            "this is no origin: write https, the host, and the port if it is not 443, `https://policy.example.com`"
-                .to_owned()
-        })
 }
 
 #[cfg(test)]

@@ -31,37 +31,36 @@ pub fn without_granted_values<'t>(file: &Path, text: &'t str) -> Cow<'t, str> {
     for document in &documents {
         collect(&document.root(), &mut spans);
     }
-    // From the end, so that what is before stays where it is.
-    spans.sort_by_key(|span| std::cmp::Reverse(span.start));
-    let mut redacted = text.to_owned();
-    for span in spans {
-        let Some(value) = text.get(span.clone()) else {
-            return Cow::Borrowed(WITHHELD);
-        };
+    let redacted = |span: Range<usize>| {
         // That of a block ends with its line.
-        let end = if value.ends_with('\n') { "\n" } else { "" };
-        redacted.replace_range(span, &format!("{REDACTED}{end}"));
+        let end = if text.get(span.clone())?.ends_with('\n') {
+            "\n"
+        } else {
+            ""
+        };
+        Some((span, format!("{REDACTED}{end}")))
+    };
+    match spans.into_iter().map(redacted).collect() {
+        Some(parts) => Cow::Owned(document::with_replaced(text, parts)),
+        None => Cow::Borrowed(WITHHELD),
     }
-    Cow::Owned(redacted)
 }
 
 /// Where the values of `allow.environment` are. BCS' documents may have fields in any case.
 fn collect(node: &Node<'_>, spans: &mut Vec<Range<usize>>) {
-    for part in node.parts() {
-        if part.key.eq_ignore_ascii_case("allow") {
-            let allowed = part.value.parts();
-            let environments = allowed
-                .iter()
-                .filter(|part| part.key.eq_ignore_ascii_case("environment"));
-            let values = environments.flat_map(|part| part.value.parts());
-            spans.extend(values.map(|part| part.value.place().span.clone()));
+    let is = |key: Option<&str>, name: &str| key.is_some_and(|key| key.eq_ignore_ascii_case(name));
+    for (key, child) in node.children() {
+        if is(key, "allow") {
+            let granted = child.children().into_iter();
+            let environments = granted.filter(|(key, _)| is(*key, "environment"));
+            spans.extend(
+                environments
+                    .flat_map(|(_, values)| values.children())
+                    .map(|(_, value)| value.span()),
+            );
         } else {
-            collect(&part.value, spans);
+            collect(&child, spans);
         }
-    }
-    // Of anything else it says that it is no list.
-    for entry in node.list(&mut Mistakes::new()).unwrap_or_default() {
-        collect(&entry, spans);
     }
 }
 

@@ -1,6 +1,6 @@
 //! `rules` of a native chain, and of its stages. The meaning is that of Kubernetes, with `kinds` added.
 
-use admittance_admission::{MatchPolicy, Matcher, Operation, ResourcePattern, Rule, Scope};
+use admittance_admission::{MatchPolicy, Matcher, Operation, ResourcePattern, Rule};
 
 use crate::{
     document::{Mistakes, Node},
@@ -13,12 +13,6 @@ pub(crate) const OPERATIONS: [(&str, Option<Operation>); 5] = [
     ("DELETE", Some(Operation::Delete)),
     ("CONNECT", Some(Operation::Connect)),
     ("*", None),
-];
-
-pub(crate) const SCOPES: [(&str, Scope); 3] = [
-    ("Cluster", Scope::Cluster),
-    ("Namespaced", Scope::Namespaced),
-    ("*", Scope::Any),
 ];
 
 /// The rules of a chain or stage; `fix` says what to list when there is none.
@@ -60,11 +54,7 @@ fn read_one(node: &Node<'_>, match_policy: MatchPolicy, mistakes: &mut Mistakes)
     if let Some(kinds) = fields.optional("kinds") {
         rule.kinds = read_words(&kinds, Node::text, mistakes);
     }
-    if let Some(scope) = fields.optional("scope")
-        && let Some(scope) = scope.one_of("scope", &SCOPES, mistakes)
-    {
-        rule.scope = scope;
-    }
+    rule.scope = fields.get("scope", rule.scope, Node::word, mistakes);
     fields.finish(mistakes);
     Some(rule)
 }

@@ -7,21 +7,9 @@ use crate::{
     names,
 };
 
-const LABEL_OPERATORS: [(&str, LabelOperator); 4] = [
-    ("In", LabelOperator::In),
-    ("NotIn", LabelOperator::NotIn),
-    ("Exists", LabelOperator::Exists),
-    ("DoesNotExist", LabelOperator::DoesNotExist),
-];
-
 /// How a selector of names compares.
-#[derive(Clone, Copy)]
-enum NameOperator {
-    In,
-    NotIn,
-}
-
-const NAME_OPERATORS: [(&str, NameOperator); 2] = [("In", NameOperator::In), ("NotIn", NameOperator::NotIn)];
+const NAME_OPERATORS: [(&str, fn(Vec<String>) -> NamespaceSelector); 2] =
+    [("In", NamespaceSelector::In), ("NotIn", NamespaceSelector::NotIn)];
 
 /// What a label may look like.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -86,23 +74,21 @@ pub(crate) fn bcs_namespaces(node: &Node<'_>, mistakes: &mut Mistakes) -> Option
 }
 
 fn by_names(mut fields: Fields<'_>, mistakes: &mut Mistakes) -> Option<NamespaceSelector> {
-    let operator = fields
-        .required("operator", "write In or NotIn", mistakes)
-        .and_then(|operator| operator.one_of("operator", &NAME_OPERATORS, mistakes));
-    let values = match fields.optional("values") {
-        Some(values) => values.strings(mistakes).unwrap_or_default(),
-        None => Vec::new(),
-    };
+    let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of("operator", &NAME_OPERATORS, mistakes);
+    let selector = fields.get_required("operator", "write In or NotIn", read, mistakes);
+    let values = fields.get("values", Vec::new(), Node::strings, mistakes);
     fields.finish(mistakes);
-    Some(match operator? {
-        NameOperator::In => NamespaceSelector::In(values),
-        NameOperator::NotIn => NamespaceSelector::NotIn(values),
-    })
+    Some(selector?(values))
 }
 
-/// A selector of labels, as Kubernetes writes it.
-pub(crate) fn labels(node: &Node<'_>, syntax: Syntax, mistakes: &mut Mistakes) -> LabelSelector {
-    match node.object(mistakes) {
+/// A field with a selector of labels, as Kubernetes writes it; without it everything is selected.
+pub(crate) fn labels_of(
+    fields: &mut Fields<'_>,
+    name: &'static str,
+    syntax: Syntax,
+    mistakes: &mut Mistakes,
+) -> LabelSelector {
+    match fields.get_optional(name, Node::object, mistakes) {
         Some(fields) => by_labels(fields, syntax, &[], mistakes),
         None => LabelSelector::default(),
     }
@@ -116,23 +102,19 @@ fn by_labels(
     mistakes: &mut Mistakes,
 ) -> LabelSelector {
     let mut requirements = Vec::new();
-    if let Some(labels) = fields.optional("matchLabels") {
-        for (key, value) in labels.map(mistakes).unwrap_or_default() {
-            let Some(text) = value.string(mistakes) else {
-                continue;
-            };
-            syntax.hold(&value, key, names::label_key, mistakes);
-            syntax.hold(&value, text, names::label_value, mistakes);
-            match Requirement::new(key, LabelOperator::In, vec![text.to_owned()]) {
-                Ok(requirement) => requirements.push(requirement),
-                Err(error) => value.wrong(error.to_string(), "", mistakes),
-            }
+    for (key, value) in fields.get("matchLabels", Vec::new(), Node::map, mistakes) {
+        let Some(text) = value.string(mistakes) else {
+            continue;
+        };
+        syntax.hold(&value, key, names::label_key, mistakes);
+        syntax.hold(&value, text, names::label_value, mistakes);
+        match Requirement::new(key, LabelOperator::In, vec![text.to_owned()]) {
+            Ok(requirement) => requirements.push(requirement),
+            Err(error) => value.wrong(error.to_string(), "", mistakes),
         }
     }
-    if let Some(expressions) = fields.optional("matchExpressions") {
-        for expression in expressions.list(mistakes).unwrap_or_default() {
-            requirements.extend(requirement(&expression, syntax, mistakes));
-        }
+    for expression in fields.get("matchExpressions", Vec::new(), Node::list, mistakes) {
+        requirements.extend(requirement(&expression, syntax, mistakes));
     }
     fields.ignore(also_known);
     fields.finish(mistakes);
@@ -141,24 +123,21 @@ fn by_labels(
 
 fn requirement(node: &Node<'_>, syntax: Syntax, mistakes: &mut Mistakes) -> Option<Requirement> {
     let mut fields = node.object(mistakes)?;
-    let key = fields
-        .required("key", "name the label", mistakes)
-        .and_then(|node| {
-            let key = node.string(mistakes)?;
-            syntax.hold(&node, key, names::label_key, mistakes);
-            Some(key)
-        });
-    let operator = fields
-        .required("operator", "write In, NotIn, Exists or DoesNotExist", mistakes)
-        .and_then(|operator| operator.one_of("operator", &LABEL_OPERATORS, mistakes));
+    let read = |node: &Node<'_>, check: fn(&str) -> Result<(), String>, mistakes: &mut Mistakes| {
+        let text = node.string(mistakes)?;
+        syntax.hold(node, text, check, mistakes);
+        Some(text.to_owned())
+    };
+    let read_key = |node: &Node<'_>, mistakes: &mut Mistakes| read(node, names::label_key, mistakes);
+    let key = fields.get_required("key", "name the label", read_key, mistakes);
+    let fix = "write In, NotIn, Exists or DoesNotExist";
+    let operator = fields.get_required("operator", fix, Node::word, mistakes);
     let values = match fields.optional("values") {
         Some(values) => values.list(mistakes).map(|values| {
-            let text = |value: &Node<'_>, mistakes: &mut Mistakes| {
-                let text = value.string(mistakes)?;
-                syntax.hold(value, text, names::label_value, mistakes);
-                Some(text.to_owned())
-            };
-            values.iter().filter_map(|value| text(value, mistakes)).collect()
+            let values = values.iter();
+            values
+                .filter_map(|value| read(value, names::label_value, mistakes))
+                .collect()
         }),
         None => Some(Vec::new()),
     };

@@ -96,6 +96,28 @@ impl DefinitionSet {
         }
     }
 
+    /// The same with this text in the file of this index, or without the file.
+    pub(crate) fn with_text(&self, index: usize, text: Option<String>) -> Self {
+        let mut files = self.files.to_vec();
+        let mut stored = self.stored;
+        match text {
+            Some(text) => {
+                if let Some(file) = files.get_mut(index) {
+                    file.text = text;
+                }
+            }
+            None => {
+                files.remove(index);
+                stored -= usize::from(self.is_stored(index));
+            }
+        }
+        Self {
+            files: files.into(),
+            stored,
+            unusable: self.unusable.clone(),
+        }
+    }
+
     /// What stores hold that cannot be used, sorted by path.
     pub(crate) fn unusable(&self) -> &[DefinitionFile] {
         &self.unusable
@@ -161,14 +183,13 @@ impl DefinitionSet {
     /// What is to be written so that the definitions of this text are there: each in place of the one
     /// that has its name now, or where `destination` has it.
     ///
-    /// In a file that is there, nothing is changed but the document itself, from the comment above it to
-    /// its last line. The whole that comes of it is checked; nothing is written before
-    /// [`Change::commit`]. `name` stands for the text in mistakes.
+    /// A file that holds one definition is replaced whole. The whole that comes of it is checked. `name` stands for
+    /// the text in mistakes.
     ///
     /// # Errors
     ///
     /// Every mistake in the text, and every conflict with other definitions; a definition that is not as
-    /// `expected`; one that is an item of a list in its file; a new one without a destination. What a store holds
+    /// `expected`; one that shares its file with others; a new one without a destination. What a store holds
     /// that [cannot be used](Self::usable) is in nobody's way, and may be what is replaced.
     pub fn apply(
         &self,
@@ -180,24 +201,23 @@ impl DefinitionSet {
         change::apply(self, text, name, expected, destination)
     }
 
-    /// What is to be written so that this definition is there no more. A file goes with its last
-    /// definition. Of two of the name in stores the one that [cannot be used](Self::usable) goes first.
+    /// What is to be written so that this definition is there no more: its file goes. Of two of the name in stores the one that [cannot be used](Self::usable) goes first.
     ///
     /// # Errors
     ///
-    /// When there is none of this name, or two; when it is an item of a list; when the others have
+    /// When there is none of this name, or two; when it shares its file with others; when those have
     /// mistakes.
     pub fn delete(&self, id: &DefinitionId) -> Result<Change, ChangeError> {
         change::delete(self, id)
     }
 
-    /// What is to be written so that the candidate of this stage is its plugin. Comments stay, but for
-    /// those in what is taken away.
+    /// What is to be written so that the candidate of this stage is its plugin. The file is written anew, with the
+    /// comments above its document and without those inside.
     ///
     /// # Errors
     ///
-    /// When there is no such stage, or two; when it has no candidate; when the document is written in a
-    /// way that must be edited by hand; when there are mistakes in the definitions.
+    /// When there is no such stage, or two; when it has no candidate; when the definition shares its file with
+    /// others; when there are mistakes in the definitions.
     pub fn promote(&self, stage: &StageId) -> Result<Change, ChangeError> {
         change::promote(self, stage)
     }

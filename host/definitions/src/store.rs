@@ -1,16 +1,18 @@
 //! Where definitions are kept.
 
 mod files;
+mod write;
 
 use std::{
     fmt::Debug,
+    io,
     path::{Path, PathBuf},
 };
 
 use async_trait::async_trait;
 
 pub use self::files::FileStore;
-use crate::{CommitError, DefinitionFile, DefinitionId, FileChange, Mistakes};
+use crate::{DefinitionFile, DefinitionId, FileChange, Mistakes};
 
 /// A place that keeps definitions: files, the nodes of an ensemble, the resources of a cluster. Lives as
 /// long as the host.
@@ -45,6 +47,12 @@ pub trait DefinitionStore: Send + Sync + Debug + 'static {
     /// operation and kind of BCS, also when both are written at the same moment; or it cannot be written. Nothing
     /// was changed then, unless the error says so.
     async fn commit(&self, changes: &[FileChange]) -> Result<(), StoreError>;
+
+    /// Whether a commit is all or nothing even when the program is killed in it. The host writes the changes of
+    /// others to its history first, and completes them at its next start.
+    fn is_transactional(&self) -> bool {
+        true
+    }
 
     /// Wait until it holds, or may hold, something else than the last [`read`](Self::read) gave; also when it
     /// is lost, and when it is there again. May be dropped and called again without missing anything. A read
@@ -97,7 +105,26 @@ pub enum StoreError {
     /// What it holds cannot be definitions.
     #[error(transparent)]
     Mistakes(#[from] Mistakes),
-    /// Files cannot be written.
-    #[error(transparent)]
-    Files(#[from] CommitError),
+    /// A file cannot be written.
+    #[error("{path} cannot be written, so nothing was changed: {source}")]
+    NotWritten {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A file cannot be written, and a file that was written before it cannot be restored.
+    #[error(
+        "{path} cannot be written: {source}; {written} is changed already and cannot be restored: {restoring}"
+    )]
+    PartlyWritten {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+        /// The file that was written before.
+        written: PathBuf,
+        /// Why it is not restored.
+        restoring: Box<StoreError>,
+    },
 }

@@ -16,7 +16,7 @@ impl ChainDefinition {
             .stages
             .iter()
             .filter(|stage| self.misses_ephemeral_containers(stage))
-            .map(|stage| stage.name.as_str())
+            .map(|stage| &*stage.spec.name)
             .collect();
         if stages.is_empty() {
             return Vec::new();
@@ -52,7 +52,7 @@ impl ChainDefinition {
                 .iter()
                 .any(|rule| rule.scope != Scope::Cluster && rule.covers(operation, &pods, subresource, "Pod"))
         };
-        is_seen(&self.rules) && (stage.rules.is_empty() || is_seen(&stage.rules))
+        is_seen(&self.rules) && (stage.spec.rules.is_empty() || is_seen(&stage.spec.rules))
     }
 }
 

@@ -25,7 +25,5 @@ pub use dialect::{Class, Dialect, Inspection, Reading};
 pub use end::{End, Rejection, RejectionKind};
 pub use forwarding::{Forwarding, NextBody, OtherServer, Relay, Rewritten};
 pub use rest::{KindSource, Rest, RestConfig, Route, RouteError, RouteProblem, Unmatched, ValueSource};
-pub use review::{
-    AddressError, Review, ReviewAddress, ReviewError, ReviewVersion, read_review, status_reply, write_review,
-};
+pub use review::{AddressError, Review, ReviewAddress, ReviewError, read_review, status_reply, write_review};
 pub use warning::append_warnings;

@@ -7,9 +7,7 @@ mod read;
 mod reply;
 mod status;
 
-use std::fmt;
-
-use admittance_admission::Request;
+use admittance_admission::{Request, ReviewVersion};
 
 pub use address::{AddressError, ReviewAddress};
 pub use read::{ReviewError, read_review};
@@ -23,40 +21,6 @@ pub struct Review {
     pub version: ReviewVersion,
     /// What is asked about.
     pub request: Request,
-}
-
-/// A version of AdmissionReview.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ReviewVersion {
-    /// `admission.k8s.io/v1`.
-    V1,
-    /// `admission.k8s.io/v1beta1`: the same in other words.
-    V1Beta1,
-}
-
-impl ReviewVersion {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::V1, Self::V1Beta1];
-
-    /// The `apiVersion` of its reviews.
-    pub fn api_version(self) -> &'static str {
-        match self {
-            Self::V1 => "admission.k8s.io/v1",
-            Self::V1Beta1 => "admission.k8s.io/v1beta1",
-        }
-    }
-
-    fn of(api_version: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|version| version.api_version() == api_version)
-    }
-}
-
-impl fmt::Display for ReviewVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.api_version())
-    }
 }
 
 /// What kube-apiserver calls no webhook for, by group and resource: the configuration of admission itself,

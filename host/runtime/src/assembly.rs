@@ -9,11 +9,10 @@ use std::{
 use admittance_admission::{Chain, Deadline, Failure, FailureKind, Hook, Phase, Request, Response, Stage};
 use admittance_catalog::{Catalog, Digest, ModuleReference};
 use admittance_definitions::{
-    CandidateDefinition, ChainDefinition, HookDefinition, Served, ServiceNaming, StageDefinition,
-    WebhookDefinition, WebhookProtocol, WebhookTarget,
+    CandidateDefinition, ChainDefinition, HookDefinition, Served, StageDefinition, WebhookDefinition,
 };
 use admittance_sandbox::{Sandbox, SandboxConfig};
-use admittance_webhook::{Naming, Protocol, Target, Webhook, WebhookClients, WebhookConfig};
+use admittance_webhook::{Webhook, WebhookClients, WebhookConfig};
 use async_trait::async_trait;
 use tokio::{
     sync::{OnceCell, Semaphore},
@@ -158,7 +157,7 @@ impl Assembler {
             let mut stages = Vec::with_capacity(definition.stages.len());
             let mut known = Vec::with_capacity(definition.stages.len());
             for (stage_index, stage) in definition.stages.into_iter().enumerate() {
-                let address = address(definition.phase, &name, &stage.name);
+                let address = address(definition.phase, &name, &stage.spec.name);
                 let made = match &stage.hook {
                     HookDefinition::Plugin(_) => {
                         let mut take = |is_candidate| {
@@ -195,7 +194,7 @@ impl Assembler {
                 let made = match made {
                     Ok(made) => made,
                     Err(cause) => {
-                        errors.push(StageError::new(&name, &stage.name, stage.location, cause));
+                        errors.push(StageError::new(&name, &stage.spec.name, stage.location, cause));
                         continue;
                     }
                 };
@@ -205,17 +204,8 @@ impl Assembler {
                     trial: made.trial,
                 });
                 stages.push(Stage {
-                    name: stage.name.into(),
+                    spec: stage.spec,
                     hook: made.hook,
-                    rules: stage.rules,
-                    namespace_selector: stage.namespace_selector,
-                    object_selector: stage.object_selector,
-                    match_conditions: stage.match_conditions,
-                    failure_policy: stage.failure_policy,
-                    timeout: stage.timeout,
-                    mode: stage.mode,
-                    side_effects: stage.side_effects,
-                    reinvocation: stage.reinvocation,
                 });
             }
             assembled.chains.push(AssembledChain {
@@ -241,7 +231,7 @@ impl Assembler {
             hook: HookStatus::Native,
             statistics: self
                 .statistics
-                .of(&address(chain.phase, &chain.name, &stage.name), "native"),
+                .of(&address(chain.phase, &chain.name, &stage.spec.name), "native"),
             trial: None,
         };
         AssembledChain {
@@ -271,7 +261,7 @@ impl Assembler {
             hook: Arc::new(Shadowed {
                 plugin: plugin.plugin.clone(),
                 candidate: candidate.plugin.clone(),
-                timeout: stage.timeout,
+                timeout: stage.spec.timeout,
                 trial: trial.clone(),
             }),
             trial: Some(trial),
@@ -365,42 +355,10 @@ impl Assembler {
     }
 
     fn webhook(&self, definition: &WebhookDefinition, phase: Phase) -> Result<Webhook, StageErrorCause> {
-        let protocol = match &definition.protocol {
-            WebhookProtocol::BcsResource => Protocol::BcsResource,
-            WebhookProtocol::AdmissionReview { versions } => Protocol::AdmissionReview {
-                versions: versions.iter().copied().map(review_version).collect(),
-            },
-        };
-        let target = match &definition.target {
-            WebhookTarget::Url(url) => Target::Url(url.clone()),
-            WebhookTarget::Service {
-                namespace,
-                name,
-                port,
-                path,
-                naming,
-            } => Target::Service {
-                namespace: namespace.clone(),
-                name: name.clone(),
-                port: *port,
-                path: path.clone(),
-                naming: match naming {
-                    ServiceNaming::Bcs => Naming::Bcs,
-                    ServiceNaming::Kubernetes => Naming::Kubernetes,
-                },
-            },
-        };
-        let mut config = WebhookConfig::new(protocol, target);
+        let mut config = WebhookConfig::new(definition.protocol.clone(), definition.target.clone());
         config.ca_bundle.clone_from(&definition.ca_bundle);
         config.validating = phase == Phase::Validating;
         Ok(Webhook::new(config, &self.webhooks)?)
-    }
-}
-
-fn review_version(version: admittance_definitions::ReviewVersion) -> admittance_webhook::ReviewVersion {
-    match version {
-        admittance_definitions::ReviewVersion::V1 => admittance_webhook::ReviewVersion::V1,
-        admittance_definitions::ReviewVersion::V1Beta1 => admittance_webhook::ReviewVersion::V1Beta1,
     }
 }
 

@@ -223,7 +223,7 @@ impl HostBuilder {
             loaders: Semaphore::new(WORKERS),
         });
         let source = Source {
-            stores: Arc::new(Stores::new(self.locations, history.journal())),
+            stores: Arc::new(Stores::new(self.locations)),
             given: self.read,
             chains: self.chains.into_iter().map(Arc::new).collect(),
             namespaces: self.namespaces,
@@ -238,15 +238,6 @@ impl HostBuilder {
             in_force: Arc::default(),
             live_modules: Arc::default(),
         };
-        // A change that was interrupted by the end of the program is completed first.
-        if let Some(journal) = history.journal() {
-            let recovered = tokio::task::spawn_blocking(move || admittance_definitions::recover(&journal))
-                .await
-                .map_err(Error::Interrupted)?;
-            if recovered.map_err(Error::Recovery)?.is_some() {
-                tracing::warn!("an interrupted change of definitions was completed");
-            }
-        }
         Host::start(source, history).await
     }
 }

@@ -83,19 +83,15 @@ pub enum ChangeError {
     /// The revision does not exist, or the new one cannot be written.
     #[error(transparent)]
     History(#[from] HistoryError),
-    /// There is no history. Files are changed with a journal, which needs one, so that changes are atomic
-    /// even if the program is killed.
+    /// There is no history. A change of files is written to the history first, so that it can be completed after a kill.
     #[error(
         "changing definitions needs a history: name a writable directory (`history: {{ directory: ... }}`), \
          or edit the files"
     )]
     NoHistory,
-    /// The files of definitions cannot be written.
-    #[error(transparent)]
-    Files(admittance_definitions::CommitError),
     /// The store of the definitions cannot be written, or was changed in the meantime.
     #[error(transparent)]
-    Store(StoreError),
+    Store(#[from] StoreError),
     /// The change affects several stores, which cannot be written atomically.
     #[error("this changes definitions in {one} and in {other}; change one store at a time")]
     SeveralStores {
@@ -104,15 +100,6 @@ pub enum ChangeError {
         /// The location of another one.
         other: String,
     },
-}
-
-impl From<StoreError> for ChangeError {
-    fn from(error: StoreError) -> Self {
-        match error {
-            StoreError::Files(error) => Self::Files(error),
-            error => Self::Store(error),
-        }
-    }
 }
 
 impl Host {
@@ -205,9 +192,6 @@ impl Host {
         let stores = self.0.stores.clone();
         let (source, base) = {
             let state = self.0.state.lock().await;
-            if stores.are_files() && state.history.journal().is_none() && !how.dry_run {
-                return Err(ChangeError::NoHistory);
-            }
             (state.source.clone(), self.table().revision())
         };
         let contents = stores.read().await?;
@@ -222,10 +206,14 @@ impl Host {
         let store = if how.dry_run {
             None
         } else {
-            stores.of_changes(change.files())?
+            stores.of_changes(&change.files)?
         };
+        let is_announced = store.is_some_and(|store| !store.is_transactional());
+        if is_announced && self.0.live.load().history.directory.is_none() {
+            return Err(ChangeError::NoHistory);
+        }
         let usable = source.usable(change.set.clone()).await?;
-        let written: Vec<PathBuf> = change.files().iter().map(|file| file.path.clone()).collect();
+        let written: Vec<PathBuf> = change.files.iter().map(|file| file.path.clone()).collect();
         let own: Vec<_> = usable
             .bad
             .iter()
@@ -267,7 +255,14 @@ impl Host {
         // The requested state may already be live while the files differ: they may be invalid, or just have
         // been changed.
         if let Some(store) = store {
-            store.commit(change.files()).await?;
+            if is_announced {
+                state.history.announce(&entry, &change.files).await?;
+            }
+            let written = store.commit(&change.files).await;
+            if is_announced && (written.is_err() || !is_new) {
+                state.history.withdraw(&entry);
+            }
+            written?;
         }
         let problem = self.problem_of(&made);
         if is_new {

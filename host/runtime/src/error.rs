@@ -30,9 +30,16 @@ pub enum Error {
     /// The directory of the history cannot be used.
     #[error(transparent)]
     History(#[from] HistoryError),
-    /// An interrupted change cannot be completed.
-    #[error(transparent)]
-    Recovery(std::io::Error),
+    /// An interrupted change of definitions cannot be completed.
+    #[error(
+        "the change of definitions to revision {revision} was interrupted, and cannot be completed: {source}"
+    )]
+    IncompleteChange {
+        /// The revision of the change.
+        revision: u64,
+        /// Why.
+        source: StoreError,
+    },
     /// Requests in flight still use too many earlier tables.
     #[error("requests in flight still use {0} tables; no other table is built until some of them end")]
     TooManyTables(usize),

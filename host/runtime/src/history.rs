@@ -13,6 +13,7 @@ pub use self::{
     revision::{Comparison, ModuleChange, Origin, Revision, RevisionDetail, RevisionFile, RevisionModule},
 };
 use admittance_catalog::Digest;
+use admittance_definitions::FileChange;
 use serde::{Deserialize, Serialize};
 
 use crate::metrics;
@@ -26,6 +27,9 @@ pub(crate) struct Entry {
     /// Of a rollback: what the files said and did not go live. While they say that, it stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) instead_of: Option<String>,
+    /// While the change to this revision is being written: what it writes, file after file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) pending: Vec<FileChange>,
 }
 
 impl Entry {
@@ -100,11 +104,6 @@ impl History {
 
     pub(crate) fn directory(&self) -> Option<&Path> {
         self.directory.as_deref().map(HistoryDirectory::path)
-    }
-
-    /// Where a change of several files is written down before it is made.
-    pub(crate) fn journal(&self) -> Option<std::path::PathBuf> {
-        self.directory().map(|directory| directory.join("journal"))
     }
 
     pub(crate) fn problem(&self) -> Option<&str> {
@@ -184,6 +183,37 @@ impl History {
         written
     }
 
+    /// Write down that these changes are about to be made, and that they come to this revision, so that a start after a
+    /// kill can complete them. The next [`write`](Self::write) ends it.
+    pub(crate) async fn announce(&self, entry: &Entry, changes: &[FileChange]) -> Result<(), HistoryError> {
+        let Some(directory) = self.directory.clone() else {
+            return Ok(());
+        };
+        let announced = Entry {
+            pending: changes.to_vec(),
+            ..entry.clone()
+        };
+        let written = tokio::task::spawn_blocking(move || directory.write(&announced));
+        written.await.unwrap_or(Err(HistoryError::Stopped))
+    }
+
+    /// Take back what was announced: the changes are not made, or come to no revision of their own.
+    pub(crate) fn withdraw(&self, entry: &Entry) {
+        if let Some(directory) = &self.directory {
+            directory.remove(entry.revision().number);
+        }
+    }
+
+    /// Nothing is left to be written of the newest revision.
+    pub(crate) async fn complete(&mut self) {
+        if let Some(last) = self.entries.back_mut() {
+            Arc::make_mut(last).pending.clear();
+        }
+        if let Err(error) = self.write().await {
+            tracing::error!("{error}");
+        }
+    }
+
     /// The modules that some revision names.
     pub(crate) fn modules(&self) -> impl Iterator<Item = Digest> {
         self.entries
@@ -223,6 +253,7 @@ mod tests {
                 }],
             },
             instead_of: None,
+            pending: Vec::new(),
         }
     }
 

@@ -10,7 +10,7 @@ use std::{
 
 use admittance_admission::{Outcome, Request};
 use admittance_catalog::InUse;
-use admittance_definitions::{BadDefinition, DefinitionFile, DefinitionSet};
+use admittance_definitions::{BadDefinition, DefinitionFile, DefinitionSet, FileChange};
 use arc_swap::ArcSwap;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, watch};
 
@@ -70,6 +70,7 @@ impl Host {
 
     /// Builds the first table: from the definitions, or else the last live one.
     pub(crate) async fn start(mut source: Source, mut history: History) -> Result<Self, Error> {
+        complete_change(&source.stores, &mut history).await?;
         let (places, recorders) = (TableSlots::default(), Arc::<Recorders>::default());
         let place = places.take(Duration::ZERO).await?;
         if let Some(last) = history.last() {
@@ -374,6 +375,33 @@ fn table(
     }
 }
 
+/// Writes the files of the last change that a kill left unwritten, except those that were changed since.
+async fn complete_change(stores: &Stores, history: &mut History) -> Result<(), Error> {
+    let Some(last) = history.last().filter(|last| !last.pending.is_empty()).cloned() else {
+        return Ok(());
+    };
+    let incomplete = |source| Error::IncompleteChange {
+        revision: last.revision().number,
+        source,
+    };
+    if let Some(store) = stores.of_changes(&last.pending).ok().flatten() {
+        let files = store.read().await.map_err(incomplete)?;
+        let is_unwritten = |change: &&FileChange| {
+            let file = files.iter().find(|file| file.path == change.path);
+            file.map(|file| &file.text) == change.before.as_ref()
+        };
+        let rest: Vec<_> = last.pending.iter().filter(is_unwritten).cloned().collect();
+        store.commit(&rest).await.map_err(incomplete)?;
+        tracing::warn!(
+            revision = last.revision().number,
+            written = rest.len(),
+            "an interrupted change of definitions was completed"
+        );
+    }
+    history.complete().await;
+    Ok(())
+}
+
 /// Rebuilds this revision.
 pub(crate) async fn as_it_was(source: &Source, entry: &Entry) -> Result<BuiltTable, Error> {
     let digests = entry.revision().modules.iter().filter_map(|module| {
@@ -405,6 +433,7 @@ pub(crate) fn entry_of(made: &BuiltTable, number: u64, origin: Origin, by: Optio
             files: made.files.clone(),
         },
         instead_of: None,
+        pending: Vec::new(),
     }
 }
 

@@ -45,7 +45,7 @@ pub struct AdmissionLayer(Arc<LayerState>);
 /// An inner service with a [`Host`] in front of it. Made by [`AdmissionLayer`].
 #[derive(Clone, Debug)]
 pub struct AdmissionService<S> {
-    door: Arc<LayerState>,
+    state: Arc<LayerState>,
     inner: S,
 }
 
@@ -129,7 +129,7 @@ impl<S> Layer<S> for AdmissionLayer {
 
     fn layer(&self, inner: S) -> Self::Service {
         AdmissionService {
-            door: self.0.clone(),
+            state: self.0.clone(),
             inner,
         }
     }
@@ -155,7 +155,7 @@ where
         // Call the instance that was polled ready.
         let waiting = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, waiting);
-        let door = self.door.clone();
+        let state = self.state.clone();
         let uid = request_uid(request.headers());
         let span = tracing::info_span!("request", uid = uid.as_str());
         let handle = async move {
@@ -164,7 +164,7 @@ where
             if let Some(id) = &id {
                 head.headers.insert(REQUEST_ID, id.clone());
             }
-            let mut response = match door.pass(head, body, uid).await {
+            let mut response = match state.pass(head, body, uid).await {
                 Ok(passed) => {
                     let mut response = inner.call(passed.request).await?;
                     append_warnings(response.headers_mut(), &passed.warnings);

@@ -91,14 +91,20 @@ pub fn describe_metrics() {
 pub(crate) fn stages_live(chains: &[AssembledChain]) {
     for chain in chains {
         for (stage, known) in chain.chain.stages.iter().zip(&chain.stages) {
-            let policy = match stage.mode {
-                Mode::Enforce => stage.failure_policy,
+            let policy = match stage.spec.mode {
+                Mode::Enforce => stage.spec.failure_policy,
                 Mode::Audit => FailurePolicy::Ignore,
             };
             if known.statistics.lacks_metrics(policy) {
                 for kind in failures_of(stage, &known.hook) {
-                    stage_failures(chain.chain.phase, &chain.chain.name, &stage.name, kind, policy)
-                        .absolute(0);
+                    stage_failures(
+                        chain.chain.phase,
+                        &chain.chain.name,
+                        &stage.spec.name,
+                        kind,
+                        policy,
+                    )
+                    .absolute(0);
                 }
             }
             if let Some(trial) = &known.trial {
@@ -110,8 +116,8 @@ pub(crate) fn stages_live(chains: &[AssembledChain]) {
 
 /// The kinds of failures of a stage with such a hook.
 fn failures_of(stage: &Stage, hook: &HookStatus) -> impl Iterator<Item = FailureKind> {
-    let has_labels = matches!(&stage.namespace_selector, Some(NamespaceSelector::Labels(_)));
-    let has_conditions = !stage.match_conditions.is_empty();
+    let has_labels = matches!(&stage.spec.namespace_selector, Some(NamespaceSelector::Labels(_)));
+    let has_conditions = !stage.spec.match_conditions.is_empty();
     let (is_plugin, is_webhook) = match hook {
         HookStatus::Plugin(_) => (true, false),
         HookStatus::Webhook { .. } => (false, true),

@@ -8,8 +8,8 @@ use std::{
 
 use admittance_admission::{ClusterKind, Phase};
 use admittance_catalog::{CompiledKey, Digest, FetchProgress, Freshness, Module, ModuleReference, Resolver};
-use admittance_definitions::{AllowDefinition, ChainDefinition, Location, PluginDefinition, StageDefinition};
-use admittance_sandbox::{Configured, Grants, Limits, Origin, Plugin, PluginConfig, Prepared, Sandbox};
+use admittance_definitions::{ChainDefinition, Location, PluginDefinition, StageDefinition};
+use admittance_sandbox::{Configured, Limits, Plugin, PluginConfig, Prepared, Sandbox};
 use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
 
 use crate::{
@@ -108,7 +108,7 @@ impl Order {
         is_candidate: bool,
     ) -> Self {
         let mut limits = Limits {
-            time: stage.timeout,
+            time: stage.spec.timeout,
             ..Limits::default()
         };
         if let Some(memory) = plugin.memory {
@@ -117,16 +117,16 @@ impl Order {
         Self {
             chain: chain.name.as_str().into(),
             phase: chain.phase,
-            stage: stage.name.as_str().into(),
+            stage: stage.spec.name.clone(),
             location: stage.location.clone(),
             is_candidate,
             reference: plugin.source.clone(),
             pinned: plugin.digest,
             settings: plugin.settings.to_string(),
             config: PluginConfig {
-                name: stage.name.clone(),
+                name: stage.spec.name.to_string(),
                 limits,
-                grants: grants(&plugin.allow),
+                grants: plugin.allow.clone(),
             },
         }
     }
@@ -143,15 +143,6 @@ impl Order {
 
     fn address(&self) -> (String, bool) {
         (address(self.phase, &self.chain, &self.stage), self.is_candidate)
-    }
-}
-
-fn grants(allow: &AllowDefinition) -> Grants {
-    Grants {
-        cluster: allow.cluster.iter().cloned().collect(),
-        // They were validated as https when they were read.
-        http: allow.http.iter().filter_map(Origin::of).collect(),
-        environment: allow.environment.clone(),
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use admittance_admission::{Outcome, Request};
+use admittance_admission::{Outcome, Request, ReviewVersion};
 use admittance_definitions::Share;
 use admittance_dialect as dialect;
 use admittance_webhook as webhook;
@@ -182,17 +182,13 @@ fn write(taken: &Taken, redact: &[Redaction]) -> Option<RecordedRequest> {
         let mut review: Value = serde_json::from_slice(text).ok()?;
         review.get_mut(name).map(Value::take)
     };
-    let review = webhook::write_review(webhook::ReviewVersion::V1, &taken.request).ok()?;
-    let answer = dialect::write_review(
-        dialect::ReviewVersion::V1,
-        &taken.request.uid,
-        Some(&taken.outcome),
-    );
+    let review = webhook::write_review(ReviewVersion::V1, &taken.request).ok()?;
+    let answer = dialect::write_review(ReviewVersion::V1, &taken.request.uid, Some(&taken.outcome));
     let mut request = part(&review, "request")?;
     let mut response = part(&answer, "response")?;
     let redacted = redaction::apply(&taken.request, redact, &mut request, &mut response);
     Some(RecordedRequest {
-        api_version: dialect::ReviewVersion::V1.api_version().to_owned(),
+        api_version: ReviewVersion::V1.api_version().to_owned(),
         kind: "AdmissionReview".to_owned(),
         request,
         response,

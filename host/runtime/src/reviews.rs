@@ -54,16 +54,16 @@ impl Host {
 impl ReviewService {
     /// The largest review that is read, in bytes. Default: 7 MiB.
     pub fn body_limit(self, bytes: usize) -> Self {
-        let mut desk = Arc::unwrap_or_clone(self.0);
-        desk.limits.size = bytes;
-        Self(Arc::new(desk))
+        let mut state = Arc::unwrap_or_clone(self.0);
+        state.limits.size = bytes;
+        Self(Arc::new(state))
     }
 
     /// The timeout for receiving a review. Default: 30 s.
     pub fn body_timeout(self, timeout: Duration) -> Self {
-        let mut desk = Arc::unwrap_or_clone(self.0);
-        desk.limits.time = timeout;
-        Self(Arc::new(desk))
+        let mut state = Arc::unwrap_or_clone(self.0);
+        state.limits.time = timeout;
+        Self(Arc::new(state))
     }
 
     /// The reply to a call that ends without a review.
@@ -118,7 +118,7 @@ impl ReviewService {
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let desk = &*self.0;
+        let state = &*self.0;
         let address = ReviewAddress::parse(&head.uri).map_err(|error| {
             let status = match &error {
                 admittance_dialect::AddressError::Path(_) => StatusCode::NOT_FOUND,
@@ -134,9 +134,9 @@ impl ReviewService {
                 .insert(ALLOW, HeaderValue::from_static("POST"));
             return Err(response);
         }
-        known(&desk.host.table(), &address.selection)?;
+        known(&state.host.table(), &address.selection)?;
         content_type(head)?;
-        let body = desk
+        let body = state
             .limits
             .collect(head, body)
             .await
@@ -145,7 +145,7 @@ impl ReviewService {
             read_review(&body).map_err(|error| rejected(StatusCode::BAD_REQUEST, &error.to_string()))?;
         let span = tracing::info_span!("request", uid = review.request.uid.as_str());
         // Taken after the body has arrived, so that a slow body does not keep an old table alive.
-        let table = desk.host.table();
+        let table = state.host.table();
         known(&table, &address.selection)?;
         Ok(judge(&table, review, &address).instrument(span).await)
     }

@@ -334,7 +334,7 @@ pub(crate) fn stages(set: &DefinitionSet) -> Option<HashSet<String>> {
     let chains = set.chains().ok()?;
     let stages = chains.iter().flat_map(|chain| {
         let stages = chain.stages.iter();
-        stages.map(|stage| address(chain.phase, &chain.name, &stage.name))
+        stages.map(|stage| address(chain.phase, &chain.name, &stage.spec.name))
     });
     Some(stages.collect())
 }

@@ -31,8 +31,8 @@ pub(crate) type Held = Arc<[DefinitionFile]>;
 pub(crate) struct Stores {
     /// In the order of the configuration.
     locations: Vec<StoreLocation>,
-    /// Writes files; none where nothing can be written down before it is done.
-    files: Option<FileStore>,
+    /// Writes files.
+    files: FileStore,
     /// What each store held when a table was last made of it, or tried to be; none before the first time.
     known: Mutex<Vec<Option<Held>>>,
     /// Notified when something else was read than what is known.
@@ -49,21 +49,25 @@ pub(crate) struct Contents {
 }
 
 impl Stores {
-    pub(crate) fn new(locations: Vec<StoreLocation>, journal: Option<PathBuf>) -> Self {
-        let mut stores = Self {
+    pub(crate) fn new(locations: Vec<StoreLocation>) -> Self {
+        let (mut paths, mut known) = (Vec::new(), Vec::new());
+        for location in &locations {
+            match location {
+                StoreLocation::Path(path) => paths.push(path.clone()),
+                StoreLocation::Store(_) => known.push(None),
+            }
+        }
+        Self {
             locations,
-            files: None,
-            known: Mutex::default(),
+            files: FileStore::new(paths),
+            known: Mutex::new(known),
             news: Notify::new(),
-        };
-        stores.files = journal.map(|journal| FileStore::new(stores.paths(), journal));
-        stores.known = Mutex::new(vec![None; stores.stores().count()]);
-        stores
+        }
     }
 
     /// The files and directories.
     pub(crate) fn paths(&self) -> Vec<PathBuf> {
-        let path = |home: &StoreLocation| match home {
+        let path = |location: &StoreLocation| match location {
             StoreLocation::Path(path) => Some(path.clone()),
             StoreLocation::Store(_) => None,
         };
@@ -71,15 +75,10 @@ impl Stores {
     }
 
     fn stores(&self) -> impl Iterator<Item = &Arc<dyn DefinitionStore>> {
-        self.locations.iter().filter_map(|home| match home {
+        self.locations.iter().filter_map(|location| match location {
             StoreLocation::Path(_) => None,
             StoreLocation::Store(store) => Some(store),
         })
-    }
-
-    /// Whether all that can be changed are files.
-    pub(crate) fn are_files(&self) -> bool {
-        self.stores().next().is_none()
     }
 
     /// Whether this is a file of the system.
@@ -110,8 +109,8 @@ impl Stores {
 
     /// Where a new definition is written: to the first place that takes it.
     pub(crate) fn destination(&self, id: &DefinitionId) -> Option<Destination> {
-        self.locations.iter().find_map(|home| match home {
-            StoreLocation::Path(path) if path.is_dir() => Some(Destination::Directory(path.clone())),
+        self.locations.iter().find_map(|location| match location {
+            StoreLocation::Path(path) if path.is_dir() => self.files.place_for(id).map(Destination::File),
             StoreLocation::Path(_) => None,
             StoreLocation::Store(store) => store.place_for(id).map(Destination::Store),
         })
@@ -124,16 +123,15 @@ impl Stores {
     ) -> Result<Option<&dyn DefinitionStore>, ChangeError> {
         let mut one: Option<&dyn DefinitionStore> = None;
         for change in changes {
-            let store = match (self.stores().find(|store| store.owns(&change.path)), &self.files) {
-                (Some(store), _) => store.as_ref(),
-                (None, Some(files)) if files.owns(&change.path) => files,
-                (None, Some(_)) => {
+            let store = match self.stores().find(|store| store.owns(&change.path)) {
+                Some(store) => store.as_ref(),
+                None if self.files.owns(&change.path) => &self.files,
+                None => {
                     return Err(ChangeError::Store(StoreError::Refused {
                         store: change.path.display().to_string(),
                         reason: "this is in none of the places that are configured".to_owned(),
                     }));
                 }
-                (None, None) => return Err(ChangeError::NoHistory),
             };
             match one {
                 Some(before) if before.location() != store.location() => {

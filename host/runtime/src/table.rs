@@ -98,7 +98,8 @@ impl Table {
             };
             let known = self.chains.iter().find(is_its);
             let stage = known.and_then(|known| {
-                let position = |stage: &admittance_admission::Stage| Arc::ptr_eq(&stage.name, &row.stage);
+                let position =
+                    |stage: &admittance_admission::Stage| Arc::ptr_eq(&stage.spec.name, &row.stage);
                 known.stages.get(known.chain.stages.iter().position(position)?)
             });
             if let Some(stage) = stage {
@@ -121,10 +122,10 @@ fn chain_status(known: &AssembledChain) -> ChainStatus {
             .map(|(stage, known)| {
                 let (state, calls, last_failure) = known.statistics.status();
                 StageStatus {
-                    name: stage.name.to_string(),
+                    name: stage.spec.name.to_string(),
                     hook: known.hook.clone(),
-                    mode: stage.mode,
-                    failure_policy: stage.failure_policy,
+                    mode: stage.spec.mode,
+                    failure_policy: stage.spec.failure_policy,
                     state,
                     calls,
                     last_failure,

@@ -1,4 +1,4 @@
-use admittance_admission::{ClusterError, ClusterKind, FailureKind};
+use admittance_admission::{ClusterError, ClusterKind, FailureKind, HttpOrigin};
 use tracing::Level;
 use url::Url;
 use wasmtime::{
@@ -16,7 +16,7 @@ use wasmtime_wasi::{
 
 use crate::{
     Error,
-    capability::{HttpError, HttpRequest, Origin},
+    capability::{HttpError, HttpRequest},
     contract::{
         ACCEPTED, PACKAGE, accepts,
         bindings::{
@@ -322,10 +322,10 @@ impl From<HttpError> for http::Error {
 }
 
 /// Parses a URL that a plugin may use.
-fn address(text: &str) -> Result<(Url, Origin), http::Error> {
+fn address(text: &str) -> Result<(Url, HttpOrigin), http::Error> {
     let invalid = |why: &str| http::Error::Invalid(format!("`{text}` {why}"));
     let url = Url::parse(text).map_err(|error| invalid(&format!("is not a valid URL: {error}")))?;
-    let origin = Origin::of(&url).ok_or_else(|| invalid("is not an https URL"))?;
+    let origin = HttpOrigin::of(&url).ok_or_else(|| invalid("is not an https URL"))?;
     if !url.username().is_empty() || url.password().is_some() {
         return Err(http::Error::Invalid(
             "the URL has a user name or a password".to_owned(),

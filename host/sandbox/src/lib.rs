@@ -27,7 +27,7 @@ mod snapshot;
 mod stdio;
 mod store;
 
-pub use capability::{GrantError, Grants, HttpError, HttpRequest, HttpResponse, HttpSender, Origin};
+pub use capability::{HttpError, HttpRequest, HttpResponse, HttpSender};
 pub use compiler::compile;
 pub use contract::{Capability, Description, ResourceHint};
 pub use engine::{Sandbox, SandboxConfig};

@@ -1,12 +1,11 @@
 use std::sync::Arc;
 
-use admittance_admission::{Deadline, Failure, FailureKind, Hook, Request, Response, offload};
+use admittance_admission::{Deadline, Failure, FailureKind, Grants, Hook, Request, Response, offload};
 use async_trait::async_trait;
 use wasmtime::Store;
 
 use crate::{
     Limits,
-    capability::Grants,
     contract::{self, Description, bindings::admittance::plugin::types},
     engine::Inner,
     error::{SettingsMistake, join},

@@ -1,6 +1,6 @@
 use std::{convert::Infallible, sync::Arc};
 
-use admittance_admission::{Deadline, Failure, FailureKind};
+use admittance_admission::{Deadline, Failure, FailureKind, Grants};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio::{
@@ -17,7 +17,6 @@ use wasmtime_wizer::Wizer;
 
 use crate::{
     Error, PluginConfig, Sandbox, Step,
-    capability::Grants,
     compiler::compile_apart,
     complexity,
     contract::{Description, bindings},

@@ -3,12 +3,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use admittance_admission::{Deadline, FailureKind};
+use admittance_admission::{Deadline, FailureKind, Grants};
 use wasmtime::{ResourceLimiter, Store, UpdateDeadline, component::ResourceTable};
 use wasmtime_wasi::{HostMonotonicClock, WasiCtx, WasiCtxView, WasiView};
 
 use crate::{
-    capability::Grants,
     engine::{Inner, per_call},
     logging::{CallLog, LogLimits, Stream},
     stdio::StandardStream,

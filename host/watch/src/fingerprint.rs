@@ -193,7 +193,7 @@ fn digest(file: &mut impl Read) -> io::Result<[u8; 32]> {
 
 /// The metadata of a file: the same settled stamp means the same content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
+pub struct Stamp {
     file: (u64, u64),
     length: u64,
     modified: Option<SystemTime>,
@@ -201,8 +201,9 @@ struct Stamp {
 }
 
 impl Stamp {
+    /// That of a file.
     #[cfg(unix)]
-    fn of(metadata: &Metadata) -> Self {
+    pub fn of(metadata: &Metadata) -> Self {
         use std::os::unix::fs::MetadataExt;
         let seconds = u64::try_from(metadata.ctime()).ok();
         let nanoseconds = u32::try_from(metadata.ctime_nsec()).ok();
@@ -217,8 +218,9 @@ impl Stamp {
         }
     }
 
+    /// That of a file.
     #[cfg(not(unix))]
-    fn of(metadata: &Metadata) -> Self {
+    pub fn of(metadata: &Metadata) -> Self {
         Self {
             file: (0, 0),
             length: metadata.len(),
@@ -232,11 +234,14 @@ impl Stamp {
         Sha256::digest(format!("{self:?}")).into()
     }
 
+    /// The time since the file was last written or replaced; none if the clock is inconsistent.
+    pub fn age(&self, now: SystemTime) -> Option<Duration> {
+        now.duration_since(self.changed?).ok()
+    }
+
     /// Whether any change of the file after `now` must change its stamp.
     fn is_settled(&self, now: SystemTime) -> bool {
-        self.changed
-            .and_then(|changed| now.duration_since(changed).ok())
-            .is_some_and(|age| age > COARSENESS)
+        self.age(now).is_some_and(|age| age > COARSENESS)
     }
 }
 

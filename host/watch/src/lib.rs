@@ -21,7 +21,7 @@ use std::{
 
 use tokio::time::{Instant, timeout_at};
 
-pub use self::fingerprint::Fingerprint;
+pub use self::fingerprint::{Fingerprint, Stamp};
 use self::{
     fingerprint::Digests,
     notices::{Notices, Notifier},

@@ -1,3 +1,4 @@
+use admittance_admission::{Protocol, ServiceNaming, WebhookTarget};
 use http::{
     Uri,
     uri::{Authority, Parts, PathAndQuery, Scheme},
@@ -5,7 +6,7 @@ use http::{
 use rustls_pki_types::{InvalidDnsNameError, ServerName};
 use url::Url;
 
-use crate::{Error, Naming, Protocol, Target};
+use crate::Error;
 
 /// A validated target.
 #[derive(Clone, Debug)]
@@ -16,10 +17,10 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) fn new(target: &Target, protocol: &Protocol) -> Result<Self, Error> {
+    pub(crate) fn new(target: &WebhookTarget, protocol: &Protocol) -> Result<Self, Error> {
         match target {
-            Target::Url(url) => Self::from_url(url, protocol),
-            Target::Service {
+            WebhookTarget::Url(url) => Self::from_url(url, protocol),
+            WebhookTarget::Service {
                 namespace,
                 name,
                 port,
@@ -27,8 +28,8 @@ impl Endpoint {
                 naming,
             } => {
                 let host = match naming {
-                    Naming::Bcs => format!("{name}.{namespace}"),
-                    Naming::Kubernetes => format!("{name}.{namespace}.svc"),
+                    ServiceNaming::Bcs => format!("{name}.{namespace}"),
+                    ServiceNaming::Kubernetes => format!("{name}.{namespace}.svc"),
                 };
                 Self::from_service(&host, *port, path, protocol)
             }
@@ -109,7 +110,7 @@ impl Endpoint {
                 .parse()
                 .map_err(|error: http::uri::InvalidUri| refuse(error.to_string()))?,
         };
-        let authority = if port == Target::DEFAULT_PORT {
+        let authority = if port == WebhookTarget::DEFAULT_PORT {
             host.parse()
         } else {
             format!("{host}:{port}").parse()
@@ -164,7 +165,7 @@ fn check_host(host: &str) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ReviewVersion;
+    use admittance_admission::ReviewVersion;
 
     fn review() -> Protocol {
         Protocol::AdmissionReview {
@@ -235,7 +236,7 @@ mod tests {
                 Ok("https://hooks.example.com/x?a=b"),
             ),
         ] {
-            let target = Target::Url(Url::parse(url).unwrap());
+            let target = WebhookTarget::Url(Url::parse(url).unwrap());
             let made = Endpoint::new(&target, &protocol);
             match (made, expected) {
                 (Ok(endpoint), Ok(uri)) => {
@@ -253,8 +254,8 @@ mod tests {
 
     #[test]
     fn services() {
-        use Naming::{Bcs, Kubernetes};
         use Protocol::BcsResource;
+        use ServiceNaming::{Bcs, Kubernetes};
         for (case, protocol, naming, namespace, port, path, expected) in [
             ("BCS", BcsResource, Bcs, "ns", 443, "", Ok("https://hook.ns/")),
             (
@@ -321,7 +322,7 @@ mod tests {
                 Err("not a valid host name"),
             ),
         ] {
-            let target = Target::Service {
+            let target = WebhookTarget::Service {
                 namespace: namespace.into(),
                 name: "hook".into(),
                 port,

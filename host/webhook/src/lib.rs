@@ -1,8 +1,8 @@
 //! Remote webhooks as stages: an HTTPS server that gives the verdict.
 //!
 //! A [`Webhook`] is a [`Hook`](admittance_admission::Hook) created from a [`WebhookConfig`]: the
-//! [protocol](Protocol) and address of the server, and the CAs that are trusted for it. [`WebhookClients`]
-//! holds the pooled connections; webhooks that trust the same roots share one pool.
+//! [protocol](admittance_admission::Protocol) and address of the server, and the CAs that are trusted for it.
+//! [`WebhookClients`] holds the pooled connections; webhooks that trust the same roots share one pool.
 //!
 //! No call is redirected or sent through a proxy. Every failed call is a
 //! [`Failure`](admittance_admission::Failure) with its own kind and a message that says what to do.
@@ -22,7 +22,7 @@ mod tls;
 mod webhook;
 
 pub use client::WebhookClients;
-pub use config::{Naming, Protocol, ReviewVersion, Target, WebhookConfig};
+pub use config::WebhookConfig;
 pub use error::Error;
 pub use resolve::{Address, Resolve};
 pub use review::write_review;

@@ -6,7 +6,7 @@
 
 use admittance_admission::{
     Deadline, Denial, Failure, FailureKind, GroupVersionKind, GroupVersionResource, Object, Patch, Request,
-    Response, UserInfo, Verdict, is_name_part, offload,
+    Response, ReviewVersion, UserInfo, Verdict, is_name_part, offload,
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -14,10 +14,7 @@ use http::{HeaderValue, StatusCode, header};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, value::RawValue};
 
-use crate::{
-    ReviewVersion,
-    call::{Caller, Refused},
-};
+use crate::call::{Caller, Refused};
 
 /// The number of retries for answers with `Retry-After`; client-go, which kube-apiserver uses, has the same
 /// limit.

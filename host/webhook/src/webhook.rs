@@ -1,10 +1,12 @@
 use std::fmt;
 
-use admittance_admission::{Deadline, Failure, Hook, Request, Response};
+use admittance_admission::{
+    Deadline, Failure, Hook, Protocol, Request, Response, ServiceNaming, WebhookTarget,
+};
 use async_trait::async_trait;
 
 use crate::{
-    Error, Naming, Protocol, Target, WebhookClients, WebhookConfig,
+    Error, WebhookClients, WebhookConfig,
     call::Caller,
     endpoint::Endpoint,
     resource,
@@ -41,8 +43,8 @@ impl Webhook {
         let endpoint = Endpoint::new(&config.target, &config.protocol)?;
         let is_bcs_service = matches!(
             &config.target,
-            Target::Service {
-                naming: Naming::Bcs,
+            WebhookTarget::Service {
+                naming: ServiceNaming::Bcs,
                 ..
             }
         );

@@ -1,6 +1,6 @@
 use admittance::{
     admission::{Object, Request},
-    dialect::{Review, ReviewVersion, read_review},
+    dialect::{Review, read_review},
 };
 use admittance_webhook::write_review;
 
@@ -10,11 +10,7 @@ pub fn review(input: &[u8]) {
     let Ok(Review { version, request }) = read_review(input) else {
         return;
     };
-    let version_of_webhook = match version {
-        ReviewVersion::V1 => admittance_webhook::ReviewVersion::V1,
-        ReviewVersion::V1Beta1 => admittance_webhook::ReviewVersion::V1Beta1,
-    };
-    let written = write_review(version_of_webhook, &request).expect("an accepted review can be written");
+    let written = write_review(version, &request).expect("an accepted review can be written");
     let again = read_review(&written).expect("a written review can be read");
     assert_eq!(again.version, version);
     assert_same(&request, &again.request);

@@ -34,7 +34,7 @@ pub fn selectors(input: &[u8]) {
     let Ok(chains) = load_text("chain.json", &definition.to_string()) else {
         return;
     };
-    let Some(NamespaceSelector::Labels(chosen)) = &chains[0].stages[0].namespace_selector else {
+    let Some(NamespaceSelector::Labels(chosen)) = &chains[0].stages[0].spec.namespace_selector else {
         return;
     };
     let expected = |labels: &Labels| is_chosen(&selector, labels);

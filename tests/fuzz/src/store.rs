@@ -7,22 +7,21 @@ use std::{
 use admittance::{
     Digest, Host, ModuleReference,
     catalog::{CompiledKey, Resolution, Store},
-    definitions::{Recovery, recover},
 };
 use serde_json::{Value, json};
 
 use crate::{block_on, in_directory, parts};
 
-/// A file on disk, as left by a crash, a full disk or another program: the kind of the file, an empty line, its
-/// content. `sealed`: the whole entry; `resolution`: the content of a sealed entry; `revision`: the content of a
-/// revision in the history, without its digest; `journal`: the texts of an interrupted change.
+/// What is kept on disk, as a crash, a full disk or somebody else may have left it: the kind of the file, an
+/// empty line, its content. `sealed`: the whole entry; `resolution`: what is under the seal of one; `revision`:
+/// what is under the digest of a revision of the history; `change`: the texts of a change that a kill interrupted.
 pub fn store(input: &[u8]) {
     let [kind, content] = parts(input);
     in_directory(|directory| match kind {
         b"sealed" => sealed(directory, content),
         b"resolution" => resolution(directory, content),
         b"revision" => revision(directory, content),
-        b"journal" => journal(directory, content),
+        b"change" => change(directory, content),
         _ => {}
     });
 }
@@ -102,40 +101,53 @@ fn revision(directory: &Path, content: &[u8]) {
     });
 }
 
-/// An interrupted change is completed, and does not touch files that were changed by others.
-fn journal(directory: &Path, content: &[u8]) {
+/// A change that a kill interrupted is completed, and touches nothing that somebody else has changed.
+fn change(directory: &Path, content: &[u8]) {
     let Ok(Value::Array(entries)) = serde_json::from_slice::<Value>(content) else {
         return;
     };
     // Each is the current content of a file, its content before the change, and its content after the change.
     let text = |entry: &Value, name: &str| entry.get(name).and_then(Value::as_str).map(str::to_owned);
+    let (definitions, history) = (directory.join("definitions"), directory.join("history"));
+    fs::create_dir(&definitions).expect("it can be made");
+    fs::create_dir(&history).expect("it can be made");
     let mut files = Vec::new();
     for (index, entry) in entries.iter().enumerate().take(8) {
-        let path = directory.join(format!("{index}.yaml"));
+        let path = definitions.join(format!("{index}.yaml"));
         let held = text(entry, "held");
         if let Some(held) = &held {
             fs::write(&path, held).expect("it can be written");
         }
-        files.push((path, held, text(entry, "before"), text(entry, "after")));
+        let (before, after) = (text(entry, "before"), text(entry, "after"));
+        if before != after {
+            files.push((path, held, before, after));
+        }
     }
-    let body = json!({
-        "files": files
-            .iter()
-            .map(|(path, _, before, after)| json!({ "path": path, "before": before, "after": after }))
-            .collect::<Vec<_>>(),
+    let pending: Vec<_> = files
+        .iter()
+        .map(|(path, _, before, after)| json!({ "path": path, "before": before, "after": after }))
+        .collect();
+    let revision = json!({
+        "number": 1,
+        "at": "2026-01-01T00:00:00Z",
+        "origin": { "type": "applied" },
+        "chains": 0,
+        "modules": [],
+        "files": [],
+        "pending": pending,
     })
     .to_string();
-    let path = directory.join("journal");
-    let whole = format!("admittance journal 1 {}\n{body}", Digest::of(&body));
-    fs::write(&path, &whole).expect("it can be written");
-    let recovered = recover(&path).expect("all of it can be written");
-    assert!(
-        matches!(&recovered, Some(Recovery::Finished { .. })),
-        "{recovered:?} of {whole}"
-    );
+    let file = format!("{}\n{revision}", Digest::of(&revision));
+    fs::write(history.join("0000000001.revision"), file).expect("it can be written");
+    let store = tempfile::tempdir().expect("a directory can be made");
+    let builder = Host::builder()
+        .definitions(&definitions)
+        .history(&history)
+        .store(store.path());
+    // The texts need be no definitions: what was live last is served then.
+    block_on(builder.build()).expect("the change can be completed");
     for (path, held, before, after) in files {
         let expected = if held == before { after } else { held };
         assert_eq!(fs::read_to_string(&path).ok(), expected);
     }
-    assert_eq!(recover(&path).expect("nothing is left to do"), None);
 }

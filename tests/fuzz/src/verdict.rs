@@ -14,7 +14,7 @@ const LARGEST: usize = 64 << 20;
 pub(crate) fn chain(hook: impl Hook) -> Chain {
     let mut stage = Stage::new("fuzz", hook);
     // A busy machine is not a finding; slow inputs are detected by libFuzzer.
-    stage.timeout = Duration::from_secs(60);
+    stage.spec.timeout = Duration::from_secs(60);
     Chain::new("fuzz", vec![Rule::for_operations(Operation::ALL)], vec![stage])
 }
 

@@ -182,7 +182,7 @@ impl Configuration {
     }
 
     /// The text of the file.
-    pub(super) fn text(&self) -> Result<String, Error> {
-        Ok(yaml::document(&Json::Object(self.root.clone()))?)
+    pub(super) fn text(&self) -> String {
+        to_yaml(&Json::Object(self.root.clone()))
     }
 }

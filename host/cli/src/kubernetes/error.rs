@@ -40,8 +40,6 @@ pub(super) enum Error {
     KindsOnly { location: Location, chain: String },
     #[error(transparent)]
     Certificates(#[from] CertificateError),
-    #[error("the manifests cannot be written as YAML: {0}")]
-    Yaml(#[from] saphyr::EmitError),
     #[error("the manifests cannot be printed: {0}")]
     Output(io::Error),
 }

@@ -6,10 +6,10 @@ use std::{
     path::Path,
 };
 
+use admittance::definitions::document::to_yaml;
 use serde_json::Value as Json;
 
 use super::Error;
-use crate::yaml;
 
 /// An object with a comment.
 #[derive(Debug)]
@@ -34,24 +34,21 @@ impl Manifest {
         self.object.to_string().len() > LARGEST_ANNOTATIONS - 1024
     }
 
-    fn text(&self) -> Result<String, Error> {
-        let document = yaml::document(&self.object)?;
+    fn text(&self) -> String {
+        let document = to_yaml(&self.object);
         // A comment above the document separator does not belong to the previous document.
-        Ok(if self.comment.is_empty() {
+        if self.comment.is_empty() {
             document
         } else {
             format!("# {}\n{document}", self.comment)
-        })
+        }
     }
 }
 
 /// Prints all of them to standard output.
 pub(super) fn print(manifests: &[Manifest]) -> Result<(), Error> {
-    let texts = manifests
-        .iter()
-        .map(Manifest::text)
-        .collect::<Result<Vec<_>, _>>()?;
-    let written = io::stdout().lock().write_all(texts.concat().as_bytes());
+    let text: String = manifests.iter().map(Manifest::text).collect();
+    let written = io::stdout().lock().write_all(text.as_bytes());
     written.map_err(Error::Output)
 }
 
@@ -64,16 +61,16 @@ pub(super) fn write(directory: &Path, manifests: &[Manifest]) -> Result<(), Erro
     fs::create_dir_all(directory).map_err(at(directory))?;
     for (index, kind) in KINDS.iter().enumerate() {
         let of_kind = manifests.iter().filter(|manifest| manifest.kind() == *kind);
-        let texts = of_kind.map(Manifest::text).collect::<Result<Vec<_>, _>>()?;
+        let text: String = of_kind.map(Manifest::text).collect();
         let path = directory.join(format!("{index:02}-{}.yaml", kind.to_ascii_lowercase()));
-        if texts.is_empty() {
+        if text.is_empty() {
             // A file of an earlier run would be applied with the others.
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&path)(error)),
                 _ => continue,
             }
         }
-        replace(directory, &path, &texts.concat(), *kind == SECRET).map_err(at(&path))?;
+        replace(directory, &path, &text, *kind == SECRET).map_err(at(&path))?;
     }
     Ok(())
 }

@@ -26,10 +26,10 @@ impl Needs {
     pub(super) fn of(chains: &[ChainDefinition]) -> Self {
         let mut needs = Self::default();
         for stage in chains.iter().flat_map(|chain| &chain.stages) {
-            if let Some(NamespaceSelector::Labels(selector)) = &stage.namespace_selector {
+            if let Some(NamespaceSelector::Labels(selector)) = &stage.spec.namespace_selector {
                 needs.namespace_labels |= !selector.is_empty();
             }
-            needs.authorizer |= stage.match_conditions.uses_authorizer();
+            needs.authorizer |= stage.spec.match_conditions.uses_authorizer();
             needs.calls_out |= matches!(stage.hook, HookDefinition::Webhook(_));
             for (_, plugin) in rewrite::plugins(stage) {
                 for kind in &plugin.allow.cluster {

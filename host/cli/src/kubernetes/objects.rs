@@ -102,7 +102,7 @@ pub(super) fn admin(installation: &Installation, configuration: &Configuration) 
 
 pub(super) fn config(installation: &Installation, configuration: &Configuration) -> Result<Json, Error> {
     let mut data = Map::new();
-    data.insert(CONFIG_FILE.into(), configuration.text()?.into());
+    data.insert(CONFIG_FILE.into(), configuration.text().into());
     if let Some(authorities) = &configuration.client_ca {
         data.insert(CLIENT_CA_FILE.into(), authorities.as_str().into());
     }

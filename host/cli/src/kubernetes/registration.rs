@@ -140,26 +140,27 @@ impl Webhook {
         }
         let stages = || chains.iter().flat_map(|chain| &chain.stages);
         // A stage in audit mode refuses nothing.
-        let fails_closed =
-            stages().any(|stage| stage.mode == Mode::Enforce && stage.failure_policy == FailurePolicy::Fail);
+        let fails_closed = stages().any(|stage| {
+            stage.spec.mode == Mode::Enforce && stage.spec.failure_policy == FailurePolicy::Fail
+        });
         let of_stages = if fails_closed {
             FailurePolicy::Fail
         } else {
             FailurePolicy::Ignore
         };
         let failure_policy = choices.failure_policy.unwrap_or(of_stages);
-        let side_effects = if stages().all(|stage| stage.side_effects == SideEffects::None) {
+        let side_effects = if stages().all(|stage| stage.spec.side_effects == SideEffects::None) {
             SideEffects::None
         } else {
             // Stages with side effects are not called in a dry run.
             SideEffects::NoneOnDryRun
         };
-        let reinvocation = if stages().any(|stage| stage.reinvocation == Reinvocation::IfNeeded) {
+        let reinvocation = if stages().any(|stage| stage.spec.reinvocation == Reinvocation::IfNeeded) {
             Reinvocation::IfNeeded
         } else {
             Reinvocation::Never
         };
-        let sum: Duration = stages().map(|stage| stage.timeout).sum();
+        let sum: Duration = stages().map(|stage| stage.spec.timeout).sum();
         let timeout = match choices.timeout {
             Some(seconds) => seconds.into(),
             None => seconds(sum.min(choices.request_timeout)),

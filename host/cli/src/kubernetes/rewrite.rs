@@ -1,5 +1,7 @@
 //! Changes the sources of plugins in the text of a document, and leaves the rest of it as it is written.
 
+use std::ops::Range;
+
 use admittance::definitions::{
     HookDefinition, Location, Mistake, Mistakes, PluginDefinition, StageDefinition,
     document::{self, Document, Node},
@@ -52,34 +54,24 @@ pub(super) fn sources(file: &str, text: &str, new: &[NewSource]) -> Result<Strin
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut mistakes = Mistakes::new();
     let documents = document::read_text(file, text, &mut mistakes);
-    let mut edits: Vec<_> = new
+    let parts = new
         .iter()
-        .filter_map(|new| edit(&documents, text, new, &mut mistakes))
+        .filter_map(|new| Some((place(&documents, text, new, &mut mistakes)?, new.source.clone())))
         .collect();
-    // From the end, so that what is before stays where it is.
-    edits.sort_by_key(|edit| std::cmp::Reverse(edit.offset));
-    let mut out = text.to_owned();
-    for Edit { offset, length, new } in edits {
-        out.replace_range(offset..offset + length, new);
-    }
-    mistakes.into_result(out)
+    let rewritten = document::with_replaced(text, parts);
+    mistakes.into_result(rewritten)
 }
 
-struct Edit<'a> {
-    offset: usize,
-    length: usize,
-    new: &'a str,
-}
-
-fn edit<'a>(
+/// Where the source is written that becomes another.
+fn place(
     documents: &[Document],
     text: &str,
-    new: &'a NewSource,
+    new: &NewSource,
     mistakes: &mut Mistakes,
-) -> Option<Edit<'a>> {
+) -> Option<Range<usize>> {
     let found = documents
         .iter()
-        .find_map(|document| find(&document.root(), &new.stage))
+        .find_map(|document| document.root().object_at(&new.stage))
         .and_then(|stage| field(&stage, new.role.field()))
         .and_then(|plugin| field(&plugin, "source"));
     let Some(node) = found else {
@@ -95,53 +87,29 @@ fn edit<'a>(
         return None;
     };
     let old = node.string(mistakes)?;
-    let start = offset(text, &node.location())?;
-    let rest = text.get(start..)?;
+    let span = node.span();
     // Plain, or between quotes without escapes.
-    let quotes = rest.len() - rest.trim_start_matches(['"', '\'']).len();
-    if !rest.get(quotes.min(1)..)?.starts_with(old) {
+    let Some(offset) = text.get(span.clone())?.find(old) else {
         node.wrong(
             "the source is written in a way that cannot be changed where it stands",
             format!("write it on one line, `source: {old}`"),
             mistakes,
         );
         return None;
-    }
-    Some(Edit {
-        offset: start + quotes.min(1),
-        length: old.len(),
-        new: &new.source,
-    })
-}
-
-/// The object that begins here.
-fn find<'a>(node: &Node<'a>, at: &Location) -> Option<Node<'a>> {
-    // Of anything else the readers below say that it is none.
-    let mut nothing = Mistakes::new();
-    if let Some(fields) = node.map(&mut nothing) {
-        if node.location() == *at {
-            return Some(node.clone());
-        }
-        return fields.iter().find_map(|(_, value)| find(value, at));
-    }
-    node.list(&mut nothing)?.iter().find_map(|entry| find(entry, at))
+    };
+    let start = span.start + offset;
+    Some(start..start + old.len())
 }
 
 /// A field, in whatever case it is written: BCS' documents may have any.
 fn field<'a>(node: &Node<'a>, name: &str) -> Option<Node<'a>> {
-    let fields = node.map(&mut Mistakes::new())?;
-    let exact = fields.iter().find(|(key, _)| *key == name);
-    let found = exact.or_else(|| fields.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)))?;
-    Some(found.1.clone())
-}
-
-/// From line and column to bytes.
-fn offset(text: &str, at: &Location) -> Option<usize> {
-    let line = usize::try_from(at.line).ok()?.checked_sub(1)?;
-    let column = usize::try_from(at.column).ok()?.checked_sub(1)?;
-    let before: usize = text.split_inclusive('\n').take(line).map(str::len).sum();
-    let within = text.get(before..)?.char_indices().nth(column)?.0;
-    Some(before + within)
+    let fields = node.children();
+    let exact = fields.iter().find(|(key, _)| *key == Some(name));
+    let in_any_case = || {
+        let mut fields = fields.iter();
+        fields.find(|(key, _)| key.is_some_and(|key| key.eq_ignore_ascii_case(name)))
+    };
+    exact.or_else(in_any_case).map(|(_, value)| value.clone())
 }
 
 #[cfg(test)]

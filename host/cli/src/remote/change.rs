@@ -187,12 +187,15 @@ fn text_of(mut files: Vec<DefinitionFile>) -> crate::Result<(String, String)> {
         files => {
             // The driver sees one text, in which lines are others: mistakes are told here.
             let name = format!("{} files", files.len());
-            let texts: Vec<_> = files
-                .iter()
-                .map(|file| file.text.trim_start_matches('\u{feff}').to_owned())
-                .collect();
             DefinitionSet::of_files(files.to_vec()).chains()?;
-            Ok((name, texts.join("\n---\n")))
+            let mut text = String::new();
+            for file in files {
+                if !text.is_empty() {
+                    text += if text.ends_with('\n') { "---\n" } else { "\n---\n" };
+                }
+                text += file.text.trim_start_matches('\u{feff}');
+            }
+            Ok((name, text))
         }
     }
 }

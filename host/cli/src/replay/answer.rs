@@ -1,8 +1,8 @@
 //! Answers to requests, in a form that can be compared.
 
 use admittance::{
-    admission::{Object, Outcome, Patch, Request},
-    dialect::{ReviewVersion, write_review},
+    admission::{Object, Outcome, Patch, Request, ReviewVersion},
+    dialect::write_review,
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Serialize};

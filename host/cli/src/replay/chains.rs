@@ -25,7 +25,7 @@ pub(super) fn load(paths: &[PathBuf], may_call_webhooks: bool) -> crate::Result<
                 return Err(format!(
                     "{}: stage {} of chain {} calls a webhook, which would be sent every recorded request; \
                      give --call-webhooks to allow that, or remove the stage",
-                    stage.location, stage.name, chain.name
+                    stage.location, stage.spec.name, chain.name
                 )
                 .into());
             }
@@ -47,7 +47,7 @@ pub(super) fn replace(
     let is_it = |chain: &ChainDefinition, stage: &StageDefinition| {
         // BCS names may contain a `/`, so full names are compared.
         id.phase.is_none_or(|phase| phase == chain.phase)
-            && format!("{}/{}", chain.name, stage.name) == format!("{}/{}", id.chain, id.stage)
+            && format!("{}/{}", chain.name, stage.spec.name) == format!("{}/{}", id.chain, id.stage)
     };
     let mut found = chains.iter_mut().flat_map(|chain| {
         let matching: Vec<_> = chain.stages.iter().map(|stage| is_it(chain, stage)).collect();
@@ -77,5 +77,5 @@ pub(super) fn replace(
 }
 
 fn name(chain: &ChainDefinition, stage: &StageDefinition) -> String {
-    format!("{}:{}/{}", chain.phase.as_str(), chain.name, stage.name)
+    format!("{}:{}/{}", chain.phase.as_str(), chain.name, stage.spec.name)
 }

@@ -1,7 +1,7 @@
-use admittance_admission::{Mode, NamespaceSelector};
+use admittance_admission::{NamespaceSelector, ServiceNaming, WebhookTarget};
 
 use super::*;
-use crate::{ServiceNaming, WebhookTarget, certificates, load_text};
+use crate::{certificates, load_text};
 
 /// The body that the API of BCS documents for creating a definition; its CA bundles are no base64.
 const DOCUMENTED: &str = r#"{"apiVersion":"v4","kind":"admissionwebhook","metadata":{"name":"webhook-test","namespace":"defaultGroup"},
@@ -40,9 +40,13 @@ fn stage(
     column: u32,
 ) -> StageDefinition {
     StageDefinition {
-        name: format!("container-{name}"),
+        spec: StageSpec {
+            failure_policy,
+            timeout: Duration::from_secs(10),
+            ..StageSpec::new(format!("container-{name}"))
+        },
         hook: HookDefinition::Webhook(WebhookDefinition {
-            protocol: WebhookProtocol::BcsResource,
+            protocol: Protocol::BcsResource,
             target: WebhookTarget::Service {
                 namespace: format!("{service}-webhook-namespace"),
                 name: format!("{service}-webhook-service"),
@@ -53,15 +57,6 @@ fn stage(
             ca_bundle: client::read_bundle(&certificates::bundle()).ok(),
         }),
         candidate: None,
-        rules: Vec::new(),
-        namespace_selector: None,
-        object_selector: LabelSelector::default(),
-        match_conditions: MatchConditions::default(),
-        failure_policy,
-        timeout: Duration::from_secs(10),
-        mode: Mode::Enforce,
-        side_effects: SideEffects::default(),
-        reinvocation: Reinvocation::default(),
         location: Location {
             file: "f.json".into(),
             line,
@@ -189,11 +184,11 @@ fn hooks() {
                 } => format!("{name}.{namespace}:{port}{path}"),
             },
         };
-        let selector = stage.namespace_selector.as_ref();
+        let selector = stage.spec.namespace_selector.as_ref();
         assert!(!matches!(selector, Some(NamespaceSelector::Labels(_))));
         let found = format!(
             "{} {:?} {} {selector:?} {place}",
-            stage.failure_policy, stage.timeout, stage.mode
+            stage.spec.failure_policy, stage.spec.timeout, stage.spec.mode
         );
         assert_eq!(found, expected, "{text}");
     }

@@ -1,14 +1,10 @@
-use std::{
-    collections::{BTreeMap, HashSet},
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
-use super::{
-    Change, ChangeError, Destination, Effect, Expected, Extent, delete::unusable, error::near, extents,
-    mean_the_same, rewrite,
-};
+use admittance_admission::Phase;
+
+use super::{Change, ChangeError, Destination, Effect, Expected, alone, pretty_json, unknown, unusable};
 use crate::{
-    ChainDefinition, DefinitionFile, DefinitionId, DefinitionSet, Location, chains,
+    DefinitionFile, DefinitionId, DefinitionSet, Location, chains,
     document::{self, BYTE_ORDER_MARK, Document, Mistakes, Syntax},
     set::{Definition, definitions},
 };
@@ -23,376 +19,243 @@ pub(crate) fn apply(
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let mut mistakes = Mistakes::new();
     let documents = vec![document::read_text(name, text, &mut mistakes)];
-    let applied = documents.as_slice();
-    chains::of_documents(applied.iter().flatten(), mistakes)?;
-    let applied = Applied::all(text, name, applied)?;
+    chains::of_documents(documents.iter().flatten(), mistakes)?;
+    let applied = Applied::all(text, name, &documents)?;
 
     let mut mistakes = Mistakes::new();
     let there = set.parse(&mut mistakes);
     let definitions = definitions(&there);
-    let targets = targets(&definitions, &applied)?;
-    let goals = goals(targets, &applied, expected, destination, (set, &definitions))?;
-    for (goal, applied) in goals.iter().zip(&applied) {
-        if let Goal::Create(Destination::Store(path)) = goal
-            && set
-                .stored()
-                .iter()
-                .chain(set.unusable())
-                .any(|file| file.path == *path)
-        {
-            let (id, path) = (applied.id.clone(), path.clone());
-            return Err(ChangeError::PlaceTaken { id, path });
+    let goals = applied.iter().map(|one| {
+        let replaced = replaced(&definitions, one, &applied);
+        if let Some(definition) = replaced {
+            return one.replacing(definition, set, &there, expected);
         }
-    }
-
-    // What is there without what is replaced, then what replaces it: so a conflict is told of the
-    // applied text, with the place of the other.
-    let replaced: HashSet<(usize, usize)> = goals.iter().filter_map(Goal::target).map(Target::key).collect();
-    let mut whole: Vec<Document> = Vec::new();
-    for (file, documents) in there.iter().enumerate() {
-        let kept = documents.iter().enumerate();
-        let kept = kept.filter(|(index, _)| !replaced.contains(&(file, *index)));
-        whole.extend(kept.map(|(_, document)| document.clone()));
-    }
-    for (applied, goal) in applied.iter().zip(&goals) {
-        let directory = match goal {
-            Goal::Replace(target) if set.is_stored(target.file) => None,
-            Goal::Replace(target) => set.files().get(target.file).and_then(|file| file.path.parent()),
-            Goal::Create(Destination::Directory(directory)) => Some(directory.as_path()),
-            Goal::Create(Destination::Store(_)) | Goal::Overwrite(_) => None,
-        };
-        whole.push(match directory {
-            Some(directory) => applied.document.within(directory),
-            None => applied.document.without_directory(),
-        });
-    }
-    let chains = chains::of_documents(&whole, mistakes)?;
-
-    let mut writer = Writer::new(set, &there);
-    for (applied, goal) in applied.iter().zip(&goals) {
-        match goal {
-            Goal::Replace(target) => writer.replace(applied, target)?,
-            Goal::Create(Destination::Directory(directory)) => writer.create(applied, directory),
-            Goal::Create(Destination::Store(path)) => writer.store(applied, path, Effect::Created),
-            Goal::Overwrite(path) => writer.store(applied, path, Effect::Changed),
-        }
-    }
-    let changed = goals.iter().filter_map(Goal::target);
-    let changed = changed.map(|target| target.location.clone());
-    let place = changed
-        .chain(applied.iter().map(|applied| applied.document.location()))
-        .next();
-    writer.finish(&chains, place.unwrap_or_else(|| Location::of_file(name)))
-}
-
-/// A document of the applied text.
-struct Applied<'a> {
-    id: DefinitionId,
-    document: &'a Document,
-    phase: Option<admittance_admission::Phase>,
-    /// Its own bytes of the text.
-    own: &'a str,
-    /// What a new file of it holds.
-    alone: &'a str,
-}
-
-impl<'a> Applied<'a> {
-    fn all(text: &'a str, name: &str, read: &'a [Vec<Document>]) -> Result<Vec<Self>, ChangeError> {
-        let documents = read.first().map(Vec::as_slice).unwrap_or_default();
-        let definitions = definitions(read);
-        if let Some(item) = definitions.iter().find(|definition| definition.is_item()) {
-            let list = documents.get(item.document);
-            let location = list.map_or_else(|| Location::of_file(name), Document::location);
-            return Err(ChangeError::List(location));
-        }
-        if definitions.is_empty() {
-            return Err(ChangeError::Nothing(name.to_owned()));
-        }
-        let extents = extents(text, documents);
-        let by_hand = |document: &Document| ChangeError::ByHand(document.location());
-        let mut all = Vec::new();
-        for (index, document) in documents.iter().enumerate() {
-            // An empty list is a document and no definition.
-            let Some(definition) = definitions.iter().find(|definition| definition.document == index) else {
-                continue;
-            };
-            let own = extents
-                .as_ref()
-                .and_then(|extents| text.get(extents.get(index)?.own.clone()))
-                .ok_or_else(|| by_hand(document))?;
-            all.push(Self {
-                id: definition.id.clone(),
-                document,
-                phase: definition.chain().map(|chain| chain.phase),
-                own,
-                alone: if documents.len() == 1 { text } else { own },
-            });
-        }
-        Ok(all)
-    }
-}
-
-/// A document that is replaced.
-struct Target {
-    file: usize,
-    document: usize,
-    location: Location,
-}
-
-impl Target {
-    fn key(&self) -> (usize, usize) {
-        (self.file, self.document)
-    }
-}
-
-/// Where an applied document goes.
-enum Goal {
-    Replace(Target),
-    /// To this path of a store, over what cannot be used there.
-    Overwrite(PathBuf),
-    Create(Destination),
-}
-
-impl Goal {
-    fn target(&self) -> Option<&Target> {
-        match self {
-            Self::Replace(target) => Some(target),
-            Self::Overwrite(_) | Self::Create(_) => None,
-        }
-    }
-}
-
-/// For each applied document where it goes, if that is as expected.
-fn goals(
-    targets: Vec<Option<Target>>,
-    applied: &[Applied<'_>],
-    expected: Expected,
-    destination: &dyn Fn(&DefinitionId) -> Option<Destination>,
-    (set, there): (&DefinitionSet, &[Definition<'_>]),
-) -> Result<Vec<Goal>, ChangeError> {
-    let goal = |(target, applied): (Option<Target>, &Applied<'_>)| {
-        let id = applied.id.clone();
-        if target.is_none()
-            && let Some(path) = unusable(set, &id)
-        {
+        let id = one.id.clone();
+        if let Some(path) = unusable(set, &id) {
             let location = Location::of_file(path.display().to_string());
             return match expected {
                 Expected::New => Err(ChangeError::AlreadyThere { id, location }),
                 Expected::Any | Expected::There => Ok(Goal::Overwrite(path.to_owned())),
             };
         }
-        match (target, expected) {
-            (Some(target), Expected::New) => Err(ChangeError::AlreadyThere {
-                id,
-                location: target.location,
-            }),
-            (Some(target), Expected::Any | Expected::There) => Ok(Goal::Replace(target)),
-            (None, Expected::There) => {
-                let near = near(
-                    &id.to_string(),
-                    there.iter().map(|other| other.id.clone()).collect(),
-                );
-                Err(ChangeError::Unknown { id, near })
-            }
-            (None, Expected::Any | Expected::New) => match destination(&id) {
-                Some(destination) => Ok(Goal::Create(destination)),
-                None => Err(ChangeError::NoDirectory(id)),
-            },
+        if expected == Expected::There {
+            return Err(unknown(&id, &definitions));
         }
+        let taken = |path: &Path| {
+            set.stored()
+                .iter()
+                .chain(set.unusable())
+                .any(|file| file.path == path)
+        };
+        match destination(&id) {
+            None => Err(ChangeError::NoDirectory(id)),
+            Some(Destination::Store(path)) if taken(&path) => Err(ChangeError::PlaceTaken { id, path }),
+            Some(destination) => Ok(Goal::Create(destination)),
+        }
+    });
+    let goals = goals.collect::<Result<Vec<_>, _>>()?;
+
+    // What is there without what is replaced, then what replaces it: so a conflict is told of the
+    // applied text, with the place of the other.
+    let is_replaced = |file: usize, document: usize| {
+        let mut targets = goals.iter().filter_map(Goal::target);
+        targets.any(|target| (target.file, target.document) == (file, document))
     };
-    targets.into_iter().zip(applied).map(goal).collect()
+    let mut whole: Vec<Document> = Vec::new();
+    for (file, documents) in there.iter().enumerate() {
+        let documents = documents.iter().enumerate();
+        let kept = documents.filter(|(index, _)| !is_replaced(file, *index));
+        whole.extend(kept.map(|(_, document)| document.clone()));
+    }
+    for (one, goal) in applied.iter().zip(&goals) {
+        whole.push(one.document.within(goal.path(set).and_then(Path::parent)));
+    }
+    chains::of_documents(&whole, mistakes)?;
+    Ok(change(set, &applied, goals))
 }
 
-/// For each applied document the one that it replaces.
-fn targets(there: &[Definition<'_>], applied: &[Applied<'_>]) -> Result<Vec<Option<Target>>, ChangeError> {
-    let target = |one: &Applied<'_>| {
-        let same: Vec<_> = there.iter().filter(|other| other.id.is(&one.id)).collect();
-        let siblings = applied.iter().filter(|other| other.id.is(&one.id)).count();
-        let found = match same.as_slice() {
-            [only] if siblings == 1 => Some(*only),
-            // Of a native chain there can be one in each phase.
-            several => several.iter().copied().find(|other| {
-                let phase = other.chain().map(|chain| chain.phase);
-                phase.is_some() && phase == one.phase
-            }),
-        };
-        let Some(found) = found else {
-            return Ok(None);
-        };
-        let location = found.root.location();
-        if found.is_item() {
-            let id = found.id.clone();
-            return Err(ChangeError::InList { id, location });
-        }
-        Ok(Some(Target {
-            file: found.file,
-            document: found.document,
-            location,
-        }))
-    };
-    applied.iter().map(target).collect()
+/// A document of the applied text.
+struct Applied<'a> {
+    id: DefinitionId,
+    document: &'a Document,
+    phase: Option<Phase>,
+    /// What a file of it holds.
+    text: &'a str,
 }
 
-/// Puts the new texts of files together.
-struct Writer<'a> {
-    set: &'a DefinitionSet,
-    there: &'a [Vec<Document>],
-    /// For each file what is put in place of which bytes.
-    replaced: BTreeMap<usize, Vec<(Extent, String)>>,
-    created: Vec<DefinitionFile>,
-    /// The same in stores.
-    stored: Vec<DefinitionFile>,
-    effects: Vec<(DefinitionId, Effect)>,
-}
-
-impl<'a> Writer<'a> {
-    fn new(set: &'a DefinitionSet, there: &'a [Vec<Document>]) -> Self {
-        Self {
-            set,
-            there,
-            replaced: BTreeMap::new(),
-            created: Vec::new(),
-            stored: Vec::new(),
-            effects: Vec::new(),
-        }
-    }
-
-    fn replace(&mut self, applied: &Applied<'_>, target: &Target) -> Result<(), ChangeError> {
-        let by_hand = || ChangeError::ByHand(target.location.clone());
-        let file = self.set.files().get(target.file).ok_or_else(by_hand)?;
-        let documents = self.there.get(target.file).ok_or_else(by_hand)?;
-        let (_, text) = rewrite::split_mark(&file.text);
-        let extents = extents(text, documents).ok_or_else(by_hand)?;
-        let extent = extents.get(target.document).ok_or_else(by_hand)?;
-        let old = text.get(extent.own.clone()).ok_or_else(by_hand)?;
-
-        let mut new = applied.own.to_owned();
-        let is_stored = self.set.is_stored(target.file);
-        let fits = match applied.document.syntax() {
-            // What such a file holds is read as JSON alone.
-            Syntax::Yaml => !is_stored && !document::is_named_json(&file.path),
-            // YAML does not have JSON's escapes of characters in two halves.
-            Syntax::Json => is_stored || document::is_named_json(&file.path) || !new.contains("\\u"),
-        };
-        if !fits {
-            new = rewrite::pretty_json(&applied.document.root().json());
-        }
-        let new = rewrite::with_lines_of(&file.text, &new);
-        let trimmed = new.trim_end_matches(['\r', '\n']);
-        let is_same = if is_stored {
-            // A store may write what it holds in its own way.
-            let there = documents.get(target.document).ok_or_else(by_hand)?;
-            there.root().json() == applied.document.root().json()
-        } else {
-            trimmed == old.trim_end_matches(['\r', '\n'])
-        };
-        if is_same {
-            self.effects.push((applied.id.clone(), Effect::Unchanged));
-            return Ok(());
-        }
-        let mut replacement = String::new();
-        let line_end = rewrite::line_end_of(&file.text);
-        let begins_a_line = extent.own.start == 0
-            || text
-                .get(..extent.own.start)
-                .is_some_and(|before| before.ends_with('\n'));
-        if !begins_a_line && trimmed.contains('\n') {
-            replacement.push_str(line_end);
-        }
-        replacement.push_str(trimmed);
-        if old.ends_with('\n') {
-            replacement.push_str(line_end);
-        }
-        let replaced = self.replaced.entry(target.file).or_default();
-        replaced.push((extent.clone(), replacement));
-        self.effects.push((applied.id.clone(), Effect::Changed));
-        Ok(())
-    }
-
-    fn create(&mut self, applied: &Applied<'_>, directory: &Path) {
-        let ending = match applied.document.syntax() {
-            Syntax::Yaml => "yaml",
-            Syntax::Json => "json",
-        };
-        let mut text = applied.alone.to_owned();
-        if !text.ends_with('\n') {
-            text.push_str(rewrite::line_end_of(&text));
-        }
-        let path = self.free_name(&applied.id, ending, directory);
-        self.created.push(DefinitionFile {
-            path,
-            text,
-            place: None,
-        });
-        self.effects.push((applied.id.clone(), Effect::Created));
-    }
-
-    fn store(&mut self, applied: &Applied<'_>, path: &Path, effect: Effect) {
-        let text = match applied.document.syntax() {
-            Syntax::Yaml => rewrite::pretty_json(&applied.document.root().json()),
-            Syntax::Json => applied.own.to_owned(),
-        };
-        self.stored.push(DefinitionFile {
-            path: path.to_owned(),
-            text: text.trim_end().to_owned(),
-            place: None,
-        });
-        self.effects.push((applied.id.clone(), effect));
-    }
-
-    /// A name in the directory that nothing has.
-    fn free_name(&self, id: &DefinitionId, ending: &str, directory: &Path) -> PathBuf {
-        let base = file_name(&id.name);
-        let mut path = directory.join(format!("{base}.{ending}"));
-        let mut number = 2;
-        let files = self.set.files().iter().chain(&self.created);
-        while files.clone().any(|file| file.path == path) || path.symlink_metadata().is_ok() {
-            path = directory.join(format!("{base}-{number}.{ending}"));
-            number += 1;
-        }
-        path
-    }
-
-    /// The change, if it means what is expected; `place` is told if it does not.
-    fn finish(self, expected: &[ChainDefinition], place: Location) -> Result<Change, ChangeError> {
-        let mut files: Vec<DefinitionFile> = self.set.files().to_vec();
-        for (index, mut replaced) in self.replaced {
-            let Some(file) = files.get_mut(index) else {
+impl<'a> Applied<'a> {
+    fn all(text: &'a str, name: &str, read: &'a [Vec<Document>]) -> Result<Vec<Self>, ChangeError> {
+        let documents = read.first().map(Vec::as_slice).unwrap_or_default();
+        let mut all = Vec::new();
+        for definition in definitions(read) {
+            let Some(document) = documents.get(definition.document) else {
                 continue;
             };
-            let (mark, text) = rewrite::split_mark(&file.text);
-            // From the end, so that what is still to be replaced stays where it is.
-            replaced.sort_by_key(|(extent, _)| std::cmp::Reverse(extent.own.start));
-            let mut text = text.to_owned();
-            for (extent, new) in replaced {
-                text.replace_range(extent.own, &new);
+            if definition.is_item() {
+                return Err(ChangeError::List(document.location()));
             }
-            file.text = format!("{mark}{text}");
+            all.push(Self {
+                phase: definition.chain().map(|chain| chain.phase),
+                id: definition.id,
+                document,
+                text: if documents.len() == 1 {
+                    text
+                } else {
+                    document.text_in(text)
+                },
+            });
         }
-        let mut stored = files.split_off(self.set.of_system().len());
-        let is_overwritten = |file: &&DefinitionFile| self.stored.iter().any(|new| new.path == file.path);
-        let unusable: Vec<_> = self
-            .set
-            .unusable()
-            .iter()
-            .filter(|file| !is_overwritten(file))
-            .cloned()
-            .collect();
-        stored.extend(self.stored);
-        for file in self.created {
-            let index = place_among(&files, &file.path);
-            files.insert(index, file);
-        }
-        let set = DefinitionSet::of_files(files)
-            .with_stored(stored)
-            .with_unusable(unusable);
-        match set.chains() {
-            Ok(chains) if mean_the_same(&chains, expected) => {
-                Ok(Change::between(self.set, set, self.effects))
-            }
-            Ok(_) | Err(_) => Err(ChangeError::ByHand(place)),
+        match all.is_empty() {
+            true => Err(ChangeError::Nothing(name.to_owned())),
+            false => Ok(all),
         }
     }
+
+    /// Where it goes when it takes the place of this definition.
+    fn replacing<'d, 'n>(
+        &self,
+        definition: &'d Definition<'n>,
+        set: &DefinitionSet,
+        there: &[Vec<Document>],
+        expected: Expected,
+    ) -> Result<Goal<'d, 'n>, ChangeError> {
+        if expected == Expected::New {
+            let location = definition.root.location();
+            return Err(ChangeError::AlreadyThere {
+                id: self.id.clone(),
+                location,
+            });
+        }
+        let alone = alone(definition, there);
+        let is_same = match set.of_system().get(definition.file) {
+            Some(file) if alone.is_ok() => {
+                let new = self.text(document::is_named_json(&file.path));
+                content(&new).lines().eq(content(&file.text).lines())
+            }
+            // A store may write what it holds in its own way.
+            _ => !definition.is_item() && definition.root.json() == self.document.root().json(),
+        };
+        match is_same {
+            true => Ok(Goal::Keep(definition)),
+            false => alone.map(|()| Goal::Replace(definition)),
+        }
+    }
+
+    /// The text for a file, or for a store, which holds JSON.
+    fn text(&self, is_json: bool) -> String {
+        if is_json && self.document.syntax() == Syntax::Yaml {
+            return pretty_json(&self.document.root().json());
+        }
+        let line_end = if self.text.ends_with('\n') { "" } else { "\n" };
+        format!("{}{line_end}", self.text)
+    }
+}
+
+/// Where an applied document goes.
+enum Goal<'d, 'a> {
+    /// It is there.
+    Keep(&'d Definition<'a>),
+    Replace(&'d Definition<'a>),
+    /// To this path of a store, over what cannot be used there.
+    Overwrite(PathBuf),
+    Create(Destination),
+}
+
+impl<'d, 'a> Goal<'d, 'a> {
+    fn target(&self) -> Option<&'d Definition<'a>> {
+        match self {
+            Self::Keep(target) | Self::Replace(target) => Some(target),
+            Self::Overwrite(_) | Self::Create(_) => None,
+        }
+    }
+
+    /// The file of the system that it goes to.
+    fn path<'s>(&'s self, set: &'s DefinitionSet) -> Option<&'s Path> {
+        match self {
+            Self::Keep(target) | Self::Replace(target) => {
+                set.of_system().get(target.file).map(|file| file.path.as_path())
+            }
+            Self::Create(Destination::File(path)) => Some(path),
+            Self::Create(Destination::Store(_)) | Self::Overwrite(_) => None,
+        }
+    }
+}
+
+/// A text of one document without what may stand around it.
+fn content(text: &str) -> &str {
+    let text = text.trim_start_matches(BYTE_ORDER_MARK).trim();
+    text.strip_prefix("---\n").unwrap_or(text)
+}
+
+/// The definition that this one takes the place of.
+fn replaced<'d, 'a>(
+    there: &'d [Definition<'a>],
+    one: &Applied<'_>,
+    applied: &[Applied<'_>],
+) -> Option<&'d Definition<'a>> {
+    let same: Vec<_> = there.iter().filter(|other| other.id.is(&one.id)).collect();
+    let siblings = applied.iter().filter(|other| other.id.is(&one.id)).count();
+    match same.as_slice() {
+        [only] if siblings == 1 => Some(*only),
+        // Of a native chain there can be one in each phase.
+        several => several.iter().copied().find(|other| {
+            let phase = other.chain().map(|chain| chain.phase);
+            phase.is_some() && phase == one.phase
+        }),
+    }
+}
+
+/// The change that writes each document where it goes.
+fn change(set: &DefinitionSet, applied: &[Applied<'_>], goals: Vec<Goal<'_, '_>>) -> Change {
+    let mut new = set.clone();
+    let (mut created, mut stored) = (Vec::<DefinitionFile>::new(), Vec::new());
+    let mut unusable = set.unusable().to_vec();
+    let mut effects = Vec::new();
+    let file = |path: PathBuf, text: String| DefinitionFile {
+        path,
+        text,
+        place: None,
+    };
+    for (one, goal) in applied.iter().zip(goals) {
+        let in_store = || one.text(true).trim_end().to_owned();
+        let effect = match goal {
+            Goal::Keep(_) => Effect::Unchanged,
+            Goal::Replace(target) => {
+                let text = match set.of_system().get(target.file) {
+                    Some(file) => one.text(document::is_named_json(&file.path)),
+                    None => in_store(),
+                };
+                new = new.with_text(target.file, Some(text));
+                Effect::Changed
+            }
+            Goal::Overwrite(path) => {
+                unusable.retain(|file| file.path != path);
+                stored.push(file(path, in_store()));
+                Effect::Changed
+            }
+            Goal::Create(Destination::Store(path)) => {
+                stored.push(file(path, in_store()));
+                Effect::Created
+            }
+            Goal::Create(Destination::File(path)) => {
+                let all = || set.files().iter().chain(&created);
+                let path = free_path(path, |path| all().any(|file| file.path == path));
+                created.push(file(path, one.text(false)));
+                Effect::Created
+            }
+        };
+        effects.push((one.id.clone(), effect));
+    }
+    let mut files = new.of_system().to_vec();
+    for file in created {
+        let index = place_among(&files, &file.path);
+        files.insert(index, file);
+    }
+    stored.extend_from_slice(new.stored());
+    let new = DefinitionSet::of_files(files)
+        .with_stored(stored)
+        .with_unusable(unusable);
+    Change::between(set, new, effects)
 }
 
 /// Where reading the directory again will find this file.
@@ -403,19 +266,32 @@ fn place_among(files: &[DefinitionFile], path: &Path) -> usize {
     after.or_else(last).unwrap_or(files.len())
 }
 
-/// A name like this one that every file system takes, that is not hidden and does not lead elsewhere.
-pub(crate) fn file_name(name: &str) -> String {
+/// The file for a new definition of this name in this directory: `{kind}-{name}.yaml`.
+pub(crate) fn file_of(id: &DefinitionId, directory: &Path) -> PathBuf {
     const LONGEST: usize = 100;
-    let plain = |c: char| {
-        if c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_') {
-            c
-        } else {
-            '-'
-        }
-    };
-    let name: String = name.chars().take(LONGEST).map(plain).collect();
-    match name.strip_prefix('.') {
-        Some(rest) => format!("-{rest}"),
-        None => name,
+    // What every file system takes, and what does not lead out of the directory.
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    let name = format!("{}-{}", id.kind, id.name);
+    let name: String = name
+        .chars()
+        .take(LONGEST)
+        .map(|c| if is_plain(c) { c } else { '-' })
+        .collect();
+    free_path(directory.join(format!("{name}.yaml")), |_| false)
+}
+
+/// This path, or the first one with a number behind its name where nothing is.
+fn free_path(path: PathBuf, is_taken: impl Fn(&Path) -> bool) -> PathBuf {
+    let stem = path
+        .file_stem()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let mut free = path.clone();
+    let mut number = 2;
+    while is_taken(&free) || free.symlink_metadata().is_ok() {
+        free = path.with_file_name(format!("{stem}-{number}.yaml"));
+        number += 1;
     }
+    free
 }

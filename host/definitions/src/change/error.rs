@@ -29,6 +29,14 @@ pub enum ChangeError {
         /// Where the item is.
         location: Location,
     },
+    /// The definition is in a file that holds others too.
+    #[error("{id} is one of several documents in its file, at {location}; edit that file")]
+    SharesFile {
+        /// The definition.
+        id: DefinitionId,
+        /// Where it begins.
+        location: Location,
+    },
     /// The definition was to be new.
     #[error("{id} is there already, in {location}")]
     AlreadyThere {
@@ -85,9 +93,6 @@ pub enum ChangeError {
         /// Where it is.
         location: Location,
     },
-    /// The document is written in a way that cannot be changed without risk to what is around it.
-    #[error("{0}: this is written in a way that cannot be changed safely from here; edit the file by hand")]
-    ByHand(Location),
 }
 
 fn list<T: std::fmt::Display>(items: &[T]) -> String {

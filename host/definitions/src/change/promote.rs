@@ -1,7 +1,9 @@
-use super::{Change, ChangeError, Effect, error::near, mean_the_same, rewrite};
+use serde_json::{Map, Value as Json};
+
+use super::{Change, ChangeError, Effect, alone, near, pretty_json};
 use crate::{
-    ChainDefinition, DefinitionFile, DefinitionSet, HookDefinition, Location, StageId,
-    document::{self, Document, Mistakes, Node, Part},
+    ChainDefinition, DefinitionSet, Location, StageDefinition, StageId,
+    document::{self, BYTE_ORDER_MARK, Mistakes, Node, Syntax},
     set::definitions,
 };
 
@@ -10,145 +12,124 @@ const OWN: [&str; 3] = ["source", "digest", "refresh"];
 const SHARED: [&str; 3] = ["settings", "allow", "memory"];
 
 pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, ChangeError> {
-    let mut expected = set.chains()?;
-    let location = merge(&mut expected, id)?;
-    let by_hand = || ChangeError::ByHand(location.clone());
-
+    let location = with_candidate(&set.chains()?, id)?;
     let there = set.parse(&mut Mistakes::new());
     let definitions = definitions(&there);
+    let mut definitions = definitions.iter();
+    let unknown = || ChangeError::UnknownStage {
+        id: id.clone(),
+        near: Vec::new(),
+    };
     let definition = definitions
-        .iter()
-        .find(|definition| {
-            let here = |node: &Node<'_>| node.location() == location;
-            definition.root.find_map(&here).is_some()
-        })
-        .ok_or_else(by_hand)?;
-    let mut files: Vec<DefinitionFile> = set.files().to_vec();
-    let file = files.get_mut(definition.file).ok_or_else(by_hand)?;
-    file.text = rewritten(file, &location).ok_or_else(by_hand)?;
+        .find(|definition| definition.root.object_at(&location).is_some())
+        .ok_or_else(unknown)?;
+    alone(definition, &there)?;
+    let mut value = definition.root.json();
+    object_at(&mut value, &definition.root, &location)
+        .and_then(promote_in)
+        .ok_or_else(unknown)?;
 
-    let stored = files.split_off(set.of_system().len());
-    let new = DefinitionSet::of_files(files)
-        .with_stored(stored)
-        .with_unusable(set.unusable().to_vec());
-    match new.chains() {
-        Ok(chains) if mean_the_same(&chains, &expected) => {
-            let effects = vec![(definition.id.clone(), Effect::Changed)];
-            Ok(Change::between(set, new, effects))
+    let before = set.files().get(definition.file).map(|file| file.text.as_str());
+    let text = match there.get(definition.file).and_then(|documents| documents.first()) {
+        Some(document) if document.syntax() == Syntax::Yaml => {
+            let yaml = document::to_yaml(&value);
+            let above = comment_above(before.unwrap_or_default(), &definition.root);
+            format!("{above}{}", yaml.trim_start_matches("---\n"))
         }
-        Ok(_) | Err(_) => Err(by_hand()),
-    }
+        _ => pretty_json(&value),
+    };
+    let new = set.with_text(definition.file, Some(text));
+    Ok(Change::between(
+        set,
+        new,
+        vec![(definition.id.clone(), Effect::Changed)],
+    ))
 }
 
-/// Make the candidate of this stage its plugin, and say where the stage is.
-fn merge(chains: &mut [ChainDefinition], id: &StageId) -> Result<Location, ChangeError> {
-    let full = |chain: &ChainDefinition, stage: &str| StageId {
-        phase: Some(chain.phase),
+/// Where the stage of this name is, which has a candidate.
+fn with_candidate(chains: &[ChainDefinition], id: &StageId) -> Result<Location, ChangeError> {
+    let stages = || {
+        chains
+            .iter()
+            .flat_map(|chain| chain.stages.iter().map(move |stage| (chain, stage)))
+    };
+    let name = |chain: &ChainDefinition, stage: &str, phase| StageId {
+        phase,
         chain: chain.name.clone(),
         stage: stage.to_owned(),
     };
-    let mut meant = Vec::new();
-    let mut all = Vec::new();
-    for chain in chains.iter() {
-        for stage in &chain.stages {
-            if id.is(chain.phase, &chain.name, &stage.name) {
-                meant.push(full(chain, &stage.name));
-            }
-            let phase = id.phase.and(Some(chain.phase));
-            all.push(StageId {
-                phase,
-                ..full(chain, &stage.name)
-            });
-        }
-    }
+    let is_meant = |(chain, stage): &(&ChainDefinition, &StageDefinition)| {
+        id.is(chain.phase, &chain.name, &stage.spec.name)
+    };
+    let meant: Vec<_> = stages().filter(is_meant).collect();
     let id = id.clone();
-    match meant.len() {
-        0 => {
-            let near = near(&id.to_string(), all);
-            return Err(ChangeError::UnknownStage { id, near });
+    match meant.as_slice() {
+        [(_, stage)] if stage.candidate.is_some() => Ok(stage.location.clone()),
+        [(_, stage)] => Err(ChangeError::NoCandidate {
+            id,
+            location: stage.location.clone(),
+        }),
+        [] => {
+            let full = |(chain, stage): (&ChainDefinition, &StageDefinition)| {
+                name(chain, &stage.spec.name, id.phase.and(Some(chain.phase)))
+            };
+            let near = near(&id.to_string(), stages().map(full).collect());
+            Err(ChangeError::UnknownStage { id, near })
         }
-        1 => {}
-        _ => return Err(ChangeError::AmbiguousStage { id, meant }),
-    }
-    let stages = chains.iter_mut().flat_map(|chain| {
-        let (phase, name) = (chain.phase, chain.name.clone());
-        chain
-            .stages
-            .iter_mut()
-            .map(move |stage| (phase, name.clone(), stage))
-    });
-    for (phase, chain, stage) in stages {
-        if !id.is(phase, &chain, &stage.name) {
-            continue;
+        several => {
+            let full = |(chain, stage): &(&ChainDefinition, &StageDefinition)| {
+                name(chain, &stage.spec.name, Some(chain.phase))
+            };
+            Err(ChangeError::AmbiguousStage {
+                id,
+                meant: several.iter().map(full).collect(),
+            })
         }
-        let location = stage.location.clone();
-        let Some(candidate) = stage.candidate.take() else {
-            return Err(ChangeError::NoCandidate { id, location });
-        };
-        stage.hook = HookDefinition::Plugin(candidate.plugin);
-        return Ok(location);
     }
-    Err(ChangeError::UnknownStage { id, near: Vec::new() })
 }
 
-/// The text of the file with the candidate of the stage at this place as its plugin: field by field, each
-/// on the text that the one before left.
-fn rewritten(file: &DefinitionFile, stage: &Location) -> Option<String> {
-    let (mark, text) = rewrite::split_mark(&file.text);
-    let mut text = text.to_owned();
+/// The object in this value that stands where the node has one.
+fn object_at<'j>(value: &'j mut Json, node: &Node<'_>, at: &Location) -> Option<&'j mut Map<String, Json>> {
+    if value.is_object() && node.location() == *at {
+        return value.as_object_mut();
+    }
+    let values: Vec<&mut Json> = match value {
+        Json::Object(fields) => fields.values_mut().collect(),
+        Json::Array(entries) => entries.iter_mut().collect(),
+        _ => Vec::new(),
+    };
+    let mut pairs = node.children().into_iter().zip(values);
+    pairs.find_map(|((_, child), value)| object_at(value, &child, at))
+}
+
+/// Make the candidate of this stage its plugin.
+fn promote_in(stage: &mut Map<String, Json>) -> Option<()> {
+    // Keys of BCS are written in any case.
+    let key = |stage: &Map<String, Json>, name: &str| {
+        let is_it = |(key, value): &(&String, &Json)| key.eq_ignore_ascii_case(name) && !value.is_null();
+        stage.iter().find(is_it).map(|(key, _)| key.clone())
+    };
+    let candidate = key(stage, "candidate")?;
+    let mut candidate = stage.shift_remove(&candidate)?;
+    let plugin = key(stage, "plugin")?;
+    let plugin = stage.get_mut(&plugin)?.as_object_mut()?;
     for name in OWN.into_iter().chain(SHARED) {
-        let documents = documents(file, &text);
-        let stage = Stage::at(&documents, stage)?;
-        let field = |map: &Node<'_>| map.parts().iter().any(|part| part.key == name);
-        let wanted = stage
-            .candidate
-            .parts()
-            .into_iter()
-            .find(|part| part.key == name && !part.value.is_null());
-        text = match wanted {
-            Some(wanted) => rewrite::with(&text, &stage.plugin, &stage.candidate, &wanted)?,
-            None if OWN.contains(&name) && field(&stage.plugin) => {
-                rewrite::without(&text, &stage.plugin, name)?
-            }
-            None => continue,
-        };
+        match candidate.get_mut(name).map(Json::take) {
+            Some(value) if !value.is_null() => drop(plugin.insert(name.to_owned(), value)),
+            _ if OWN.contains(&name) => drop(plugin.shift_remove(name)),
+            _ => {}
+        }
     }
-    let documents = documents(file, &text);
-    let stage = Stage::at(&documents, stage)?;
-    let text = rewrite::without(&text, &stage.map, stage.candidate_key)?;
-    Some(format!("{mark}{text}"))
+    Some(())
 }
 
-fn documents(file: &DefinitionFile, text: &str) -> Vec<Document> {
-    document::read_text_of(&file.path, text, &mut Mistakes::new())
-}
-
-/// A stage in a document. Its place does not change while what is in it does.
-struct Stage<'a> {
-    map: Node<'a>,
-    plugin: Node<'a>,
-    candidate: Node<'a>,
-    candidate_key: &'a str,
-}
-
-impl<'a> Stage<'a> {
-    fn at(documents: &'a [Document], location: &Location) -> Option<Self> {
-        let here = |node: &Node<'a>| node.location() == *location;
-        let map = documents
-            .iter()
-            .find_map(|document| document.root().find_map(&here))?;
-        // Keys of BCS are written in any case.
-        let part = |name: &str| -> Option<Part<'a>> {
-            let mut parts = map.parts().into_iter();
-            parts.find(|part| part.key.eq_ignore_ascii_case(name) && !part.value.is_null())
-        };
-        let plugin = part("plugin")?.value;
-        let candidate = part("candidate")?;
-        Some(Self {
-            plugin,
-            candidate_key: candidate.key,
-            candidate: candidate.value,
-            map,
-        })
-    }
+/// What stands above the document in its file.
+fn comment_above<'t>(text: &'t str, root: &Node<'_>) -> &'t str {
+    let text = text.trim_start_matches(BYTE_ORDER_MARK);
+    let above = text.get(..root.span().start).unwrap_or_default();
+    // It may begin on the line of its marker.
+    above
+        .rfind('\n')
+        .and_then(|end| above.get(..=end))
+        .unwrap_or_default()
 }

@@ -1,5 +1,4 @@
 mod applying;
-mod committing;
 mod deleting;
 mod generated;
 mod promoting;
@@ -7,6 +6,7 @@ mod stored;
 
 use std::path::Path;
 
+use super::file_of;
 use crate::{Change, DefinitionFile, DefinitionId, DefinitionSet, Destination};
 
 /// A native chain in block style.
@@ -42,7 +42,7 @@ fn set(files: &[(&str, &str)]) -> DefinitionSet {
 
 /// New definitions go to this directory.
 fn to(directory: &Path) -> impl Fn(&DefinitionId) -> Option<Destination> {
-    move |_| Some(Destination::Directory(directory.to_owned()))
+    move |id| Some(Destination::File(file_of(id, directory)))
 }
 
 fn text(set: &DefinitionSet, path: &str) -> Option<String> {
@@ -59,7 +59,7 @@ fn told(change: &Change) -> String {
         .map(|(id, effect)| format!("{id} {effect:?}"))
         .collect();
     let files: Vec<String> = change
-        .files()
+        .files
         .iter()
         .map(|file| {
             let sign = match (&file.before, &file.after) {

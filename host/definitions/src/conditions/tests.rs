@@ -19,7 +19,7 @@ fn read(conditions: &str) -> Result<Vec<(String, String)>, String> {
         [(native, "spec.stages[0]."), (kubernetes, "webhooks[0].")].map(|(text, path)| {
             let mistakes = match load_text("f", &text) {
                 Ok(chains) => {
-                    let conditions = chains[0].stages[0].match_conditions.expressions();
+                    let conditions = chains[0].stages[0].spec.match_conditions.expressions();
                     return Ok(conditions
                         .into_iter()
                         .map(|(name, expression)| (name.to_owned(), expression.to_owned()))

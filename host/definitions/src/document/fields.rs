@@ -12,7 +12,7 @@ pub struct Fields<'a> {
     node: Node<'a>,
     entries: &'a [Entry],
     any_case: bool,
-    asked: Vec<&'static str>,
+    known: Vec<&'static str>,
 }
 
 impl<'a> Fields<'a> {
@@ -21,7 +21,7 @@ impl<'a> Fields<'a> {
             node,
             entries,
             any_case,
-            asked: Vec::new(),
+            known: Vec::new(),
         }
     }
 
@@ -32,7 +32,7 @@ impl<'a> Fields<'a> {
 
     /// The field of this name, if it is there.
     pub fn optional(&mut self, name: &'static str) -> Option<Node<'a>> {
-        self.asked.push(name);
+        self.known.push(name);
         let entry = self.entries.iter().find(|entry| self.is(entry, name))?;
         let node = self.node.field(&entry.key, &entry.value);
         (!node.is_null()).then_some(node)
@@ -48,6 +48,38 @@ impl<'a> Fields<'a> {
         node
     }
 
+    /// What `read` makes of the field of this name, or `default` when it is not there or wrong.
+    pub fn get<T>(
+        &mut self,
+        name: &'static str,
+        default: T,
+        read: impl FnOnce(&Node<'a>, &mut Mistakes) -> Option<T>,
+        mistakes: &mut Mistakes,
+    ) -> T {
+        self.get_optional(name, read, mistakes).unwrap_or(default)
+    }
+
+    /// What `read` makes of the field of this name, if it is there.
+    pub fn get_optional<T>(
+        &mut self,
+        name: &'static str,
+        read: impl FnOnce(&Node<'a>, &mut Mistakes) -> Option<T>,
+        mistakes: &mut Mistakes,
+    ) -> Option<T> {
+        read(&self.optional(name)?, mistakes)
+    }
+
+    /// What `read` makes of the field of this name. `fix` says what to write when it is missing.
+    pub fn get_required<T>(
+        &mut self,
+        name: &'static str,
+        fix: &str,
+        read: impl FnOnce(&Node<'a>, &mut Mistakes) -> Option<T>,
+        mistakes: &mut Mistakes,
+    ) -> Option<T> {
+        read(&self.required(name, fix, mistakes)?, mistakes)
+    }
+
     /// Whether the field of this name is there.
     pub fn has(&self, name: &str) -> bool {
         self.entries
@@ -57,25 +89,25 @@ impl<'a> Fields<'a> {
 
     /// These fields are known, and what is in them does not matter.
     pub fn ignore(&mut self, names: &[&'static str]) {
-        self.asked.extend(names);
+        self.known.extend(names);
     }
 
     /// This field is known and cannot be used; `why` is the sentence that says so.
     pub fn refuse(&mut self, name: &'static str, why: &str, fix: &str, mistakes: &mut Mistakes) {
-        self.asked.push(name);
+        self.known.push(name);
         if let Some(entry) = self.entries.iter().find(|entry| self.is(entry, name)) {
             let path = self.node.path_of(&entry.key);
             mistakes.push(self.node.mistake_at(entry.key_position, path, why, fix));
         }
     }
 
-    /// Report the fields that were not asked for, with the name that was perhaps meant.
+    /// Report the fields that are not known, with the name that was perhaps meant.
     pub fn finish(self, mistakes: &mut Mistakes) {
         let mut first: Vec<(&'static str, Position)> = Vec::new();
         let free = self.free();
         for entry in self.entries {
             let path = || self.node.path_of(&entry.key);
-            let Some(name) = self.asked.iter().copied().find(|name| self.is(entry, name)) else {
+            let Some(name) = self.known.iter().copied().find(|name| self.is(entry, name)) else {
                 let fix = self.suggestion(&entry.key, &free);
                 mistakes.push(
                     self.node
@@ -109,7 +141,7 @@ impl<'a> Fields<'a> {
     /// The fields that could be here and are not.
     fn free(&self) -> Vec<&'static str> {
         let is_there = |name: &&str| self.entries.iter().any(|entry| self.is(entry, name));
-        self.asked
+        self.known
             .iter()
             .copied()
             .filter(|name| !is_there(name))
@@ -120,7 +152,7 @@ impl<'a> Fields<'a> {
         match closest(key, free.iter().copied()) {
             Some(name) => format!("did you mean `{name}`?"),
             None => {
-                let mut known = self.asked.clone();
+                let mut known = self.known.clone();
                 known.sort_unstable();
                 known.dedup();
                 format!("known here: {}", known.join(", "))

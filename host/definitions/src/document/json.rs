@@ -8,7 +8,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use super::tree::{DEEPEST, Entry, Flaw, MapBuilder, Place, Position, Positioned, Value};
+use super::tree::{DEEPEST, Entry, Flaw, MapBuilder, Position, Positioned, Value};
 
 /// The tree of a JSON text. Flaws that leave a tree (duplicate keys) are added to `flaws`.
 pub(super) fn read(text: &str, flaws: &mut Vec<Flaw>) -> Result<Positioned, Flaw> {
@@ -105,7 +105,6 @@ fn value(
                 let entry = Entry {
                     key: serde_json::from_str(key.get()).map_err(wrong)?,
                     key_position: lines.position(key.get()),
-                    key_span: lines.span(key.get()),
                     value: self::value(lines, field, depth + 1, flaws)?,
                 };
                 map.insert(entry, flaws);
@@ -128,13 +127,9 @@ fn value(
             text.to_owned(),
         ),
     };
-    let place = Place {
-        span: lines.span(text),
-        is_block: false,
-    };
     Ok(Positioned {
         position,
-        place,
+        span: lines.span(text),
         value,
     })
 }

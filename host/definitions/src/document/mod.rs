@@ -3,17 +3,17 @@
 //!
 //! A [`Document`] is a tree with positions. A [`Node`] is a place in it; its methods read what should
 //! be there, and push what is wrong to [`Mistakes`]. [`Fields`] reads an object field by field and
-//! reports the fields that nobody asked for.
+//! reports the fields that are not known.
 //!
 //! YAML is version 1.2: `on`, `yes` and `0777` are not what they were in 1.1. Aliases are refused,
 //! since they can stand for any amount of text. A file has at most [`LARGEST_FILE`] bytes and
 //! [`MOST_DOCUMENTS`] documents, and nests at most 64 levels deep.
 
+mod emit;
 mod fields;
 mod json;
 mod mistake;
 mod node;
-mod place;
 mod tree;
 mod yaml;
 
@@ -23,15 +23,16 @@ mod tests;
 use std::{
     fs::Metadata,
     io,
+    ops::Range,
     path::{Path, PathBuf},
 };
 
 use admittance_watch::file;
 use serde_json::Value as Json;
 
-pub(crate) use self::place::Part;
 use self::tree::{Flaw, Position, Positioned};
 pub use self::{
+    emit::to_yaml,
     fields::Fields,
     mistake::{Location, Mistake, Mistakes, quoted},
     node::Node,
@@ -79,18 +80,22 @@ impl Document {
         self.syntax
     }
 
-    /// The same document, its relative paths taken from this directory.
-    pub(crate) fn within(&self, directory: &Path) -> Self {
-        Self {
-            directory: Some(directory.to_owned()),
-            ..self.clone()
+    /// What is written of it in the text that it was read from: all between the markers around it.
+    pub(crate) fn text_in<'t>(&self, text: &'t str) -> &'t str {
+        if self.syntax == Syntax::Json {
+            return text;
         }
+        let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
+        let start = self.root.span.start;
+        let parts = parts(text);
+        let own = parts.into_iter().rfind(|part| part.start <= start);
+        own.and_then(|own| text.get(own)).unwrap_or(text)
     }
 
-    /// The same document, in which there are no relative paths.
-    pub(crate) fn without_directory(&self) -> Self {
+    /// The same document, its relative paths taken from this directory; without one there may be none.
+    pub(crate) fn within(&self, directory: Option<&Path>) -> Self {
         Self {
-            directory: None,
+            directory: directory.map(Path::to_owned),
             ..self.clone()
         }
     }
@@ -102,6 +107,41 @@ impl Document {
             column: position.column,
         }
     }
+}
+
+/// The text with other texts in place of these parts of it, which do not overlap.
+pub fn with_replaced(text: &str, mut parts: Vec<(Range<usize>, String)>) -> String {
+    // From the end, so that what is before stays where it is.
+    parts.sort_by_key(|(part, _)| std::cmp::Reverse(part.start));
+    let mut replaced = text.to_owned();
+    for (part, new) in parts {
+        replaced.replace_range(part, &new);
+    }
+    replaced
+}
+
+/// The parts of a YAML text between its markers, the lines that begin with `---` or `...`: no content of a
+/// document can begin a line with one.
+fn parts(text: &str) -> Vec<Range<usize>> {
+    let mut parts = Vec::new();
+    let (mut start, mut offset) = (0, 0);
+    for line in text.split_inclusive('\n') {
+        let end = offset + line.len();
+        let marker = line.strip_prefix("---").or_else(|| line.strip_prefix("..."));
+        if let Some(rest) = marker.filter(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']))
+        {
+            parts.push(start..offset);
+            let content = rest.trim_start();
+            // A document may begin on the line of its marker.
+            start = match content.is_empty() || content.starts_with('#') {
+                true => end,
+                false => end - content.len(),
+            };
+        }
+        offset = end;
+    }
+    parts.push(start..text.len());
+    parts
 }
 
 /// The documents in a file, without the empty ones. `*.json` is read as JSON; anything else as YAML,

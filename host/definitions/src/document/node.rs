@@ -1,12 +1,13 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    ops::RangeInclusive,
+    ops::{Range, RangeInclusive},
     path::{Path, PathBuf},
     str::FromStr,
     time::Duration,
 };
 
+use admittance_admission::Word;
 use serde_json::{Map, Value as Json};
 
 use super::{
@@ -87,12 +88,15 @@ impl<'a> Node<'a> {
             };
             return self.expected("a list", fix, mistakes);
         };
-        let entry = |(index, value)| Node {
+        Some(self.entries(entries).collect())
+    }
+
+    fn entries(&self, entries: &'a [Positioned]) -> impl Iterator<Item = Self> {
+        entries.iter().enumerate().map(|(index, value)| Self {
             document: self.document,
             path: format!("{}[{index}]", self.path),
             value,
-        };
-        Some(entries.iter().enumerate().map(entry).collect())
+        })
     }
 
     /// A list with at least one entry. `fix` says what to list.
@@ -225,9 +229,14 @@ impl<'a> Node<'a> {
         None
     }
 
+    /// One of the words of this set, exactly.
+    pub fn word<W: Word>(&self, mistakes: &mut Mistakes) -> Option<W> {
+        self.one_of(W::WHAT, W::WORDS, mistakes)
+    }
+
     /// One of these words, exactly. `what` says what they are, `failure policy`.
     pub fn one_of<T: Copy>(&self, what: &str, words: &[(&str, T)], mistakes: &mut Mistakes) -> Option<T> {
-        self.word(what, words, |text, word| text == word, mistakes)
+        self.one_that(what, words, |text, word| text == word, mistakes)
     }
 
     /// One of these words, in any case.
@@ -237,10 +246,10 @@ impl<'a> Node<'a> {
         words: &[(&str, T)],
         mistakes: &mut Mistakes,
     ) -> Option<T> {
-        self.word(what, words, str::eq_ignore_ascii_case, mistakes)
+        self.one_that(what, words, str::eq_ignore_ascii_case, mistakes)
     }
 
-    fn word<T: Copy>(
+    fn one_that<T: Copy>(
         &self,
         what: &str,
         words: &[(&str, T)],
@@ -306,6 +315,32 @@ impl<'a> Node<'a> {
     /// Whether there is a directory that relative paths are taken from.
     pub(crate) fn is_in_directory(&self) -> bool {
         self.document.directory.is_some()
+    }
+
+    /// What it is made of, whatever it is: the values of an object with their keys, or those of a list.
+    pub fn children(&self) -> Vec<(Option<&'a str>, Node<'a>)> {
+        match &self.value.value {
+            Value::Map(entries) => entries
+                .iter()
+                .map(|entry| (Some(entry.key.as_str()), self.field(&entry.key, &entry.value)))
+                .collect(),
+            Value::List(entries) => self.entries(entries).map(|entry| (None, entry)).collect(),
+            Value::Null | Value::Bool(..) | Value::Number(..) | Value::String(_) => Vec::new(),
+        }
+    }
+
+    /// The first object in it, itself included, that begins here.
+    pub fn object_at(&self, location: &Location) -> Option<Self> {
+        if matches!(self.value.value, Value::Map(_)) && self.location() == *location {
+            return Some(self.clone());
+        }
+        let mut children = self.children().into_iter();
+        children.find_map(|(_, child)| child.object_at(location))
+    }
+
+    /// The bytes that it takes up in the text that it was read from, after a byte order mark.
+    pub fn span(&self) -> Range<usize> {
+        self.value.span.clone()
     }
 
     /// An object whose keys are free.

@@ -18,18 +18,10 @@ pub(super) struct Position {
 #[derive(Clone, Debug)]
 pub(super) struct Positioned {
     pub(super) position: Position,
-    pub(super) place: Place,
+    /// Its bytes in the text, after a byte order mark. Those of a block scalar (`|`, `>`) are its content,
+    /// without the lines that end it; those of a value that is not written are none.
+    pub(super) span: Range<usize>,
     pub(super) value: Value,
-}
-
-/// What a value takes up of the text (a byte order mark before it is not counted).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// The bytes of it. Those of a block scalar (`|`, `>`) are its content, without the lines that end
-    /// it; those of a value that is not written are none.
-    pub(crate) span: Range<usize>,
-    /// Whether it is a list or map that indentation holds together, and no brackets.
-    pub(crate) is_block: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -49,7 +41,6 @@ pub(super) enum Value {
 pub(super) struct Entry {
     pub(super) key: String,
     pub(super) key_position: Position,
-    pub(super) key_span: Range<usize>,
     pub(super) value: Positioned,
 }
 

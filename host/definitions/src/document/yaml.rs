@@ -8,7 +8,7 @@ use serde_json::Number;
 
 use super::{
     MOST_DOCUMENTS,
-    tree::{DEEPEST, Entry, Flaw, MapBuilder, Place, Position, Positioned, Value},
+    tree::{DEEPEST, Entry, Flaw, MapBuilder, Position, Positioned, Value},
 };
 
 /// The trees of the documents in a YAML text. Empty documents are left out. A flaw that leaves no
@@ -76,7 +76,7 @@ enum Content {
     Map {
         map: MapBuilder,
         /// The key that waits for its value.
-        key: Option<(String, Position, Range<usize>)>,
+        key: Option<(String, Position)>,
     },
 }
 
@@ -116,13 +116,15 @@ impl<'t> Builder<'t> {
         match event {
             Event::Scalar(text, style, _, tag) => {
                 let value = scalar(text, style, tag.as_ref(), position)?;
-                let place = self.place_of_scalar(span);
-                let value = Positioned {
-                    position,
-                    place,
-                    value,
-                };
-                self.put(value, flaws)
+                let span = self.span_of_scalar(span);
+                self.put(
+                    Positioned {
+                        position,
+                        span,
+                        value,
+                    },
+                    flaws,
+                )
             }
             Event::SequenceStart(_, tag) => self.start(span, tag.as_ref(), Content::List(Vec::new())),
             Event::MappingStart(_, tag) => {
@@ -145,13 +147,9 @@ impl<'t> Builder<'t> {
                         Content::List(entries) => Value::List(entries),
                         Content::Map { map, .. } => map.finish(),
                     };
-                    let place = Place {
-                        span: open.start..end,
-                        is_block: open.is_block,
-                    };
                     let value = Positioned {
                         position: open.position,
-                        place,
+                        span: open.start..end,
                         value,
                     };
                     self.put(value, flaws)
@@ -171,14 +169,11 @@ impl<'t> Builder<'t> {
         }
     }
 
-    fn place_of_scalar(&self, span: Span) -> Place {
+    fn span_of_scalar(&self, span: Span) -> Range<usize> {
         let start = self.offset(span.start);
         let end = self.offset(span.end).max(start);
         let written = self.text.get(start..end).unwrap_or_default().trim_end();
-        Place {
-            span: start..start + written.len(),
-            is_block: false,
-        }
+        start..start + written.len()
     }
 
     fn start(
@@ -225,7 +220,7 @@ impl<'t> Builder<'t> {
         let Some(open) = self.open.last_mut() else {
             return Ok(Some(value));
         };
-        open.end = open.end.max(value.place.span.end);
+        open.end = open.end.max(value.span.end);
         match &mut open.content {
             Content::List(entries) => entries.push(value),
             Content::Map { map, key } => match key.take() {
@@ -236,13 +231,12 @@ impl<'t> Builder<'t> {
                             return Err(key_not_text(value.position));
                         }
                     };
-                    *key = Some((text, value.position, value.place.span));
+                    *key = Some((text, value.position));
                 }
-                Some((key, key_position, key_span)) => {
+                Some((key, key_position)) => {
                     let entry = Entry {
                         key,
                         key_position,
-                        key_span,
                         value,
                     };
                     map.insert(entry, flaws);

@@ -6,7 +6,7 @@ use admittance_admission::{MatchPolicy, Matcher, Operation, ResourcePattern, Rul
 use crate::{
     document::{Mistakes, Node},
     model::any_rule,
-    rules::{OPERATIONS, SCOPES, alone, entries, read_words},
+    rules::{OPERATIONS, alone, entries, read_words},
 };
 
 /// The rules of a webhook; there may be none.
@@ -37,11 +37,7 @@ fn read_one(node: &Node<'_>, match_policy: MatchPolicy, mistakes: &mut Mistakes)
     if let Some(resources) = fields.required("resources", "list the resources, `pods`", mistakes) {
         rule.resources = read_resources(&resources, mistakes);
     }
-    if let Some(scope) = fields.optional("scope")
-        && let Some(scope) = scope.one_of("scope", &SCOPES, mistakes)
-    {
-        rule.scope = scope;
-    }
+    rule.scope = fields.get("scope", rule.scope, Node::word, mistakes);
     fields.finish(mistakes);
     Some(rule)
 }

@@ -1,15 +1,15 @@
 use std::time::Duration;
 
 use admittance_admission::{
-    FailurePolicy, LabelOperator, LabelSelector, MatchConditions, MatchPolicy, Matcher, Mode,
-    NamespaceSelector, Operation, Reinvocation, Requirement, ResourcePattern, Rule, Scope, SideEffects,
+    FailurePolicy, Grants, LabelOperator, LabelSelector, MatchConditions, MatchPolicy, Matcher, Mode,
+    NamespaceSelector, Operation, Protocol, Reinvocation, Requirement, ResourcePattern, ReviewVersion, Rule,
+    Scope, ServiceNaming, SideEffects, StageSpec, WebhookTarget,
 };
 use serde_json::json;
 
 use super::*;
 use crate::{
-    AllowDefinition, HookDefinition, Location, ModuleReference, PluginDefinition, ReviewVersion,
-    ServiceNaming, WebhookDefinition, WebhookProtocol, WebhookTarget, certificates, load_text,
+    HookDefinition, Location, ModuleReference, PluginDefinition, WebhookDefinition, certificates, load_text,
 };
 
 mod validation;
@@ -178,9 +178,24 @@ webhooks:
         rules: vec![create.clone(), update.clone()],
         stages: vec![
             StageDefinition {
-                name: "sidecar.hooks.example".into(),
+                spec: StageSpec {
+                    name: "sidecar.hooks.example".into(),
+                    rules: vec![create],
+                    namespace_selector: Some(NamespaceSelector::Labels(LabelSelector::new(vec![label(
+                        "kubernetes.io/metadata.name",
+                        LabelOperator::NotIn,
+                        &["kube-system"],
+                    )]))),
+                    object_selector: LabelSelector::new(vec![label("inject", LabelOperator::In, &["true"])]),
+                    match_conditions: MatchConditions::default(),
+                    failure_policy: FailurePolicy::Fail,
+                    timeout: Duration::from_secs(5),
+                    mode: Mode::Enforce,
+                    side_effects: SideEffects::NoneOnDryRun,
+                    reinvocation: Reinvocation::IfNeeded,
+                },
                 hook: HookDefinition::Webhook(WebhookDefinition {
-                    protocol: WebhookProtocol::AdmissionReview {
+                    protocol: Protocol::AdmissionReview {
                         versions: vec![ReviewVersion::V1, ReviewVersion::V1Beta1],
                     },
                     target: WebhookTarget::Service {
@@ -193,41 +208,30 @@ webhooks:
                     ca_bundle: crate::client::read_bundle(&certificates::bundle()).ok(),
                 }),
                 candidate: None,
-                rules: vec![create],
-                namespace_selector: Some(NamespaceSelector::Labels(LabelSelector::new(vec![label(
-                    "kubernetes.io/metadata.name",
-                    LabelOperator::NotIn,
-                    &["kube-system"],
-                )]))),
-                object_selector: LabelSelector::new(vec![label("inject", LabelOperator::In, &["true"])]),
-                match_conditions: MatchConditions::default(),
-                failure_policy: FailurePolicy::Fail,
-                timeout: Duration::from_secs(5),
-                mode: Mode::Enforce,
-                side_effects: SideEffects::NoneOnDryRun,
-                reinvocation: Reinvocation::IfNeeded,
                 location: location(19, 3),
             },
             StageDefinition {
-                name: "defaults.hooks.example".into(),
+                spec: StageSpec {
+                    name: "defaults.hooks.example".into(),
+                    rules: vec![update],
+                    namespace_selector: None,
+                    object_selector: LabelSelector::default(),
+                    match_conditions: MatchConditions::default(),
+                    failure_policy: FailurePolicy::Fail,
+                    timeout: Duration::from_millis(250),
+                    mode: Mode::Audit,
+                    side_effects: SideEffects::None,
+                    reinvocation: Reinvocation::Never,
+                },
                 hook: HookDefinition::Plugin(PluginDefinition {
                     source: ModuleReference::File("hooks/defaults.wasm".into()),
                     digest: None,
                     settings: json!({"level": 2}),
-                    allow: AllowDefinition::default(),
+                    allow: Grants::default(),
                     memory: None,
                     refresh: None,
                 }),
                 candidate: None,
-                rules: vec![update],
-                namespace_selector: None,
-                object_selector: LabelSelector::default(),
-                match_conditions: MatchConditions::default(),
-                failure_policy: FailurePolicy::Fail,
-                timeout: Duration::from_millis(250),
-                mode: Mode::Audit,
-                side_effects: SideEffects::None,
-                reinvocation: Reinvocation::Never,
                 location: location(44, 3),
             },
         ],
@@ -267,7 +271,7 @@ fn what_is_not_written() {
         let stage = chain.stages.first().unwrap();
         let versions = match &stage.hook {
             HookDefinition::Webhook(WebhookDefinition {
-                protocol: WebhookProtocol::AdmissionReview { versions },
+                protocol: Protocol::AdmissionReview { versions },
                 ca_bundle: None,
                 ..
             }) => versions.clone(),
@@ -275,11 +279,11 @@ fn what_is_not_written() {
         };
         let found = format!(
             "{} {} {:?} {} {} {versions:?}",
-            stage.failure_policy,
-            stage.rules.first().unwrap().match_policy.as_str(),
-            stage.timeout,
-            stage.side_effects.as_str(),
-            stage.reinvocation.as_str(),
+            stage.spec.failure_policy,
+            stage.spec.rules.first().unwrap().match_policy.as_str(),
+            stage.spec.timeout,
+            stage.spec.side_effects.as_str(),
+            stage.spec.reinvocation.as_str(),
         );
         assert_eq!(found, expected, "{version} {phase} {change}");
     }

@@ -3,19 +3,17 @@
 use std::{collections::HashMap, time::Duration};
 
 use admittance_admission::{
-    FailurePolicy, LabelSelector, MatchPolicy, NamespaceSelector, Phase, Reinvocation, SideEffects,
+    FailurePolicy, MatchPolicy, Mode, NamespaceSelector, Phase, Protocol, Reinvocation, ReviewVersion,
+    SideEffects, StageSpec,
 };
 
 use super::rules;
 use crate::{
     Location, client, conditions,
     document::{Fields, Mistakes, Node},
-    model::{HookDefinition, ReviewVersion, StageDefinition, WebhookDefinition, WebhookProtocol},
+    model::{HookDefinition, StageDefinition, WebhookDefinition},
     names,
-    native::{
-        FAILURE_POLICIES, MATCH_POLICIES, MODES, REINVOCATIONS, REVIEW_VERSIONS, SIDE_EFFECTS, TIMEOUT,
-        unique,
-    },
+    native::{self, read_stage_name},
     plugin,
     selectors::{self, Syntax},
 };
@@ -63,85 +61,61 @@ pub(super) fn read(
     mistakes: &mut Mistakes,
 ) -> Option<StageDefinition> {
     let mut fields = node.object(mistakes)?;
-    let name = fields
-        .required("name", "name the webhook, `pods.hooks.example.com`", mistakes)
-        .and_then(|name| {
-            let text = name.parse_with(names::webhook, mistakes)?;
-            unique(&name, &text, seen, mistakes);
-            Some(text)
-        });
+    let fix = "name the webhook, `pods.hooks.example.com`";
+    let name = read_stage_name(&mut fields, fix, names::webhook, seen, mistakes);
     // What a plugin does is known here; what a server does, its owner says.
     let is_remote = fields.has("clientConfig") || !fields.has("plugin");
     let versions = read_versions(&mut fields, version, is_remote, mistakes);
     let hook = read_hook(&mut fields, versions.unwrap_or_default(), mistakes);
     let candidate = plugin::read_candidate(&mut fields, hook.as_ref(), mistakes);
-    let match_policy = fields
-        .optional("matchPolicy")
-        .and_then(|node| node.one_of("match policy", &MATCH_POLICIES, mistakes))
-        .unwrap_or(version.match_policy());
-    let rules = fields
-        .optional("rules")
-        .map(|node| rules::read(&node, match_policy, mistakes))
-        .unwrap_or_default();
-    let namespace_selector = read_selector(&mut fields, "namespaceSelector", mistakes);
-    let object_selector = read_selector(&mut fields, "objectSelector", mistakes);
-    let match_conditions = conditions::read(&mut fields, mistakes);
-    let failure_policy = fields
-        .optional("failurePolicy")
-        .and_then(|node| node.one_of("failure policy", &FAILURE_POLICIES, mistakes))
-        .unwrap_or(version.failure_policy());
-    let timeout = read_timeout(&mut fields, mistakes).unwrap_or(version.timeout());
-    let mode = fields
-        .optional("mode")
-        .and_then(|node| node.one_of("mode", &MODES, mistakes))
-        .unwrap_or_default();
-    let side_effects = read_side_effects(&mut fields, version, is_remote, mistakes);
-    let reinvocation = match phase {
-        Phase::Mutating => fields
-            .optional("reinvocationPolicy")
-            .and_then(|node| node.one_of("reinvocation policy", &REINVOCATIONS, mistakes))
-            .unwrap_or_default(),
-        Phase::Validating => Reinvocation::Never,
+    let match_policy = fields.get("matchPolicy", version.match_policy(), Node::word, mistakes);
+    let read_rules =
+        |node: &Node<'_>, mistakes: &mut Mistakes| Some(rules::read(node, match_policy, mistakes));
+    let rules = fields.get("rules", Vec::new(), read_rules, mistakes);
+    let namespaces = selectors::labels_of(&mut fields, "namespaceSelector", Syntax::Kubernetes, mistakes);
+    let spec = StageSpec {
+        rules,
+        namespace_selector: (!namespaces.is_empty()).then_some(NamespaceSelector::Labels(namespaces)),
+        object_selector: selectors::labels_of(&mut fields, "objectSelector", Syntax::Kubernetes, mistakes),
+        match_conditions: conditions::read(&mut fields, mistakes),
+        failure_policy: fields.get("failurePolicy", version.failure_policy(), Node::word, mistakes),
+        timeout: read_timeout(&mut fields, mistakes).unwrap_or(version.timeout()),
+        mode: fields.get("mode", Mode::default(), Node::word, mistakes),
+        side_effects: read_side_effects(&mut fields, version, is_remote, mistakes),
+        reinvocation: match phase {
+            Phase::Mutating => fields.get(
+                "reinvocationPolicy",
+                Reinvocation::default(),
+                Node::word,
+                mistakes,
+            ),
+            Phase::Validating => Reinvocation::Never,
+        },
+        name: name.clone().unwrap_or_default(),
     };
     fields.finish(mistakes);
+    name?;
     Some(StageDefinition {
-        name: name?,
+        spec,
         hook: hook?,
         candidate,
-        rules,
-        namespace_selector: (!namespace_selector.is_empty())
-            .then_some(NamespaceSelector::Labels(namespace_selector)),
-        object_selector,
-        match_conditions,
-        failure_policy,
-        timeout,
-        mode,
-        side_effects,
-        reinvocation,
         location: node.location(),
     })
-}
-
-fn read_selector(fields: &mut Fields<'_>, name: &'static str, mistakes: &mut Mistakes) -> LabelSelector {
-    fields
-        .optional(name)
-        .map(|node| selectors::labels(&node, Syntax::Kubernetes, mistakes))
-        .unwrap_or_default()
 }
 
 /// `timeoutSeconds`, or `timeout` for one in parts of a second.
 fn read_timeout(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Duration> {
     let both = fields.has("timeoutSeconds") && fields.has("timeout");
-    let seconds = fields
-        .optional("timeoutSeconds")
-        .and_then(|node| node.integer(1..=30_u8, mistakes));
-    let duration = fields.optional("timeout").and_then(|node| {
+    let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.integer(1..=30_u8, mistakes);
+    let seconds = fields.get_optional("timeoutSeconds", read, mistakes);
+    let read = |node: &Node<'_>, mistakes: &mut Mistakes| {
         if both {
             let message = "the webhook has `timeoutSeconds` and `timeout`";
             node.wrong(message, "keep one of them", mistakes);
         }
-        node.duration(TIMEOUT, mistakes)
-    });
+        native::read_timeout(node, mistakes)
+    };
+    let duration = fields.get_optional("timeout", read, mistakes);
     duration.or(seconds.map(|seconds| Duration::from_secs(seconds.into())))
 }
 
@@ -159,8 +133,7 @@ fn read_side_effects(
         Version::V1Beta1 if is_remote => SideEffects::Unknown,
         _ => SideEffects::None,
     };
-    node.and_then(|node| node.one_of("kind of side effects", &SIDE_EFFECTS, mistakes))
-        .unwrap_or(default)
+    node.and_then(|node| node.word(mistakes)).unwrap_or(default)
 }
 
 /// `admissionReviewVersions`: those that are known here, in their order. Names that nobody knows yet may
@@ -193,8 +166,7 @@ fn read_versions(
         if let Err(message) = names::version(text) {
             entry.wrong(message, "", mistakes);
         }
-        let same = |(name, _): &&(&str, _)| *name == text;
-        known.extend(REVIEW_VERSIONS.iter().find(same).map(|(_, version)| *version));
+        known.extend(text.parse::<ReviewVersion>());
     }
     if known.is_empty() {
         node.wrong("there is no version among them that is known here", fix, mistakes);
@@ -233,10 +205,8 @@ fn read_client(
     mistakes: &mut Mistakes,
 ) -> Option<WebhookDefinition> {
     let mut fields = node.object(mistakes)?;
-    let protocol = WebhookProtocol::AdmissionReview { versions };
-    let ca_bundle = fields
-        .optional("caBundle")
-        .and_then(|node| client::ca_bundle(&node, mistakes));
+    let protocol = Protocol::AdmissionReview { versions };
+    let ca_bundle = fields.get_optional("caBundle", client::ca_bundle, mistakes);
     let url = fields.optional("url");
     let service = fields.optional("service");
     if url.is_some() == service.is_some() {

@@ -1,13 +1,11 @@
 use admittance_admission::{
-    ClusterKind, LabelOperator, LabelSelector, MatchConditions, Matcher, NamespaceSelector, Operation,
-    Requirement, ResourcePattern, Rule, Scope,
+    ClusterKind, Grants, LabelOperator, LabelSelector, MatchConditions, Matcher, NamespaceSelector,
+    Operation, Requirement, ResourcePattern, Rule, Scope, ServiceNaming, WebhookTarget,
 };
 use serde_json::json;
 
 use super::*;
-use crate::{
-    AllowDefinition, ModuleReference, PluginDefinition, ServiceNaming, WebhookTarget, certificates, load_text,
-};
+use crate::{ModuleReference, PluginDefinition, certificates, load_text};
 
 mod mistakes;
 
@@ -103,40 +101,54 @@ spec:
         }],
         stages: vec![
             StageDefinition {
-                name: "sidecar".into(),
+                spec: StageSpec {
+                    name: "sidecar".into(),
+                    rules: Vec::new(),
+                    namespace_selector: Some(NamespaceSelector::NotIn(vec!["kube-system".into()])),
+                    object_selector: LabelSelector::new(vec![
+                        Requirement::new("inject", LabelOperator::In, vec!["true".into()]).unwrap(),
+                    ]),
+                    match_conditions: MatchConditions::default(),
+                    failure_policy: FailurePolicy::Fail,
+                    timeout: Duration::from_millis(250),
+                    mode: Mode::Audit,
+                    side_effects: SideEffects::default(),
+                    reinvocation: Reinvocation::default(),
+                },
                 hook: HookDefinition::Plugin(PluginDefinition {
                     source: ModuleReference::File("chains/sidecar_injector.wasm".into()),
                     digest: Some([0x0f; 32].into()),
                     settings: json!({"containers": [{"name": "log"}], "limit": 1.5}),
-                    allow: AllowDefinition {
-                        cluster: vec![
+                    allow: Grants {
+                        cluster: [
                             ClusterKind::new("v1", "Node"),
                             ClusterKind::new("apps/v1", "Deployment"),
-                        ],
-                        http: vec!["https://policy.example.com".parse().unwrap()],
+                        ]
+                        .into(),
+                        http: ["https://policy.example.com".parse().unwrap()].into(),
                         environment: [("ZONE".into(), "a".into())].into(),
                     },
                     memory: Some(64 << 20),
                     refresh: None,
                 }),
                 candidate: None,
-                rules: Vec::new(),
-                namespace_selector: Some(NamespaceSelector::NotIn(vec!["kube-system".into()])),
-                object_selector: LabelSelector::new(vec![
-                    Requirement::new("inject", LabelOperator::In, vec!["true".into()]).unwrap(),
-                ]),
-                match_conditions: MatchConditions::default(),
-                failure_policy: FailurePolicy::Fail,
-                timeout: Duration::from_millis(250),
-                mode: Mode::Audit,
-                side_effects: SideEffects::default(),
-                reinvocation: Reinvocation::default(),
                 location: location(14, 7),
             },
             StageDefinition {
-                name: "images".into(),
+                spec: StageSpec {
+                    name: "images".into(),
+                    rules: Vec::new(),
+                    namespace_selector: None,
+                    object_selector: LabelSelector::default(),
+                    match_conditions: MatchConditions::default(),
+                    failure_policy: FailurePolicy::Ignore,
+                    timeout: Duration::from_secs(1),
+                    mode: Mode::Enforce,
+                    side_effects: SideEffects::default(),
+                    reinvocation: Reinvocation::default(),
+                },
                 hook: HookDefinition::Webhook(WebhookDefinition {
-                    protocol: WebhookProtocol::AdmissionReview {
+                    protocol: Protocol::AdmissionReview {
                         versions: vec![ReviewVersion::V1],
                     },
                     target: WebhookTarget::Service {
@@ -149,15 +161,6 @@ spec:
                     ca_bundle: crate::client::read_bundle(&certificates::bundle()).ok(),
                 }),
                 candidate: None,
-                rules: Vec::new(),
-                namespace_selector: None,
-                object_selector: LabelSelector::default(),
-                match_conditions: MatchConditions::default(),
-                failure_policy: FailurePolicy::Ignore,
-                timeout: Duration::from_secs(1),
-                mode: Mode::Enforce,
-                side_effects: SideEffects::default(),
-                reinvocation: Reinvocation::default(),
                 location: location(26, 7),
             },
         ],
@@ -241,13 +244,13 @@ fn phases_and_policies() {
         let [stage] = chain.stages.as_slice() else {
             panic!("{text}");
         };
-        assert_eq!(stage.rules, chain.rules, "{text}");
+        assert_eq!(stage.spec.rules, chain.rules, "{text}");
         let found = format!(
             "{} {} {} {}",
             chain.phase,
             chain.rules.first().unwrap().match_policy.as_str(),
-            stage.side_effects.as_str(),
-            stage.reinvocation.as_str()
+            stage.spec.side_effects.as_str(),
+            stage.spec.reinvocation.as_str()
         );
         assert_eq!(found, expected, "{text}");
     }
@@ -272,7 +275,7 @@ fn rules_of_stages() {
             ..crate::model::any_rule()
         },
     ];
-    assert_eq!(stage.rules, expected);
+    assert_eq!(stage.spec.rules, expected);
 }
 
 #[test]
@@ -317,7 +320,7 @@ fn webhooks() {
         naming,
     };
     let url = |url: &str| WebhookTarget::Url(url.parse().unwrap());
-    let review = |versions: &[ReviewVersion]| WebhookProtocol::AdmissionReview {
+    let review = |versions: &[ReviewVersion]| Protocol::AdmissionReview {
         versions: versions.to_vec(),
     };
     let v1 = || review(&[ReviewVersion::V1]);
@@ -354,13 +357,13 @@ fn webhooks() {
         ),
         (
             "protocol: BcsResource, service: { namespace: n, name: s, path: '/A_b?c=d', port: 65535 }, caBundle: BUNDLE",
-            WebhookProtocol::BcsResource,
+            Protocol::BcsResource,
             service("/A_b?c=d", 65535, ServiceNaming::Bcs),
             1,
         ),
         (
             "protocol: BcsResource, url: 'http://h.example/?a=b'",
-            WebhookProtocol::BcsResource,
+            Protocol::BcsResource,
             url("http://h.example/?a=b"),
             0,
         ),

@@ -1,11 +1,10 @@
 //! `candidate` and `refresh`, in every form that a stage is written in.
 
-use admittance_admission::ClusterKind;
+use admittance_admission::{ClusterKind, Grants};
 use serde_json::json;
 
 use crate::{
-    AllowDefinition, CandidateDefinition, ChainDefinition, HookDefinition, ModuleReference, PluginDefinition,
-    Share, load_text,
+    CandidateDefinition, ChainDefinition, HookDefinition, ModuleReference, PluginDefinition, Share, load_text,
 };
 
 const PIN: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
@@ -64,9 +63,9 @@ fn what_a_candidate_takes_from_the_plugin() {
     );
     let like_plugin = PluginDefinition {
         settings: json!({"a": 1}),
-        allow: AllowDefinition {
-            cluster: vec![ClusterKind::new("v1", "Node")],
-            ..AllowDefinition::default()
+        allow: Grants {
+            cluster: [ClusterKind::new("v1", "Node")].into(),
+            ..Grants::default()
         },
         memory: Some(2 << 20),
         ..PluginDefinition::new("oci://r.example.com/a:2".parse().unwrap())

@@ -2,12 +2,12 @@
 
 use std::{
     collections::HashSet,
-    fs::{self, Metadata},
-    io,
-    os::unix::fs::MetadataExt,
+    fs, io,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
+
+use admittance_watch::Stamp;
 
 use super::DefinitionFile;
 use crate::document::{self, Location, Mistake, Mistakes};
@@ -51,41 +51,10 @@ pub(super) fn read(paths: &[PathBuf], mistakes: &mut Mistakes) -> Vec<Definition
 #[derive(PartialEq)]
 struct Listing {
     /// Of what was asked for: the paths, and how each was found.
-    paths: Vec<Found>,
+    paths: Vec<Option<Stamp>>,
     /// Each once.
-    files: Vec<(PathBuf, Found)>,
+    files: Vec<(PathBuf, Option<Stamp>)>,
     mistakes: Vec<Mistake>,
-}
-
-/// What is at a path: nothing that can be looked at, or this file with this content.
-#[derive(PartialEq)]
-struct Found(Option<Signature>);
-
-#[derive(PartialEq)]
-struct Signature {
-    device: u64,
-    inode: u64,
-    length: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl Found {
-    fn at(path: &Path) -> Self {
-        Self(fs::metadata(path).ok().map(|metadata| Signature::of(&metadata)))
-    }
-}
-
-impl Signature {
-    fn of(metadata: &Metadata) -> Self {
-        Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            length: metadata.len(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        }
-    }
 }
 
 impl Listing {
@@ -97,7 +66,7 @@ impl Listing {
         };
         let mut seen = HashSet::new();
         for path in paths {
-            listing.paths.push(Found::at(path));
+            listing.paths.push(stamp(path));
             let files = match files(path) {
                 Ok(files) => files,
                 Err(error) => {
@@ -111,7 +80,7 @@ impl Listing {
                 // reading it.
                 let identity = fs::canonicalize(&file).unwrap_or_else(|_| file.clone());
                 if seen.insert(identity) {
-                    let found = Found::at(&file);
+                    let found = stamp(&file);
                     listing.files.push((file, found));
                 }
             }
@@ -122,13 +91,8 @@ impl Listing {
     /// How long ago a file was last written to or put in place. A clock that is wrong says nothing.
     fn youngest(&self) -> Option<Duration> {
         let now = SystemTime::now();
-        let age = |found: &Found| {
-            let (seconds, nanoseconds) = found.0.as_ref()?.changed;
-            let changed = Duration::new(u64::try_from(seconds).ok()?, u32::try_from(nanoseconds).ok()?);
-            now.duration_since(SystemTime::UNIX_EPOCH.checked_add(changed)?)
-                .ok()
-        };
-        self.files.iter().filter_map(|(_, found)| age(found)).min()
+        let ages = self.files.iter().filter_map(|(_, found)| found.as_ref()?.age(now));
+        ages.min()
     }
 
     /// The texts of the files; none when one of them is another file by now.
@@ -139,7 +103,7 @@ impl Listing {
             match document::text_of(path) {
                 Ok((text, metadata)) => {
                     // Links may lead elsewhere for a moment, and back.
-                    if *found != Found(Some(Signature::of(&metadata))) {
+                    if *found != Some(Stamp::of(&metadata)) {
                         return None;
                     }
                     files.push(DefinitionFile {
@@ -153,6 +117,11 @@ impl Listing {
         }
         Some((files, mistakes))
     }
+}
+
+/// What is at a path; none where there is nothing that can be looked at.
+fn stamp(path: &Path) -> Option<Stamp> {
+    fs::metadata(path).ok().map(|metadata| Stamp::of(&metadata))
 }
 
 fn files(path: &Path) -> io::Result<Vec<PathBuf>> {

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{DefinitionFile, DefinitionSet, usable::id_of};
 use crate::{
-    ChainDefinition, ChainId, DefinitionId, chains, change,
+    ChainDefinition, ChainId, DefinitionId, chains,
     document::{BYTE_ORDER_MARK, Document, Mistakes, Node},
     form::{self, Form},
 };
@@ -19,7 +19,7 @@ pub struct StoredDefinition {
     pub file: PathBuf,
     /// The line of the file on which it begins, counted from 1, below the comment above it.
     pub line: u32,
-    /// What is written, with the comment above it and those inside. Of an item of a list, without the
+    /// What is written between the markers around it, with its comments. Of an item of a list, without the
     /// indentation.
     pub text: String,
     /// The chain that it makes; none while there are mistakes in it, or it cannot be there beside another.
@@ -75,14 +75,11 @@ pub(super) fn all(set: &DefinitionSet) -> Vec<StoredDefinition> {
     let documents = set.parse(&mut Mistakes::new());
     let stored = |definition: Definition<'_>| {
         let file = set.files.get(definition.file)?;
-        let extents = documents
-            .get(definition.file)
-            .map(Vec::as_slice)
-            .unwrap_or_default();
+        let document = documents.get(definition.file)?.get(definition.document)?;
         Some(StoredDefinition {
             file: file.path.clone(),
             line: definition.root.location().line,
-            text: text_of(&definition, file, extents)?,
+            text: text_of(&definition, file, document)?,
             chain: definition.chain().map(|chain| ChainId {
                 phase: chain.phase,
                 name: chain.name,
@@ -107,19 +104,17 @@ fn unusable(file: &DefinitionFile) -> Option<StoredDefinition> {
     })
 }
 
-fn text_of(definition: &Definition<'_>, file: &DefinitionFile, documents: &[Document]) -> Option<String> {
+fn text_of(definition: &Definition<'_>, file: &DefinitionFile, document: &Document) -> Option<String> {
     let text = file.text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&file.text);
     if definition.is_item() {
         return item(text, &definition.root);
     }
-    let extents = change::extents(text, documents)?;
-    let own = extents.get(definition.document)?.own.clone();
-    text.get(own).map(str::to_owned)
+    Some(document.text_in(text).to_owned())
 }
 
 /// What is written of an item, without the indentation of the list.
 fn item(text: &str, root: &Node<'_>) -> Option<String> {
-    let written = text.get(root.place().span.clone())?;
+    let written = text.get(root.span())?;
     let mut lines = written.split_inclusive('\n');
     let first = lines.next().unwrap_or_default();
     let indentation = usize::try_from(root.location().column).ok()?.saturating_sub(1);

@@ -160,8 +160,9 @@ fn definitions_as_they_are_written() {
         .iter()
         .map(|stored| (stored.id.to_string(), stored.line, stored.text.as_str()))
         .collect();
-    let jobs = chain("jobs").replace('\n', "\r\n");
-    let pods = format!("# Sidecars.\n{pods}  # Not indented like the rest.\n");
+    let jobs = format!("\n{}", chain("jobs").replace('\n', "\r\n"));
+    let pods =
+        format!("# Of the team shop.\n\n# Sidecars.\n{pods}  # Not indented like the rest.\n# About jobs.\n");
     assert_eq!(
         found,
         [

@@ -12,39 +12,29 @@ use tokio::{
     task::{JoinError, spawn_blocking},
 };
 
-use super::{DefinitionStore, StoreError};
-use crate::{
-    DefinitionFile, DefinitionId, DefinitionSet, FileChange, Recovery,
-    change::{self, file_name, recover},
-    set::is_definition,
-};
+use super::{DefinitionStore, StoreError, write::write};
+use crate::{DefinitionFile, DefinitionId, DefinitionSet, FileChange, change::file_of, set::is_definition};
 
 /// Definitions in files and directories, which people edit too. Lives as long as the host.
 ///
-/// They are read as [`DefinitionSet::read`] says, and written as [`Change::commit`](crate::Change::commit)
-/// does. New ones go to the first directory.
+/// They are read as [`DefinitionSet::read`] says. Each is replaced whole; a symbolic link is written where it leads
+/// to, and is removed itself. New ones go to the first directory.
 #[derive(Debug)]
 pub struct FileStore {
     paths: Arc<[PathBuf]>,
-    journal: PathBuf,
     /// What the files held just before they were last read; none before that.
     read: watch::Sender<Option<Fingerprint>>,
     /// Of whoever waits for a change.
     watch: Mutex<Option<Watch>>,
-    /// Whether a commit that a program before this one was in is made whole.
-    is_recovered: Mutex<bool>,
 }
 
 impl FileStore {
-    /// The definitions in these files, and in the files of these directories. `journal` is a file beside
-    /// which nobody else writes; its directory is there.
-    pub fn new(paths: Vec<PathBuf>, journal: PathBuf) -> Self {
+    /// The definitions in these files, and in the files of these directories.
+    pub fn new(paths: Vec<PathBuf>) -> Self {
         Self {
             paths: paths.into(),
-            journal,
             read: watch::Sender::new(None),
             watch: Mutex::new(None),
-            is_recovered: Mutex::new(false),
         }
     }
 
@@ -53,23 +43,6 @@ impl FileStore {
             store: self.location(),
             reason: format!("the work broke off: {error}"),
         }
-    }
-
-    /// Once, before anything is read or written.
-    async fn recover(&self) -> Result<(), StoreError> {
-        let mut is_recovered = self.is_recovered.lock().await;
-        if *is_recovered {
-            return Ok(());
-        }
-        let journal = self.journal.clone();
-        let recovered = spawn_blocking(move || recover(&journal)).await;
-        let recovered: Result<Option<Recovery>, _> = recovered.map_err(|error| self.broken_off(&error))?;
-        recovered.map_err(|error| StoreError::Refused {
-            store: self.location(),
-            reason: error.to_string(),
-        })?;
-        *is_recovered = true;
-        Ok(())
     }
 }
 
@@ -87,18 +60,10 @@ impl DefinitionStore for FileStore {
 
     fn place_for(&self, id: &DefinitionId) -> Option<PathBuf> {
         let directory = self.paths.iter().find(|path| path.is_dir())?;
-        let base = file_name(&id.name);
-        let mut path = directory.join(format!("{base}.yaml"));
-        let mut number = 2;
-        while path.symlink_metadata().is_ok() {
-            path = directory.join(format!("{base}-{number}.yaml"));
-            number += 1;
-        }
-        Some(path)
+        Some(file_of(id, directory))
     }
 
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
-        self.recover().await?;
         let paths = self.paths.clone();
         let (seen, set) = spawn_blocking(move || {
             // Looked at first: what changes between the two is seen to have changed.
@@ -114,10 +79,13 @@ impl DefinitionStore for FileStore {
     }
 
     async fn commit(&self, changes: &[FileChange]) -> Result<(), StoreError> {
-        self.recover().await?;
-        let (changes, journal) = (changes.to_vec(), self.journal.clone());
-        let written = spawn_blocking(move || change::write(&changes, &journal)).await;
-        Ok(written.map_err(|error| self.broken_off(&error))??)
+        let changes = changes.to_vec();
+        let written = spawn_blocking(move || write(&changes)).await;
+        written.map_err(|error| self.broken_off(&error))?
+    }
+
+    fn is_transactional(&self) -> bool {
+        false
     }
 
     async fn changed(&self) {

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use admittance_admission::{
     GroupVersionKind, GroupVersionResource, Object, ObjectError, Operation, Request, Requested,
-    SpellingError, Uid, UnknownOperation, UserInfo,
+    ReviewVersion, SpellingError, Uid, UnknownOperation, UserInfo,
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Review, ReviewVersion};
+use super::Review;
 
 /// Why a text is no AdmissionReview that can be judged.
 #[derive(Debug, thiserror::Error)]
@@ -121,7 +121,8 @@ struct User {
 /// When the text is not such a review, or what is in it cannot be a request.
 pub fn read_review(text: &[u8]) -> Result<Review, ReviewError> {
     let envelope: Envelope<'_> = serde_json::from_slice(text)?;
-    let version = ReviewVersion::of(&envelope.api_version).filter(|_| envelope.kind == "AdmissionReview");
+    let version =
+        ReviewVersion::of_api_version(&envelope.api_version).filter(|_| envelope.kind == "AdmissionReview");
     let Some(version) = version else {
         return Err(ReviewError::NotAReview {
             api_version: envelope.api_version,

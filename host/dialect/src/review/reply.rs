@@ -3,15 +3,13 @@
 use std::collections::BTreeMap;
 
 use admittance_admission::{
-    Decision, FailurePolicy, Mode, NAME_PART_LENGTH, Outcome, Patch, Refusal, StageResult, TraceRow, Uid,
-    bounded_warnings, is_name_part,
+    Decision, FailurePolicy, Mode, NAME_PART_LENGTH, Outcome, Patch, Refusal, ReviewVersion, StageResult,
+    TraceRow, Uid, bounded_warnings, is_name_part,
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value};
-
-use super::ReviewVersion;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]

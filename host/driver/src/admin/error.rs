@@ -2,7 +2,7 @@
 
 use admittance::{
     ChangeError, Error, HistoryError,
-    definitions::{self, CommitError, StoreError},
+    definitions::{self, StoreError},
 };
 use axum::{
     Json,
@@ -50,9 +50,6 @@ impl From<ChangeError> for ApiError {
             ChangeError::Definitions(error) => error.into(),
             ChangeError::Table(error) => error.into(),
             ChangeError::History(error) => error.into(),
-            ChangeError::Files(error @ CommitError::ChangedMeanwhile { .. }) => {
-                Self::Conflict(error.to_string())
-            }
             ChangeError::SeveralStores { .. }
             | ChangeError::Store(StoreError::ChangedMeanwhile { .. } | StoreError::OneAtATime { .. }) => {
                 Self::Conflict(error.to_string())
@@ -79,7 +76,7 @@ impl From<definitions::ChangeError> for ApiError {
             | Change::InList { .. }
             | Change::Ambiguous { .. }
             | Change::NoCandidate { .. }
-            | Change::ByHand(_) => Self::Conflict(error.to_string()),
+            | Change::SharesFile { .. } => Self::Conflict(error.to_string()),
         }
     }
 }

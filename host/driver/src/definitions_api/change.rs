@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use admittance::{
     Application, ChangeError, Host, Moment,
-    definitions::{BcsObject, CommitError, Expected, StoreError},
+    definitions::{BcsObject, Expected, StoreError},
 };
 use tracing::Instrument;
 
@@ -169,11 +169,8 @@ impl Changer {
 
 /// Whether somebody else changed what is there since it was read, so that another attempt may do.
 fn was_overtaken(error: &ChangeError) -> bool {
-    match error {
-        ChangeError::Store(StoreError::ChangedMeanwhile { .. } | StoreError::Conflict { .. }) => true,
-        ChangeError::Files(error) | ChangeError::Store(StoreError::Files(error)) => {
-            matches!(error, CommitError::ChangedMeanwhile { .. })
-        }
-        _ => false,
-    }
+    matches!(
+        error,
+        ChangeError::Store(StoreError::ChangedMeanwhile { .. } | StoreError::Conflict { .. })
+    )
 }

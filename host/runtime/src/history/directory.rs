@@ -116,16 +116,25 @@ impl HistoryDirectory {
             paths.filter(is_old).collect::<Vec<_>>()
         });
         for path in old.unwrap_or_default() {
-            if let Err(error) = fs::remove_file(&path)
-                && error.kind() != io::ErrorKind::NotFound
-            {
-                tracing::warn!(path = %path.display(), %error, "an old revision cannot be removed");
-            }
+            remove(&path);
         }
+    }
+
+    /// Forget this revision.
+    pub(crate) fn remove(&self, number: u64) {
+        remove(&self.file(number));
     }
 
     fn file(&self, number: u64) -> PathBuf {
         self.path.join(format!("{number:010}.{ENDING}"))
+    }
+}
+
+fn remove(path: &Path) {
+    if let Err(error) = fs::remove_file(path)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!(path = %path.display(), %error, "a revision cannot be removed");
     }
 }
 

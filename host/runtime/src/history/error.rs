@@ -1,13 +1,13 @@
 use std::{io, path::PathBuf};
 
-/// Why earlier tables are not to be had, or the newest is not kept.
+/// Why a revision cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HistoryError {
     /// There is no such revision.
     #[error("there is no revision {number}: {kept}")]
     Unknown {
-        /// Which was asked for.
+        /// Its number.
         number: u64,
         /// Which there are.
         kept: String,

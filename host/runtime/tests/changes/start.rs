@@ -2,9 +2,10 @@
 
 use std::fs;
 
-use admittance::Error;
+use admittance::{Digest, Error, definitions::FileChange};
+use serde_json::{Value, json};
 
-use crate::scene::{Scene, chain, live};
+use crate::scene::{Scene, by, chain, live};
 
 #[tokio::test]
 async fn the_same_definitions_are_the_same_revision() {
@@ -62,4 +63,81 @@ async fn a_history_has_one_host() {
     let _first = scene.start().await.unwrap();
     let error = scene.start().await.unwrap_err();
     assert!(error.to_string().contains("in use by process"), "{error}");
+}
+
+/// Definitions that were applied together, and as a kill after so many of the files left them.
+async fn interrupted(scene: &Scene, written: usize) -> Vec<FileChange> {
+    for name in ["a", "b"] {
+        scene.write(&format!("{name}.yaml"), &chain(name, "1"));
+    }
+    let host = scene.start().await.unwrap();
+    let text = [chain("a", "2"), chain("b", "2"), chain("c", "2")].join("---\n");
+    host.apply(&text, "new.yaml", &by("ci")).await.unwrap();
+    assert_eq!(live(&host), "2 a=2 b=2 c=2");
+    drop(host);
+    let changes: Vec<_> = [("a", "a.yaml"), ("b", "b.yaml"), ("c", "AdmissionChain-c.yaml")]
+        .into_iter()
+        .map(|(name, file)| FileChange {
+            path: scene.chains().join(file),
+            before: (name != "c").then(|| chain(name, "1")),
+            after: Some(chain(name, "2")),
+        })
+        .collect();
+    for change in &changes {
+        assert_eq!(fs::read_to_string(&change.path).ok(), change.after);
+    }
+    let path = scene.folder.path().join("history/0000000002.revision");
+    let revision = fs::read_to_string(&path).unwrap();
+    let (_, revision) = revision.split_once('\n').unwrap();
+    let mut revision: Value = serde_json::from_str(revision).unwrap();
+    assert_eq!(revision.get("pending"), None);
+    revision["pending"] = json!(changes);
+    let revision = revision.to_string();
+    fs::write(&path, format!("{}\n{revision}", Digest::of(&revision))).unwrap();
+    for change in &changes[written..] {
+        match &change.before {
+            Some(before) => fs::write(&change.path, before).unwrap(),
+            None => fs::remove_file(&change.path).unwrap(),
+        }
+    }
+    changes
+}
+
+#[tokio::test]
+async fn a_change_that_a_kill_interrupted_is_completed() {
+    for written in 0..=3 {
+        let scene = Scene::new();
+        let changes = interrupted(&scene, written).await;
+        let host = scene.start().await.unwrap();
+        assert_eq!(live(&host), "2 a=2 b=2 c=2", "{written}");
+        for change in &changes {
+            assert_eq!(fs::read_to_string(&change.path).ok(), change.after, "{written}");
+        }
+        // It is complete: what somebody takes back stays so.
+        drop(host);
+        scene.write("b.yaml", &chain("b", "1"));
+        assert_eq!(live(&scene.start().await.unwrap()), "3 a=2 b=1 c=2", "{written}");
+    }
+}
+
+#[tokio::test]
+async fn what_others_changed_since_the_kill_stays() {
+    let scene = Scene::new();
+    interrupted(&scene, 1).await;
+    scene.write("b.yaml", &chain("b", "9"));
+    assert_eq!(live(&scene.start().await.unwrap()), "3 a=2 b=9 c=2");
+}
+
+#[tokio::test]
+async fn a_change_that_cannot_be_completed_is_told() {
+    let scene = Scene::new();
+    interrupted(&scene, 1).await;
+    fs::create_dir(scene.chains().join("AdmissionChain-c.yaml")).unwrap();
+    let error = scene.start().await.unwrap_err();
+    assert!(
+        matches!(error, Error::IncompleteChange { revision: 2, .. }),
+        "{error}"
+    );
+    fs::remove_dir(scene.chains().join("AdmissionChain-c.yaml")).unwrap();
+    assert_eq!(live(&scene.start().await.unwrap()), "2 a=2 b=2 c=2");
 }

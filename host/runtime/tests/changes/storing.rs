@@ -143,9 +143,9 @@ async fn where_new_definitions_go() {
         })
     };
     for (order, chain_goes, x_goes) in [
-        ("d1", "b.yaml", "n-x.json"),
-        ("1d", "b.yaml", "1"),
-        ("f21d", "b.yaml", "2"),
+        ("d1", "AdmissionChain-b.yaml", "admissionwebhook-n-x.yaml"),
+        ("1d", "AdmissionChain-b.yaml", "1"),
+        ("f21d", "AdmissionChain-b.yaml", "2"),
         ("f12", "nowhere", "1"),
         ("f", "nowhere", "nowhere"),
     ] {
@@ -166,12 +166,12 @@ async fn where_new_definitions_go() {
             went
         };
         assert_eq!(
-            went(&chain("b", "1"), "b.yaml", "AdmissionChain/b").await,
+            went(&chain("b", "1"), "AdmissionChain-b.yaml", "AdmissionChain/b").await,
             chain_goes,
             "{order}"
         );
         assert_eq!(
-            went(&x, "n-x.json", "admissionwebhook/n/x").await,
+            went(&x, "admissionwebhook-n-x.yaml", "admissionwebhook/n/x").await,
             x_goes,
             "{order}"
         );
@@ -192,7 +192,7 @@ async fn where_new_definitions_go() {
     assert_eq!(live(&host).split_once(' ').unwrap().1, "a=1 n/y=1");
 }
 
-/// Files are changed with a journal; a store has none.
+/// A change of files is written to the history first; a store changes atomically.
 #[tokio::test]
 async fn a_store_is_changed_without_a_history() {
     let (scene, shelf) = (Scene::new(), Shelf::new("a"));

@@ -2,9 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use admittance_admission::{ClusterError, ClusterKind, ClusterReader, Deadline, FailureKind, Hook, Verdict};
+use admittance_admission::{
+    ClusterError, ClusterKind, ClusterReader, Deadline, FailureKind, Grants, Hook, Verdict,
+};
 use admittance_sandbox::{
-    Configured, Error, Grants, HttpError, HttpRequest, HttpResponse, HttpSender, PluginConfig, Sandbox,
+    Configured, Error, HttpError, HttpRequest, HttpResponse, HttpSender, PluginConfig, Sandbox,
     SandboxConfig, Step,
 };
 use async_trait::async_trait;

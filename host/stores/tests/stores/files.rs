@@ -34,12 +34,7 @@ impl Ground for Files {
     }
 
     async fn open(&self) -> FileStore {
-        // A journal is of one program alone.
-        let journal = tempfile::Builder::new()
-            .tempdir_in(self.directory.path())
-            .unwrap()
-            .keep();
-        FileStore::new(vec![self.definitions()], journal.join("journal"))
+        FileStore::new(vec![self.definitions()])
     }
 
     async fn put(&self, path: &Path, text: &str) {

@@ -8,12 +8,10 @@ use std::{
 
 use admittance_admission::{
     Deadline, FailureKind, GroupVersionKind, GroupVersionResource, Hook, Object, Operation, Request,
+    ReviewVersion::{self, V1, V1Beta1},
     UserInfo, Verdict,
 };
-use admittance_webhook::{
-    ReviewVersion::{self, V1, V1Beta1},
-    Webhook,
-};
+use admittance_webhook::Webhook;
 use http::{Method, header};
 use serde_json::{Value, json};
 
@@ -712,9 +710,10 @@ async fn what_goes_with_the_verdict() {
 /// kube-apiserver takes the first version it knows; no version is a mistake of the definition.
 #[test]
 fn the_first_version_is_sent() {
-    use admittance_webhook::{Error, Protocol, WebhookClients, WebhookConfig};
+    use admittance_admission::Protocol;
+    use admittance_webhook::{Error, WebhookClients, WebhookConfig};
     let versions = Vec::new();
-    let target = admittance_webhook::Target::Url("https://hooks.example.com".parse().unwrap());
+    let target = admittance_admission::WebhookTarget::Url("https://hooks.example.com".parse().unwrap());
     let config = WebhookConfig::new(Protocol::AdmissionReview { versions }, target);
     let made = Webhook::new(config, &WebhookClients::default());
     assert!(matches!(made, Err(Error::NoReviewVersion)));

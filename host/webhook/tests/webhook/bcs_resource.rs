@@ -1,5 +1,5 @@
+use admittance_admission::Protocol;
 use admittance_admission::{FailureKind, Hook, Object, Verdict};
-use admittance_webhook::Protocol;
 use http::{Method, header};
 
 use crate::{

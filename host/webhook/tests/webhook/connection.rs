@@ -1,10 +1,10 @@
 use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
-    Chain, Deadline, Decision, Evaluation, FailureKind, NoAuthorizer, Refusal, Stage, StaticNamespaces,
-    Surroundings,
+    Chain, Deadline, Decision, Evaluation, FailureKind, NoAuthorizer, Protocol, Refusal, ServiceNaming,
+    Stage, StaticNamespaces, Surroundings,
 };
-use admittance_webhook::{Naming, Protocol, Resolve, Webhook, WebhookClients, WebhookConfig};
+use admittance_webhook::{Resolve, Webhook, WebhookClients, WebhookConfig};
 use http::Version;
 use tokio::{io::AsyncReadExt, net::TcpListener};
 
@@ -41,7 +41,7 @@ async fn connections_are_kept() {
 
         // Another webhook, and another path, of the same server.
         let other = WebhookConfig {
-            target: service(Naming::Bcs, "/other"),
+            target: service(ServiceNaming::Bcs, "/other"),
             ..config(Protocol::BcsResource, &authority)
         };
         let other = Webhook::new(other, &clients).unwrap();
@@ -134,7 +134,7 @@ async fn connecting_takes_a_bounded_time() {
 async fn a_stage_that_gets_no_answer_times_out() {
     let (mut server, webhook) = serve(Protocol::BcsResource, silent_at_first(1));
     let mut stage = Stage::new("silent", webhook);
-    stage.timeout = Duration::from_millis(200);
+    stage.spec.timeout = Duration::from_millis(200);
     let chain = Chain::new("chain", Vec::new(), vec![stage]);
     let mut evaluation = Evaluation::new(application(), Deadline::after(Duration::from_secs(30)));
     evaluation

@@ -15,12 +15,10 @@ mod tls;
 use std::time::Duration;
 
 use admittance_admission::{
-    Deadline, Failure, GroupVersionKind, GroupVersionResource, Hook, Object, Operation, Request, Response,
-    Verdict,
+    Deadline, Failure, GroupVersionKind, GroupVersionResource, Hook, Object, Operation, Protocol, Request,
+    Response, ReviewVersion, ServiceNaming, Verdict, WebhookTarget,
 };
-use admittance_webhook::{
-    Naming, Protocol, Resolve, ReviewVersion, Target, Webhook, WebhookClients, WebhookConfig,
-};
+use admittance_webhook::{Resolve, Webhook, WebhookClients, WebhookConfig};
 use certificates::Authority;
 use server::Server;
 
@@ -30,11 +28,11 @@ const BCS_HOST: &str = "hook.ns";
 /// Its Kubernetes name.
 const KUBERNETES_HOST: &str = "hook.ns.svc";
 
-fn service(naming: Naming, path: &str) -> Target {
-    Target::Service {
+fn service(naming: ServiceNaming, path: &str) -> WebhookTarget {
+    WebhookTarget::Service {
         namespace: "ns".into(),
         name: "hook".into(),
-        port: Target::DEFAULT_PORT,
+        port: WebhookTarget::DEFAULT_PORT,
         path: path.into(),
         naming,
     }
@@ -54,8 +52,8 @@ fn clients_of(server: &Server) -> WebhookClients {
 
 fn config(protocol: Protocol, authority: &Authority) -> WebhookConfig {
     let naming = match protocol {
-        Protocol::BcsResource => Naming::Bcs,
-        Protocol::AdmissionReview { .. } => Naming::Kubernetes,
+        Protocol::BcsResource => ServiceNaming::Bcs,
+        Protocol::AdmissionReview { .. } => ServiceNaming::Kubernetes,
     };
     WebhookConfig {
         ca_bundle: Some(vec![authority.certificate()]),

@@ -1,7 +1,5 @@
-use admittance_admission::FailureKind;
-use admittance_webhook::{
-    Error, Naming, Protocol, ReviewVersion, Target, Webhook, WebhookClients, WebhookConfig,
-};
+use admittance_admission::{FailureKind, Protocol, ReviewVersion, ServiceNaming, WebhookTarget};
+use admittance_webhook::{Error, Webhook, WebhookClients, WebhookConfig};
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, date_time_ymd};
 use rustls::ServerConfig;
 
@@ -122,8 +120,8 @@ async fn a_client_certificate_is_wanted_over_http1() {
 #[tokio::test]
 async fn the_name_follows_the_naming() {
     for (naming, right, wrong) in [
-        (Naming::Bcs, BCS_HOST, KUBERNETES_HOST),
-        (Naming::Kubernetes, KUBERNETES_HOST, BCS_HOST),
+        (ServiceNaming::Bcs, BCS_HOST, KUBERNETES_HOST),
+        (ServiceNaming::Kubernetes, KUBERNETES_HOST, BCS_HOST),
     ] {
         for (host, ok) in [(right, true), (wrong, false)] {
             let authority = Authority::new();
@@ -158,7 +156,7 @@ async fn a_self_signed_certificate_can_be_its_own_bundle() {
     let server = Server::start(tls, echo());
     let config = WebhookConfig {
         ca_bundle: Some(vec![certificate]),
-        ..WebhookConfig::new(Protocol::BcsResource, service(Naming::Bcs, "/"))
+        ..WebhookConfig::new(Protocol::BcsResource, service(ServiceNaming::Bcs, "/"))
     };
     let webhook = Webhook::new(config, &clients_of(&server)).unwrap();
     assert!(replaces(&call(&webhook, &application()).await));
@@ -179,7 +177,7 @@ async fn a_server_without_tls() {
 #[tokio::test]
 async fn plain_http_is_for_bcs_urls() {
     let server = Server::start_plain(echo());
-    let target = Target::Url(format!("http://{}/admit", server.address).parse().unwrap());
+    let target = WebhookTarget::Url(format!("http://{}/admit", server.address).parse().unwrap());
     let clients = WebhookClients::default();
     let config = WebhookConfig::new(Protocol::BcsResource, target.clone());
     let webhook = Webhook::new(config, &clients).unwrap();
@@ -197,7 +195,7 @@ async fn a_url_without_bundle_trusts_the_system_only() {
     let url = format!("https://localhost:{}/", server.address.port())
         .parse()
         .unwrap();
-    let mut config = WebhookConfig::new(Protocol::BcsResource, Target::Url(url));
+    let mut config = WebhookConfig::new(Protocol::BcsResource, WebhookTarget::Url(url));
     match Webhook::new(config.clone(), &WebhookClients::default()) {
         Ok(webhook) => {
             let failure = call(&webhook, &application()).await.unwrap_err();
@@ -217,7 +215,7 @@ async fn a_url_without_bundle_trusts_the_system_only() {
 
 #[test]
 fn a_service_needs_a_bundle() {
-    let config = WebhookConfig::new(Protocol::BcsResource, service(Naming::Bcs, "/"));
+    let config = WebhookConfig::new(Protocol::BcsResource, service(ServiceNaming::Bcs, "/"));
     let error = Webhook::new(config, &WebhookClients::default()).unwrap_err();
     assert!(error.to_string().contains("`hook.ns` has no caBundle"), "{error}");
 }

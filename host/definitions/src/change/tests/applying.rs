@@ -13,134 +13,122 @@ fn applied(file: &str, text_of_file: &str, new: &str) -> Result<String, String> 
 }
 
 #[test]
-fn what_is_around_a_document_stays() {
-    let [a, b] = ["a", "b"].map(chain);
-    let new = b.replace("[CREATE]", "[CREATE, UPDATE]");
-    // The file, where {b} is replaced.
-    for around in [
-        "{b}",
-        "---\n{b}",
-        "\u{feff}---\n{b}",
-        "# Of us all.\n\n{b}",
-        "# Of us all.\n---\n{b}",
-        "{a}---\n{b}",
-        "{b}---\n{a}",
-        "{a}# About b.\n---\n\n{b}# About nothing.\n\n# At the end.\n",
-        "--- # First.\n{b}--- # Second.\n{a}...\n",
-        "---\n# Nothing.\n---\n{b}\n\n",
-        "%YAML 1.2\n---\n{b}...\n%YAML 1.2\n---\n{a}",
-    ] {
-        let around = around.replace("{a}", &a);
-        let found = applied("f.yaml", &around.replace("{b}", &b), &new);
-        assert_eq!(found, Ok(around.replace("{b}", &new)), "{around}");
-        // In Windows' lines.
-        let windows = around.replace('\n', "\r\n");
-        let found = applied("f.yaml", &windows.replace("{b}", &b.replace('\n', "\r\n")), &new);
-        assert_eq!(
-            found,
-            Ok(windows.replace("{b}", &new.replace('\n', "\r\n"))),
-            "{windows}"
-        );
-        // The same again is nothing.
-        let old = around.replace("{b}", &b);
-        for same in [
-            b.clone(),
-            b.replace('\n', "\r\n"),
-            format!("---\n{b}"),
-            format!("\u{feff}{b}\n\n"),
-        ] {
-            let change = set(&[("f.yaml", &old)])
-                .apply(&same, "new.yaml", Expected::Any, &|_| None)
-                .unwrap();
-            assert_eq!(told(&change), "AdmissionChain/b Unchanged;", "{around}");
-        }
-    }
-}
-
-#[test]
-fn what_a_document_is_replaced_by() {
-    let [a, b] = ["a", "b"].map(chain);
-    let changed = |name: &str| line(name).replace("CREATE", "UPDATE");
+fn a_file_of_one_definition_is_replaced_whole() {
+    let b = chain("b");
+    let changed = |text: &str| text.replace("CREATE", "UPDATE");
+    let pretty = |text: &str| format!("{:#}\n", serde_json::from_str::<serde_json::Value>(text).unwrap());
+    let bcs = |kind: &str, operation: &str| {
+        format!(
+            "{{ kind: {kind}, metadata: {{ namespace: n, name: x }}, resourcesRef: {{ operation: {operation}, kind: \
+             secret }}, admissionWebhooks: [] }}\n"
+        )
+    };
+    // The file, its text, what is applied, and the text after that.
     let table = [
-        // The comment right above goes with it, and comes with it.
         (
             "f.yaml",
-            format!("# Old.\n{b}"),
-            format!("# Applied.\n\n# New.\n{}\n# Below.\n", changed("b")),
-            format!("# New.\n{}\n", changed("b")),
-        ),
-        (
-            "f.yaml",
-            format!("{b}    # Indented.\n# Not so.\n---\n{a}"),
-            changed("b"),
-            format!("{}\n# Not so.\n---\n{a}", changed("b")),
-        ),
-        // On the line of the marker.
-        (
-            "f.yaml",
-            format!("--- {}\n--- {}", line("a"), line("b")),
-            changed("b"),
-            format!("--- {}\n--- {}", line("a"), changed("b")),
-        ),
-        (
-            "f.yaml",
-            format!("--- {}\n--- {}", line("a"), changed("b")),
             b.clone(),
-            format!("--- {}\n--- \n{}", line("a"), b.trim_end()),
+            changed(&line("b")),
+            format!("{}\n", changed(&line("b"))),
         ),
-        // A file without an end of its last line, and a text without.
-        ("f.yaml", b.trim_end().to_owned(), changed("b"), changed("b")),
-        ("f.yaml", b.clone(), changed("b"), format!("{}\n", changed("b"))),
-        // JSON among YAML.
+        // Comments are of the text that is applied.
         (
             "f.yaml",
-            format!("{a}---\n{b}"),
-            json("b").replace("CREATE", "UPDATE"),
-            format!("{a}---\n{}\n", json("b").replace("CREATE", "UPDATE")),
+            format!("\u{feff}# Old.\n\n{b}    # Old.\n"),
+            format!("\u{feff}# New.\n---\n{}# Below.\n", changed(&b)),
+            format!("# New.\n---\n{}# Below.\n", changed(&b)),
         ),
         (
             "f.yaml",
-            format!("{a}---\n{b}"),
-            json("b").replace("file:s.wasm", "file:\\ud83d\\ude00.wasm"),
-            format!(
-                "{a}---\n{:#}\n",
-                serde_json::from_str::<serde_json::Value>(&json("b").replace("file:s.wasm", "file:😀.wasm")).unwrap()
-            ),
+            b.clone(),
+            format!("# New.\n{b}"),
+            format!("# New.\n{b}"),
         ),
-        // A JSON file stays one.
+        // JSON is read in a file of YAML too, and alone in one of JSON.
         (
-            "f.json",
-            format!("{}\n", json("b")),
-            json("b").replace("CREATE", "UPDATE"),
-            format!("{}\n", json("b").replace("CREATE", "UPDATE")),
+            "f.yaml",
+            b.clone(),
+            changed(&json("b")),
+            format!("{}\n", changed(&json("b"))),
         ),
         (
             "f.json",
             json("b"),
-            changed("b"),
-            format!(
-                "{:#}",
-                serde_json::from_str::<serde_json::Value>(&json("b").replace("CREATE", "UPDATE")).unwrap()
-            ),
+            changed(&json("b")),
+            format!("{}\n", changed(&json("b"))),
         ),
-        // Several at once.
         (
-            "f.yaml",
-            format!("{a}---\n{b}"),
-            format!("{}\n---\n{}\n", changed("b"), changed("a")),
-            format!("{}\n---\n{}\n", changed("a"), changed("b")),
+            "f.json",
+            json("b"),
+            changed(&line("b")),
+            pretty(&changed(&json("b"))),
         ),
         // A kind of BCS in another case is the same.
         (
             "f.yaml",
-            "{ kind: admissionwebhook, metadata: { namespace: n, name: x }, resourcesRef: { operation: create, kind: secret }, admissionWebhooks: [] }".to_owned(),
-            "{ Kind: AdmissionWebhook, metadata: { namespace: n, name: x }, resourcesRef: { operation: update, kind: secret }, admissionWebhooks: [] }".to_owned(),
-            "{ Kind: AdmissionWebhook, metadata: { namespace: n, name: x }, resourcesRef: { operation: update, kind: secret }, admissionWebhooks: [] }".to_owned(),
+            bcs("admissionwebhook", "create"),
+            bcs("AdmissionWebhook", "update"),
+            bcs("AdmissionWebhook", "update"),
         ),
     ];
     for (file, old, new, expected) in table {
         assert_eq!(applied(file, &old, &new), Ok(expected), "{old}\nand\n{new}");
     }
+    // Of several that are applied, each file takes its own.
+    let a = chain("a");
+    let both = set(&[("a.yaml", &a), ("b.yaml", &b)]);
+    let several = format!("# Of b.\n{}--- # Of a.\n{}", changed(&b), changed(&a));
+    let change = both
+        .apply(&several, "new.yaml", Expected::Any, &|_| None)
+        .unwrap();
+    assert_eq!(
+        told(&change),
+        "AdmissionChain/b Changed, AdmissionChain/a Changed; ~a.yaml ~b.yaml"
+    );
+    assert_eq!(text(&change.set, "a.yaml"), Some(changed(&a)));
+    assert_eq!(
+        text(&change.set, "b.yaml"),
+        Some(format!("# Of b.\n{}", changed(&b)))
+    );
+    // The same again is nothing.
+    for same in [
+        b.clone(),
+        b.replace('\n', "\r\n"),
+        format!("---\n{b}"),
+        format!("\u{feff}{b}\n\n"),
+    ] {
+        let change = both.apply(&same, "new.yaml", Expected::Any, &|_| None).unwrap();
+        assert_eq!(told(&change), "AdmissionChain/b Unchanged;", "{same}");
+    }
+}
+
+#[test]
+fn a_file_of_several_is_edited_by_people() {
+    let [a, b] = ["a", "b"].map(chain);
+    let applied_to = |text: &str, new: &str| {
+        let change = set(&[("f.yaml", text)]).apply(new, "new.yaml", Expected::Any, &|_| None);
+        change
+            .map(|change| told(&change))
+            .map_err(|error| error.to_string())
+    };
+    let changed = b.replace("CREATE", "UPDATE");
+    for (text, line) in [
+        (format!("# All.\n{a}---\n{b}"), 15),
+        (format!("{b}---\nkind: Pod\n"), 1),
+    ] {
+        let message = format!(
+            "AdmissionChain/b is one of several documents in its file, at f.yaml:{line}:1; edit that file"
+        );
+        assert_eq!(applied_to(&text, &changed), Err(message));
+    }
+    // What is there already, however it is written, is nothing.
+    assert_eq!(
+        applied_to(
+            &format!("{a}---\n{b}"),
+            &format!("--- {}\n--- {}\n", line("b"), line("a"))
+        ),
+        Ok("AdmissionChain/b Unchanged, AdmissionChain/a Unchanged;".to_owned())
+    );
 }
 
 #[test]
@@ -181,7 +169,7 @@ fn one_of_each_phase() {
         Expected::Any,
         &to(directory.path()),
     );
-    let path = directory.path().join("a.yaml");
+    let path = directory.path().join("AdmissionChain-a.yaml");
     assert_eq!(
         told(&change.unwrap()),
         format!(
@@ -195,41 +183,53 @@ fn one_of_each_phase() {
 fn new_files() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
-    std::fs::write(path("taken.yaml"), "").unwrap();
-    std::os::unix::fs::symlink("nowhere", path("taken-2.yaml")).unwrap();
+    std::fs::write(path("AdmissionChain-taken.yaml"), "").unwrap();
+    std::os::unix::fs::symlink("nowhere", path("AdmissionChain-taken-2.yaml")).unwrap();
     let bcs = |name: &str| {
         format!(
             "kind: admissionwebhook\nmetadata: {{ namespace: n, name: '{name}' }}\nresourcesRef: {{ operation: Create, kind: \
-             Secret }}\nadmissionWebhooks: []"
+             Secret }}\nadmissionWebhooks: []\n"
         )
     };
+    let long = bcs(&"x".repeat(300));
+    let long_name = format!("admissionwebhook-n-{}.yaml", "x".repeat(81));
+    let phases = ["Mutating", "Validating"]
+        .map(|phase| line("p").replace("spec: {", &format!("spec: {{ phase: {phase},")));
     // What is applied, and the files that come of it.
     let table = [
-        (chain("pods"), vec![("pods.yaml", chain("pods"))]),
+        (chain("pods"), vec![("AdmissionChain-pods.yaml", chain("pods"))]),
         (
             format!("# Above.\n---\n{}# Below.\n", chain("pods")),
-            vec![("pods.yaml", format!("# Above.\n---\n{}# Below.\n", chain("pods")))],
+            vec![(
+                "AdmissionChain-pods.yaml",
+                format!("# Above.\n---\n{}# Below.\n", chain("pods")),
+            )],
         ),
-        (json("pods"), vec![("pods.json", format!("{}\n", json("pods")))]),
-        (chain("taken"), vec![("taken-3.yaml", chain("taken"))]),
         (
-            format!("# Of both.\n\n# A.\n{}---\n{}", chain("a"), chain("b")),
+            json("pods"),
+            vec![("AdmissionChain-pods.yaml", format!("{}\n", json("pods")))],
+        ),
+        (
+            chain("taken"),
+            vec![("AdmissionChain-taken-3.yaml", chain("taken"))],
+        ),
+        (
+            format!("# A.\n{}---\n{}", chain("a"), chain("b")),
             vec![
-                ("a.yaml", format!("# A.\n{}", chain("a"))),
-                ("b.yaml", chain("b")),
+                ("AdmissionChain-a.yaml", format!("# A.\n{}", chain("a"))),
+                ("AdmissionChain-b.yaml", chain("b")),
             ],
         ),
-        (bcs("..\\x"), vec![("n-..-x.yaml", format!("{}\n", bcs("..\\x")))]),
         (
-            format!("{}\n", bcs("é"))
-                .replace('\n', "\r\n")
-                .replace("n, name", ".m, name"),
-            vec![("--é.yaml", String::new())],
+            format!("--- {}\n--- {}\n", phases[0], phases[1]),
+            vec![
+                ("AdmissionChain-p-2.yaml", format!("{}\n", phases[1])),
+                ("AdmissionChain-p.yaml", format!("{}\n", phases[0])),
+            ],
         ),
-        (
-            bcs(&"x".repeat(300)),
-            vec![("y", format!("{}\n", bcs(&"x".repeat(300))))],
-        ),
+        (bcs("..\\x"), vec![("admissionwebhook-n-..-x.yaml", bcs("..\\x"))]),
+        (bcs("é"), vec![("admissionwebhook-n--.yaml", bcs("é"))]),
+        (long.clone(), vec![(long_name.as_str(), long)]),
     ];
     for (new, expected) in table {
         let change = DefinitionSet::default()
@@ -243,14 +243,10 @@ fn new_files() {
             .collect();
         let expected: Vec<_> = expected
             .into_iter()
-            .map(|(name, text)| match name {
-                "--é.yaml" => (path("-m--.yaml"), new.clone()),
-                "y" => (path(&format!("n-{}.yaml", "x".repeat(98))), text),
-                name => (path(name), text),
-            })
+            .map(|(name, text)| (path(name), text))
             .collect();
         assert_eq!(found, expected);
-        assert!(change.files().iter().all(|file| file.before.is_none()));
+        assert!(change.files.iter().all(|file| file.before.is_none()));
     }
 }
 
@@ -269,8 +265,9 @@ fn a_new_file_is_where_reading_finds_it() {
         let change = set
             .apply(&chain(name), "n", Expected::Any, &to(directory.path()))
             .unwrap();
-        let journal = tempfile::tempdir().unwrap();
-        change.commit(&journal.path().join("journal")).unwrap();
+        for file in &change.files {
+            std::fs::write(&file.path, file.after.as_ref().unwrap()).unwrap();
+        }
         assert_eq!(DefinitionSet::read(&paths).unwrap(), change.set);
     }
 }
@@ -331,21 +328,11 @@ fn why_a_text_is_not_applied() {
             bcs("y"),
             "new.yaml:3:15: resourcesRef: f.yaml:3:15 already defines hooks for Create of secret; BCS has one definition".to_owned(),
         ),
-        (
-            format!("{a}---\nkind: Pod\n"),
-            a.replace("CREATE", "UPDATE"),
-            "f.yaml:14:7: kind: \"Pod\" is not known here; write".to_owned(),
-        ),
-        (
-            format!("{a}---\na: ["),
-            a.replace("CREATE", "UPDATE"),
-            "f.yaml:15:1: this is not YAML".to_owned(),
-        ),
     ];
     for (old, new, expected) in table {
         let set = set(&[("f.yaml", &old)]);
         let has_directory = expected.contains("already") || expected.contains("also");
-        let directory = |_: &DefinitionId| has_directory.then(|| Destination::Directory(".".into()));
+        let directory = |_: &DefinitionId| has_directory.then(|| Destination::File("new.yaml".into()));
         let found = set
             .apply(&new, "new.yaml", Expected::Any, &directory)
             .unwrap_err()
@@ -353,11 +340,21 @@ fn why_a_text_is_not_applied() {
         assert!(found.starts_with(&expected), "{found}\nfor\n{expected}");
     }
     // What is wrong in a document goes when the document is replaced.
-    let wrong = b.replace("CREATE", "CREAT");
-    assert_eq!(
-        applied("f.yaml", &format!("{a}---\n{wrong}"), &b),
-        Ok(format!("{a}---\n{b}"))
-    );
+    assert_eq!(applied("f.yaml", &b.replace("CREATE", "CREAT"), &b), Ok(b));
+    for (other, expected) in [
+        (
+            "kind: Pod\n",
+            "o.yaml:1:7: kind: \"Pod\" is not known here; write",
+        ),
+        ("a: [", "o.yaml:2:1: this is not YAML"),
+    ] {
+        let error = set(&[("f.yaml", &a), ("o.yaml", other)])
+            .apply(&a.replace("CREATE", "UPDATE"), "new.yaml", Expected::Any, &|_| {
+                None
+            })
+            .unwrap_err();
+        assert!(error.to_string().starts_with(expected), "{error}");
+    }
 }
 
 /// Its relative paths are taken from the directory of the file that it comes to.

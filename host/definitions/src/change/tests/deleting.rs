@@ -1,4 +1,4 @@
-use super::{chain, line, set, text, told};
+use super::{chain, line, set, told};
 use crate::DefinitionId;
 
 fn id(text: &str) -> DefinitionId {
@@ -6,51 +6,7 @@ fn id(text: &str) -> DefinitionId {
 }
 
 #[test]
-fn what_is_around_a_document_stays() {
-    let [a, b] = ["a", "b"].map(chain);
-    // The file, and what is left of it without `b`.
-    let table = [
-        ("{a}---\n{b}", "{a}"),
-        ("{b}---\n{a}", "{a}"),
-        ("---\n{b}---\n{a}", "---\n{a}"),
-        ("---\n{a}---\n{b}", "---\n{a}"),
-        (
-            "# All.\n\n# B.\n{b}# About a.\n---\n{a}",
-            "# All.\n\n# About a.\n{a}",
-        ),
-        (
-            "{a}# About b.\n---\n# B.\n{b}\n# End.\n",
-            "{a}# About b.\n\n# End.\n",
-        ),
-        ("{a}---\n{b}---\n{c}", "{a}---\n{c}"),
-        ("{a}--- # B.\n{b}...\n", "{a}...\n"),
-        ("--- {l}\n---\n{a}", "---\n{a}"),
-        ("{b}--- {m}\n", "{m}\n"),
-        ("{b}--- # A.\n{a}", "{a}"),
-        ("---\n# Nothing.\n---\n{b}---\n{a}", "---\n# Nothing.\n---\n{a}"),
-    ];
-    for (old, new) in table {
-        let filled = |text: &str| {
-            text.replace("{a}", &a)
-                .replace("{b}", &b)
-                .replace("{c}", &chain("c"))
-                .replace("{l}", &line("b"))
-                .replace("{m}", &line("a"))
-        };
-        for mark in ["", "\u{feff}"] {
-            for end in ["\n", "\r\n"] {
-                let filled = |text: &str| format!("{mark}{}", filled(text).replace('\n', end));
-                let change = set(&[("f.yaml", &filled(old))]).delete(&id("AdmissionChain/b"));
-                let change = change.unwrap_or_else(|error| panic!("{error}\n{old}"));
-                assert_eq!(text(&change.set, "f.yaml"), Some(filled(new)), "{old}");
-                assert_eq!(told(&change), "AdmissionChain/b Deleted; ~f.yaml");
-            }
-        }
-    }
-}
-
-#[test]
-fn a_file_goes_with_its_last_definition() {
+fn a_file_goes_with_its_definition() {
     let [a, b] = ["a", "b"].map(chain);
     let both = set(&[("a.yaml", &a), ("b.yaml", &format!("# B.\n---\n{b}# End.\n"))]);
     let change = both.delete(&id("AdmissionChain/b")).unwrap();
@@ -78,6 +34,10 @@ fn why_a_definition_is_not_deleted() {
         (
             "AdmissionChain/listed",
             "AdmissionChain/listed is an item of the list in f.yaml:17:10; edit that file",
+        ),
+        (
+            "AdmissionChain/pods",
+            "AdmissionChain/pods is one of several documents in its file, at f.yaml:1:1; edit that file",
         ),
         (
             "AdmissionChain/twice",

@@ -1,22 +1,14 @@
-//! Files that nobody wrote: whatever is around a document, changing it and changing it back leaves every
-//! byte as it was.
+//! Files that nobody wrote: whatever is around its documents, the text of each can stand alone.
 
 use proptest::prelude::*;
 
 use super::{chain, json, line, set, text, to};
-use crate::{DefinitionId, Expected};
+use crate::{ChainDefinition, DefinitionId, Expected};
 
-/// What can stand between two documents, and belongs to neither.
+/// What can stand between two documents, and means nothing.
 fn between() -> impl Strategy<Value = String> {
-    let lines = prop_oneof![Just(""), Just("# A comment."), Just("#"), Just("   ")];
-    prop::collection::vec(lines, 0..4).prop_map(|lines| {
-        // A comment right above a document would be its own.
-        lines
-            .into_iter()
-            .map(|line| format!("{line}\n"))
-            .collect::<String>()
-            + "\n"
-    })
+    let lines = prop_oneof![Just("\n"), Just("# A comment.\n"), Just("#\n"), Just("   \n")];
+    prop::collection::vec(lines, 0..4).prop_map(|lines| lines.concat())
 }
 
 fn marker() -> impl Strategy<Value = &'static str> {
@@ -24,7 +16,8 @@ fn marker() -> impl Strategy<Value = &'static str> {
         Just("---\n"),
         Just("--- # A comment.\n"),
         Just("---\n---\n"),
-        Just("...\n---\n")
+        Just("...\n---\n"),
+        Just("...\n%YAML 1.2\n---\n")
     ]
 }
 
@@ -40,8 +33,8 @@ fn document(index: usize) -> impl Strategy<Value = String> {
     ]
 }
 
-/// The documents of a file, and the file.
-fn file() -> impl Strategy<Value = (Vec<String>, String)> {
+/// How many documents a file has, and the file.
+fn file() -> impl Strategy<Value = (usize, String)> {
     let parts = |count: usize| {
         let documents: Vec<_> = (0..count).map(document).collect();
         let around = prop::collection::vec((between(), marker()), count);
@@ -52,40 +45,51 @@ fn file() -> impl Strategy<Value = (Vec<String>, String)> {
         .prop_map(|(documents, around, last, marked, windows)| {
             let mut text = String::new();
             for (index, (document, (between, marker))) in documents.iter().zip(around).enumerate() {
-                if index > 0 || marked {
-                    text.push_str(&between);
-                    text.push_str(marker);
+                if index > 0 {
+                    text += &between;
+                    text += marker;
+                } else if marked {
+                    text += &between;
+                    text += "---\n";
                 }
-                text.push_str(document);
+                text += document;
             }
-            text.push_str(&last);
-            let lines = |text: &str| {
-                if windows {
-                    text.replace('\n', "\r\n")
-                } else {
-                    text.to_owned()
-                }
-            };
-            let documents = documents.iter().map(|document| lines(document)).collect();
-            (documents, lines(&text))
+            text += &last;
+            let text = if windows { text.replace('\n', "\r\n") } else { text };
+            (documents.len(), text)
         })
+}
+
+fn names(chains: &[ChainDefinition]) -> Vec<&str> {
+    chains.iter().map(|chain| chain.name.as_str()).collect()
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn changed_and_changed_back((documents, whole) in file()) {
+    fn each_document_can_stand_alone((count, whole) in file()) {
         let old = set(&[("f.yaml", &whole)]);
-        let stored: Vec<String> = old.documents().into_iter().map(|stored| stored.text).collect();
-        prop_assert_eq!(&stored, &documents);
-        for document in &documents {
-            let other = document.replace("CREATE", "DELETE");
-            let changed = old.apply(&other, "new", Expected::Any, &|_| None).unwrap().set;
-            let expected = whole.replacen(document.as_str(), &other, 1);
-            prop_assert_eq!(text(&changed, "f.yaml").unwrap(), expected);
-            prop_assert_eq!(changed.apply(document, "new", Expected::Any, &|_| None).unwrap().set, old.clone());
+        let stored = old.documents();
+        prop_assert_eq!(stored.len(), count, "{}", whole);
+        for one in &stored {
+            let alone = set(&[("f.yaml", &one.text)]).documents();
+            let found: Vec<_> = alone.into_iter().map(|stored| (stored.id, stored.chain)).collect();
+            prop_assert_eq!(found, vec![(one.id.clone(), one.chain.clone())], "{}", one.text);
+            // It is there, so nothing is written.
+            let again = old.apply(&one.text, "new", Expected::Any, &|_| None).unwrap();
+            prop_assert_eq!(&again.files, &[]);
+            prop_assert_eq!(old.delete(&one.id).is_ok(), count == 1);
         }
+    }
+
+    #[test]
+    fn applied_to_files_of_their_own((count, whole) in file()) {
+        let directory = tempfile::tempdir().unwrap();
+        let change = set(&[]).apply(&whole, "new", Expected::New, &to(directory.path())).unwrap();
+        prop_assert_eq!(change.files.len(), count);
+        let chains = set(&[("f.yaml", &whole)]).chains().unwrap();
+        prop_assert_eq!(names(&change.set.chains().unwrap()), names(&chains));
     }
 
     #[test]
@@ -93,18 +97,8 @@ proptest! {
         let directory = tempfile::tempdir().unwrap();
         let old = set(&[("f.yaml", &whole)]);
         let created = old.apply(&chain("new"), "new", Expected::Any, &to(directory.path())).unwrap().set;
+        prop_assert_eq!(text(&created, "f.yaml"), Some(whole));
         let id: DefinitionId = "AdmissionChain/new".parse().unwrap();
         prop_assert_eq!(created.delete(&id).unwrap().set, old);
-    }
-
-    #[test]
-    fn what_is_deleted_is_gone_and_the_rest_is_there((documents, whole) in file(), index in 0_usize..3) {
-        let old = set(&[("f.yaml", &whole)]);
-        let mut kept = old.documents();
-        let gone = kept.remove(index % documents.len());
-        let new = old.delete(&gone.id).unwrap().set;
-        let found: Vec<_> = new.documents().into_iter().map(|stored| (stored.id, stored.chain)).collect();
-        let kept: Vec<_> = kept.into_iter().map(|stored| (stored.id, stored.chain)).collect();
-        prop_assert_eq!(found, kept);
     }
 }

@@ -1,104 +1,71 @@
+use serde_json::Value as Json;
+
 use super::{set, text, told};
+use crate::document::to_json;
 
 const PIN: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
-/// The file after the candidate of its stage `s` was promoted.
-fn promoted(file: &str, old: &str) -> Result<String, String> {
+/// The file after the candidate of its stage was promoted.
+fn promoted(file: &str, old: &str) -> String {
     let set = set(&[(file, old)]);
-    let stage = set.chains().map_err(|error| error.to_string())?;
-    let id = format!("{}/{}", stage[0].name, stage[0].stages[0].name);
-    let change = set
-        .promote(&id.parse().unwrap())
-        .map_err(|error| error.to_string())?;
-    Ok(text(&change.set, file).unwrap())
+    let chains = set.chains().unwrap();
+    let id = format!("{}/{}", chains[0].name, chains[0].stages[0].name);
+    let change = set.promote(&id.parse().unwrap()).unwrap();
+    text(&change.set, file).unwrap()
+}
+
+fn value(text: &str) -> Json {
+    to_json("f.yaml", text).unwrap()
 }
 
 const HEAD: &str = "# All.\napiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: { name: c }\nspec:\n  rules:\n    \
                     - operations: [CREATE]\n      kinds: [pod]\n  stages:\n";
 
 #[test]
-fn native_chains_in_block_style() {
+fn what_a_stage_becomes() {
     // The stage and what it becomes.
     let table = [
         (
-            "    - name: s # S.\n      plugin: # P.\n        # Old.\n        source: file:a.wasm # A.\n      candidate:\n        source: file:b.wasm\n      timeout: 1s\n",
-            "    - name: s # S.\n      plugin: # P.\n        # Old.\n        source: file:b.wasm # A.\n      timeout: 1s\n",
-        ),
-        // As the last of the stage, and of the file.
-        (
-            "    - name: s\n      plugin:\n        source: file:a.wasm\n      candidate: # C.\n        share: 10%\n        source: file:b.wasm",
-            "    - name: s\n      plugin:\n        source: file:b.wasm\n",
-        ),
-        // As the first.
-        (
-            "    - candidate:\n        source: file:b.wasm\n      plugin:\n        source: file:a.wasm\n      name: s\n",
-            "    - plugin:\n        source: file:b.wasm\n      name: s\n",
+            "{ name: s, plugin: { source: file:a.wasm }, candidate: { source: file:b.wasm, share: 10% }, timeout: 1s }",
+            "{ name: s, plugin: { source: file:b.wasm }, timeout: 1s }",
         ),
         (
-            "    - candidate: { source: file:b.wasm } # C.\n      plugin: { source: file:a.wasm }\n      name: s\n",
-            "    -  # C.\n      plugin: { source: file:b.wasm }\n      name: s\n",
+            "{ candidate: { source: file:b.wasm }, plugin: { source: file:a.wasm }, name: s }",
+            "{ plugin: { source: file:b.wasm }, name: s }",
         ),
         // What the candidate does not say goes, or stays.
         (
-            "    - name: s\n      plugin:\n        digest: '{PIN}'\n        source: file:a.wasm\n        settings:\n          # One.\n          a: 1\n        memory: 1MiB\n      candidate:\n        source: oci://r.example.com/b:2\n        refresh: 1h\n",
-            "    - name: s\n      plugin:\n        source: oci://r.example.com/b:2\n        settings:\n          # One.\n          a: 1\n        memory: 1MiB\n        refresh: 1h\n",
+            "{ name: s, plugin: { digest: '{PIN}', source: file:a.wasm, settings: { a: 1 }, memory: 1MiB }, candidate: { source: 'oci://r.example.com/b:2', refresh: 1h } }",
+            "{ name: s, plugin: { source: 'oci://r.example.com/b:2', settings: { a: 1 }, memory: 1MiB, refresh: 1h } }",
         ),
-        // A digest for a `refresh`; the last field goes and another comes.
+        // A digest for a `refresh`.
         (
-            "    - name: s\n      plugin:\n        source: oci://r.example.com/a:1\n        refresh: 1h\n      candidate:\n        source: oci://r.example.com/a:2\n        digest: {PIN}\n",
-            "    - name: s\n      plugin:\n        source: oci://r.example.com/a:2\n        digest: {PIN}\n",
-        ),
-        // Deeper by more, and by less.
-        (
-            "    - name: s\n      candidate:\n              source: file:b.wasm\n              settings:\n                a:\n                  - 1\n\n                  # Two.\n                  - 2\n                b: |\n                  x\n                    y\n      plugin:\n        source: file:a.wasm\n        settings: { old: true } # Old.\n        memory: 1MiB\n",
-            "    - name: s\n      plugin:\n        source: file:b.wasm\n        settings:\n          a:\n            - 1\n\n            # Two.\n            - 2\n          b: |\n            x\n              y\n        memory: 1MiB\n",
+            "{ name: s, plugin: { source: 'oci://r.example.com/a:1', refresh: 1h }, candidate: { source: 'oci://r.example.com/a:2', digest: '{PIN}' } }",
+            "{ name: s, plugin: { source: 'oci://r.example.com/a:2', digest: '{PIN}' } }",
         ),
         (
-            "    - name: s\n      plugin:\n            source: file:a.wasm\n            # Last.\n      candidate:\n        source: file:b.wasm\n        settings:\n          a: [ 1,\n            2 ]\n        allow:\n          environment:\n            A: >-\n              x\n              y\n",
-            "    - name: s\n      plugin:\n            source: file:b.wasm\n            settings:\n              a: [ 1,\n                2 ]\n            allow:\n              environment:\n                A: >-\n                  x\n                  y\n            # Last.\n",
-        ),
-        // Between brackets, all or one of the two.
-        (
-            "    - { name: s, plugin: { source: file:a.wasm, digest: '{PIN}' }, candidate: { source: file:b.wasm, settings: { a: [1] }, share: 1% }, timeout: 1s }\n",
-            "    - { name: s, plugin: { source: file:b.wasm, settings: { a: [1] } }, timeout: 1s }\n",
-        ),
-        (
-            "    - { name: s, candidate: { source: file:b.wasm }, plugin: { source: file:a.wasm } }\n",
-            "    - { name: s, plugin: { source: file:b.wasm } }\n",
-        ),
-        (
-            "    - name: s\n      plugin: { source: file:a.wasm, settings: {} }\n      candidate:\n        source: file:b,c.wasm\n        settings:\n          a: 1\n        memory: 2MiB\n",
-            "    - name: s\n      plugin: { source: \"file:b,c.wasm\", settings: {\"a\":1}, memory: \"2MiB\" }\n",
-        ),
-        (
-            "    - name: s\n      plugin:\n        source: file:a.wasm\n      candidate: { source: file:b.wasm, settings: { a: 1,\n        b: 2 } }\n",
-            "    - name: s\n      plugin:\n        source: file:b.wasm\n        settings: {\"a\":1,\"b\":2}\n",
+            "{ name: s, plugin: { source: file:a.wasm, settings: { old: true } }, candidate: { source: file:b.wasm, settings: { a: [1, 2] }, allow: { environment: { A: x } }, memory: 2MiB } }",
+            "{ name: s, plugin: { source: file:b.wasm, settings: { a: [1, 2] }, allow: { environment: { A: x } }, memory: 2MiB } }",
         ),
         // What is empty counts as not there.
         (
-            "    - name: s\n      plugin:\n        source: file:a.wasm\n        digest:\n        settings: { a: 1 }\n      candidate:\n        source: file:b.wasm\n        settings:\n        memory: ~\n",
-            "    - name: s\n      plugin:\n        source: file:b.wasm\n        settings: { a: 1 }\n",
-        ),
-        (
-            "    - name: s\n      plugin:\n        source: file:a.wasm\n        memory:\n      candidate:\n        source: file:b.wasm\n        memory: 2MiB\n",
-            "    - name: s\n      plugin:\n        source: file:b.wasm\n        memory: 2MiB\n",
-        ),
-        // With quotes around keys, and characters of many bytes.
-        (
-            "    - name: s\n      \"plugin\": { 'source': 'file:é.wasm' } # 語\n      \"candidate\": { 'source': 'file:ü.wasm' } # 語\n      timeout: 1s # 語\n",
-            "    - name: s\n      \"plugin\": { 'source': 'file:ü.wasm' } # 語\n      timeout: 1s # 語\n",
+            "{ name: s, plugin: { source: file:a.wasm, digest: , settings: { a: 1 } }, candidate: { source: file:é.wasm, settings: , memory: ~ } }",
+            "{ name: s, plugin: { source: file:é.wasm, settings: { a: 1 } } }",
         ),
     ];
     for (old, new) in table {
-        let [old, new] = [old, new].map(|text| text.replace("{PIN}", PIN));
-        for (mark, tail) in [("", ""), ("\u{feff}---\n", "---\n# Nothing more.\n")] {
-            for end in ["\n", "\r\n"] {
-                if !tail.is_empty() && !old.ends_with('\n') {
-                    continue;
-                }
-                let whole = |stage: &str| format!("{mark}{HEAD}{stage}{tail}").replace('\n', end);
-                assert_eq!(promoted("f.yaml", &whole(&old)), Ok(whole(&new)), "{old}");
-            }
+        let [old, new] = [old, new].map(|stage| format!("{HEAD}    - {}\n", stage.replace("{PIN}", PIN)));
+        for (above, below) in [
+            ("", ""),
+            ("\u{feff}# More.\n---\n", "# Below.\n---\n# Nothing more.\n"),
+        ] {
+            let found = promoted("f.yaml", &format!("{above}{old}{below}"));
+            assert_eq!(value(&found), value(&new), "{old}");
+            let comments = format!(
+                "{}# All.\napiVersion: admittance.dev/v1alpha1\n",
+                above.trim_start_matches('\u{feff}')
+            );
+            assert!(found.starts_with(&comments), "{found}");
         }
     }
 }
@@ -107,9 +74,8 @@ fn native_chains_in_block_style() {
 fn other_forms() {
     let kubernetes = |stage: &str| {
         format!(
-            "apiVersion: v1\nkind: List\nitems:\n- apiVersion: admissionregistration.k8s.io/v1\n  kind: \
-             ValidatingWebhookConfiguration\n  metadata: {{ name: c }}\n  webhooks:\n  - name: a.b.c\n    rules:\n    - {{ \
-             operations: ['*'], apiGroups: ['*'], apiVersions: ['*'], resources: ['*'] }}\n{stage}"
+            "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\nmetadata: {{ name: c }}\nwebhooks:\n- \
+             name: a.b.c\n  rules:\n  - {{ operations: ['*'], apiGroups: ['*'], apiVersions: ['*'], resources: ['*'] }}\n{stage}"
         )
     };
     let bcs = |stage: &str| {
@@ -118,18 +84,17 @@ fn other_forms() {
              secret }}\nAdmissionWebhooks:\n- name: s\n{stage}"
         )
     };
-    let pretty = |stage: &str| {
+    let json = |stage: &str| {
         format!(
-            "{{\n  \"apiVersion\": \"admittance.dev/v1alpha1\",\n  \"kind\": \"AdmissionChain\",\n  \"metadata\": {{\"name\": \"c\"}},\n  \
-             \"spec\": {{\n    \"rules\": [{{\"operations\": [\"*\"], \"kinds\": [\"*\"]}}],\n    \"stages\": [\n      {{\n        \
-             \"name\": \"s\",\n{stage}\n      }}\n    ]\n  }}\n}}\n"
+            r#"{{"apiVersion": "admittance.dev/v1alpha1", "kind": "AdmissionChain", "metadata": {{"name": "c"}}, "spec": {{"rules":
+            [{{"operations": ["*"], "kinds": ["*"]}}], "stages": [{{"name": "s", {stage}}}]}}}}"#
         )
     };
     let table = [
         (
             "f.yaml",
-            kubernetes("    plugin:\n      source: file:a.wasm\n    candidate:\n      source: file:b.wasm\n"),
-            kubernetes("    plugin:\n      source: file:b.wasm\n"),
+            kubernetes("  plugin:\n    source: file:a.wasm\n  candidate:\n    source: file:b.wasm\n"),
+            kubernetes("  plugin:\n    source: file:b.wasm\n"),
         ),
         (
             "f.yaml",
@@ -138,24 +103,20 @@ fn other_forms() {
         ),
         (
             "f.json",
-            pretty(
-                "        \"plugin\": {\n          \"source\": \"file:a.wasm\"\n        },\n        \"candidate\": {\n          \
-                 \"source\": \"file:b.wasm\",\n          \"settings\": {\n            \"a\": 1\n          },\n          \"share\": \"5%\"\n        }",
+            json(
+                r#""candidate": {"source": "file:\u00fc.wasm"}, "plugin": {"source": "file:a.wasm", "memory": 1048576}"#,
             ),
-            pretty(
-                "        \"plugin\": {\n          \"source\": \"file:b.wasm\",\n          \"settings\": {\n            \"a\": 1\n          }\n        }",
-            ),
-        ),
-        (
-            "f.json",
-            pretty(
-                "        \"candidate\": {\"source\": \"file:\\u00fc.wasm\"},\n        \"plugin\": {\"source\": \"file:a.wasm\", \"memory\": 1048576}",
-            ),
-            pretty("        \"plugin\": {\"source\": \"file:\\u00fc.wasm\", \"memory\": 1048576}"),
+            json(r#""plugin": {"source": "file:\u00fc.wasm", "memory": 1048576}"#),
         ),
     ];
     for (file, old, new) in table {
-        assert_eq!(promoted(file, &old), Ok(new), "{old}");
+        let found = promoted(file, &old);
+        assert_eq!(value(&found), value(&new), "{old}");
+        assert_eq!(
+            file == "f.json",
+            serde_json::from_str::<Json>(&found).is_ok(),
+            "{found}"
+        );
     }
 }
 
@@ -192,15 +153,14 @@ fn why_a_candidate_is_not_promoted() {
     let change = both.promote(&"Validating:pods/images".parse().unwrap()).unwrap();
     assert_eq!(told(&change), "AdmissionChain/pods Changed; ~v.yaml");
 
-    // What nobody writes.
-    let careless = "    - name: s\n      plugin: { source: file:a.wasm }\n      ? candidate\n      : { source: file:b.wasm }\n";
+    // A definition that shares its file is edited there.
+    let beside = set(&[("f.yaml", &format!("{mutating}---\n{}", super::chain("other")))]);
+    let error = beside.promote(&"pods/images".parse().unwrap()).unwrap_err();
     assert_eq!(
-        promoted("f.yaml", &format!("{HEAD}{careless}")),
-        Err(
-            "f.yaml:10:7: this is written in a way that cannot be changed safely from here; edit the file by hand"
-                .to_owned()
-        )
+        error.to_string(),
+        "AdmissionChain/pods is one of several documents in its file, at f.yaml:2:1; edit that file"
     );
+
     // What is wrong anywhere keeps the whole from being right.
     let error = set(&[("m.yaml", &mutating), ("w.yaml", "kind: Pod")])
         .promote(&"pods/images".parse().unwrap())

@@ -6,8 +6,17 @@ use tempfile::TempDir;
 use super::{DONE, ROUTE, definition, refusal, refusals::driver};
 use crate::harness::{Setup, echo};
 
-/// As people write it, with a chain of another form beside it.
-const BY_HAND: &str = "# The chain of the pods.
+/// As people write it.
+const BY_HAND: &str = "# Sidecars, as agreed.
+kind: AdmissionWebhook
+metadata: { namespace: defaultGroup, name: sidecars }
+resourcesRef: { operation: create, kind: application }
+admissionWebhooks:
+  - { name: hook, clientConfig: { url: 'https://a.example' } }
+";
+
+/// With a chain of another form beside it.
+const BESIDE: &str = "# The chain of the pods.
 apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
 metadata: { name: pods }
@@ -15,12 +24,10 @@ spec:
   rules: [ { operations: [DELETE], kinds: [Pod] } ]
   stages: [ { name: hook, webhook: { protocol: AdmissionReview, url: 'https://h.example' } } ]
 ---
-# Sidecars, as agreed.
-kind: AdmissionWebhook
-metadata: { namespace: defaultGroup, name: sidecars }
-resourcesRef: { operation: create, kind: application }
-admissionWebhooks:
-  - { name: hook, clientConfig: { url: 'https://a.example' } }
+kind: admissionwebhook
+metadata: { namespace: defaultGroup, name: shared }
+resourcesRef: { operation: Update, kind: Application }
+admissionWebhooks: []
 ";
 
 /// As BCS keeps it in Kubernetes.
@@ -49,7 +56,13 @@ async fn definitions_that_people_wrote() {
     let directory = TempDir::new().unwrap();
     let setup = Setup::new(&[echo().await]).steered(directory.path());
     let chains = directory.path().join("chains");
-    for (name, text) in [("a.yaml", BY_HAND), ("b.yaml", RESOURCE), ("c.yaml", LIST)] {
+    let files = [
+        ("a.yaml", BY_HAND),
+        ("b.yaml", RESOURCE),
+        ("c.yaml", LIST),
+        ("d.yaml", BESIDE),
+    ];
+    for (name, text) in files {
         fs::write(chains.join(name), text).unwrap();
     }
     let driver = setup.start().await;
@@ -70,11 +83,12 @@ async fn definitions_that_people_wrote() {
         [
             json!(["admissionwebhook", "images", never, "Deployment"]),
             json!(["admissionwebhook", "listed", never, "Deployment"]),
+            json!(["admissionwebhook", "shared", never, "Application"]),
             json!(["admissionwebhook", "sidecars", never, "application"]),
         ]
     );
 
-    // Each stays in its file, in its form, and what is around it as it is.
+    // Each stays in its file, in its form.
     let update = |name: &str, fields: Value| {
         let mut body = all
             .as_array()
@@ -94,9 +108,7 @@ async fn definitions_that_people_wrote() {
     );
     assert_eq!(driver.define("PUT", ROUTE, body).await.1, DONE);
     let text = fs::read_to_string(chains.join("a.yaml")).unwrap();
-    let (pods, rest) = BY_HAND.split_once("# Sidecars").unwrap();
-    assert!(text.starts_with(pods), "{text}");
-    assert!(text.contains("\"process\"") && !text.contains(rest), "{text}");
+    assert!(text.contains("\"process\"") && !text.contains("agreed"), "{text}");
 
     let body = update(
         "images",
@@ -114,20 +126,48 @@ async fn definitions_that_people_wrote() {
     assert_eq!(resource["spec"]["resourcesRef"]["kind"], "Service");
 
     // What must be edited by hand is said to.
-    for (method, path, body) in [
-        ("PUT", ROUTE.to_owned(), update("listed", json!({}))),
-        ("DELETE", format!("{ROUTE}/listed"), String::new()),
+    let other = json!({"resourcesRef": {"operation": "Create", "kind": "Secret"}});
+    let (in_list, shares) = (
+        "is an item of the list in",
+        "is one of several documents in its file",
+    );
+    for (method, path, body, why, file) in [
+        (
+            "PUT",
+            ROUTE.to_owned(),
+            update("listed", json!({})),
+            in_list,
+            "c.yaml",
+        ),
+        (
+            "DELETE",
+            format!("{ROUTE}/listed"),
+            String::new(),
+            in_list,
+            "c.yaml",
+        ),
+        (
+            "PUT",
+            ROUTE.to_owned(),
+            update("shared", other),
+            shares,
+            "d.yaml:9:1",
+        ),
+        (
+            "DELETE",
+            format!("{ROUTE}/shared"),
+            String::new(),
+            shares,
+            "d.yaml:9:1",
+        ),
     ] {
         let (_, answer) = driver.define(method, &path, body).await;
         let (code, message) = refusal(&answer);
         assert_eq!(code, 1_405_200);
-        assert!(
-            message.contains("is an item of the list in") && message.contains("c.yaml"),
-            "{message}"
-        );
+        assert!(message.contains(why) && message.contains(file), "{message}");
     }
     // Neither can one of the same name be made, in whatever form it is there.
-    for name in ["images", "listed", "sidecars"] {
+    for name in ["images", "listed", "shared", "sidecars"] {
         let (_, answer) = driver.define("POST", ROUTE, update(name, json!({}))).await;
         assert_eq!(refusal(&answer).0, 1_405_201, "{name}");
     }
@@ -138,13 +178,18 @@ async fn definitions_that_people_wrote() {
             DONE
         );
     }
-    assert_eq!(driver.live().await, ["defaultGroup/listed", "pods"]);
-    assert!(!chains.join("b.yaml").exists());
-    let text = fs::read_to_string(chains.join("a.yaml")).unwrap();
-    assert!(
-        pods.trim_end_matches("---\n").starts_with(text.trim_end()),
-        "{text}"
+    assert_eq!(
+        driver.live().await,
+        ["defaultGroup/listed", "defaultGroup/shared", "pods"]
     );
+    for (name, is_there) in [
+        ("a.yaml", false),
+        ("b.yaml", false),
+        ("c.yaml", true),
+        ("d.yaml", true),
+    ] {
+        assert_eq!(chains.join(name).exists(), is_there, "{name}");
+    }
 }
 
 /// Other definitions that are wrong stand in the way, and are not told as the client's own mistake; whoever mends

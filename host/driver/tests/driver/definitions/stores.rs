@@ -37,7 +37,7 @@ impl Contested {
         let chains = directory.join("chains");
         fs::create_dir(&chains).unwrap();
         Self(Arc::new(Inner {
-            files: FileStore::new(vec![chains], directory.join("journal")),
+            files: FileStore::new(vec![chains]),
             rivals: Mutex::default(),
             is_lost: AtomicBool::new(false),
         }))

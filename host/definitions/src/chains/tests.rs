@@ -177,7 +177,7 @@ fn lists_of_definitions() {
         );
         let chains = load_text("f", &text).unwrap();
         assert_eq!(phases(&chains), [(phase, "a")]);
-        assert_eq!(chains[0].stages[0].failure_policy.as_str(), policy);
+        assert_eq!(chains[0].stages[0].spec.failure_policy.as_str(), policy);
     }
     for empty in ["items: []", "items:", ""] {
         let text = format!("apiVersion: v1\nkind: List\n{empty}");

@@ -1,18 +1,21 @@
 //! JSON values as YAML that every reader of YAML understands the same way.
 
-use saphyr::{EmitError, Mapping, Scalar, ScalarStyle, Yaml, YamlEmitter};
+use saphyr::{Mapping, Scalar, ScalarStyle, Yaml, YamlEmitter};
 use serde_json::Value as Json;
 
-/// One document, with its `---` and a line break at its end.
-pub(crate) fn document(value: &Json) -> Result<String, EmitError> {
+/// One document of YAML, with its `---` and a line break at its end.
+pub fn to_yaml(value: &Json) -> String {
     let mut text = String::new();
     let mut emitter = YamlEmitter::new(&mut text);
     emitter.multiline(true);
-    emitter.dump(&node(value))?;
+    if emitter.dump(&node(value)).is_err() {
+        // Only a `Write` that fails makes it fail. JSON is read as YAML too.
+        text = format!("---\n{value:#}");
+    }
     if !text.ends_with('\n') {
         text.push('\n');
     }
-    Ok(text)
+    text
 }
 
 fn node(value: &Json) -> Yaml<'_> {
@@ -79,11 +82,14 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use admittance::definitions::document::to_json;
     use proptest::{prelude::*, string::string_regex};
     use serde_json::json;
 
     use super::*;
+    use crate::{
+        Mistakes,
+        document::{read_text, to_json},
+    };
 
     fn read(text: &str) -> Json {
         to_json("test.yaml", text).unwrap_or_else(|error| panic!("{error}\n{text}"))
@@ -128,7 +134,7 @@ mod tests {
             ("a\n\n  b\n\n", "|+\n  a\n  \n    b\n  "),
         ] {
             let value = json!({ "text": text });
-            let document = document(&value).unwrap();
+            let document = to_yaml(&value);
             let body = document.strip_prefix("---\ntext: ").unwrap();
             assert!(body.starts_with(written), "{text:?}: {body}");
             assert_eq!(read(&document), value);
@@ -142,10 +148,9 @@ mod tests {
             json!({"last": "a\n\n\n"}),
             json!({"n": [1, -2, 0.5, null, true]}),
         ];
-        let texts = values.each_ref().map(|value| document(value).unwrap());
-        let mut mistakes = admittance::definitions::Mistakes::new();
-        let documents =
-            admittance::definitions::document::read_text("all.yaml", &texts.concat(), &mut mistakes);
+        let texts = values.each_ref().map(to_yaml);
+        let mut mistakes = Mistakes::new();
+        let documents = read_text("all.yaml", &texts.concat(), &mut mistakes);
         assert!(mistakes.is_empty(), "{mistakes}");
         let read: Vec<_> = documents.iter().map(|document| document.root().json()).collect();
         assert_eq!(read, values);
@@ -164,7 +169,7 @@ mod tests {
             texts in prop::collection::vec(any_text(), 0..4), key in any_text(), nested in any_text()
         ) {
             let value = json!({"texts": texts, key: {"nested": [{"text": nested}]}, "end": 1});
-            prop_assert_eq!(read(&document(&value).unwrap()), value);
+            prop_assert_eq!(read(&to_yaml(&value)), value);
         }
     }
 }

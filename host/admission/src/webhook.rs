@@ -1,0 +1,82 @@
+use url::Url;
+
+use crate::word::words;
+
+/// What a webhook is sent, and what it answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// The BCS form: it is sent the object and answers the whole object, changed or not, with status
+    /// 200. It has no way to deny: any other status is a failure, which refuses the request only under
+    /// the policy `Fail`, as in the BCS driver.
+    BcsResource,
+    /// The Kubernetes form: it is sent an AdmissionReview and answers one, perhaps with a JSON Patch.
+    AdmissionReview {
+        /// The versions that the webhook reads, the preferred one first; that one is sent.
+        versions: Vec<ReviewVersion>,
+    },
+}
+
+/// A version of AdmissionReview.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReviewVersion {
+    /// `admission.k8s.io/v1`: the answer of a webhook is checked strictly.
+    V1,
+    /// `admission.k8s.io/v1beta1`: `uid`, `kind`, `apiVersion` and `patchType` of the answer do not
+    /// count, as kube-apiserver has it.
+    V1Beta1,
+}
+
+words!(ReviewVersion, "version of AdmissionReview": V1 = "v1", V1Beta1 = "v1beta1");
+
+impl ReviewVersion {
+    /// The `apiVersion` of its reviews.
+    pub fn api_version(self) -> &'static str {
+        match self {
+            Self::V1 => "admission.k8s.io/v1",
+            Self::V1Beta1 => "admission.k8s.io/v1beta1",
+        }
+    }
+
+    /// The version whose reviews have this `apiVersion`.
+    pub fn of_api_version(api_version: &str) -> Option<Self> {
+        let mut versions = Self::ALL.into_iter();
+        versions.find(|version| version.api_version() == api_version)
+    }
+}
+
+/// Where a webhook is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WebhookTarget {
+    /// At this URL: `https`, without user and fragment. An AdmissionReview webhook takes no query. A
+    /// [`BcsResource`](Protocol::BcsResource) webhook may also have an `http` URL: the BCS driver
+    /// accepts it, and then nothing proves who answers.
+    Url(Url),
+    /// At a service, always over TLS.
+    Service {
+        /// The service's namespace.
+        namespace: String,
+        /// The service.
+        name: String,
+        /// Default: [`WebhookTarget::DEFAULT_PORT`].
+        port: u16,
+        /// Begins with `/`; empty means `/`. A BCS path may carry a query.
+        path: String,
+        /// How its host name is written.
+        naming: ServiceNaming,
+    },
+}
+
+impl WebhookTarget {
+    /// The port of a service that names none.
+    pub const DEFAULT_PORT: u16 = 443;
+}
+
+/// How the host name of a service is written. It is also the name that the server's certificate must
+/// hold as a subjectAltName.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ServiceNaming {
+    /// `{name}.{namespace}`.
+    Bcs,
+    /// `{name}.{namespace}.svc`.
+    Kubernetes,
+}

@@ -1,0 +1,110 @@
+//! Closed sets of words that documents write.
+
+/// A closed set of words, such as `Fail` and `Ignore`.
+pub trait Word: Copy + PartialEq + 'static {
+    /// What each of them is: `failure policy`.
+    const WHAT: &'static str;
+
+    /// Each of them as documents write it.
+    const WORDS: &'static [(&'static str, Self)];
+}
+
+/// A text that is none of the words of a set.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no {what}; write {words}")]
+pub struct UnknownWord {
+    what: &'static str,
+    text: String,
+    words: String,
+}
+
+impl UnknownWord {
+    pub(crate) fn of<W: Word>(text: &str) -> Self {
+        Self {
+            what: W::WHAT,
+            text: text.to_owned(),
+            words: either(W::WORDS.iter().map(|(word, _)| *word)),
+        }
+    }
+}
+
+/// How the words of an enum are written and read: as text, in documents and in JSON.
+macro_rules! words {
+    ($type:ident, $what:literal: $($variant:ident = $text:literal),+) => {
+        impl $crate::Word for $type {
+            const WHAT: &'static str = $what;
+            const WORDS: &'static [(&'static str, Self)] = &[$(($text, Self::$variant)),+];
+        }
+
+        impl $type {
+            /// Every one.
+            pub const ALL: [Self; [$($text),+].len()] = [$(Self::$variant),+];
+
+            /// As documents write it.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text),+
+                }
+            }
+        }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+
+        impl std::str::FromStr for $type {
+            type Err = $crate::UnknownWord;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                let word = Self::ALL.into_iter().find(|word| word.as_str() == text);
+                word.ok_or_else(|| $crate::UnknownWord::of::<Self>(text))
+            }
+        }
+
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.as_str())
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+pub(crate) use words;
+
+/// `Fail or Ignore`, `a, b or c`.
+fn either<'w>(words: impl Iterator<Item = &'w str>) -> String {
+    let mut words: Vec<_> = words.collect();
+    match words.pop() {
+        Some(last) if !words.is_empty() => format!("{} or {last}", words.join(", ")),
+        last => last.unwrap_or_default().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{FailurePolicy, SideEffects};
+
+    #[test]
+    fn text_and_back() {
+        for policy in FailurePolicy::ALL {
+            assert_eq!(policy.to_string().parse(), Ok(policy));
+            let json = serde_json::to_string(&policy).unwrap();
+            assert_eq!(json, format!("{:?}", policy.as_str()));
+            assert_eq!(serde_json::from_str::<FailurePolicy>(&json).unwrap(), policy);
+        }
+        let error = "none".parse::<SideEffects>().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "\"none\" is no kind of side effects; write None, NoneOnDryRun, Some or Unknown"
+        );
+    }
+}

@@ -1,0 +1,158 @@
+//! Files that are replaced whole.
+
+use std::{
+    ffi::OsStr,
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown},
+    path::{Path, PathBuf},
+};
+
+use admittance_watch::file;
+use tempfile::NamedTempFile;
+
+use super::StoreError;
+use crate::{FileChange, document::LARGEST_FILE};
+
+/// Make these changes, each file in one step. When one cannot be made, those before it are undone.
+pub(super) fn write(changes: &[FileChange]) -> Result<(), StoreError> {
+    let staged = changes.iter().map(Staged::new).collect::<Result<Vec<_>, _>>()?;
+    for (index, (staged, change)) in staged.into_iter().zip(changes).enumerate() {
+        if let Err(source) = staged.put() {
+            let path = change.path.clone();
+            // Itself too: it may be only its directory that is not synced.
+            return Err(match undo(changes.get(..=index).unwrap_or_default()) {
+                Ok(()) => StoreError::NotWritten { path, source },
+                Err((written, restoring)) => StoreError::PartlyWritten {
+                    path,
+                    source,
+                    written,
+                    restoring: Box::new(restoring),
+                },
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Make the files what they were. One that is not as the change left it was not written.
+fn undo(changes: &[FileChange]) -> Result<(), (PathBuf, StoreError)> {
+    for change in changes.iter().rev() {
+        let failed = |error| (change.path.clone(), error);
+        let back = FileChange {
+            path: change.path.clone(),
+            before: change.after.clone(),
+            after: change.before.clone(),
+        };
+        match Staged::new(&back) {
+            Err(StoreError::ChangedMeanwhile { .. }) => {}
+            Err(error) => return Err(failed(error)),
+            Ok(staged) => {
+                let not_written = |source| StoreError::NotWritten {
+                    path: back.path.clone(),
+                    source,
+                };
+                staged.put().map_err(not_written).map_err(failed)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A change of a file whose new text is on disk, under a name that nothing reads.
+struct Staged {
+    path: PathBuf,
+    /// Also of a file that goes, to try whether its directory can be written.
+    text: NamedTempFile,
+    is_new: bool,
+    is_removed: bool,
+}
+
+impl Staged {
+    fn new(change: &FileChange) -> Result<Self, StoreError> {
+        let failed = |source| StoreError::NotWritten {
+            path: change.path.clone(),
+            source,
+        };
+        let path = real_path(change).map_err(failed)?;
+        if text_of(&path).map_err(failed)?.as_deref() != change.before.as_deref().map(str::as_bytes) {
+            let path = change.path.clone();
+            return Err(StoreError::ChangedMeanwhile { path });
+        }
+        let staged = Self {
+            text: draft(&path, change).map_err(failed)?,
+            path,
+            is_new: change.before.is_none(),
+            is_removed: change.after.is_none(),
+        };
+        Ok(staged)
+    }
+
+    fn put(self) -> io::Result<()> {
+        match self {
+            Self { is_removed: true, .. } => fs::remove_file(&self.path)?,
+            // What came to be there meanwhile stays.
+            Self { is_new: true, .. } => drop(self.text.persist_noclobber(&self.path)?),
+            _ => drop(self.text.persist(&self.path)?),
+        }
+        File::open(directory(&self.path))?.sync_all()
+    }
+}
+
+/// The new text in a file beside this one, with its mode and owner.
+fn draft(path: &Path, change: &FileChange) -> io::Result<NamedTempFile> {
+    let mut draft = tempfile::Builder::new()
+        .prefix(".admittance-")
+        // Less what the process masks.
+        .permissions(fs::Permissions::from_mode(0o666))
+        .tempfile_in(directory(path))?;
+    if change.before.is_some() && change.after.is_some() {
+        // Renaming would also replace a file that may not be written.
+        let there = OpenOptions::new()
+            .write(true)
+            .custom_flags(file::NO_WAIT)
+            .open(path)?
+            .metadata()?;
+        let made = draft.as_file().metadata()?;
+        if (made.uid(), made.gid()) != (there.uid(), there.gid()) {
+            // Only root can give files away; for others it stays theirs.
+            let _ = chown(draft.path(), Some(there.uid()), Some(there.gid()));
+        }
+        draft.as_file().set_permissions(there.permissions())?;
+    }
+    draft.write_all(change.after.as_deref().unwrap_or_default().as_bytes())?;
+    draft.as_file().sync_all()?;
+    Ok(draft)
+}
+
+/// What is in the file; none where there is no file.
+fn text_of(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    match file::read(path, LARGEST_FILE as u64) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Where the file is. What a link leads to is replaced, so that the link stays.
+fn real_path(change: &FileChange) -> io::Result<PathBuf> {
+    if change.before.is_some() && change.after.is_some() {
+        match fs::canonicalize(&change.path) {
+            // It is gone, which is found when its text is read.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            path => return path,
+        }
+    }
+    let name = change.path.file_name().unwrap_or(OsStr::new(""));
+    Ok(fs::canonicalize(directory(&change.path))?.join(name))
+}
+
+fn directory(path: &Path) -> &Path {
+    match path.parent() {
+        Some(directory) if directory != Path::new("") => directory,
+        _ => Path::new("."),
+    }
+}
+
+#[cfg(test)]
+mod tests;

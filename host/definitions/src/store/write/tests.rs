@@ -1,0 +1,184 @@
+use std::{
+    collections::BTreeMap,
+    os::unix::fs::{PermissionsExt, symlink},
+};
+
+use super::*;
+
+/// Two directories of definitions, and a third.
+struct Place {
+    root: tempfile::TempDir,
+}
+
+/// What is in a directory and those inside of it.
+type Tree = BTreeMap<PathBuf, Vec<u8>>;
+
+impl Place {
+    /// With `changed` and `gone` there, and `made` not.
+    fn new() -> Self {
+        let place = Self {
+            root: tempfile::tempdir().unwrap(),
+        };
+        for directory in ["chains", "more", "other"] {
+            fs::create_dir(place.path(directory)).unwrap();
+        }
+        fs::write(place.path("chains/changed.yaml"), "old").unwrap();
+        fs::write(place.path("more/gone.yaml"), "gone").unwrap();
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    /// Change a file, remove one and make one.
+    fn changes(&self) -> [FileChange; 3] {
+        let change = |name: &str, before: Option<&str>, after: Option<&str>| FileChange {
+            path: self.path(name),
+            before: before.map(str::to_owned),
+            after: after.map(str::to_owned),
+        };
+        [
+            change("chains/changed.yaml", Some("old"), Some("new")),
+            change("more/gone.yaml", Some("gone"), None),
+            change("chains/made.yaml", None, Some("made")),
+        ]
+    }
+
+    fn tree(&self) -> Tree {
+        let mut tree = Tree::new();
+        for directory in ["chains", "more", "other"] {
+            for entry in fs::read_dir(self.path(directory)).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_file() {
+                    tree.insert(path.clone(), fs::read(path).unwrap());
+                }
+            }
+        }
+        tree
+    }
+
+    fn tree_of(&self, files: &[(&str, &str)]) -> Tree {
+        let file = |(name, text): &(&str, &str)| (self.path(name), text.as_bytes().to_vec());
+        files.iter().map(file).collect()
+    }
+
+    fn old(&self) -> Tree {
+        self.tree_of(&[("chains/changed.yaml", "old"), ("more/gone.yaml", "gone")])
+    }
+
+    fn new_tree(&self) -> Tree {
+        self.tree_of(&[("chains/changed.yaml", "new"), ("chains/made.yaml", "made")])
+    }
+}
+
+#[test]
+fn written_and_undone() {
+    let place = Place::new();
+    let changes = place.changes();
+    write(&changes).unwrap();
+    assert_eq!(place.tree(), place.new_tree());
+    // As far as they were made when one of them failed.
+    for made in 0..=changes.len() {
+        undo(&changes).unwrap();
+        assert_eq!(place.tree(), place.old(), "{made}");
+        write(&changes[..made]).unwrap();
+    }
+    // What somebody else changed since stays.
+    fs::write(place.path("chains/changed.yaml"), "mine").unwrap();
+    undo(&changes).unwrap();
+    let expected = place.tree_of(&[("chains/changed.yaml", "mine"), ("more/gone.yaml", "gone")]);
+    assert_eq!(place.tree(), expected);
+}
+
+#[test]
+fn one_that_cannot_be_written_keeps_all_from_it() {
+    let place = Place::new();
+    let error = |changes: &[FileChange]| {
+        let error = write(changes).unwrap_err();
+        assert!(matches!(error, StoreError::NotWritten { .. }), "{error}");
+        error.to_string()
+    };
+    // A directory is where the file should come to be.
+    fs::create_dir(place.path("chains/made.yaml")).unwrap();
+    let told = error(&place.changes());
+    let expected = format!(
+        "{} cannot be written, so nothing was changed: ",
+        place.path("chains/made.yaml").display()
+    );
+    assert!(told.starts_with(&expected), "{told}");
+    assert_eq!(place.tree(), place.old());
+    // And where there is no directory.
+    let mut changes = place.changes();
+    changes[2].path = place.path("nowhere/made.yaml");
+    error(&changes);
+    assert_eq!(place.tree(), place.old());
+}
+
+#[test]
+fn files_that_are_not_what_they_were() {
+    for (name, text) in [
+        ("chains/changed.yaml", Some("other")),
+        ("more/gone.yaml", Some("other")),
+        ("chains/made.yaml", Some("made")),
+        ("more/gone.yaml", None),
+    ] {
+        let place = Place::new();
+        match text {
+            Some(text) => fs::write(place.path(name), text).unwrap(),
+            None => fs::remove_file(place.path(name)).unwrap(),
+        }
+        let before = place.tree();
+        let error = write(&place.changes()).unwrap_err();
+        assert!(
+            matches!(error, StoreError::ChangedMeanwhile { .. }),
+            "{name}: {error}"
+        );
+        assert!(
+            error.to_string().ends_with("nothing was written, try again"),
+            "{error}"
+        );
+        assert_eq!(place.tree(), before);
+    }
+}
+
+/// What comes to be at the last moment is not written over.
+#[test]
+fn a_new_file_replaces_none() {
+    let place = Place::new();
+    let [.., made] = place.changes();
+    let staged = Staged::new(&made).unwrap();
+    fs::write(&made.path, "mine").unwrap();
+    assert_eq!(staged.put().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    let mut expected = place.old();
+    expected.insert(made.path, b"mine".to_vec());
+    assert_eq!(place.tree(), expected);
+}
+
+#[test]
+fn links_and_modes_stay() {
+    let place = Place::new();
+    for name in ["chains/changed.yaml", "more/gone.yaml"] {
+        let target = place.path(&format!(
+            "other/{}",
+            Path::new(name).file_name().unwrap().display()
+        ));
+        fs::rename(place.path(name), &target).unwrap();
+        fs::set_permissions(&target, fs::Permissions::from_mode(0o640)).unwrap();
+        symlink(&target, place.path(name)).unwrap();
+    }
+    write(&place.changes()).unwrap();
+    assert!(place.path("chains/changed.yaml").is_symlink());
+    let target = place.path("other/changed.yaml");
+    assert_eq!(fs::read(&target).unwrap(), b"new");
+    assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o640);
+    // Of what is removed the link goes, and what it led to stays.
+    assert!(!place.path("more/gone.yaml").is_symlink());
+    assert_eq!(fs::read(place.path("other/gone.yaml")).unwrap(), b"gone");
+    // A new file is readable as far as the process lets it be.
+    let mode = fs::metadata(place.path("chains/made.yaml"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o600, 0o600);
+}
