@@ -135,6 +135,45 @@ fn is_allowed(license: &str, allowed: &[String]) -> bool {
         .is_ok_and(|expression| expression.evaluate(|requirement| allowed.contains(&requirement.to_string())))
 }
 
+/// A service with native stages only builds no WebAssembly engine, and no embedder builds a client of Kubernetes.
+#[test]
+fn the_library_builds_only_what_its_features_need() {
+    let tree = |arguments: &[&str]| {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let output = Command::new(cargo)
+            .args([
+                "tree",
+                "--locked",
+                "--offline",
+                "-p",
+                "admittance",
+                "-e",
+                "normal",
+                "--prefix",
+                "none",
+            ])
+            .args(arguments)
+            .current_dir(repository())
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "cargo tree: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let has = |tree: &str, name: &str| tree.lines().any(|line| line.split(' ').next() == Some(name));
+    let (default, lean) = (tree(&[]), tree(&["--no-default-features"]));
+    for name in ["wasmtime", "cranelift-codegen"] {
+        assert!(has(&default, name), "{name}");
+        assert!(!has(&lean, name), "{name}");
+    }
+    for name in ["kube", "clap"] {
+        assert!(!has(&default, name), "{name}");
+    }
+}
+
 #[test]
 fn licences_are_evaluated_as_expressions() {
     let allowed = ["MIT".to_owned(), "Apache-2.0 WITH LLVM-exception".to_owned()];

@@ -1,7 +1,6 @@
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
     num::NonZeroUsize,
-    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -10,13 +9,12 @@ use std::{
     time::Duration,
 };
 
-use admittance_admission::ClusterReader;
 use tokio::sync::Semaphore;
 use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, component::Linker,
 };
 
-use crate::{Error, background::Background, capability::HttpSender, imports, prepare, store::CallState};
+use crate::{Error, SandboxConfig, background::Background, imports, prepare, store::CallState};
 
 /// How long a guest runs before it yields, and the precision of its deadline.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
@@ -46,52 +44,6 @@ pub(crate) mod per_call {
 /// The number of plugins that are prepared concurrently. They have their own slots, so that loading and
 /// requests never wait for each other.
 const PREPARATIONS: u32 = 4;
-
-/// Configuration of a [`Sandbox`].
-#[derive(Clone, Debug)]
-pub struct SandboxConfig {
-    /// The number of concurrent calls, over all plugins. Every size of the pool is derived from it; each slot
-    /// takes address space immediately and memory when it is used. Default 256.
-    pub calls_in_flight: u32,
-    /// The largest memory limit that a stage may set, in bytes. Default 1 GiB.
-    pub memory_limit_max: usize,
-    /// The largest module, in bytes. Default 32 MiB.
-    pub module_size_max: usize,
-    /// The program that compiles: started as `compile`, it calls [`compile`](crate::compile). It must be built
-    /// with the same version of this crate. Default none: components are compiled in this process, where only
-    /// their complexity is limited, and where a compilation that exceeds its time runs to its end.
-    pub compiler: Option<PathBuf>,
-    /// The most memory that a compiler may take for one component, in bytes. Default 2 GiB.
-    pub compile_memory: u64,
-    /// The most processor time that a compiler may take for one component; whole seconds. Default 60 s.
-    pub compile_time: Duration,
-    /// The wall-clock limit of one compilation, without waiting for its turn. Default 180 s.
-    pub prepare_timeout: Duration,
-    /// The timeout for each of `describe` and `configure`. Default 10 s.
-    pub configure_timeout: Duration,
-    /// The implementation of `admittance:plugin/cluster`. Default none: a plugin with the grant gets the
-    /// error `unavailable`.
-    pub cluster: Option<Arc<dyn ClusterReader>>,
-    /// The implementation of `admittance:plugin/http`. Default none, with the same effect.
-    pub http: Option<Arc<dyn HttpSender>>,
-}
-
-impl Default for SandboxConfig {
-    fn default() -> Self {
-        Self {
-            calls_in_flight: 256,
-            memory_limit_max: 1 << 30,
-            module_size_max: 32 << 20,
-            compiler: None,
-            compile_memory: 2 << 30,
-            compile_time: Duration::from_secs(60),
-            prepare_timeout: Duration::from_secs(180),
-            configure_timeout: Duration::from_secs(10),
-            cluster: None,
-            http: None,
-        }
-    }
-}
 
 /// Prepares, loads and runs plugins. One per process; cheap to clone.
 ///

@@ -9,6 +9,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// This program was built without the feature `plugins` of the crate `admittance`.
+    #[error(
+        "this program was built without plugins; build it with the feature `plugins` of the crate `admittance`"
+    )]
+    NoEngine,
     /// The engine rejects its configuration, or the pool's address space cannot be reserved.
     #[error("the WebAssembly engine cannot be started: {0}")]
     Engine(String),

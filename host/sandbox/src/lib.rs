@@ -9,31 +9,56 @@
 //!   block other work. It is stopped at its deadline.
 //! - A plugin has access only to clocks, randomness and the log, unless its stage grants more.
 //! - Every kind of failed call is a [`Failure`](admittance_admission::Failure) with its own kind.
+//!
+//! Without the feature `engine` there is no WebAssembly engine: [`Sandbox::new`] fails, and everything else is the
+//! same.
 
+#[cfg(feature = "engine")]
 mod background;
 mod capability;
+#[cfg(feature = "engine")]
 mod compiler;
+#[cfg(feature = "engine")]
 mod complexity;
+mod config;
+#[cfg(feature = "engine")]
 mod contract;
+mod description;
+#[cfg(not(feature = "engine"))]
+mod disabled;
+#[cfg(feature = "engine")]
 mod engine;
 mod error;
+#[cfg(feature = "engine")]
 mod failure;
+#[cfg(feature = "engine")]
 mod imports;
+#[cfg(feature = "engine")]
 mod inspect;
+#[cfg(feature = "engine")]
 mod logging;
+#[cfg(feature = "engine")]
 mod plugin;
+#[cfg(feature = "engine")]
 mod prepare;
+#[cfg(feature = "engine")]
 mod snapshot;
+#[cfg(feature = "engine")]
 mod stdio;
+#[cfg(feature = "engine")]
 mod store;
 
 pub use capability::{HttpError, HttpRequest, HttpResponse, HttpSender};
-pub use compiler::compile;
-pub use contract::{Capability, Description, ResourceHint};
-pub use engine::{Sandbox, SandboxConfig};
+pub use config::{Limits, LogLimits, PluginConfig, SandboxConfig};
+pub use description::{Capability, Configured, Description, ResourceHint};
+#[cfg(not(feature = "engine"))]
+pub use disabled::{Plugin, Prepared, Sandbox};
 pub use error::{Error, SettingsMistake, Step};
-pub use inspect::{Grant, Import, Inspection};
-pub use logging::LogLimits;
-pub use plugin::{Plugin, PluginConfig};
-pub use prepare::{Configured, Prepared};
-pub use store::Limits;
+#[cfg(feature = "engine")]
+pub use {
+    compiler::compile,
+    engine::Sandbox,
+    inspect::{Grant, Import, Inspection},
+    plugin::Plugin,
+    prepare::Prepared,
+};

@@ -2,23 +2,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tracing::Level;
 
-/// How much a plugin may log in one call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogLimits {
-    /// Lines. Default 64.
-    pub lines: u32,
-    /// Bytes of all lines. Default 16 KiB.
-    pub bytes: usize,
-}
-
-impl Default for LogLimits {
-    fn default() -> Self {
-        Self {
-            lines: 64,
-            bytes: 16 << 10,
-        }
-    }
-}
+use crate::LogLimits;
 
 /// The target of the events that plugins cause.
 pub(crate) const TARGET: &str = "admittance::plugin";

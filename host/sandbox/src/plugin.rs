@@ -5,29 +5,17 @@ use async_trait::async_trait;
 use wasmtime::Store;
 
 use crate::{
-    Limits,
-    contract::{self, Description, bindings::admittance::plugin::types},
+    Configured, Description, Limits,
+    contract::{self, bindings::admittance::plugin::types},
     engine::Inner,
     error::{SettingsMistake, join},
     failure::failure,
     imports::Linked,
-    prepare::Configured,
     store::{Call, CallState},
 };
 
 /// How much of a plugin's own error goes into a failure's message, in characters.
 const OWN_ERROR: usize = 2000;
-
-/// The configuration of a stage's plugin, besides the module and its settings.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PluginConfig {
-    /// The name of the plugin in the log, usually the stage's name.
-    pub name: String,
-    /// The limits of each call.
-    pub limits: Limits,
-    /// The granted capabilities.
-    pub grants: Grants,
-}
 
 /// A plugin that is configured and ready for calls. Lives as long as the chain that holds it.
 ///

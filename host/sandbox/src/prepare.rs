@@ -16,10 +16,10 @@ use wasmtime::{
 use wasmtime_wizer::Wizer;
 
 use crate::{
-    Error, PluginConfig, Sandbox, Step,
+    Configured, Description, Error, PluginConfig, Sandbox, Step,
     compiler::compile_apart,
     complexity,
-    contract::{Description, bindings},
+    contract::bindings,
     engine::{Inner, chain},
     failure::failure,
     imports::{Linked, link},
@@ -54,18 +54,6 @@ struct Header {
     configured: Configured,
     /// Kept if every call needs them.
     settings: Option<String>,
-}
-
-/// How a plugin is configured.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Configured {
-    /// Once, during preparation: every call starts from a copy of the resulting memory.
-    Snapshot,
-    /// In every call, because its memory cannot be snapshotted. Such calls are slower.
-    PerCall {
-        /// Why it cannot.
-        reason: String,
-    },
 }
 
 impl Prepared {

@@ -8,8 +8,9 @@ use wasmtime::{ResourceLimiter, Store, UpdateDeadline, component::ResourceTable}
 use wasmtime_wasi::{HostMonotonicClock, WasiCtx, WasiCtxView, WasiView};
 
 use crate::{
+    Limits,
     engine::{Inner, per_call},
-    logging::{CallLog, LogLimits, Stream},
+    logging::{CallLog, Stream},
     stdio::StandardStream,
 };
 
@@ -25,31 +26,6 @@ const COPY_SLACK: usize = 64 << 10;
 
 /// The largest `get-random-bytes`, in bytes.
 const RANDOM_MAX: u64 = 64 << 10;
-
-/// The limits of one call of a plugin.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Memory in bytes, for all memories of the plugin together. Default 64 MiB.
-    pub memory: usize,
-    /// Time from the call to the verdict, including the wait for a slot; an earlier deadline of the chain
-    /// takes precedence. Default 1 s.
-    pub time: Duration,
-    /// Total bytes of all strings of a response. Default 1 MiB.
-    pub output: usize,
-    /// Limits of the log.
-    pub log: LogLimits,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            memory: 64 << 20,
-            time: Duration::from_secs(1),
-            output: 1 << 20,
-            log: LogLimits::default(),
-        }
-    }
-}
 
 /// A violation of the sandbox's rules. Traps the guest, and is found again as the cause of the error.
 #[derive(Debug, thiserror::Error)]

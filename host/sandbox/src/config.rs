@@ -1,0 +1,105 @@
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use admittance_admission::{ClusterReader, Grants};
+
+use crate::HttpSender;
+
+/// Configuration of a [`Sandbox`].
+#[derive(Clone, Debug)]
+pub struct SandboxConfig {
+    /// The number of concurrent calls, over all plugins. Every size of the pool is derived from it; each slot
+    /// takes address space immediately and memory when it is used. Default 256.
+    pub calls_in_flight: u32,
+    /// The largest memory limit that a stage may set, in bytes. Default 1 GiB.
+    pub memory_limit_max: usize,
+    /// The largest module, in bytes. Default 32 MiB.
+    pub module_size_max: usize,
+    /// The program that compiles: started as `compile`, it calls [`compile`](crate::compile). It must be built
+    /// with the same version of this crate. Default none: components are compiled in this process, where only
+    /// their complexity is limited, and where a compilation that exceeds its time runs to its end.
+    pub compiler: Option<PathBuf>,
+    /// The most memory that a compiler may take for one component, in bytes. Default 2 GiB.
+    pub compile_memory: u64,
+    /// The most processor time that a compiler may take for one component; whole seconds. Default 60 s.
+    pub compile_time: Duration,
+    /// The wall-clock limit of one compilation, without waiting for its turn. Default 180 s.
+    pub prepare_timeout: Duration,
+    /// The timeout for each of `describe` and `configure`. Default 10 s.
+    pub configure_timeout: Duration,
+    /// The implementation of `admittance:plugin/cluster`. Default none: a plugin with the grant gets the
+    /// error `unavailable`.
+    pub cluster: Option<Arc<dyn ClusterReader>>,
+    /// The implementation of `admittance:plugin/http`. Default none, with the same effect.
+    pub http: Option<Arc<dyn HttpSender>>,
+}
+
+impl Default for SandboxConfig {
+    fn default() -> Self {
+        Self {
+            calls_in_flight: 256,
+            memory_limit_max: 1 << 30,
+            module_size_max: 32 << 20,
+            compiler: None,
+            compile_memory: 2 << 30,
+            compile_time: Duration::from_secs(60),
+            prepare_timeout: Duration::from_secs(180),
+            configure_timeout: Duration::from_secs(10),
+            cluster: None,
+            http: None,
+        }
+    }
+}
+
+/// The configuration of a stage's plugin, besides the module and its settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PluginConfig {
+    /// The name of the plugin in the log, usually the stage's name.
+    pub name: String,
+    /// The limits of each call.
+    pub limits: Limits,
+    /// The granted capabilities.
+    pub grants: Grants,
+}
+
+/// The limits of one call of a plugin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Memory in bytes, for all memories of the plugin together. Default 64 MiB.
+    pub memory: usize,
+    /// Time from the call to the verdict, including the wait for a slot; an earlier deadline of the chain
+    /// takes precedence. Default 1 s.
+    pub time: Duration,
+    /// Total bytes of all strings of a response. Default 1 MiB.
+    pub output: usize,
+    /// Limits of the log.
+    pub log: LogLimits,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            memory: 64 << 20,
+            time: Duration::from_secs(1),
+            output: 1 << 20,
+            log: LogLimits::default(),
+        }
+    }
+}
+
+/// How much a plugin may log in one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogLimits {
+    /// Lines. Default 64.
+    pub lines: u32,
+    /// Bytes of all lines. Default 16 KiB.
+    pub bytes: usize,
+}
+
+impl Default for LogLimits {
+    fn default() -> Self {
+        Self {
+            lines: 64,
+            bytes: 16 << 10,
+        }
+    }
+}

@@ -1,0 +1,87 @@
+use admittance_admission::{Deadline, Failure, Hook, Request, Response};
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use crate::{Configured, Description, Error, PluginConfig, SandboxConfig};
+
+/// Prepares, loads and runs plugins. Without the feature `engine` there is none.
+#[derive(Clone, Debug)]
+pub enum Sandbox {}
+
+/// A prepared plugin. Without the feature `engine` there is none.
+#[derive(Clone, Debug)]
+pub enum Prepared {}
+
+/// A plugin that is ready for calls. Without the feature `engine` there is none.
+#[derive(Debug)]
+pub enum Plugin {}
+
+impl Sandbox {
+    /// # Errors
+    ///
+    /// Always: this program was built without the feature `engine`.
+    pub fn new(_: SandboxConfig) -> Result<Self, Error> {
+        Err(Error::NoEngine)
+    }
+
+    /// Never called.
+    pub fn fingerprint(&self) -> String {
+        match *self {}
+    }
+
+    /// Never called.
+    pub fn prepare_in_background(&self) {
+        match *self {}
+    }
+
+    /// Never called.
+    ///
+    /// # Errors
+    ///
+    /// None.
+    pub async fn prepare(&self, _: impl Into<Bytes>, _: &str, _: &PluginConfig) -> Result<Prepared, Error> {
+        match *self {}
+    }
+
+    /// Never called.
+    ///
+    /// # Errors
+    ///
+    /// None.
+    pub fn load(&self, _: &Prepared, _: &PluginConfig) -> Result<Plugin, Error> {
+        match *self {}
+    }
+}
+
+impl Prepared {
+    /// # Errors
+    ///
+    /// Always: this program was built without the feature `engine`.
+    pub fn from_bytes(_: impl Into<Bytes>) -> Result<Self, Error> {
+        Err(Error::NoEngine)
+    }
+
+    /// Never called.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        match *self {}
+    }
+}
+
+impl Plugin {
+    /// Never called.
+    pub fn description(&self) -> &Description {
+        match *self {}
+    }
+
+    /// Never called.
+    pub fn configured(&self) -> &Configured {
+        match *self {}
+    }
+}
+
+#[async_trait]
+impl Hook for Plugin {
+    async fn admit(&self, _: &Request, _: Deadline) -> Result<Response, Failure> {
+        match *self {}
+    }
+}
