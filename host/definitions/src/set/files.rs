@@ -91,7 +91,10 @@ impl Listing {
     /// How long ago a file was last written to or put in place. A clock that is wrong says nothing.
     fn youngest(&self) -> Option<Duration> {
         let now = SystemTime::now();
-        let ages = self.files.iter().filter_map(|(_, found)| found.as_ref()?.age(now));
+        let ages = self
+            .files
+            .iter()
+            .filter_map(|(_, found)| found.as_ref()?.age(now));
         ages.min()
     }
 
