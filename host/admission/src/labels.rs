@@ -1,5 +1,7 @@
 use std::collections::BTreeMap;
 
+use crate::word::words;
+
 /// Labels of an object or a namespace: key and value.
 pub type Labels = BTreeMap<String, String>;
 

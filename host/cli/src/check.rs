@@ -189,7 +189,7 @@ fn report(
             "ok": true,
             "chains": chains.iter().map(|chain| json!({
                 "name": chain.name,
-                "stages": chain.stages.iter().map(|stage| &stage.spec.name).collect::<Vec<_>>(),
+                "stages": chain.stages.iter().map(|stage| &*stage.spec.name).collect::<Vec<_>>(),
             })).collect::<Vec<_>>(),
             "warnings": warnings,
             "unchecked": unchecked,

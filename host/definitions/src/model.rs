@@ -7,7 +7,6 @@ use admittance_admission::{
 use admittance_module::{Digest, ModuleReference};
 use rustls_pki_types::CertificateDer;
 use serde_json::Value as Json;
-use url::Url;
 
 use crate::{Location, Share};
 

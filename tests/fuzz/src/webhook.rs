@@ -1,7 +1,10 @@
 use std::sync::{Arc, Mutex};
 
-use admittance::admission::{Chain, GroupVersionKind, GroupVersionResource, Object, Operation, Request, Uid};
-use admittance_webhook::{Protocol, Resolve, ReviewVersion, Target, Webhook, WebhookClients, WebhookConfig};
+use admittance::admission::{
+    Chain, GroupVersionKind, GroupVersionResource, Object, Operation, Protocol, Request, ReviewVersion, Uid,
+    WebhookTarget,
+};
+use admittance_webhook::{Resolve, Webhook, WebhookClients, WebhookConfig};
 use rustls::ServerConfig;
 use tokio_rustls::TlsAcceptor;
 use url::Url;
@@ -71,7 +74,8 @@ impl Scene {
         let plain = serve(None, said()).await;
         let clients = WebhookClients::new(Resolve::default());
         let hook = |protocol, url: String| {
-            let mut config = WebhookConfig::new(protocol, Target::Url(Url::parse(&url).expect("a URL")));
+            let mut config =
+                WebhookConfig::new(protocol, WebhookTarget::Url(Url::parse(&url).expect("a URL")));
             config.ca_bundle = Some(vec![certificate.clone()]);
             chain(Webhook::new(config, &clients).expect("the configuration is right"))
         };

@@ -22,7 +22,6 @@ use super::{
     files::ConfigFiles,
     layout::{CACHE, CERTIFICATE_FILE, CHAINS_FROM_BESIDE, CLIENT_CA_FILE, KEY_FILE, STATE, TLS_FROM_BESIDE},
 };
-use crate::yaml;
 
 /// The configuration of a Pod, and what other objects need to know of it.
 #[derive(Debug)]
@@ -183,6 +182,6 @@ impl Configuration {
 
     /// The text of the file.
     pub(super) fn text(&self) -> String {
-        to_yaml(&Json::Object(self.root.clone()))
+        document::to_yaml(&Json::Object(self.root.clone()))
     }
 }

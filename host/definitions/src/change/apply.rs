@@ -98,11 +98,7 @@ impl<'a> Applied<'a> {
                 phase: definition.chain().map(|chain| chain.phase),
                 id: definition.id,
                 document,
-                text: if documents.len() == 1 {
-                    text
-                } else {
-                    document.text_in(text)
-                },
+                text: document.text_in(text, documents.len() == 1),
             });
         }
         match all.is_empty() {

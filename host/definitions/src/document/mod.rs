@@ -80,12 +80,13 @@ impl Document {
         self.syntax
     }
 
-    /// What is written of it in the text that it was read from: all between the markers around it.
-    pub(crate) fn text_in<'t>(&self, text: &'t str) -> &'t str {
-        if self.syntax == Syntax::Json {
+    /// What is written of it in the text that it was read from: all of it when it is the only document, else what is
+    /// between the markers around it.
+    pub(crate) fn text_in<'t>(&self, text: &'t str, is_only: bool) -> &'t str {
+        let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
+        if is_only {
             return text;
         }
-        let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
         let start = self.root.span.start;
         let parts = parts(text);
         let own = parts.into_iter().rfind(|part| part.start <= start);

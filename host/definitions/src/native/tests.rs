@@ -424,7 +424,7 @@ fn selectors() {
     for (text, expected) in table {
         let stage = format!("{{ name: a, plugin: {{ source: file:a }}, namespaceSelector: {text} }}");
         assert_eq!(
-            read_stage(&stage).unwrap().namespace_selector,
+            read_stage(&stage).unwrap().spec.namespace_selector,
             Some(expected),
             "{text}"
         );

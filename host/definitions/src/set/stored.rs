@@ -19,8 +19,8 @@ pub struct StoredDefinition {
     pub file: PathBuf,
     /// The line of the file on which it begins, counted from 1, below the comment above it.
     pub line: u32,
-    /// What is written between the markers around it, with its comments. Of an item of a list, without the
-    /// indentation.
+    /// What is written of it, with its comments: the whole file, or what is between the markers around it. Of an item of
+    /// a list, without the indentation.
     pub text: String,
     /// The chain that it makes; none while there are mistakes in it, or it cannot be there beside another.
     pub chain: Option<ChainId>,
@@ -75,11 +75,11 @@ pub(super) fn all(set: &DefinitionSet) -> Vec<StoredDefinition> {
     let documents = set.parse(&mut Mistakes::new());
     let stored = |definition: Definition<'_>| {
         let file = set.files.get(definition.file)?;
-        let document = documents.get(definition.file)?.get(definition.document)?;
+        let documents = documents.get(definition.file)?;
         Some(StoredDefinition {
             file: file.path.clone(),
             line: definition.root.location().line,
-            text: text_of(&definition, file, document)?,
+            text: text_of(&definition, file, documents)?,
             chain: definition.chain().map(|chain| ChainId {
                 phase: chain.phase,
                 name: chain.name,
@@ -104,12 +104,13 @@ fn unusable(file: &DefinitionFile) -> Option<StoredDefinition> {
     })
 }
 
-fn text_of(definition: &Definition<'_>, file: &DefinitionFile, document: &Document) -> Option<String> {
-    let text = file.text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&file.text);
+fn text_of(definition: &Definition<'_>, file: &DefinitionFile, documents: &[Document]) -> Option<String> {
     if definition.is_item() {
+        let text = file.text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&file.text);
         return item(text, &definition.root);
     }
-    Some(document.text_in(text).to_owned())
+    let document = documents.get(definition.document)?;
+    Some(document.text_in(&file.text, documents.len() == 1).to_owned())
 }
 
 /// What is written of an item, without the indentation of the list.

@@ -9,7 +9,7 @@ const PIN: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff
 fn promoted(file: &str, old: &str) -> String {
     let set = set(&[(file, old)]);
     let chains = set.chains().unwrap();
-    let id = format!("{}/{}", chains[0].name, chains[0].stages[0].name);
+    let id = format!("{}/{}", chains[0].name, chains[0].stages[0].spec.name);
     let change = set.promote(&id.parse().unwrap()).unwrap();
     text(&change.set, file).unwrap()
 }
