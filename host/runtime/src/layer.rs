@@ -50,7 +50,8 @@ pub struct AdmissionService<S> {
     inner: S,
 }
 
-/// What was done with a request: an extension of every response.
+/// What was done with a request: an extension of every response. An inner service that ends a request itself may say so
+/// with one of its own, which is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Passage {
@@ -170,7 +171,10 @@ where
                 Ok(passed) => {
                     let mut response = inner.call(passed.request).await?;
                     append_warnings(response.headers_mut(), &passed.warnings);
-                    response.extensions_mut().insert(passed.passage);
+                    // The inner service may have said how the request ended.
+                    if response.extensions().get::<Passage>().is_none() {
+                        response.extensions_mut().insert(passed.passage);
+                    }
                     response
                 }
                 Err(reply) => reply.map(R::from),
