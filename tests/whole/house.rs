@@ -193,10 +193,12 @@ fn licences_are_evaluated_as_expressions() {
 }
 
 /// The layers of the host, from the top: a crate may use those of the layers below its own.
-const LAYERS: [&[&str]; 6] = [
+const LAYERS: [&[&str]; 8] = [
     &["admittance-cli"],
     &["admittance-driver"],
-    &["admittance", "admittance-stores"],
+    &["admittance-admin"],
+    &["admittance-bcs"],
+    &["admittance"],
     &[
         "admittance-catalog",
         "admittance-cluster",
@@ -211,7 +213,6 @@ const LAYERS: [&[&str]; 6] = [
         "admittance-module",
         "admittance-net",
         "admittance-watch",
-        "admittance-zookeeper",
     ],
 ];
 

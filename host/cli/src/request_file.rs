@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use admittance::{
     admission::{GroupVersionKind, Object, ObjectError, Operation, Request},
-    dialect::{Bcs, Class, Cluster, Dialect, Reading, Review, ReviewError, read_review},
+    dialect::{Class, Dialect, Reading, Review, ReviewError, read_review},
 };
+use admittance_bcs::{Bcs, ClusterId};
 use bytes::Bytes;
 
 /// Why a file does not contain a request that can be run.
@@ -219,7 +220,9 @@ fn bcs_for(path: &Path, head: &http::request::Parts) -> Result<Bcs, Error> {
         .ok_or_else(|| rejected("the header BCS-ClusterID is missing".into()))?
         .to_str()
         .map_err(|error| rejected(format!("BCS-ClusterID: {error}")))?;
-    let cluster = Cluster::new(cluster).map_err(|error| rejected(error.to_string()))?;
+    let cluster = cluster
+        .parse::<ClusterId>()
+        .map_err(|error| rejected(error.to_string()))?;
     Ok(Bcs::new(cluster))
 }
 

@@ -9,13 +9,17 @@ use std::{
 };
 
 use admittance::{DURATION_BUCKETS, Host, HostBuilder, admission::NamespaceSelector};
+use admittance_admin::AdminConfig;
+use admittance_bcs::{
+    SchedulersConfig,
+    stores::{CustomResourceStore, ZooKeeperStore},
+    zookeeper::Ensembles,
+};
 use admittance_cluster::Cluster;
 use admittance_driver::{
-    AdminConfig, Config, DefinitionPlace, Driver, Ensembles, FrontConfig, LogFormat, NamespacesConfig,
-    SchedulersConfig, Shutdown, Stopped,
+    Config, Connections, DefinitionPlace, Driver, FrontConfig, LogFormat, NamespacesConfig, Shutdown, Stopped,
 };
 use admittance_net::{limits::raise_descriptor_limit, upstream::Server};
-use admittance_stores::{CustomResourceStore, ZooKeeperStore};
 use clap::Args;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -139,9 +143,8 @@ async fn serve(config: Config, metrics: PrometheusHandle) -> crate::Result<ExitC
         process_metrics::collect();
         metrics.render()
     };
-    let driver = Driver::bind(config, ensembles, host, Arc::new(render))
-        .await?
-        .showing(cluster);
+    let connections = Connections { ensembles, cluster };
+    let driver = Driver::bind(config, connections, host, Arc::new(render)).await?;
     tracing::info!(
         address = %driver.address(),
         admin = driver.admin_address().map(tracing::field::display),

@@ -2,9 +2,9 @@ use std::{fmt::Debug, sync::Arc};
 
 use admittance_admission::{GroupVersionResource, Object, Operation, Outline, Request};
 use bytes::Bytes;
-use http::{Extensions, Response, StatusCode, request::Parts};
+use http::{Extensions, Response, request::Parts};
 
-use crate::{End, Forwarding, Rejection, Relay};
+use crate::{End, Rejection};
 
 /// One control plane's way of writing requests and replies. Lives as long as the front door.
 pub trait Dialect: Send + Sync + Debug + 'static {
@@ -27,28 +27,6 @@ pub trait Dialect: Send + Sync + Debug + 'static {
 
     /// The reply for everything that can end a request at the front door.
     fn reply(&self, end: &End<'_>) -> Response<Bytes>;
-
-    /// How a request goes on to the control plane, from the head that it came with. It is asked for every
-    /// request that was not refused, whether chains were for it or not.
-    ///
-    /// By default it goes on as it is.
-    fn forwarding(&self, _head: &Parts) -> Forwarding {
-        Forwarding::AsIs
-    }
-
-    /// How a request goes on of which [`Dialect::forwarding`] said [`Forwarding::Translate`]. `body` is its whole
-    /// body, as the chains left it. It is not asked to be translated again.
-    fn translate(&self, _head: &Parts, _body: &Bytes) -> Forwarding {
-        Forwarding::AsIs
-    }
-
-    /// What becomes of the upstream's reply to a request that went on as [`Forwarding::Rewritten`]. `start` is
-    /// the beginning of the reply's body: at least its first kilobyte, unless it is shorter.
-    ///
-    /// By default it goes to the client as it is.
-    fn relay(&self, _status: StatusCode, _start: &[u8]) -> Relay {
-        Relay::AsIs
-    }
 }
 
 /// What a request is, from its head alone.

@@ -7,15 +7,16 @@ use percent_encoding::percent_decode_str;
 /// part of its segment), and decoded before it is split, as Go's servers do. In both, empty and dot
 /// segments are gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Readings {
+pub struct PathReadings {
     /// Encoded slashes are still written `%2F`, so that it can be split.
-    pub(crate) by_segment: String,
+    pub by_segment: String,
     /// Only when it differs.
-    pub(crate) whole: Option<String>,
+    pub whole: Option<String>,
 }
 
-impl Readings {
-    pub(crate) fn of(path: &str) -> Self {
+impl PathReadings {
+    /// Of the path of a URI, as it is written.
+    pub fn of(path: &str) -> Self {
         // Most paths are plain.
         if !path.contains('%') && !path.contains("//") && !path.contains("/.") {
             return Self {
@@ -36,7 +37,8 @@ impl Readings {
         }
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.by_segment.as_str()).chain(self.whole.as_deref())
     }
 }
@@ -160,7 +162,7 @@ mod tests {
             ("/a/x%2F..%2Fb", "/a/x%2F..%2Fb", Some("/a/b")),
             ("/../..", "/", None),
         ] {
-            let readings = Readings::of(path);
+            let readings = PathReadings::of(path);
             assert_eq!(readings.by_segment, by_segment, "{path}");
             assert_eq!(readings.whole.as_deref(), whole, "{path}");
         }

@@ -1,48 +1,36 @@
 //! What the configuration file of the driver says, as types that cannot be wrong.
 
-mod admin;
-mod bcs;
-mod console;
-mod definitions;
-mod modules;
 mod read;
-mod zookeeper;
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
-pub(crate) use self::admin::is_loopback;
-pub use self::{
-    admin::{AdminConfig, AdminTls, CertificateHolder, Role, TokensInTheClear},
-    bcs::{BcsConfig, DiscoveryConfig, ExternalAddress, RegistrationConfig, SchedulersConfig},
-    console::{ConsoleConfig, ConsoleScheme},
-    definitions::DefinitionPlace,
-    modules::{HistoryConfig, StoreConfig},
-    zookeeper::{InvalidNodePath, NodePath, ZooKeeperConfig},
+use admittance::{AdmissionLayer, OnBadDefinition, SandboxConfig, catalog::CatalogConfig};
+use admittance_admin::AdminConfig;
+use admittance_bcs::{
+    BcsConfig, GatewayConfig,
+    zookeeper::{NodePath, ZooKeeperConfig},
 };
-use admittance::{AdmissionLayer, OnBadDefinition, SandboxConfig, catalog::CatalogConfig, dialect::Dialect};
 use admittance_cluster::ClusterConfig;
+use admittance_dialect::Dialect;
 use admittance_net::{
     tls::{ClientTls, ServerTls},
     upstream::{Server, UpstreamConfig},
 };
 
-use crate::{gateway::GatewayConfig, namespaces::NamespacesConfig};
+use crate::namespaces::NamespacesConfig;
 
 /// Everything the driver is told. Lives until it is bound; each part may be changed before that.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Its own port.
     pub listen: ListenConfig,
     /// The operator's port; none when it has none.
     pub admin: Option<AdminConfig>,
-    /// What it does with requests.
     pub front: FrontConfig,
-    /// What it takes.
     pub limits: Limits,
     /// Where chain definitions are, in the order in which new ones are offered to them.
     pub definitions: Vec<DefinitionPlace>,
@@ -56,7 +44,6 @@ pub struct Config {
     pub history: HistoryConfig,
     /// How modules are had from servers and registries, and which must be signed. Its store is `store`.
     pub catalog: CatalogConfig,
-    /// How plugins run.
     pub sandbox: SandboxConfig,
     /// The labels of namespaces, when there is no cluster to ask.
     pub namespaces: NamespacesConfig,
@@ -65,7 +52,6 @@ pub struct Config {
     pub cluster: Option<ClusterConfig>,
     /// Addresses of webhook hosts: host name, and `host:port` to connect to.
     pub resolve: Vec<(String, String)>,
-    /// What is logged, and how.
     pub log: LogConfig,
 }
 
@@ -96,7 +82,6 @@ pub enum FrontConfig {
         dialect: Arc<dyn Dialect>,
         /// The servers of the control plane: at least one.
         servers: Vec<Server>,
-        /// How they are reached.
         upstream: UpstreamConfig,
     },
     /// It is the driver of a BCS Mesos cluster, or stands in front of one.
@@ -138,7 +123,73 @@ impl FrontConfig {
     }
 }
 
-/// The driver's own port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DefinitionPlace {
+    /// A file, or a directory of files.
+    File(PathBuf),
+    /// Nodes of the cluster's ensemble: `admissionwebhooks` of BCS, which every driver of the cluster shares.
+    ZooKeeper {
+        /// The node that namespaces are below. Default: `/blueking/admissionwebhook`.
+        path: NodePath,
+    },
+    /// Resources of the Kubernetes cluster: `admissionwebhookconfigurations.bkbcs.tencent.com`.
+    CustomResources {
+        /// Where new ones are made. Default: `bkbcs`.
+        namespace: String,
+    },
+}
+
+impl DefinitionPlace {
+    /// Where bcs-mesos-driver has them, below `path`.
+    pub const DEFAULT_PATH: &str = "/blueking/admissionwebhook";
+    /// Where bcs-mesos-driver has them, see `namespace`.
+    pub const DEFAULT_NAMESPACE: &str = "bkbcs";
+
+    /// The file or directory, when it is one.
+    pub fn as_file(&self) -> Option<&Path> {
+        match self {
+            Self::File(path) => Some(path),
+            Self::ZooKeeper { .. } | Self::CustomResources { .. } => None,
+        }
+    }
+}
+
+/// Where modules are kept, with what was made of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreConfig {
+    /// None: the user's cache directory.
+    pub directory: Option<PathBuf>,
+    /// The most that is kept, in bytes: what was not used for longest goes first. Default: 4 GiB.
+    pub size_limit: u64,
+}
+
+impl Default for StoreConfig {
+    fn default() -> Self {
+        Self {
+            directory: None,
+            size_limit: 4 << 30,
+        }
+    }
+}
+
+/// Where the revisions that were live are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryConfig {
+    /// None: the user's state directory.
+    pub directory: Option<PathBuf>,
+    /// How many revisions are kept. Default: 20.
+    pub keep: usize,
+}
+
+impl Default for HistoryConfig {
+    fn default() -> Self {
+        Self {
+            directory: None,
+            keep: 20,
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct ListenConfig {
     /// Default: 127.0.0.1:8080.
@@ -156,7 +207,6 @@ impl Default for ListenConfig {
     }
 }
 
-/// What the driver takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The largest body that is read for the chains, in bytes. Default: 7 MiB.
@@ -209,36 +259,26 @@ impl Default for Limits {
     }
 }
 
-/// What is logged, and how.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogConfig {
     /// The least important level that is written.
     pub level: LogLevel,
-    /// How a line looks.
     pub format: LogFormat,
 }
 
-/// How important an event is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogLevel {
-    /// Only what went wrong.
     Error,
-    /// And what may go wrong.
     Warn,
-    /// And what was done.
     #[default]
     Info,
-    /// And how.
     Debug,
-    /// And everything else.
     Trace,
 }
 
 impl LogLevel {
-    /// Every level.
     pub const ALL: [Self; 5] = [Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
 
-    /// As the configuration writes it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -256,17 +296,13 @@ pub enum LogFormat {
     /// Pretty on a terminal, JSON otherwise.
     #[default]
     Auto,
-    /// For people.
     Pretty,
-    /// For programs.
     Json,
 }
 
 impl LogFormat {
-    /// Every format.
     pub const ALL: [Self; 3] = [Self::Auto, Self::Pretty, Self::Json];
 
-    /// As the configuration writes it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Auto => "auto",

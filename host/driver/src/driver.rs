@@ -1,5 +1,3 @@
-mod serving;
-
 use std::{
     net::SocketAddr,
     sync::{
@@ -10,27 +8,27 @@ use std::{
 };
 
 use admittance::Host;
+use admittance_admin::{Access, AdminConfig, AdminService, RenderMetrics, Sources};
+use admittance_bcs::{
+    Ports, Registrar, RegistrationError, Registrations,
+    zookeeper::{Ensembles, NoEnsemble},
+};
 use admittance_cluster::Cluster;
 use admittance_net::{
     limits::default_connections,
     listener::{ConnectionLimits, Listener, Stop, TransferLimits},
     tls::ServerTls,
-    upstream::Upstream,
 };
-use tokio::sync::Semaphore;
+use futures_util::future::join_all;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use self::serving::Serving;
 use crate::{
-    admin::{self, Access, AdminService, RECORDINGS, RenderMetrics},
-    config::{AdminConfig, Config, Limits},
-    discovery::Discovery,
-    ensembles::Ensembles,
-    forwarding::Forwarding,
+    config::{Config, FrontConfig, Limits},
     front::Front,
-    gateway::Gateway,
+    handler::FrontHandler,
     namespaces::{FileNamespaces, NamespacesConfig},
-    registration::{self, Ports, Registrar, RegistrationError, Registrations},
+    status::Observed,
 };
 
 /// How many connections the operator's port takes.
@@ -38,47 +36,62 @@ const ADMIN_CONNECTIONS: usize = 256;
 /// For clients of the operator's port at the very end.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
-/// Why the driver cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A port cannot be had.
     #[error("{setting}: {address} cannot be listened on: {source}")]
     Bind {
         /// The setting that names it: `listen.address` or `admin.address`.
         setting: &'static str,
-        /// The address.
         address: SocketAddr,
-        /// Why.
         source: std::io::Error,
     },
     /// A setting needs an ensemble that was not opened.
-    #[error("{setting} needs the ensemble `{ensemble}`, which is not known")]
-    NoEnsemble {
-        /// `upstream.discover`, for instance.
-        setting: &'static str,
-        /// `zookeeper.cluster`, for instance.
-        ensemble: &'static str,
-    },
-    /// It cannot be registered.
+    #[error(transparent)]
+    NoEnsemble(#[from] NoEnsemble),
     #[error("registration: {0}")]
     Registration(#[from] RegistrationError),
+}
+
+/// What the driver asks beside the servers behind it.
+#[derive(Clone, Debug, Default)]
+pub struct Connections {
+    pub ensembles: Ensembles,
+    /// The Kubernetes cluster that the host asks, and that requests about custom resources go to.
+    pub cluster: Option<Cluster>,
 }
 
 /// The front door with its ports bound. Requests that come before [`run`](Self::run) wait.
 #[derive(Debug)]
 pub struct Driver {
-    listener: Listener,
-    address: SocketAddr,
-    admin_listener: Option<(Listener, SocketAddr)>,
-    admin: admin::Parts,
+    port: Port,
+    admin: Option<AdminPort>,
     front: Front,
-    forwarding: Option<Forwarding>,
-    upstream: Option<Upstream>,
-    gateway: Option<Gateway>,
-    discovery: Option<Discovery>,
     registrar: Option<Registrar>,
+    connections: Connections,
+    host: Host,
     limits: Limits,
     namespaces: Option<FileNamespaces>,
+}
+
+#[derive(Debug)]
+struct Port {
+    listener: Listener,
+    address: SocketAddr,
+    tls: Option<ServerTls>,
+}
+
+struct AdminPort {
+    port: Port,
+    access: Access,
+    metrics: RenderMetrics,
+}
+
+impl std::fmt::Debug for AdminPort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AdminPort")
+            .field("port", &self.port)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Says when the driver is to stop. Cheap to clone.
@@ -88,10 +101,8 @@ pub struct Shutdown {
     now: CancellationToken,
 }
 
-/// How the driver ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
-    /// Every request in flight was answered.
     Cleanly,
     /// The shutdown timeout, or a second signal, cut some off.
     Cut,
@@ -108,14 +119,52 @@ impl Shutdown {
     }
 }
 
+impl Port {
+    async fn bind(
+        setting: &'static str,
+        address: SocketAddr,
+        tls: Option<ServerTls>,
+        limits: ConnectionLimits,
+    ) -> Result<Self, Error> {
+        let error = |source| Error::Bind {
+            setting,
+            address,
+            source,
+        };
+        let listener = Listener::bind(address, tls.clone(), limits)
+            .await
+            .map_err(error)?;
+        Ok(Self {
+            address: listener.address().map_err(error)?,
+            listener,
+            tls,
+        })
+    }
+}
+
+impl AdminPort {
+    async fn bind(config: AdminConfig, limits: &Limits, metrics: RenderMetrics) -> Result<Self, Error> {
+        let tls = config.tls().map(|tls| tls.server.clone());
+        let limits = ConnectionLimits {
+            connections: ADMIN_CONNECTIONS,
+            ..connection_limits(limits, None)
+        };
+        Ok(Self {
+            port: Port::bind("admin.address", config.address(), tls, limits).await?,
+            access: Access::new(&config),
+            metrics,
+        })
+    }
+}
+
 impl Driver {
-    /// Bind the ports. `metrics` writes what `/metrics` shows; `ensembles` are those of the configuration.
+    /// Bind the ports. `metrics` writes what `/metrics` shows; `connections` are those of the configuration.
     ///
     /// The limits that are the host's own (`limits.request_timeout`, `sandbox`, `definitions` and so on)
     /// must have been given to the host when it was built.
     pub async fn bind(
         config: Config,
-        ensembles: Ensembles,
+        connections: Connections,
         host: Host,
         metrics: RenderMetrics,
     ) -> Result<Self, Error> {
@@ -127,87 +176,37 @@ impl Driver {
             namespaces,
             ..
         } = config;
-        let bind_error = |setting, address| {
-            move |source| Error::Bind {
-                setting,
-                address,
-                source,
-            }
-        };
         let upstream_timeout = front.upstream().map(|upstream| upstream.response_timeout);
-        let listener = Listener::bind(
-            listen.address,
-            listen.tls.clone(),
-            connection_limits(&limits, upstream_timeout),
-        )
-        .await
-        .map_err(bind_error("listen.address", listen.address))?;
-        let address = listener
-            .address()
-            .map_err(bind_error("listen.address", listen.address))?;
-        let admin_listener = match &admin {
+        let connection_limits = connection_limits(&limits, upstream_timeout);
+        let port = Port::bind("listen.address", listen.address, listen.tls, connection_limits).await?;
+        let admin = match admin {
+            Some(config) => Some(AdminPort::bind(config, &limits, metrics).await?),
             None => None,
-            Some(config) => {
-                let address = config.address();
-                let tls = config.tls().map(|tls| tls.server.clone());
-                let limits = ConnectionLimits {
-                    connections: ADMIN_CONNECTIONS,
-                    ..connection_limits(&limits, None)
-                };
-                let listener = Listener::bind(address, tls, limits)
-                    .await
-                    .map_err(bind_error("admin.address", address))?;
-                let bound = listener.address().map_err(bind_error("admin.address", address))?;
-                Some((listener, bound))
-            }
         };
-        let is_stopping = Arc::new(AtomicBool::new(false));
         let ports = Ports {
-            address,
-            is_tls: listen.tls.is_some(),
-            admin: admin_listener.as_ref().map_or(0, |(_, address)| address.port()),
+            address: port.address,
+            is_tls: port.tls.is_some(),
+            admin: admin.as_ref().map_or(0, |admin| admin.port.address.port()),
         };
-        let Serving {
-            service,
-            forwarding,
-            upstream,
-            discovery,
-            gateway,
-            registrar,
-            bcs_health,
-        } = Serving::new(front, ports, &ensembles, &host, &limits)?;
-        if let Some(gateway) = &gateway {
-            gateway.tell(address, listen.tls.is_some());
+        let registrar = match &front {
+            FrontConfig::Bcs(bcs) => bcs
+                .registration
+                .as_ref()
+                .map(|config| Registrar::new(config, &bcs.cluster, ports, &connections.ensembles))
+                .transpose()?,
+            _ => None,
+        };
+        let front = Front::new(front, &connections, &host, &limits)?;
+        if let Front::Gateway(gateway) = &front {
+            gateway.warn_of_port(port.address, port.tls.is_some());
         }
         Ok(Self {
-            front: Front::new(service, limits.concurrency, limits.streams, is_stopping.clone()),
-            admin: admin::Parts {
-                tls: listen.tls,
-                own_tls: admin
-                    .as_ref()
-                    .and_then(AdminConfig::tls)
-                    .map(|tls| tls.server.clone()),
-                access: Access::new(&admin.unwrap_or_else(|| AdminConfig::new(address))),
-                host,
-                upstream: upstream.clone(),
-                gateway: gateway.clone(),
-                bcs_health,
-                ensembles,
-                registrations: Vec::new(),
-                discovery: discovery.clone(),
-                cluster: None,
-                is_stopping,
-                recordings: Arc::new(Semaphore::new(RECORDINGS)),
-                metrics,
-            },
-            listener,
-            address,
-            admin_listener,
-            forwarding,
-            upstream,
-            gateway,
-            discovery,
+            port,
+            admin,
+            front,
             registrar,
+            connections,
+            host,
             limits,
             namespaces: match namespaces {
                 NamespacesConfig::Listed(_) => None,
@@ -216,156 +215,180 @@ impl Driver {
         })
     }
 
-    /// Show how this cluster is at the operator's port: the one that the host asks. It is also the one that requests
-    /// about custom resources are handed on to.
-    pub fn showing(mut self, cluster: Option<Cluster>) -> Self {
-        if let (Some(forwarding), Some(cluster)) = (&self.forwarding, &cluster) {
-            forwarding.reach(cluster.clone());
-        }
-        self.admin.cluster = cluster;
-        self
-    }
-
     /// Where it listens: with the port that the system chose, when the configuration says 0.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.port.address
     }
 
     /// Where the operator's endpoints are, if anywhere.
     pub fn admin_address(&self) -> Option<SocketAddr> {
-        self.admin_listener.as_ref().map(|(_, address)| *address)
+        self.admin.as_ref().map(|admin| admin.port.address)
     }
 
     /// Serve until told to stop, and end what is in flight.
     pub async fn run(self, shutdown: Shutdown) -> Stopped {
         let Self {
-            listener,
-            admin_listener,
-            mut admin,
+            port,
+            admin,
             front,
-            upstream,
-            gateway,
-            // It is followed as long as this is there.
-            discovery: _discovery,
             registrar,
+            connections,
+            host,
             limits,
             namespaces,
-            ..
         } = self;
-        let Limits {
-            shutdown_delay,
-            shutdown_timeout,
-            ..
-        } = limits;
-        let refreshing = keep_tls_fresh([admin.tls.clone(), admin.own_tls.clone()], admin.upstream.clone());
-        let access = admin.access.clone();
-        let is_stopping = admin.is_stopping.clone();
-        let host = admin.host.clone();
-        let ensembles = admin.ensembles.clone();
+        let is_stopping = Arc::new(AtomicBool::new(false));
         // Its port is bound: who connects from now on is answered.
-        let registrations = registrar.map(Registrar::register);
-        admin.registrations = registrations.iter().flat_map(Registrations::status).collect();
-        let telling = registration::measure(admin.registrations.clone());
+        let registrations = registrar.map(Registrar::register).unwrap_or_default();
+        let observed = Observed {
+            host: host.clone(),
+            front: front.clone(),
+            ip: port.address.ip(),
+            tls: [
+                port.tls.clone(),
+                admin.as_ref().and_then(|admin| admin.port.tls.clone()),
+            ],
+            ensembles: connections.ensembles.clone(),
+            cluster: connections.cluster,
+            registrations: registrations.clone(),
+            is_stopping: is_stopping.clone(),
+        };
+        let background = follow(
+            front.clone(),
+            host,
+            connections.ensembles,
+            observed.tls.clone(),
+            registrations.clone(),
+            admin.as_ref().map(|admin| admin.access.clone()),
+            namespaces,
+        );
         // The operator's port outlives the other, to show how it ends.
         let admin_stop = Stop::default();
-        let admin_server = admin_listener.map(|(listener, _)| {
-            let service = AdminService::new(admin.into());
-            tokio::spawn(listener.serve(service, admin_stop.clone()))
-        });
+        let admin_server = admin.map(|admin| serve_admin(admin, observed, admin_stop.clone()));
         let stop = Stop::default();
         let serving = {
-            let (upstream, gateway, stop) = (upstream.clone(), gateway.clone(), stop.clone());
-            async move {
-                listener.serve(front, stop).await;
-                if let Some(upstream) = upstream {
-                    upstream.tunnels_ended().await;
-                }
-                if let Some(gateway) = gateway {
-                    gateway.tunnels_ended().await;
-                }
-            }
-        };
-        let following = host.follow();
-        let checking = async {
-            if let Some(upstream) = &upstream {
-                upstream.check_health().await;
-            }
-        };
-        let renewing = async {
-            if let Some(gateway) = &gateway {
-                gateway.follow().await;
-            }
-        };
-        let reading = async {
-            if let Some(file) = namespaces {
-                file.follow().await;
-            }
-        };
-        // None of them ends the driver.
-        let background = async {
-            tokio::join!(
-                checking,
-                following,
-                refreshing,
-                renewing,
-                reading,
-                telling,
-                ensembles.measure(),
-                access.follow()
+            let (front, stop) = (front.clone(), stop.clone());
+            let handler = FrontHandler::new(
+                front.clone(),
+                limits.concurrency,
+                limits.streams,
+                is_stopping.clone(),
             );
-            std::future::pending::<()>().await;
-        };
-        let stopping = async {
-            shutdown.graceful.cancelled().await;
-            is_stopping.store(true, Ordering::Relaxed);
-            if let Some(registrations) = registrations {
-                tokio::select! {
-                    () = shutdown.now.cancelled() => {}
-                    () = registrations.withdraw() => {}
-                }
-            }
-            if !shutdown_delay.is_zero() {
-                tracing::info!(delay = ?shutdown_delay, "stopping: connections are still accepted for a while");
-                tokio::select! {
-                    () = shutdown.now.cancelled() => {}
-                    () = tokio::time::sleep(shutdown_delay) => {}
-                }
-            }
-            tracing::info!(timeout = ?shutdown_timeout, "stopping: requests in flight are finished first");
-            stop.graceful.cancel();
-            tokio::select! {
-                () = shutdown.now.cancelled() => tracing::warn!("told twice to stop: requests in flight are cut off"),
-                () = tokio::time::sleep(shutdown_timeout) => {
-                    tracing::warn!(timeout = ?shutdown_timeout, "requests in flight took too long and are cut off");
-                }
+            async move {
+                port.listener.serve(handler, stop).await;
+                front.tunnels_ended().await;
             }
         };
         tokio::pin!(serving);
         let stopped = tokio::select! {
             () = &mut serving => Stopped::Cleanly,
             () = background => Stopped::Cut,
-            () = stopping => {
+            () = stop_in_order(&shutdown, &stop, &is_stopping, &registrations, &limits) => {
                 stop.now.cancel();
-                if let Some(upstream) = &upstream {
-                    upstream.stop_tunnels();
-                }
-                if let Some(gateway) = &gateway {
-                    gateway.stop_tunnels();
-                }
+                front.stop_tunnels();
                 serving.await;
                 Stopped::Cut
             }
         };
-        admin_stop.graceful.cancel();
-        if let Some(mut server) = admin_server
-            && tokio::time::timeout(LAST_ANSWERS, &mut server).await.is_err()
-        {
-            tracing::debug!("a client of the operator's port is cut off");
-            admin_stop.now.cancel();
-            // It cannot fail: nothing in it panics, and nobody aborts it.
-            let _ = server.await;
+        if let Some(server) = admin_server {
+            end_admin(server, &admin_stop).await;
         }
         stopped
+    }
+}
+
+fn serve_admin(admin: AdminPort, observed: Observed, stop: Stop) -> JoinHandle<()> {
+    let observed = Arc::new(observed);
+    let sources = Sources {
+        host: observed.host.clone(),
+        is_stopping: observed.is_stopping.clone(),
+        metrics: admin.metrics,
+        health: {
+            let observed = observed.clone();
+            Box::new(move || observed.front.health(observed.ip))
+        },
+        status: Box::new(move || observed.status()),
+    };
+    let service = AdminService::new(admin.access, sources);
+    tokio::spawn(admin.port.listener.serve(service, stop))
+}
+
+async fn end_admin(mut server: JoinHandle<()>, stop: &Stop) {
+    stop.graceful.cancel();
+    if tokio::time::timeout(LAST_ANSWERS, &mut server).await.is_err() {
+        tracing::debug!("a client of the operator's port is cut off");
+        stop.now.cancel();
+        // It cannot fail: nothing in it panics, and nobody aborts it.
+        let _ = server.await;
+    }
+}
+
+/// What goes on beside the requests: definitions, certificates, tokens and namespaces are read again when they
+/// change, the health of servers is checked, and metrics are kept up to date. It does not end.
+async fn follow(
+    front: Front,
+    host: Host,
+    ensembles: Ensembles,
+    tls: [Option<ServerTls>; 2],
+    registrations: Registrations,
+    access: Option<Access>,
+    namespaces: Option<FileNamespaces>,
+) {
+    let access = async {
+        if let Some(access) = access {
+            access.follow().await;
+        }
+    };
+    let namespaces = async {
+        if let Some(file) = namespaces {
+            file.follow().await;
+        }
+    };
+    tokio::join!(
+        host.follow(),
+        front.follow(),
+        join_all(tls.iter().flatten().map(ServerTls::keep_fresh)),
+        registrations.update_metrics(),
+        ensembles.update_metrics(),
+        access,
+        namespaces,
+    );
+    std::future::pending().await
+}
+
+/// Wait for the order to stop, and stop in order. Returns when requests in flight are to be cut off.
+async fn stop_in_order(
+    shutdown: &Shutdown,
+    stop: &Stop,
+    is_stopping: &AtomicBool,
+    registrations: &Registrations,
+    limits: &Limits,
+) {
+    let Limits {
+        shutdown_delay: delay,
+        shutdown_timeout: timeout,
+        ..
+    } = *limits;
+    shutdown.graceful.cancelled().await;
+    is_stopping.store(true, Ordering::Relaxed);
+    tokio::select! {
+        () = shutdown.now.cancelled() => {}
+        () = registrations.withdraw() => {}
+    }
+    if !delay.is_zero() {
+        tracing::info!(?delay, "stopping: connections are still accepted for a while");
+        tokio::select! {
+            () = shutdown.now.cancelled() => {}
+            () = tokio::time::sleep(delay) => {}
+        }
+    }
+    tracing::info!(?timeout, "stopping: requests in flight are finished first");
+    stop.graceful.cancel();
+    tokio::select! {
+        () = shutdown.now.cancelled() => tracing::warn!("told twice to stop: requests in flight are cut off"),
+        () = tokio::time::sleep(timeout) => {
+            tracing::warn!(?timeout, "requests in flight took too long and are cut off");
+        }
     }
 }
 
@@ -382,16 +405,4 @@ fn connection_limits(limits: &Limits, upstream_timeout: Option<Duration>) -> Con
             stream: limits.stream_idle_timeout,
         },
     }
-}
-
-/// Read the TLS files again whenever they change.
-async fn keep_tls_fresh(ports: [Option<ServerTls>; 2], upstream: Option<Upstream>) {
-    let ports = ports.iter().flatten().map(ServerTls::keep_fresh);
-    let ports = futures_util::future::join_all(ports);
-    let upstream = async {
-        if let Some(upstream) = &upstream {
-            upstream.keep_tls_fresh().await;
-        }
-    };
-    tokio::join!(ports, upstream);
 }

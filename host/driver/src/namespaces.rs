@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use admittance::admission::{Labels, NamespaceLookupError, NamespaceSource, StaticNamespaces, async_trait};
+use admittance_admission::{Labels, NamespaceLookupError, NamespaceSource, StaticNamespaces, async_trait};
 use admittance_definitions::{
     Mistakes,
     document::{self, Node},
@@ -41,7 +41,6 @@ pub struct FileNamespaces {
 }
 
 impl FileNamespaces {
-    /// Read the file.
     pub fn read(path: &Path) -> Result<Self, Mistakes> {
         Ok(Self {
             path: path.to_owned(),

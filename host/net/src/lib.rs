@@ -8,6 +8,7 @@
     reason = "internal to the program: names say what a docstring would repeat"
 )]
 
+pub mod bearer;
 pub mod body;
 pub mod causes;
 pub mod limits;
@@ -16,4 +17,4 @@ mod telemetry;
 pub mod tls;
 pub mod upstream;
 
-pub use telemetry::{count_upstream_error, describe_metrics};
+pub use telemetry::{count_upstream_error, describe_metrics, status_class};

@@ -75,6 +75,11 @@ pub trait Handler: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Response<Body>> + Send;
 }
 
+/// Whether only programs of this machine reach it.
+pub fn is_loopback(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
+}
+
 /// Limits on the connections of a port.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionLimits {

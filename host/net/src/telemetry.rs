@@ -1,5 +1,6 @@
 //! Metrics of connections, through the `metrics` facade.
 
+use http::StatusCode;
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram};
 
 pub(crate) const STALLED: &str = "admittance_http_stalled_total";
@@ -61,4 +62,15 @@ pub fn describe_metrics() {
 /// Counts a request without a valid reply from an upstream.
 pub fn count_upstream_error(reason: &'static str) {
     counter!(UPSTREAM_ERRORS, "reason" => reason).increment(1);
+}
+
+/// The class of a reply's status, as metrics have it.
+pub fn status_class(status: StatusCode) -> &'static str {
+    match status.as_u16() / 100 {
+        1 => "1xx",
+        2 => "2xx",
+        3 => "3xx",
+        4 => "4xx",
+        _ => "5xx",
+    }
 }

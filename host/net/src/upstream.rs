@@ -111,14 +111,6 @@ impl UpstreamError {
     }
 }
 
-/// The server that replied: an extension of its reply.
-#[derive(Clone, Debug)]
-pub struct RepliedBy(pub Server);
-
-/// Listed servers that a request is sent to only if there is no other: an extension of the request.
-#[derive(Clone, Debug, Default)]
-pub struct AvoidedServers(pub Vec<Server>);
-
 /// A value that a request holds until it has ended, also as a tunnel: an extension of the request.
 #[derive(Clone, Debug)]
 pub struct TunnelGuard {
@@ -231,19 +223,30 @@ impl Upstream {
     /// Forwards a request, and returns the reply of a server.
     ///
     /// A CONNECT request gets a 405: this is not a forward proxy.
-    pub async fn send(&self, mut request: Request<Body>) -> Result<Response<Body>, UpstreamError> {
+    pub async fn send(&self, request: Request<Body>) -> Result<Response<Body>, UpstreamError> {
+        let (response, _) = self.send_avoiding(request, &[]).await?;
+        Ok(response)
+    }
+
+    /// Forwards a request, and returns the reply and the server that sent it. The listed servers to `avoid` are used
+    /// only if there is no other.
+    pub async fn send_avoiding(
+        &self,
+        mut request: Request<Body>,
+        avoid: &[Server],
+    ) -> Result<(Response<Body>, Option<Server>), UpstreamError> {
         if request.method() == Method::CONNECT {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
-            return Ok(response);
+            return Ok((response, None));
         }
         let client_upgrade = is_upgrade(&request).then(|| hyper::upgrade::on(&mut request));
         let (mut head, body) = request.into_parts();
         prepare_request(&mut head, client_upgrade.is_some());
         let reply = self
-            .exchange(&head, body)
+            .exchange(&head, body, avoid)
             .await
-            .and_then(|(mut response, in_flight)| {
+            .and_then(|(mut response, server, in_flight)| {
                 let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
                 match (switches, client_upgrade) {
                     (true, Some(client)) => {
@@ -256,7 +259,7 @@ impl Upstream {
                     }
                 }
                 prepare_response(&mut response, switches);
-                Ok(response)
+                Ok((response, Some(server)))
             });
         reply.inspect_err(|error| telemetry::count_upstream_error(error.label()))
     }
@@ -296,14 +299,15 @@ impl Upstream {
         });
     }
 
-    async fn exchange(&self, head: &Parts, body: Body) -> Result<(Response<Body>, InFlight), UpstreamError> {
+    async fn exchange(
+        &self,
+        head: &Parts,
+        body: Body,
+        avoid: &[Server],
+    ) -> Result<(Response<Body>, Server, InFlight), UpstreamError> {
         let config = &self.shared.config;
         let (mut body, mut replay) = ReplayBody::new(body);
-        let avoided = head
-            .extensions
-            .get::<AvoidedServers>()
-            .map_or(&[][..], |avoided| &avoided.0);
-        let mut attempts = self.servers.attempts(config.connect_timeout, avoided).await;
+        let mut attempts = self.servers.attempts(config.connect_timeout, avoid).await;
         let mut error = match self.servers.choice() {
             Choice::Master => UpstreamError::NoMaster,
             Choice::Turns | Choice::LeastLoaded => UpstreamError::NoServers,
@@ -331,9 +335,7 @@ impl Upstream {
                 Ok(response) => {
                     health.connected();
                     histogram!(telemetry::UPSTREAM_DURATION).record(started.elapsed());
-                    let mut response = response.map(Body::new);
-                    response.extensions_mut().insert(RepliedBy(server.clone()));
-                    return Ok((response, in_flight));
+                    return Ok((response.map(Body::new), server.clone(), in_flight));
                 }
                 Err(cause) if cause.is_connect() => {
                     health.refused();

@@ -49,7 +49,7 @@ pub struct AdmissionService<S> {
     inner: S,
 }
 
-/// How a request was handled: an extension of every response.
+/// How a request was handled: an extension of every response. One that the inner service has set is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Passage {
@@ -168,7 +168,10 @@ where
                 Ok(passed) => {
                     let mut response = inner.call(passed.request).await?;
                     append_warnings(response.headers_mut(), &passed.warnings);
-                    response.extensions_mut().insert(passed.passage);
+                    // The inner service may have said how the request ended.
+                    if response.extensions().get::<Passage>().is_none() {
+                        response.extensions_mut().insert(passed.passage);
+                    }
                     response
                 }
                 Err(reply) => reply.map(R::from),

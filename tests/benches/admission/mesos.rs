@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use admittance::Host;
-use admittance_driver::{Config, Driver, Ensembles, Shutdown};
+use admittance_driver::{Config, Connections, Driver, Shutdown};
 use admittance_tests::{Client, Upstream};
 use http::Request;
 use serde_json::json;
@@ -95,7 +95,7 @@ async fn start(directory: &Path, host: Host, dialect: &str) -> Running {
     let path = directory.join("admittance.yaml");
     std::fs::write(&path, format!("listen: {{address: '127.0.0.1:0'}}\n{dialect}")).unwrap();
     let config = Config::read(&path).unwrap();
-    let driver = Driver::bind(config, Ensembles::default(), host, Arc::new(String::new))
+    let driver = Driver::bind(config, Connections::default(), host, Arc::new(String::new))
         .await
         .unwrap();
     let shutdown = Shutdown::default();

@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use admittance::Host;
-use admittance_driver::{Config, Driver, Ensembles, Shutdown};
+use admittance_driver::{Config, Connections, Driver, Shutdown};
 use admittance_tests::{Client, Upstream};
 use http::Request;
 
@@ -36,7 +36,7 @@ pub(crate) async fn measure(directory: &Path, calls: usize, object: &str) {
             host = host.definitions(chain_file(directory, stages));
         }
         let host = host.build().await.unwrap();
-        let driver = Driver::bind(config, Ensembles::default(), host, Arc::new(String::new))
+        let driver = Driver::bind(config, Connections::default(), host, Arc::new(String::new))
             .await
             .unwrap();
         let url = format!("http://{}", driver.address());

@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use admittance::Host;
-use admittance_driver::{Config, Driver, Ensembles, Shutdown};
+use admittance_driver::{Config, Connections, Driver, Shutdown};
 use admittance_tests::{Client, Trust};
 use http::Request;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
@@ -34,7 +34,7 @@ pub(crate) async fn measure(directory: &Path, calls: usize, object: &str) {
         let host = host.build().await.unwrap();
         let driver = Driver::bind(
             config(directory),
-            Ensembles::default(),
+            Connections::default(),
             host,
             Arc::new(String::new),
         )

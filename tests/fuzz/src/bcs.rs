@@ -1,7 +1,8 @@
 use admittance::{
     admission::Request,
-    dialect::{Bcs, Class, Cluster, Dialect, Forwarding, Inspection, NextBody, Reading, Relay, bcs::Behind},
+    dialect::{Class, Dialect, Inspection, Reading},
 };
+use admittance_bcs::{Bcs, Behind, Forwarding, NextBody, Relay, definitions_reply};
 use bytes::Bytes;
 use http::{StatusCode, request::Parts};
 use serde_json::Value;
@@ -14,8 +15,7 @@ use crate::parts;
 pub fn bcs(input: &[u8]) {
     let [line, body] = parts(input);
     let body = Bytes::copy_from_slice(body);
-    let dialect =
-        Bcs::new(Cluster::new("BCS-MESOS-10001").expect("a cluster id")).in_front_of(Behind::Scheduler);
+    let dialect = Bcs::new("BCS-MESOS-10001".parse().expect("a cluster id")).in_front_of(Behind::Scheduler);
     if let Some(head) = head(line) {
         if let Class::Inspect(inspection) = dialect.classify(&head) {
             inspect(&dialect, &head, &inspection, &body);
@@ -32,7 +32,7 @@ pub fn bcs(input: &[u8]) {
             is_json(reply.body());
         }
     }
-    Bcs::definitions_reply(&body);
+    definitions_reply(&body);
 }
 
 /// The headers of a request with this first line, and the cluster's header.

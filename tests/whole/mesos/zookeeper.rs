@@ -2,7 +2,7 @@
 
 use zookeeper_client::{Acls, Client, CreateMode};
 
-#[path = "../../../host/zookeeper/tests/zookeeper/ensemble.rs"]
+#[path = "../../../host/bcs/tests/zookeeper/ensemble.rs"]
 mod ensemble;
 
 pub(super) use ensemble::{Ensemble, Server};

@@ -13,7 +13,8 @@ use std::{
 };
 
 use admittance::definitions::{Mistakes, document};
-use admittance_driver::{AdminConfig, Config, FrontConfig, Limits};
+use admittance_admin::AdminConfig;
+use admittance_driver::{Config, FrontConfig, Limits};
 use serde_json::{Map, Value as Json, json};
 
 use super::{

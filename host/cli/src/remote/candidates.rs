@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use admittance::{AnswerSample, CandidateReport, CandidateStatus, DifferenceSample};
-use admittance_driver::api::CandidateList;
+use admittance_admin::api::CandidateList;
 use anstyle::Style;
 use clap::Args;
 

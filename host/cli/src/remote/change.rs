@@ -10,7 +10,7 @@ use admittance::{
     Applied, AppliedEffect, Revision,
     definitions::{DefinitionFile, DefinitionId, DefinitionSet, StageId},
 };
-use admittance_driver::api::{PromoteRequest, RollbackRequest};
+use admittance_admin::api::{PromoteRequest, RollbackRequest};
 use clap::Args;
 use reqwest::Method;
 

@@ -1,7 +1,7 @@
 //! `admittance get`: the definitions as the driver's files hold them.
 
 use admittance::definitions::DefinitionId;
-use admittance_driver::api::{Definition, DefinitionList};
+use admittance_admin::api::{Definition, DefinitionList};
 use clap::Args;
 
 use super::{client::Client, connection::Connection};

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt, path::Path};
 
-use admittance_driver::api::ErrorReply;
+use admittance_admin::api::ErrorReply;
 use admittance_net::{
     causes::{find, root_cause},
     tls::{TlsAdvice, TlsError},

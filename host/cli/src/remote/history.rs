@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use admittance::{Comparison, ModuleChange, Moment, Revision, RevisionModule};
-use admittance_driver::api::RevisionList;
+use admittance_admin::api::RevisionList;
 use clap::Args;
 
 use super::{client::Client, connection::Connection, status::made_by};

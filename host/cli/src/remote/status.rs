@@ -8,7 +8,7 @@ use admittance::{
     ChainStatus, FailureStatus, HookStatus, Moment, Origin, PluginStatus, StageState, StageStatus, Status,
     admission::Mode,
 };
-use admittance_driver::api::DriverStatus;
+use admittance_admin::api::DriverStatus;
 use anstyle::Style;
 use clap::Args;
 

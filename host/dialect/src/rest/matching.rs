@@ -8,7 +8,7 @@ use matchit::Router;
 use super::{Matched, Prepared, Rest, Unmatched};
 use crate::{
     Class, Rejection, RejectionKind,
-    path::{self, Readings},
+    path::{self, PathReadings},
 };
 
 impl Prepared {
@@ -90,7 +90,7 @@ impl Rest {
     /// The route that a request is for, if there is one. An error says why that cannot be told.
     pub(super) fn route(&self, head: &Parts) -> Result<Option<Matched>, Rejection> {
         let (method, path) = (&head.method, head.uri.path());
-        let readings = Readings::of(path);
+        let readings = PathReadings::of(path);
         let mut found = readings.iter().filter_map(|path| self.find(method, path));
         let (first, second) = (found.next(), found.next());
         drop(found);
@@ -131,7 +131,7 @@ impl Rest {
         let Some(lenient) = path::lenient(path) else {
             return true;
         };
-        let readings = Readings::of(path);
+        let readings = PathReadings::of(path);
         self.routes.iter().any(|route| {
             readings.iter().any(|path| route.template.at(path).is_ok())
                 || route.lenient_template.at(&lenient).is_ok()

@@ -2,7 +2,6 @@
 
 mod admin;
 mod bcs;
-mod console;
 mod definitions;
 mod front;
 mod gateway;
@@ -67,10 +66,12 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
         .as_ref()
         .map(FrontConfig::default_limits)
         .unwrap_or_default();
-    let limits = match fields.optional("limits") {
-        None => Some(default_limits),
-        Some(node) => limits(&node, default_limits, mistakes),
-    };
+    let limits = or(
+        fields.optional("limits"),
+        default_limits.clone(),
+        mistakes,
+        |node, mistakes| limits(node, default_limits, mistakes),
+    );
     let has_cluster = fields.has("cluster");
     let definitions = section(fields.optional("definitions"), mistakes, |node, mistakes| {
         definitions(node, ensembles, has_cluster, mistakes)
@@ -121,16 +122,26 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
     })
 }
 
-/// A part of the file that has a default when it is absent.
-fn section<T: Default>(
-    node: Option<Node<'_>>,
+/// A part of the file, or this when it is absent.
+fn or<'a, T>(
+    node: Option<Node<'a>>,
+    default: T,
     mistakes: &mut Mistakes,
-    read: impl FnOnce(&Node<'_>, &mut Mistakes) -> Option<T>,
+    read: impl FnOnce(&Node<'a>, &mut Mistakes) -> Option<T>,
 ) -> Option<T> {
     match node {
-        None => Some(T::default()),
+        None => Some(default),
         Some(node) => read(&node, mistakes),
     }
+}
+
+/// A part of the file that has a default when it is absent.
+fn section<'a, T: Default>(
+    node: Option<Node<'a>>,
+    mistakes: &mut Mistakes,
+    read: impl FnOnce(&Node<'a>, &mut Mistakes) -> Option<T>,
+) -> Option<T> {
+    or(node, T::default(), mistakes, read)
 }
 
 /// A part of the file that may be absent.
@@ -139,10 +150,23 @@ fn if_there<'a, T>(
     mistakes: &mut Mistakes,
     read: impl FnOnce(&Node<'a>, &mut Mistakes) -> Option<T>,
 ) -> Option<Option<T>> {
-    match node {
-        None => Some(None),
-        Some(node) => read(&node, mistakes).map(Some),
-    }
+    or(node, None, mistakes, |node, mistakes| {
+        read(node, mistakes).map(Some)
+    })
+}
+
+/// Each entry of a list; none when one of them is wrong. All are read, so that every mistake is found.
+fn each<'a, T>(
+    nodes: &[Node<'a>],
+    mistakes: &mut Mistakes,
+    mut read: impl FnMut(&Node<'a>, &mut Mistakes) -> Option<T>,
+) -> Option<Vec<T>> {
+    let entries: Vec<Option<T>> = nodes.iter().map(|node| read(node, mistakes)).collect();
+    entries.into_iter().collect()
+}
+
+fn owned(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
+    node.text(mistakes).map(str::to_owned)
 }
 
 /// An object with one field, which must be there.
@@ -165,12 +189,7 @@ where
     T: std::str::FromStr,
     T::Err: std::fmt::Display,
 {
-    let values: Vec<Option<T>> = node
-        .list(mistakes)?
-        .iter()
-        .map(|entry| entry.parse(mistakes))
-        .collect();
-    values.into_iter().collect()
+    each(&node.list(mistakes)?, mistakes, Node::parse)
 }
 
 fn duration(
@@ -179,10 +198,9 @@ fn duration(
     default: Duration,
     mistakes: &mut Mistakes,
 ) -> Option<Duration> {
-    match fields.optional(name) {
-        Some(node) => node.duration(MILLISECOND..=HOUR, mistakes),
-        None => Some(default),
-    }
+    or(fields.optional(name), default, mistakes, |node, mistakes| {
+        node.duration(MILLISECOND..=HOUR, mistakes)
+    })
 }
 
 fn resolve(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<(String, String)>> {
@@ -198,16 +216,18 @@ fn resolve(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<(String, Stri
 fn log(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<LogConfig> {
     let levels = LogLevel::ALL.map(|level| (level.as_str(), level));
     let formats = LogFormat::ALL.map(|format| (format.as_str(), format));
-    let mut config = LogConfig::default();
     let mut fields = node.object(mistakes)?;
-    if let Some(node) = fields.optional("level") {
-        config.level = node.one_of("log level", &levels, mistakes)?;
-    }
-    if let Some(node) = fields.optional("format") {
-        config.format = node.one_of("log format", &formats, mistakes)?;
-    }
+    let level = section(fields.optional("level"), mistakes, |node, mistakes| {
+        node.one_of("log level", &levels, mistakes)
+    });
+    let format = section(fields.optional("format"), mistakes, |node, mistakes| {
+        node.one_of("log format", &formats, mistakes)
+    });
     fields.finish(mistakes);
-    Some(config)
+    Some(LogConfig {
+        level: level?,
+        format: format?,
+    })
 }
 
 #[cfg(test)]

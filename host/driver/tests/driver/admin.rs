@@ -2,7 +2,6 @@
 
 mod access;
 mod candidate;
-mod document;
 #[path = "../../../sandbox/tests/sandbox/guest.rs"]
 #[allow(dead_code, reason = "guests here are simple ones")]
 pub(crate) mod guest;

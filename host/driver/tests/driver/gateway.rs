@@ -11,7 +11,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use admittance_driver::{FrontConfig, GatewayConfig, PlainGroups, Statuses};
+use admittance_bcs::{GatewayConfig, PlainGroups, Statuses};
+use admittance_driver::FrontConfig;
 use admittance_net::upstream::UpstreamConfig;
 use axum::{Router, body::Body};
 use bytes::Bytes;

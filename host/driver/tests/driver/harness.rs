@@ -8,11 +8,12 @@ use admittance::{
         Chain, Deadline, Denial, Failure, Hook, Operation, Patch, Request as Admission, Response as Answer,
         Rule, Stage, Verdict, async_trait,
     },
-    dialect::{Cluster, bcs::Behind},
 };
+use admittance_admin::AdminConfig;
+use admittance_bcs::{BcsConfig, Behind, SchedulersConfig, zookeeper::Ensembles};
 use admittance_driver::{
-    AdminConfig, BcsConfig, Config, DefinitionPlace, Driver, Ensembles, FrontConfig, Limits, ListenConfig,
-    LogConfig, SchedulersConfig, Shutdown, Stopped,
+    Config, Connections, DefinitionPlace, Driver, FrontConfig, Limits, ListenConfig, LogConfig, Shutdown,
+    Stopped,
 };
 use admittance_net::{
     tls::{self, ClientTls, ServerTls, Trust},
@@ -101,7 +102,7 @@ impl Setup {
                 },
                 admin: Some(AdminConfig::new(loopback())),
                 front: FrontConfig::Bcs(BcsConfig {
-                    cluster: Cluster::new(CLUSTER).unwrap(),
+                    cluster: CLUSTER.parse().unwrap(),
                     behind: Behind::Driver,
                     servers: SchedulersConfig::Listed(servers),
                     upstream: UpstreamConfig {
@@ -196,8 +197,10 @@ impl Setup {
             Some(config) => Some(admittance_cluster::Cluster::connect(config).await.unwrap()),
             None => None,
         };
-        let driver = Driver::bind(self.config, ensembles, host, metrics).await.unwrap();
-        let driver = driver.showing(cluster);
+        let connections = Connections { ensembles, cluster };
+        let driver = Driver::bind(self.config, connections, host, metrics)
+            .await
+            .unwrap();
         let shutdown = Shutdown::default();
         Running {
             address: driver.address(),

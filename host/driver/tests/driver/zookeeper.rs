@@ -2,11 +2,11 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use admittance::dialect::bcs::Behind;
-use admittance_driver::{
-    DiscoveryConfig, RegistrationConfig, SchedulersConfig, ServerInfo, Stopped, ZooKeeperConfig,
+use admittance_bcs::{
+    Behind, RegistrationConfig, SchedulersConfig, ServerInfo,
+    zookeeper::{EnsembleConfig, Followed, MemberList, Registered, Registration, ZooKeeper, ZooKeeperConfig},
 };
-use admittance_zookeeper::{EnsembleConfig, Members, Registered, Registration, ZooKeeper};
+use admittance_driver::Stopped;
 use axum::Router;
 use serde_json::{Value, json};
 
@@ -16,10 +16,10 @@ use crate::{
     tls::until,
 };
 
-#[path = "../../../zookeeper/tests/zookeeper/ensemble.rs"]
+#[path = "../../../bcs/tests/zookeeper/ensemble.rs"]
 pub(crate) mod ensemble;
 
-const SCHEDULERS: &str = DiscoveryConfig::DEFAULT_PATH;
+const SCHEDULERS: &str = SchedulersConfig::DEFAULT_PATH;
 const DRIVERS: &str = "/bcs/services/endpoints/mesosdriver";
 const RESOURCES: &str = "/mesosdriver/v4/cluster/resources";
 const NO_SCHEDULER: &str = "cannot connect to any scheduler";
@@ -28,9 +28,7 @@ const NO_SCHEDULER: &str = "cannot connect to any scheduler";
 fn discovering(server: &str) -> Setup {
     let mut setup = Setup::new(&[]).bcs(|bcs| {
         bcs.behind = Behind::Scheduler;
-        bcs.servers = SchedulersConfig::Discovered(DiscoveryConfig {
-            path: SCHEDULERS.parse().unwrap(),
-        });
+        bcs.servers = SchedulersConfig::Discovered(SCHEDULERS.parse().unwrap());
     });
     setup.config.zookeeper = ZooKeeperConfig {
         cluster: Some(EnsembleConfig::new(server.parse().unwrap())),
@@ -90,7 +88,7 @@ async fn health(driver: &Running) -> String {
 }
 
 /// Wait for so many members.
-async fn count(members: &mut Members, count: usize) {
+async fn count(members: &mut Followed<MemberList>, count: usize) {
     let reached = async {
         while members.borrow().members.len() != count || !members.borrow().is_read {
             members.changed().await;

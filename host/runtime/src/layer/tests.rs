@@ -1,11 +1,11 @@
 use std::{convert::Infallible, sync::Mutex};
 
 use admittance_admission::{
-    Chain, Deadline, Denial, Failure, Hook, Matcher, Operation, Patch, Request as Admission,
-    Response as Answer, Rule, Stage, Verdict, async_trait,
+    Chain, Deadline, Denial, Failure, GroupVersionKind, Hook, Matcher, Object, Operation, Patch,
+    Request as Admission, Response as Answer, Rule, Spelling, Stage, Verdict, async_trait,
 };
-use admittance_dialect::{Bcs, Cluster};
-use http::header::CONTENT_ENCODING;
+use admittance_dialect::{Inspection, Rejection, RejectionKind};
+use http::{Method, StatusCode, header::CONTENT_ENCODING};
 use http_body_util::{BodyExt, Full};
 use serde_json::json;
 
@@ -27,6 +27,67 @@ impl Hook for Judge {
         };
         answer.warnings.push("careful".to_owned());
         Ok(answer)
+    }
+}
+
+/// POST creates and PUT updates the object that is the body; a list is nothing for the chains.
+#[derive(Debug)]
+struct Objects(Spelling);
+
+impl Objects {
+    fn new() -> Self {
+        let keys = ["/kind", "/metadata", "/metadata/name"];
+        Self(Spelling::new([], keys.map(|key| key.parse().unwrap())))
+    }
+}
+
+fn malformed(error: impl std::fmt::Display) -> Rejection {
+    Rejection::new(RejectionKind::Malformed, error.to_string())
+}
+
+impl Dialect for Objects {
+    fn classify(&self, head: &Parts) -> Class {
+        match head.method {
+            Method::POST => Class::Inspect(Inspection::new(Operation::Create)),
+            Method::PUT => Class::Inspect(Inspection::new(Operation::Update)),
+            _ => Class::Pass,
+        }
+    }
+
+    fn read(&self, _: &Parts, inspection: &Inspection, body: &Bytes) -> Result<Reading, Rejection> {
+        let text = std::str::from_utf8(body).map_err(malformed)?;
+        let canonical = self
+            .0
+            .canonical(text)
+            .map_err(|error| malformed(format!("{error:?}")))?;
+        let text = canonical.as_deref().unwrap_or(text);
+        if text.starts_with('[') {
+            return Ok(Reading::Nothing);
+        }
+        let object = Object::parse(text).map_err(malformed)?;
+        let kind = object.value()["kind"].as_str().unwrap().to_owned();
+        let kind = GroupVersionKind::from_api_version("", kind);
+        let resource = kind.guess_resource();
+        let mut request = Admission::new(inspection.operation, kind, resource).with_object(object);
+        request.spelling = self.0.clone();
+        Ok(Reading::Admit {
+            request: Box::new(request),
+            canonical: canonical.map(Bytes::from),
+        })
+    }
+
+    fn write(&self, _: &Inspection, _: &Bytes, object: &Object) -> Bytes {
+        Bytes::copy_from_slice(object.text().as_bytes())
+    }
+
+    fn reply(&self, end: &End<'_>) -> Response<Bytes> {
+        let mut response = Response::new(Bytes::from(end.to_string()));
+        *response.status_mut() = match end {
+            End::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            End::BodyEncoded { .. } => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        response
     }
 }
 
@@ -64,14 +125,13 @@ async fn layer() -> AdmissionLayer {
     };
     let chain = Chain::new("c", vec![rule], vec![Stage::new("s", Judge)]);
     let host = Host::builder().chain(chain).build().await.unwrap();
-    host.layer(Bcs::new(Cluster::new("BCS").unwrap()))
+    host.layer(Objects::new())
 }
 
 fn request(method: &str, body: &str) -> Request<Full<Bytes>> {
     Request::builder()
         .method(method)
-        .uri("/mesosdriver/v4/namespaces/n/applications")
-        .header("bcs-clusterid", "BCS")
+        .uri("/objects")
         .header(CONTENT_LENGTH, body.len())
         .header(EXPECT, "100-continue")
         .header("content-md5", "x")

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use admittance::Moment;
-use admittance_driver::api::{CertificateStatus, ClusterWatch, DriverStatus, GatewayStatus, ServerHealth};
+use admittance_admin::api::{CertificateStatus, ClusterWatch, DriverStatus, GatewayStatus, ServerHealth};
 
 use crate::{
     human,

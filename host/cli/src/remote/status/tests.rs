@@ -2,7 +2,7 @@ use admittance::{
     CallStatus, CandidateStatus, HistoryStatus, Problem,
     admission::{FailurePolicy, Phase},
 };
-use admittance_driver::api::{
+use admittance_admin::api::{
     CertificateStatus, ClusterStatus, ClusterWatch, DiscoveryStatus, EnsembleStatus, GatewayCluster,
     GatewayStatus, RegisteredNode, ServerHealth, TokensStatus,
 };

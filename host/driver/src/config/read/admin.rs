@@ -1,16 +1,13 @@
 use std::collections::BTreeSet;
 
+use admittance_admin::{AdminConfig, AdminTls, CertificateHolder, Role, Token, TokenFile, TokenSource};
 use admittance_definitions::{
     Mistakes,
     document::{Fields, Node},
 };
-use admittance_net::tls::ServerTls;
+use admittance_net::{bearer::TokenDigest, tls::ServerTls};
 
-use super::{good, ports};
-use crate::{
-    admin::token::{Token, TokenDigest, TokenFile, TokenSource},
-    config::{AdminConfig, AdminTls, CertificateHolder, Role},
-};
+use super::{each, good, if_there, owned, ports, section};
 
 pub(super) fn admin(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<AdminConfig> {
     let mut fields = node.object(mistakes)?;
@@ -20,33 +17,16 @@ pub(super) fn admin(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<AdminCon
     let (tls_node, clients_node) = (fields.optional("tls"), fields.optional("clients"));
     let tokens_node = fields.optional("tokens");
     fields.finish(mistakes);
-    let clients = match &clients_node {
-        Some(node) => named_list(
-            node,
-            "name who may use the API",
-            client,
-            |client| &client.name,
-            mistakes,
-        ),
-        None => Some(Vec::new()),
-    };
-    let tokens = match &tokens_node {
-        Some(node) => named_list(
-            node,
-            "name who may use the API",
-            token,
-            |token| &token.name,
-            mistakes,
-        ),
-        None => Some(Vec::new()),
-    };
-    let (tls, asks_clients) = match &tls_node {
-        Some(node) => (
-            ports::server_tls(node, ServerTls::of_admin_files, mistakes).map(Some),
-            has_field(node, "clientCa"),
-        ),
-        None => (Some(None), false),
-    };
+    let clients = section(clients_node.clone(), mistakes, |node, mistakes| {
+        named_list(node, client, |client| &client.name, mistakes)
+    });
+    let tokens = section(tokens_node.clone(), mistakes, |node, mistakes| {
+        named_list(node, token, |token| &token.name, mistakes)
+    });
+    let tls = if_there(tls_node.clone(), mistakes, |node, mistakes| {
+        ports::server_tls(node, ServerTls::of_admin_files, mistakes)
+    });
+    let asks_clients = tls_node.as_ref().is_some_and(|node| has_field(node, "clientCa"));
     match (&clients_node, asks_clients) {
         (Some(node), false) => node.wrong(
             "nobody is asked for a certificate",
@@ -87,14 +67,13 @@ fn has_field(node: &Node<'_>, name: &str) -> bool {
 /// A list of things of different names; none when one of them is wrong.
 fn named_list<T>(
     node: &Node<'_>,
-    fix: &str,
     read: impl Fn(&Node<'_>, &mut Mistakes) -> Option<T>,
     name: impl Fn(&T) -> &str,
     mistakes: &mut Mistakes,
 ) -> Option<Vec<T>> {
-    let entries = node.filled_list(fix, mistakes)?;
+    let entries = node.filled_list("name who may use the API", mistakes)?;
     let mut names = BTreeSet::new();
-    let mut read_one = |node: &Node<'_>| {
+    each(&entries, mistakes, |node, mistakes| {
         let entry = read(node, mistakes)?;
         if names.insert(name(&entry).to_owned()) {
             return Some(entry);
@@ -102,9 +81,7 @@ fn named_list<T>(
         let message = format!("there are two of the name {:?}", name(&entry));
         node.wrong(message, "give each a name of its own", mistakes);
         None
-    };
-    let found: Vec<Option<T>> = entries.iter().map(&mut read_one).collect();
-    found.into_iter().collect()
+    })
 }
 
 fn role(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Role> {
@@ -118,7 +95,7 @@ fn token(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Token> {
     let mut fields = node.object(mistakes)?;
     let name = fields
         .required("name", "say whose it is", mistakes)
-        .and_then(|node| node.text(mistakes).map(str::to_owned));
+        .and_then(|node| owned(&node, mistakes));
     let role = role(&mut fields, mistakes);
     let (file, digest) = (fields.optional("file"), fields.optional("sha256"));
     fields.finish(mistakes);
@@ -149,7 +126,7 @@ fn client(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<CertificateHolder>
             "write the certificate's common name, or a DNS name or URI of it",
             mistakes,
         )
-        .and_then(|node| node.text(mistakes).map(str::to_owned));
+        .and_then(|node| owned(&node, mistakes));
     let role = role(&mut fields, mistakes);
     fields.finish(mistakes);
     Some(CertificateHolder {

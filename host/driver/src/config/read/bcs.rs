@@ -1,17 +1,21 @@
 use std::net::IpAddr;
 
-use admittance::dialect::{Cluster, bcs::Behind};
-use admittance_definitions::{Mistakes, document::Node};
-
-use super::{console::console, if_there, zookeeper::Ensembles};
-use crate::{
-    config::{ConsoleConfig, DiscoveryConfig, ExternalAddress, ListenConfig, RegistrationConfig},
-    registration,
+use admittance_bcs::{
+    Behind, ClusterId, ConsoleConfig, ConsoleScheme, ExternalAddress, RegistrationConfig, SchedulersConfig,
+    drivers_node, zookeeper::NodePath,
 };
+use admittance_definitions::{Mistakes, document::Node};
+use ipnet::IpNet;
+
+use super::{
+    each, if_there, or, owned, section,
+    zookeeper::{Ensembles, path},
+};
+use crate::config::ListenConfig;
 
 /// What `dialect.bcs` says.
 pub(super) struct BcsDialect {
-    pub(super) cluster: Cluster,
+    pub(super) cluster: ClusterId,
     /// None: it depends on the upstream.
     pub(super) behind: Option<Behind>,
     pub(super) console: Option<ConsoleConfig>,
@@ -22,12 +26,11 @@ pub(super) fn dialect(node: &Node<'_>, has_cluster: bool, mistakes: &mut Mistake
     let mut fields = node.object(mistakes)?;
     let cluster = fields
         .required("cluster", "name the cluster, BCS-MESOS-10001", mistakes)
-        .and_then(|node| node.parse_with(Cluster::new, mistakes));
+        .and_then(|node| node.parse::<ClusterId>(mistakes));
     let words = [("scheduler", Behind::Scheduler), ("driver", Behind::Driver)];
-    let behind = match fields.optional("behind") {
-        Some(node) => node.one_of("thing behind a driver", &words, mistakes).map(Some),
-        None => Some(None),
-    };
+    let behind = if_there(fields.optional("behind"), mistakes, |node, mistakes| {
+        node.one_of("thing behind a driver", &words, mistakes)
+    });
     let console_node = fields.optional("console");
     if let (Some(node), Some(Some(Behind::Driver))) = (&console_node, behind) {
         node.wrong(
@@ -37,10 +40,9 @@ pub(super) fn dialect(node: &Node<'_>, has_cluster: bool, mistakes: &mut Mistake
         );
     }
     let console = if_there(console_node, mistakes, console);
-    let custom_resources = match fields.optional("customResources") {
-        Some(node) => custom_resources(&node, behind, has_cluster, mistakes),
-        None => Some(false),
-    };
+    let custom_resources = section(fields.optional("customResources"), mistakes, |node, mistakes| {
+        custom_resources(node, behind, has_cluster, mistakes)
+    });
     fields.finish(mistakes);
     Some(BcsDialect {
         cluster: cluster?,
@@ -73,25 +75,58 @@ fn custom_resources(
     Some(is_on)
 }
 
-/// `upstream.discover`.
-pub(super) fn discovery(
-    node: &Node<'_>,
-    ensembles: Ensembles,
-    mistakes: &mut Mistakes,
-) -> Option<DiscoveryConfig> {
+/// `dialect.bcs.console`.
+fn console(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ConsoleConfig> {
     let mut fields = node.object(mistakes)?;
-    let path = match fields.optional("path") {
-        Some(node) => node.parse(mistakes),
-        None => DiscoveryConfig::DEFAULT_PATH.parse().ok(),
-    };
+    let port = or(
+        fields.optional("port"),
+        ConsoleConfig::DEFAULT_PORT,
+        mistakes,
+        port,
+    );
+    let schemes = [ConsoleScheme::Http, ConsoleScheme::Https].map(|scheme| (scheme.as_str(), scheme));
+    let scheme = section(fields.optional("scheme"), mistakes, |node, mistakes| {
+        node.one_of("scheme", &schemes, mistakes)
+    });
+    let hosts = if_there(fields.optional("hosts"), mistakes, |node, mistakes| {
+        each(&node.list(mistakes)?, mistakes, |node, mistakes| {
+            node.parse_with(network, mistakes)
+        })
+    });
+    fields.finish(mistakes);
+    Some(ConsoleConfig {
+        port: port?,
+        scheme: scheme?,
+        hosts: hosts?,
+    })
+}
+
+fn port(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<u16> {
+    node.integer(1..=u16::MAX, mistakes)
+}
+
+fn network(text: &str) -> Result<IpNet, String> {
+    match (text.parse::<IpNet>(), text.parse::<IpAddr>()) {
+        (Ok(network), _) => Ok(network),
+        (Err(_), Ok(address)) => Ok(IpNet::from(address)),
+        (Err(_), Err(_)) => Err(format!(
+            "{text:?} is no network: write one such as 10.0.0.0/8, or an address"
+        )),
+    }
+}
+
+/// `upstream.discover`.
+pub(super) fn discovery(node: &Node<'_>, ensembles: Ensembles, mistakes: &mut Mistakes) -> Option<NodePath> {
+    let mut fields = node.object(mistakes)?;
+    let path = path(&mut fields, SchedulersConfig::DEFAULT_PATH, mistakes);
     fields.finish(mistakes);
     ensembles.need_cluster(node, mistakes)?;
-    Some(DiscoveryConfig { path: path? })
+    path
 }
 
 pub(super) fn registration(
     node: &Node<'_>,
-    cluster: Option<&Cluster>,
+    cluster: Option<&ClusterId>,
     listen: Option<&ListenConfig>,
     ensembles: Ensembles,
     mistakes: &mut Mistakes,
@@ -113,20 +148,11 @@ pub(super) fn registration(
             Some(None)
         }
     };
-    let port = match fields.optional("port") {
-        Some(node) => node.integer(1..=u16::MAX, mistakes).map(Some),
-        None => Some(None),
-    };
-    let hostname = match fields.optional("hostname") {
-        Some(node) => node.text(mistakes).map(|text| Some(text.to_owned())),
-        None => Some(None),
-    };
-    let external = match fields.optional("external") {
-        Some(node) => external(&node, mistakes).map(Some),
-        None => Some(None),
-    };
+    let port = if_there(fields.optional("port"), mistakes, port);
+    let hostname = if_there(fields.optional("hostname"), mistakes, owned);
+    let external = if_there(fields.optional("external"), mistakes, external);
     fields.finish(mistakes);
-    if let Some(Err(error)) = cluster.map(registration::parent) {
+    if let Some(Err(error)) = cluster.map(drivers_node) {
         let message = format!("there can be no node for the cluster: {error}");
         node.wrong(message, "remove `registration`", mistakes);
     }
@@ -146,7 +172,7 @@ fn external(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ExternalAddress>
         .and_then(|node| ip(&node, mistakes));
     let port = fields
         .required("port", "write a port, 8090", mistakes)
-        .and_then(|node| node.integer(1..=u16::MAX, mistakes));
+        .and_then(|node| port(&node, mistakes));
     fields.finish(mistakes);
     Some(ExternalAddress {
         ip: address?,

@@ -1,7 +1,10 @@
 use admittance_definitions::{Mistakes, document::Node};
 
-use super::zookeeper::Ensembles;
-use crate::config::{DefinitionPlace, NodePath};
+use super::{
+    or,
+    zookeeper::{Ensembles, path},
+};
+use crate::config::DefinitionPlace;
 
 pub(super) fn definitions(
     node: &Node<'_>,
@@ -43,20 +46,20 @@ fn place(
     match (zookeeper, resources) {
         (Some(zookeeper), None) => {
             let mut fields = zookeeper.object(mistakes)?;
-            let path = match fields.optional("path") {
-                Some(node) => node.parse::<NodePath>(mistakes),
-                None => DefinitionPlace::DEFAULT_PATH.parse().ok(),
-            };
+            let path = path(&mut fields, DefinitionPlace::DEFAULT_PATH, mistakes);
             fields.finish(mistakes);
             ensembles.need_cluster(&zookeeper, mistakes)?;
             Some(DefinitionPlace::ZooKeeper { path: path? })
         }
         (None, Some(resources)) => {
             let mut fields = resources.object(mistakes)?;
-            let namespace = match fields.optional("namespace") {
-                Some(node) => node.parse_with(namespace, mistakes),
-                None => Some(DefinitionPlace::DEFAULT_NAMESPACE.to_owned()),
-            };
+            let default = DefinitionPlace::DEFAULT_NAMESPACE.to_owned();
+            let namespace = or(
+                fields.optional("namespace"),
+                default,
+                mistakes,
+                |node, mistakes| node.parse_with(namespace, mistakes),
+            );
             fields.finish(mistakes);
             if !has_cluster {
                 resources.wrong(

@@ -1,10 +1,11 @@
 use std::sync::Arc;
 
-use admittance::dialect::{Dialect, bcs::Behind};
+use admittance_bcs::{BcsConfig, Behind, GatewayConfig, SchedulersConfig};
 use admittance_definitions::{
     Mistakes,
     document::{Fields, Node},
 };
+use admittance_dialect::Dialect;
 
 use super::{
     bcs::{self, BcsDialect},
@@ -12,10 +13,7 @@ use super::{
     rest, upstream,
     zookeeper::Ensembles,
 };
-use crate::{
-    config::{BcsConfig, FrontConfig, ListenConfig, SchedulersConfig},
-    gateway::GatewayConfig,
-};
+use crate::config::{FrontConfig, ListenConfig};
 
 /// What `dialect` says: of a proxy, of a webhook server, or of a front of drivers.
 enum DialectConfig {

@@ -4,20 +4,18 @@ use std::{
     time::Duration,
 };
 
-use admittance_definitions::{
-    Mistakes,
-    document::{Fields, Node},
+use admittance_bcs::{
+    ApiGroup, ClusterId, EndpointConfig, GatewayConfig, PlainGroups, Statuses, TokenTable, TokensConfig,
+    zookeeper::NodePath,
 };
+use admittance_definitions::{Mistakes, document::Node};
 use admittance_net::upstream::Server;
 use admittance_watch::file::{self, SecretError};
 use http::{HeaderValue, Uri};
 
-use super::{HOUR, duration, if_there, parsed_list, upstream, zookeeper::Ensembles};
-use crate::{
-    config::NodePath,
-    gateway::{
-        ApiGroup, ClusterId, EndpointConfig, GatewayConfig, PlainGroups, Statuses, TokenTable, TokensConfig,
-    },
+use super::{
+    HOUR, duration, if_there, or, owned, parsed_list, section, upstream,
+    zookeeper::{Ensembles, path},
 };
 
 /// What stands in `dialect.gateway`.
@@ -28,14 +26,11 @@ pub(super) fn gateway(
 ) -> Option<GatewayConfig> {
     let mut fields = node.object(mistakes)?;
     let clusters_node = fields.optional("clusters");
-    let clusters = match &clusters_node {
-        Some(node) => clusters(node, mistakes),
-        None => Some(BTreeMap::new()),
-    };
+    let clusters = section(clusters_node, mistakes, clusters);
     let discovery = if_there(fields.optional("discover"), mistakes, |node, mistakes| {
         discovery(node, ensembles, mistakes)
     });
-    if clusters_node.is_none() && !fields.has("discover") {
+    if !fields.has("clusters") && !fields.has("discover") {
         node.wrong(
             "it is not said where the drivers are",
             "write `clusters: { BCS-MESOS-10001: [ \"http://10.0.0.5:8090\" ] }`, or `discover: {}`",
@@ -49,19 +44,16 @@ pub(super) fn gateway(
         .any(Server::is_tls);
     let drivers = upstream::reached(&mut fields, needs_authorities, mistakes);
     let tokens = if_there(fields.optional("tokens"), mistakes, tokens);
-    let plain_groups = match fields.optional("customResourceGroups") {
-        Some(node) => parsed_list::<ApiGroup>(&node, mistakes).map(PlainGroups::from_iter),
-        None => Some(PlainGroups::default()),
-    };
-    let forward_token = match fields.optional("forwardToken") {
-        Some(node) => node.boolean(mistakes),
-        None => Some(false),
-    };
+    let plain_groups = section(
+        fields.optional("customResourceGroups"),
+        mistakes,
+        |node, mistakes| parsed_list::<ApiGroup>(node, mistakes).map(PlainGroups::from_iter),
+    );
+    let forward_token = section(fields.optional("forwardToken"), mistakes, Node::boolean);
     let words = Statuses::ALL.map(|statuses| (statuses.as_str(), statuses));
-    let statuses = match fields.optional("statuses") {
-        Some(node) => node.one_of("way of statuses", &words, mistakes),
-        None => Some(Statuses::default()),
-    };
+    let statuses = section(fields.optional("statuses"), mistakes, |node, mistakes| {
+        node.one_of("way of statuses", &words, mistakes)
+    });
     fields.finish(mistakes);
     Some(GatewayConfig {
         clusters: clusters?,
@@ -79,7 +71,7 @@ fn clusters(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<BTreeMap<Cluster
     let entries = node.map(mistakes)?;
     let count = entries.len();
     for (id, node) in entries {
-        let id = match id.parse::<ClusterId>() {
+        let id = match ClusterId::of_node(id) {
             Ok(id) => Some(id),
             Err(error) => {
                 node.wrong(error.to_string(), "", mistakes);
@@ -97,10 +89,7 @@ fn clusters(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<BTreeMap<Cluster
 
 fn discovery(node: &Node<'_>, ensembles: Ensembles, mistakes: &mut Mistakes) -> Option<NodePath> {
     let mut fields = node.object(mistakes)?;
-    let path = match fields.optional("path") {
-        Some(node) => node.parse(mistakes),
-        None => GatewayConfig::DEFAULT_PATH.parse().ok(),
-    };
+    let path = path(&mut fields, GatewayConfig::DEFAULT_PATH, mistakes);
     fields.finish(mistakes);
     ensembles.need_any(node, mistakes)?;
     path
@@ -136,11 +125,15 @@ fn endpoint(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<EndpointConfig> 
     let tls = upstream::client_tls(&mut fields, needs_authorities, mistakes);
     let token_file = if_there(fields.optional("tokenFile"), mistakes, own_token);
     let timeout = duration(&mut fields, "timeout", EndpointConfig::DEFAULT_TIMEOUT, mistakes);
-    let cache = cache(&mut fields, mistakes);
-    let hooks_action = match fields.optional("hooksAction") {
-        Some(node) => node.text(mistakes).map(str::to_owned),
-        None => Some(EndpointConfig::DEFAULT_HOOKS_ACTION.to_owned()),
-    };
+    // 0s: every request asks.
+    let cache = or(
+        fields.optional("cache"),
+        EndpointConfig::DEFAULT_CACHE,
+        mistakes,
+        |node, mistakes| node.duration(Duration::ZERO..=HOUR, mistakes),
+    );
+    let default_action = EndpointConfig::DEFAULT_HOOKS_ACTION.to_owned();
+    let hooks_action = or(fields.optional("hooksAction"), default_action, mistakes, owned);
     fields.finish(mistakes);
     Some(EndpointConfig {
         url: url?,
@@ -150,14 +143,6 @@ fn endpoint(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<EndpointConfig> 
         cache: cache?,
         hooks_action: hooks_action?,
     })
-}
-
-fn cache(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Duration> {
-    match fields.optional("cache") {
-        // 0s: every request asks.
-        Some(node) => node.duration(Duration::ZERO..=HOUR, mistakes),
-        None => Some(EndpointConfig::DEFAULT_CACHE),
-    }
 }
 
 /// Where tokens are asked about, with a path.

@@ -3,28 +3,32 @@ use std::time::Duration;
 use admittance::SandboxConfig;
 use admittance_definitions::{Mistakes, document::Node};
 
-use super::{GIB, HOUR, KIB, duration};
+use super::{GIB, HOUR, KIB, duration, if_there, or};
 use crate::config::Limits;
 
 pub(super) fn limits(node: &Node<'_>, default: Limits, mistakes: &mut Mistakes) -> Option<Limits> {
     let mut fields = node.object(mistakes)?;
-    let body = match fields.optional("body") {
-        Some(node) => node
-            .size(KIB..=GIB, mistakes)
-            .and_then(|size| usize::try_from(size).ok()),
-        None => Some(default.body),
-    };
-    let minimum_rate = match fields.optional("minimumRate") {
-        Some(node) => node.size(0..=GIB, mistakes),
-        None => Some(default.minimum_rate),
-    };
-    let mut places = |name, default| match fields.optional(name) {
-        Some(node) => node.integer(1..=1_000_000_usize, mistakes).map(Some),
-        None => Some(default),
-    };
-    let concurrency = places("concurrency", Some(default.concurrency));
-    let streams = places("streams", Some(default.streams));
-    let connections = places("connections", default.connections);
+    let body = or(
+        fields.optional("body"),
+        default.body,
+        mistakes,
+        |node, mistakes| usize::try_from(node.size(KIB..=GIB, mistakes)?).ok(),
+    );
+    let minimum_rate = or(
+        fields.optional("minimumRate"),
+        default.minimum_rate,
+        mistakes,
+        |node, mistakes| node.size(0..=GIB, mistakes),
+    );
+    let count = |node: &Node<'_>, mistakes: &mut Mistakes| node.integer(1..=1_000_000_usize, mistakes);
+    let concurrency = or(
+        fields.optional("concurrency"),
+        default.concurrency,
+        mistakes,
+        count,
+    );
+    let streams = or(fields.optional("streams"), default.streams, mistakes, count);
+    let connections = if_there(fields.optional("connections"), mistakes, count);
     let idle_timeout = duration(&mut fields, "idleTimeout", default.idle_timeout, mistakes);
     let stream_idle_timeout = duration(
         &mut fields,
@@ -35,10 +39,12 @@ pub(super) fn limits(node: &Node<'_>, default: Limits, mistakes: &mut Mistakes) 
     let body_timeout = duration(&mut fields, "bodyTimeout", default.body_timeout, mistakes);
     let header_timeout = duration(&mut fields, "headerTimeout", default.header_timeout, mistakes);
     let request_timeout = duration(&mut fields, "requestTimeout", default.request_timeout, mistakes);
-    let shutdown_delay = match fields.optional("shutdownDelay") {
-        Some(node) => node.duration(Duration::ZERO..=HOUR, mistakes),
-        None => Some(default.shutdown_delay),
-    };
+    let shutdown_delay = or(
+        fields.optional("shutdownDelay"),
+        default.shutdown_delay,
+        mistakes,
+        |node, mistakes| node.duration(Duration::ZERO..=HOUR, mistakes),
+    );
     let shutdown_timeout = duration(&mut fields, "shutdownTimeout", default.shutdown_timeout, mistakes);
     fields.finish(mistakes);
     Some(Limits {
@@ -47,10 +53,10 @@ pub(super) fn limits(node: &Node<'_>, default: Limits, mistakes: &mut Mistakes) 
         header_timeout: header_timeout?,
         idle_timeout: idle_timeout?,
         minimum_rate: minimum_rate?,
-        concurrency: concurrency??,
-        streams: streams??,
+        concurrency: concurrency?,
+        streams: streams?,
         stream_idle_timeout: stream_idle_timeout?,
-        connections: connections?,
+        connections: connections?.or(default.connections),
         request_timeout: request_timeout?,
         shutdown_delay: shutdown_delay?,
         shutdown_timeout: shutdown_timeout?,

@@ -3,17 +3,19 @@ use admittance_definitions::{Mistakes, document::Node};
 use admittance_net::tls;
 use url::Url;
 
-use super::{GIB, KIB, MIB, duration, if_there, parsed_list, ports::pem_file};
+use super::{GIB, KIB, MIB, duration, if_there, or, parsed_list, ports::pem_file, section};
 use crate::config::{HistoryConfig, StoreConfig};
 
 pub(super) fn store(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<StoreConfig> {
     let default = StoreConfig::default();
     let mut fields = node.object(mistakes)?;
     let directory = if_there(fields.optional("directory"), mistakes, Node::file);
-    let size_limit = match fields.optional("sizeLimit") {
-        Some(node) => node.size(MIB..=1024 * GIB, mistakes),
-        None => Some(default.size_limit),
-    };
+    let size_limit = or(
+        fields.optional("sizeLimit"),
+        default.size_limit,
+        mistakes,
+        |node, mistakes| node.size(MIB..=1024 * GIB, mistakes),
+    );
     fields.finish(mistakes);
     Some(StoreConfig {
         directory: directory?,
@@ -25,10 +27,12 @@ pub(super) fn history(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Histor
     let default = HistoryConfig::default();
     let mut fields = node.object(mistakes)?;
     let directory = if_there(fields.optional("directory"), mistakes, Node::file);
-    let keep = match fields.optional("keep") {
-        Some(node) => node.integer(1..=1000, mistakes),
-        None => Some(default.keep),
-    };
+    let keep = or(
+        fields.optional("keep"),
+        default.keep,
+        mistakes,
+        |node, mistakes| node.integer(1..=1000, mistakes),
+    );
     fields.finish(mistakes);
     Some(HistoryConfig {
         directory: directory?,
@@ -46,19 +50,24 @@ pub(super) fn modules(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Catalo
         node.parse_with(proxy, mistakes)
     });
     let docker_config = if_there(fields.optional("dockerConfig"), mistakes, Node::file);
-    let insecure_registries = match fields.optional("insecureRegistries") {
-        Some(node) => parsed_list::<Registry>(&node, mistakes),
-        None => Some(Vec::new()),
-    };
-    let size_limit = match fields.optional("sizeLimit") {
-        Some(node) => node.size(KIB..=GIB, mistakes),
-        None => Some(default.size_limit),
-    };
+    let insecure_registries = section(
+        fields.optional("insecureRegistries"),
+        mistakes,
+        parsed_list::<Registry>,
+    );
+    let size_limit = or(
+        fields.optional("sizeLimit"),
+        default.size_limit,
+        mistakes,
+        |node, mistakes| node.size(KIB..=GIB, mistakes),
+    );
     let timeout = duration(&mut fields, "timeout", default.network.read_timeout, mistakes);
-    let attempts = match fields.optional("attempts") {
-        Some(node) => node.integer(1..=100, mistakes),
-        None => Some(default.network.attempts),
-    };
+    let attempts = or(
+        fields.optional("attempts"),
+        default.network.attempts,
+        mistakes,
+        |node, mistakes| node.integer(1..=100, mistakes),
+    );
     fields.finish(mistakes);
     let mut network = NetworkConfig::default();
     network.ca = ca?;

@@ -1,4 +1,4 @@
-use admittance::admission::StaticNamespaces;
+use admittance_admission::StaticNamespaces;
 use admittance_cluster::{ClusterConfig, ClusterSource};
 use admittance_definitions::{
     Mistakes,

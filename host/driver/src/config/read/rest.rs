@@ -1,14 +1,9 @@
-use admittance::{
-    admission::{GroupVersionResource, Operation},
-    dialect::{KindSource, Pattern, Pointer, Rest, RestConfig, Route, Unmatched, ValueSource},
-};
-use admittance_definitions::{
-    Mistakes,
-    document::{Fields, Node},
-};
+use admittance_admission::{GroupVersionResource, Operation};
+use admittance_definitions::{Mistakes, document::Node};
+use admittance_dialect::{KindSource, Pattern, Pointer, Rest, RestConfig, Route, Unmatched, ValueSource};
 use http::{HeaderName, Method};
 
-use super::{only, parsed_list, section};
+use super::{each, if_there, only, owned, parsed_list, section};
 
 pub(super) fn dialect(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Rest> {
     const FIX: &str = "list the routes that chains may be for";
@@ -27,8 +22,7 @@ pub(super) fn dialect(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Rest> 
         .and_then(|list| list.filled_list(FIX, mistakes));
     fields.finish(mistakes);
     let nodes = nodes?;
-    let routes: Vec<Option<Route>> = nodes.iter().map(|node| route(node, mistakes)).collect();
-    let mut routes = routes.into_iter().collect::<Option<Vec<_>>>()?;
+    let mut routes = each(&nodes, mistakes, route)?;
     let (spellings, unmatched) = (spellings?, unmatched?);
     for route in &mut routes {
         route.spellings.extend(spellings.iter().cloned());
@@ -71,12 +65,9 @@ fn route(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Route> {
     let object = section(fields.optional("object"), mistakes, |node, mistakes| {
         node.parse::<Pointer>(mistakes)
     });
-    let optional = flag(&mut fields, "optional", mistakes);
-    let dry_run = flag(&mut fields, "dryRun", mistakes);
-    let identity = match fields.optional("identity") {
-        Some(node) => parsed_list(&node, mistakes).map(Some),
-        None => Some(None),
-    };
+    let optional = section(fields.optional("optional"), mistakes, Node::boolean);
+    let dry_run = section(fields.optional("dryRun"), mistakes, Node::boolean);
+    let identity = if_there(fields.optional("identity"), mistakes, parsed_list);
     let spellings = section(fields.optional("spellings"), mistakes, parsed_list);
     fields.finish(mistakes);
     let mut route = Route::new(methods?, path?, operation?, resource?, kind?);
@@ -91,28 +82,17 @@ fn route(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Route> {
     Some(route)
 }
 
-fn flag(fields: &mut Fields<'_>, name: &'static str, mistakes: &mut Mistakes) -> Option<bool> {
-    match fields.optional(name) {
-        Some(node) => node.boolean(mistakes),
-        None => Some(false),
-    }
-}
-
 fn methods(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Method>> {
     let entries = node.filled_list("write [PUT, POST]", mistakes)?;
-    let methods: Vec<_> = entries
-        .iter()
-        .map(|entry| {
-            // `put` would be another method, which nobody sends.
-            let read = |text: &str| {
-                let upper = text.bytes().all(|byte| byte.is_ascii_uppercase());
-                let method = upper.then(|| text.parse::<Method>().ok()).flatten();
-                method.ok_or_else(|| format!("{text:?} is no method: write it in capitals, PUT"))
-            };
-            entry.parse_with(read, mistakes)
-        })
-        .collect();
-    methods.into_iter().collect()
+    // `put` would be another method, which nobody sends.
+    let read = |text: &str| {
+        let upper = text.bytes().all(|byte| byte.is_ascii_uppercase());
+        let method = upper.then(|| text.parse::<Method>().ok()).flatten();
+        method.ok_or_else(|| format!("{text:?} is no method: write it in capitals, PUT"))
+    };
+    each(&entries, mistakes, |entry, mistakes| {
+        entry.parse_with(read, mistakes)
+    })
 }
 
 fn resource(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<GroupVersionResource> {
@@ -124,11 +104,9 @@ fn resource(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<GroupVersionReso
         });
     }
     let mut fields = node.object(mistakes)?;
-    let mut part = |name: &'static str, mistakes: &mut Mistakes| match fields.optional(name) {
-        Some(node) => node.string(mistakes).map(str::to_owned),
-        None => Some(String::new()),
-    };
-    let (group, version) = (part("group", mistakes), part("version", mistakes));
+    let part = |node: &Node<'_>, mistakes: &mut Mistakes| node.string(mistakes).map(str::to_owned);
+    let group = section(fields.optional("group"), mistakes, part);
+    let version = section(fields.optional("version"), mistakes, part);
     let resource = fields
         .required("resource", "name the collection, `jobs`", mistakes)
         .and_then(|node| node.text(mistakes).map(str::to_owned));
@@ -159,12 +137,7 @@ fn sources(node: Option<Node<'_>>, mistakes: &mut Mistakes) -> Option<Vec<ValueS
         return Some(Vec::new());
     };
     if node.json().is_array() {
-        let sources: Vec<_> = node
-            .list(mistakes)?
-            .iter()
-            .map(|entry| source(entry, mistakes))
-            .collect();
-        return sources.into_iter().collect();
+        return each(&node.list(mistakes)?, mistakes, source);
     }
     source(&node, mistakes).map(|source| vec![source])
 }
@@ -179,11 +152,10 @@ fn source(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ValueSource> {
         fields.optional("pointer"),
     );
     fields.finish(mistakes);
-    let text = |node: Node<'_>, mistakes: &mut Mistakes| node.text(mistakes).map(str::to_owned);
     match (value, path, query, header, pointer) {
-        (Some(node), None, None, None, None) => text(node, mistakes).map(ValueSource::Fixed),
-        (None, Some(node), None, None, None) => text(node, mistakes).map(ValueSource::Path),
-        (None, None, Some(node), None, None) => text(node, mistakes).map(ValueSource::Query),
+        (Some(node), None, None, None, None) => owned(&node, mistakes).map(ValueSource::Fixed),
+        (None, Some(node), None, None, None) => owned(&node, mistakes).map(ValueSource::Path),
+        (None, None, Some(node), None, None) => owned(&node, mistakes).map(ValueSource::Query),
         (None, None, None, Some(node), None) => node.parse::<HeaderName>(mistakes).map(ValueSource::Header),
         (None, None, None, None, Some(node)) => node.parse(mistakes).map(ValueSource::Pointer),
         _ => {

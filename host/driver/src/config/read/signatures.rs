@@ -5,7 +5,7 @@ use admittance::catalog::signature::{
 use admittance_definitions::{Mistakes, document::Node};
 use admittance_watch::file;
 
-use super::{good, if_there};
+use super::{each, good, if_there};
 
 /// The list of rules. An empty one would refuse everything, and is a mistake.
 pub(super) fn signatures(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<SignaturePolicy> {
@@ -13,11 +13,7 @@ pub(super) fn signatures(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Sig
         "write [ { source: \"oci://registry/**\", keys: [ cosign.pub ] } ]",
         mistakes,
     )?;
-    let rules: Vec<Option<SignatureRule>> = entries.iter().map(|entry| rule(entry, mistakes)).collect();
-    rules
-        .into_iter()
-        .collect::<Option<Vec<_>>>()
-        .map(SignaturePolicy::new)
+    each(&entries, mistakes, rule).map(SignaturePolicy::new)
 }
 
 fn rule(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<SignatureRule> {
@@ -58,15 +54,10 @@ fn rule(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<SignatureRule> {
 
 fn public_keys(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<PublicKeys> {
     let entries = node.filled_list("name PEM files with public keys", mistakes)?;
-    let keys: Vec<Option<PublicKey>> = entries
-        .iter()
-        .map(|entry| good(PublicKey::read(&entry.file(mistakes)?), entry, mistakes))
-        .collect();
-    good(
-        PublicKeys::new(keys.into_iter().collect::<Option<_>>()?),
-        node,
-        mistakes,
-    )
+    let keys = each(&entries, mistakes, |entry, mistakes| {
+        good(PublicKey::read(&entry.file(mistakes)?), entry, mistakes)
+    });
+    good(PublicKeys::new(keys?), node, mistakes)
 }
 
 fn keyless(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Keyless> {

@@ -1,18 +1,15 @@
 use std::{path::PathBuf, sync::Arc};
 
-use admittance::{
-    admission::{GroupVersionResource, Operation, Outline},
-    dialect::{Class, Dialect, Reading},
-};
+use admittance_admission::{GroupVersionResource, Operation, Outline};
+use admittance_bcs::SchedulersConfig;
 use admittance_cluster::{ClusterConfig, ClusterSource};
+use admittance_dialect::{Class, Dialect, Reading};
 use admittance_net::upstream::{HealthCheck, UpstreamConfig};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use tempfile::TempDir;
 
 use super::*;
-use crate::{
-    DefinitionPlace, FrontConfig, HistoryConfig, Limits, NamespacesConfig, SchedulersConfig, StoreConfig,
-};
+use crate::{DefinitionPlace, FrontConfig, HistoryConfig, Limits, NamespacesConfig, StoreConfig};
 
 mod admin;
 mod bcs;

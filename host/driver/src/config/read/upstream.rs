@@ -1,3 +1,4 @@
+use admittance_bcs::SchedulersConfig;
 use admittance_definitions::{
     Mistakes,
     document::{Fields, Node},
@@ -9,7 +10,6 @@ use admittance_net::{
 use http::uri::PathAndQuery;
 
 use super::{bcs, duration, good, if_there, parsed_list, ports::pem_file, zookeeper::Ensembles};
-use crate::config::SchedulersConfig;
 
 /// `upstream`. Only schedulers can be discovered.
 pub(super) fn upstream(
@@ -42,7 +42,6 @@ pub(super) fn upstream(
     Some((servers?, config?))
 }
 
-/// How servers are reached.
 pub(super) fn reached(
     fields: &mut Fields<'_>,
     needs_authorities: bool,

@@ -1,14 +1,13 @@
 use std::{ops::RangeInclusive, path::Path, time::Duration};
 
+use admittance_bcs::zookeeper::{Digest, EnsembleConfig, NodePath, Server, Servers, ZooKeeperConfig};
 use admittance_definitions::{
     Mistakes,
     document::{Fields, Node},
 };
 use admittance_watch::file::{self, SecretError};
-use admittance_zookeeper::{Digest, EnsembleConfig, Server, Servers};
 
 use super::{good, if_there, parsed_list};
-use crate::config::ZooKeeperConfig;
 
 /// The ensemble has bounds of its own, which are within these.
 const SESSION_TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_secs(600);
@@ -54,6 +53,14 @@ impl Ensembles {
             );
         }
         self.any.then_some(())
+    }
+}
+
+/// The path of a node, in the field `path`.
+pub(super) fn path(fields: &mut Fields<'_>, default: &str, mistakes: &mut Mistakes) -> Option<NodePath> {
+    match fields.optional("path") {
+        Some(node) => node.parse(mistakes),
+        None => default.parse().ok(),
     }
 }
 

@@ -1,9 +1,10 @@
 use std::{fs, net::SocketAddr, os::unix::fs::PermissionsExt, path::Path, sync::Arc};
 
-use admittance_driver::{
-    AdminConfig, AdminTls, CertificateHolder, Role, Token, TokenDigest, TokenFile, TokenSource,
+use admittance_admin::{AdminConfig, AdminTls, CertificateHolder, Role, Token, TokenFile, TokenSource};
+use admittance_net::{
+    bearer::TokenDigest,
+    tls::{Identity, ServerTls},
 };
-use admittance_net::tls::{Identity, ServerTls};
 use axum::body::Body;
 use http::Request;
 use hyper_util::rt::TokioIo;

@@ -1,5 +1,5 @@
 use admittance::{Applied, Origin, Status};
-use admittance_driver::api::CandidateList;
+use admittance_admin::api::CandidateList;
 use tempfile::TempDir;
 
 use super::{

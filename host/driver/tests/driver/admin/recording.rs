@@ -1,4 +1,4 @@
-use admittance_driver::api::ErrorReply;
+use admittance_admin::api::ErrorReply;
 use axum::body::Body;
 use http::Request;
 use http_body_util::BodyExt;

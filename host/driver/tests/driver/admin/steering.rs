@@ -1,7 +1,7 @@
 use std::{fs, path::Path};
 
 use admittance::{Applied, AppliedEffect, Comparison, Origin, Revision, RevisionDetail, Status};
-use admittance_driver::api::{CandidateList, DefinitionList, ErrorReply, RevisionList};
+use admittance_admin::api::{CandidateList, DefinitionList, ErrorReply, RevisionList};
 use axum::body::Body;
 use http::Request;
 use serde_json::{Value, json};

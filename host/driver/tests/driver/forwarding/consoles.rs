@@ -2,7 +2,8 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use admittance_driver::{ConsoleConfig, Stopped};
+use admittance_bcs::ConsoleConfig;
+use admittance_driver::Stopped;
 use axum::{Router, body::Body};
 use http::{Request, Response};
 use hyper_util::rt::TokioIo;

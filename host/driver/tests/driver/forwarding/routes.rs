@@ -2,10 +2,7 @@
 
 use std::collections::HashSet;
 
-use admittance::dialect::{
-    Bcs,
-    bcs::{Action, Lookup},
-};
+use admittance_bcs::routes::{Action, Lookup, lookup, routes};
 use axum::body::Body;
 use serde_json::json;
 
@@ -170,7 +167,7 @@ async fn every_route_reaches_the_scheduler() {
         let (head, ()) = request(method, &below(path), Body::empty())
             .map(|_| ())
             .into_parts();
-        let Lookup::Found(matched) = Bcs::lookup(&head) else {
+        let Lookup::Found(matched) = lookup(&head) else {
             panic!("{method} {path} has no route")
         };
         seen.insert((matched.route.verb, matched.route.path));
@@ -180,7 +177,7 @@ async fn every_route_reaches_the_scheduler() {
         sent.check(&asked);
         assert_eq!((status, reply.as_str()), (200, SUCCESS), "{method} {path}");
     }
-    for route in Bcs::routes() {
+    for route in routes() {
         if matches!(route.action, Action::Scheduler(_)) {
             assert!(seen.contains(&(route.verb, route.path)), "{route:?} has no row");
         }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use admittance::dialect::bcs::Behind;
+use admittance_bcs::Behind;
 use axum::{Router, body::Body};
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};

@@ -1,7 +1,9 @@
 use std::net::SocketAddr;
 
-use admittance_driver::{GatewayConfig, ZooKeeperConfig};
-use admittance_zookeeper::{EnsembleConfig, Registered, Registration, Servers, ZooKeeper};
+use admittance_bcs::{
+    GatewayConfig,
+    zookeeper::{EnsembleConfig, Registered, Registration, Servers, ZooKeeper, ZooKeeperConfig},
+};
 use axum::body::Body;
 use http::Request;
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@ use rcgen::{CertifiedKey, generate_simple_self_signed};
 use tempfile::TempDir;
 
 use super::{LEAST, read_in};
-use crate::{CertificateHolder, Role};
+use admittance_admin::{CertificateHolder, Role};
 
 /// A directory with a certificate and its key, and files of tokens.
 fn directory() -> TempDir {
@@ -58,7 +58,7 @@ admin:
     assert_eq!(admin.tls().unwrap().clients, [expected]);
     // The address may still be changed, and the rule holds.
     let tokens = admin.tokens().to_vec();
-    let plain = crate::AdminConfig::new("127.0.0.1:0".parse().unwrap())
+    let plain = admittance_admin::AdminConfig::new("127.0.0.1:0".parse().unwrap())
         .with_tokens(tokens)
         .unwrap();
     assert!(plain.clone().at("[::1]:0".parse().unwrap()).is_ok());

@@ -2,10 +2,9 @@
 
 use std::{fs::Permissions, os::unix::fs::PermissionsExt};
 
-use admittance::dialect::bcs::Behind;
+use admittance_bcs::{BcsConfig, Behind, ExternalAddress, RegistrationConfig, zookeeper::Digest};
 
 use super::*;
-use crate::{BcsConfig, DiscoveryConfig, ExternalAddress, RegistrationConfig};
 
 const CLUSTER: &str = "zookeeper: { cluster: { servers: [\"127.0.0.1:2181\"] } }";
 const LISTED: &str = "upstream: { servers: [\"http://127.0.0.1:1\"] }";
@@ -32,7 +31,7 @@ fn what_is_behind_a_driver() {
             "",
             "discover: {}",
             Behind::Scheduler,
-            Some(DiscoveryConfig::DEFAULT_PATH),
+            Some(SchedulersConfig::DEFAULT_PATH),
         ),
         (
             ", behind: scheduler",
@@ -48,7 +47,7 @@ fn what_is_behind_a_driver() {
         assert_eq!(bcs(&config).behind, behind, "{text}");
         let discovered = match &bcs(&config).servers {
             SchedulersConfig::Listed(_) => None,
-            SchedulersConfig::Discovered(discovery) => Some(discovery.path.as_str()),
+            SchedulersConfig::Discovered(path) => Some(path.as_str()),
         };
         assert_eq!(discovered, path, "{text}");
     }
@@ -94,10 +93,7 @@ definitions:
         "10.0.0.1:2181,zk.local:2181,[::1]:2182/below"
     );
     assert_eq!(cluster.session_timeout, Duration::from_secs(4));
-    assert_eq!(
-        cluster.digest,
-        Some(admittance_zookeeper::Digest::new("u", "p w:x"))
-    );
+    assert_eq!(cluster.digest, Some(Digest::new("u", "p w:x")));
     let service = config.zookeeper.service.as_ref().unwrap();
     assert_eq!(service.servers.to_string(), "10.0.0.9:2181");
     assert_eq!(service.session_timeout, Duration::from_secs(10));
@@ -367,11 +363,7 @@ fn a_user_of_zookeeper_without_name_and_password() {
         ("{ user: u, passwordFile: full }", "u", "secret"),
     ] {
         let found = digest(text).unwrap().zookeeper.cluster.unwrap().digest;
-        assert_eq!(
-            found,
-            Some(admittance_zookeeper::Digest::new(user, password)),
-            "{text}"
-        );
+        assert_eq!(found, Some(Digest::new(user, password)), "{text}");
     }
     for (text, expected) in [
         ("{}", "zookeeper.cluster.digest.user: missing"),

@@ -1,7 +1,7 @@
 //! `dialect.bcs.console` and `dialect.bcs.customResources`.
 
 use super::*;
-use crate::{ConsoleConfig, ConsoleScheme};
+use admittance_bcs::{ConsoleConfig, ConsoleScheme};
 
 fn configured(bcs: &str) -> String {
     format!(

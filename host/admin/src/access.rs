@@ -1,0 +1,226 @@
+//! Who may use the API: by where the port is, by token, or by certificate.
+
+use std::{fmt, net::IpAddr, sync::Arc};
+
+use admittance_net::{
+    bearer::bearer,
+    listener::{ClientCertificate, is_loopback},
+    tls::subject_names,
+};
+use http::{
+    HeaderName,
+    header::{AUTHORIZATION, HOST, ORIGIN},
+    request::Parts,
+    uri::Authority,
+};
+
+use crate::{
+    config::{AdminConfig, CertificateHolder, Role},
+    token::{self, Token},
+};
+
+/// Whether the request was made by a page of another site, as browsers say it.
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Who may use the API. Cheap to clone; lives as long as the operator's port.
+#[derive(Clone, Debug)]
+pub struct Access(Arc<AccessPolicy>);
+
+#[derive(Debug)]
+enum AccessPolicy {
+    /// Only programs of this machine come here, and all of them may do everything.
+    Open,
+    /// Anybody may come here, and nobody is known.
+    Closed,
+    /// Those who are known may do what their role allows.
+    Guarded {
+        tokens: Vec<Token>,
+        clients: Vec<CertificateHolder>,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Caller {
+    Loopback,
+    /// Who has the token of this name.
+    Token(Arc<str>),
+    /// Who has a certificate of this name.
+    Certificate(Arc<str>),
+}
+
+impl fmt::Display for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Loopback => f.write_str("loopback"),
+            Self::Token(name) => write!(f, "token {name}"),
+            Self::Certificate(name) => write!(f, "certificate {name}"),
+        }
+    }
+}
+
+/// Why somebody is not let in.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Denied {
+    #[error(
+        "nobody is known at this address: list who may use the API in `admin.tokens` or `admin.clients` of the \
+         configuration, or listen on 127.0.0.1"
+    )]
+    Closed,
+    #[error("the API is not for web pages, and this request is of one")]
+    Browser,
+    #[error(
+        "`{0}` is no name of the loopback address: ask for 127.0.0.1 or localhost, or list who may use the API \
+         in `admin.tokens`"
+    )]
+    ForeignHost(String),
+    #[error("say who you are: send `Authorization: Bearer TOKEN`")]
+    NoToken,
+    #[error("say who you are: show a certificate that is listed in `admin.clients`")]
+    NoCertificate,
+    #[error("`Authorization` is not `Bearer` and a token")]
+    OtherScheme,
+    #[error("nobody has this token")]
+    UnknownToken,
+    #[error("no name of this certificate is in `admin.clients`: {0}")]
+    UnknownCertificate(String),
+    #[error("{caller} has the role Read, and this needs the role Admin")]
+    OnlyReads { caller: Caller },
+}
+
+impl Denied {
+    /// Whether somebody tried what they may not, and did not only forget to say who they are.
+    pub(crate) fn is_notable(&self) -> bool {
+        !matches!(self, Self::Closed | Self::NoToken | Self::NoCertificate)
+    }
+}
+
+impl Access {
+    pub fn new(config: &AdminConfig) -> Self {
+        let clients = config.tls().map(|tls| tls.clients.clone()).unwrap_or_default();
+        let tokens = config.tokens().to_vec();
+        let policy = if !tokens.is_empty() || !clients.is_empty() {
+            AccessPolicy::Guarded { tokens, clients }
+        } else if is_loopback(config.address()) {
+            AccessPolicy::Open
+        } else {
+            AccessPolicy::Closed
+        };
+        Self(Arc::new(policy))
+    }
+
+    /// The caller and its role, when that one suffices.
+    pub(crate) fn admit(&self, head: &Parts, needed: Role) -> Result<(Caller, Role), Denied> {
+        let (caller, role) = match &*self.0 {
+            AccessPolicy::Closed => return Err(Denied::Closed),
+            AccessPolicy::Open => {
+                no_browser(head)?;
+                loopback_host(head)?;
+                (Caller::Loopback, Role::Admin)
+            }
+            AccessPolicy::Guarded { tokens, clients } => known(head, tokens, clients)?,
+        };
+        if role < needed {
+            return Err(Denied::OnlyReads { caller });
+        }
+        Ok((caller, role))
+    }
+
+    /// Read token files again whenever they change. It does not end.
+    pub async fn follow(&self) {
+        match &*self.0 {
+            AccessPolicy::Guarded { tokens, .. } => token::follow(tokens).await,
+            AccessPolicy::Open | AccessPolicy::Closed => std::future::pending().await,
+        }
+    }
+}
+
+/// A token counts before a certificate: it was sent on purpose.
+fn known(head: &Parts, tokens: &[Token], clients: &[CertificateHolder]) -> Result<(Caller, Role), Denied> {
+    if let Some(value) = head.headers.get(AUTHORIZATION) {
+        let presented = bearer(value.as_bytes()).ok_or(Denied::OtherScheme)?;
+        let token = token::holder(tokens, presented).ok_or(Denied::UnknownToken)?;
+        return Ok((Caller::Token(token.name.as_str().into()), token.role));
+    }
+    let Some(ClientCertificate(certificate)) = head.extensions.get() else {
+        return Err(if tokens.is_empty() {
+            Denied::NoCertificate
+        } else {
+            Denied::NoToken
+        });
+    };
+    // Browsers show certificates on behalf of every page.
+    no_browser(head)?;
+    let names = subject_names(certificate);
+    let client = clients
+        .iter()
+        .find(|client| names.contains(&client.name))
+        .ok_or_else(|| Denied::UnknownCertificate(names.join(", ")))?;
+    Ok((Caller::Certificate(client.name.as_str().into()), client.role))
+}
+
+/// Pages of any site can make a browser on this machine send requests here.
+fn no_browser(head: &Parts) -> Result<(), Denied> {
+    let is_of_page = head.headers.contains_key(ORIGIN)
+        || head
+            .headers
+            .get(&SEC_FETCH_SITE)
+            .is_some_and(|site| site != "none");
+    if is_of_page { Err(Denied::Browser) } else { Ok(()) }
+}
+
+/// A page can have its own name lead here (DNS rebinding), and the browser then takes it for one site; but
+/// it says the name.
+fn loopback_host(head: &Parts) -> Result<(), Denied> {
+    let named = head
+        .headers
+        .get(HOST)
+        .map(|host| String::from_utf8_lossy(host.as_bytes()).into_owned())
+        .into_iter()
+        .chain(head.uri.authority().map(ToString::to_string));
+    for host in named {
+        if !is_loopback_name(&host) {
+            return Err(Denied::ForeignHost(host));
+        }
+    }
+    Ok(())
+}
+
+fn is_loopback_name(host: &str) -> bool {
+    let Ok(authority) = host.parse::<Authority>() else {
+        return false;
+    };
+    let name = authority.host();
+    let bare = name.trim_start_matches('[').trim_end_matches(']');
+    match bare.parse::<IpAddr>() {
+        Ok(address) => address.to_canonical().is_loopback(),
+        Err(_) => name.eq_ignore_ascii_case("localhost"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_loopback_address() {
+        for (host, expected) in [
+            ("localhost", true),
+            ("LocalHost:9090", true),
+            ("127.0.0.1", true),
+            ("127.1.2.3:1", true),
+            ("[::1]", true),
+            ("[::1]:9090", true),
+            ("[::ffff:127.0.0.1]:9090", true),
+            ("localhost.example.com", false),
+            ("127.0.0.1.example.com", false),
+            ("example.com:9090", false),
+            ("10.0.0.1", false),
+            ("[::2]:9090", false),
+            ("user@localhost", true),
+            ("", false),
+            ("local host", false),
+        ] {
+            assert_eq!(is_loopback_name(host), expected, "{host}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+use std::net::SocketAddr;
+
+use admittance_net::{listener::is_loopback, tls::ServerTls};
+
+use crate::token::Token;
+
+/// The operator's port, and who may do what there. Lives until the driver is bound.
+#[derive(Clone, Debug)]
+pub struct AdminConfig {
+    address: SocketAddr,
+    tls: Option<AdminTls>,
+    tokens: Vec<Token>,
+}
+
+#[derive(Clone, Debug)]
+pub struct AdminTls {
+    /// The certificate of the port. It must request certificates of clients for [`clients`](Self::clients) to be
+    /// known.
+    pub server: ServerTls,
+    /// Who is known by a certificate. The first that has a name of the certificate counts.
+    pub clients: Vec<CertificateHolder>,
+}
+
+/// A client that is known by its certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateHolder {
+    /// The common name of the certificate, or a DNS name or URI among its alternative names.
+    pub name: String,
+    pub role: Role,
+}
+
+/// What somebody may do at the operator's port. The greater one may do what the lesser may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// See what is live and what was.
+    Read,
+    /// And change it, and see what passes.
+    Admin,
+}
+
+impl Role {
+    pub const ALL: [Self; 2] = [Self::Read, Self::Admin];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "Read",
+            Self::Admin => "Admin",
+        }
+    }
+}
+
+/// Everybody on the way could read the tokens, and use them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("tokens would be sent over the network in the clear, to {0}")]
+pub struct TokensInTheClear(pub SocketAddr);
+
+impl AdminConfig {
+    /// Whoever reaches this address is not asked who they are. The API is only open when it is a loopback
+    /// address.
+    pub fn new(address: SocketAddr) -> Self {
+        Self {
+            address,
+            tls: None,
+            tokens: Vec::new(),
+        }
+    }
+
+    pub fn with_tls(mut self, tls: AdminTls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// Who has one of these may use the API. Give it [TLS](Self::with_tls) first.
+    pub fn with_tokens(mut self, tokens: Vec<Token>) -> Result<Self, TokensInTheClear> {
+        self.tokens = tokens;
+        self.checked()
+    }
+
+    pub fn at(mut self, address: SocketAddr) -> Result<Self, TokensInTheClear> {
+        self.address = address;
+        self.checked()
+    }
+
+    fn checked(self) -> Result<Self, TokensInTheClear> {
+        if self.tls.is_none() && !self.tokens.is_empty() && !is_loopback(self.address) {
+            return Err(TokensInTheClear(self.address));
+        }
+        Ok(self)
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// None: plain HTTP.
+    pub fn tls(&self) -> Option<&AdminTls> {
+        self.tls.as_ref()
+    }
+
+    pub fn tokens(&self) -> &[Token] {
+        &self.tokens
+    }
+}

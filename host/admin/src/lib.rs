@@ -1,0 +1,133 @@
+//! The operator's port: `/healthz`, `/readyz`, `/metrics`, and the API below `/v1`, whose types are in [`api`].
+//!
+//! [`routes`] is the table of everything that it answers. The router and the OpenAPI document are made from it.
+
+#![allow(
+    missing_docs,
+    reason = "internal to the program: names say what a docstring would repeat"
+)]
+
+mod access;
+pub mod api;
+mod config;
+mod error;
+mod openapi;
+mod operations;
+mod route;
+mod token;
+mod v1;
+
+use std::{
+    convert::Infallible,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use admittance::Host;
+use admittance_bcs::HealthInfo;
+use admittance_net::listener::{Client, Handler, Transfer};
+use axum::{Router, body::Body};
+use http::{HeaderValue, Request, Response, header::CACHE_CONTROL};
+use tokio::sync::Semaphore;
+use tower::ServiceExt;
+
+pub use self::{
+    access::Access,
+    config::{AdminConfig, AdminTls, CertificateHolder, Role, TokensInTheClear},
+    token::{Token, TokenFile, TokenFileError, TokenSource},
+};
+use self::{api::DriverStatus, error::ApiError, route::Route, v1::recording::RECORDINGS};
+
+/// Writes all metrics in Prometheus' text format.
+pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// What the operator's port shows and changes.
+pub struct Sources {
+    pub host: Host,
+    /// The state of the driver at the moment of the call.
+    pub status: Box<dyn Fn() -> DriverStatus + Send + Sync>,
+    /// `/healthz` in the way of bcs-mesos-driver; none unless the driver takes its place.
+    pub health: Box<dyn Fn() -> Option<HealthInfo> + Send + Sync>,
+    /// Whether the driver was told to stop.
+    pub is_stopping: Arc<AtomicBool>,
+    pub metrics: RenderMetrics,
+}
+
+impl fmt::Debug for Sources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sources")
+            .field("is_stopping", &self.is_stopping)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What handlers work with. Cheap to clone; lives as long as the port.
+#[derive(Clone, Debug)]
+struct Api {
+    access: Access,
+    sources: Arc<Sources>,
+    /// One permit for each recording that goes on.
+    recordings: Arc<Semaphore>,
+}
+
+impl Api {
+    fn is_stopping(&self) -> bool {
+        self.sources.is_stopping.load(Ordering::Relaxed)
+    }
+}
+
+fn routes() -> Vec<Route> {
+    let mut routes = operations::routes();
+    routes.extend(v1::routes());
+    routes
+}
+
+/// Answers the requests of the port. Cheap to clone; lives as long as the port.
+#[derive(Clone, Debug)]
+pub struct AdminService(Router);
+
+impl AdminService {
+    pub fn new(access: Access, sources: Sources) -> Self {
+        let api = Api {
+            access,
+            sources: Arc::new(sources),
+            recordings: Arc::new(Semaphore::new(RECORDINGS)),
+        };
+        let mut router = Router::new();
+        for route in routes() {
+            router = router.route(route.about.path, route.handler);
+        }
+        let router = router
+            .method_not_allowed_fallback(async || ApiError::OtherMethod)
+            .fallback(async |request: Request<Body>| {
+                let path = request.uri().path();
+                ApiError::NotFound(format!(
+                    "there is nothing at {path}; /v1/openapi.json says what there is"
+                ))
+            });
+        Self(router.with_state(api))
+    }
+}
+
+impl Handler for AdminService {
+    const IS_COUNTED: bool = false;
+
+    async fn handle(self, request: Request<Body>, client: Client, _: &Transfer) -> Response<Body> {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let answered: Result<_, Infallible> = self.0.oneshot(request).await;
+        let mut response = match answered {
+            Ok(response) => response,
+            Err(never) => match never {},
+        };
+        // It is of one moment, and for whoever asked.
+        response
+            .headers_mut()
+            .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        let status = response.status().as_u16();
+        tracing::debug!(client = %client.address, %method, path, status, "the operator's port answered");
+        response
+    }
+}

@@ -1,0 +1,197 @@
+//! The OpenAPI document of the operator's port, made from the table of its routes.
+
+use std::collections::BTreeMap;
+
+use schemars::{Schema, SchemaGenerator, generate::SchemaSettings};
+use serde_json::{Map, Value as Json, json};
+
+use crate::{
+    api::ErrorReply,
+    config::Role,
+    route::{Content, ReplyForm, Route},
+};
+
+/// Refusals that every route with a role may give.
+const REFUSALS: [u16; 3] = [400, 401, 403];
+
+/// For what is read: a field with a default need not be there.
+fn reader() -> SchemaGenerator {
+    let settings = SchemaSettings::draft2020_12().for_deserialize();
+    settings
+        .with(|settings| settings.inline_subschemas = true)
+        .into_generator()
+}
+
+/// The document, as OpenAPI 3.1.
+pub(crate) fn document(routes: &[Route]) -> Json {
+    let settings = SchemaSettings::draft2020_12()
+        .with(|settings| settings.definitions_path = "/components/schemas".into())
+        .for_serialize();
+    let mut generator = settings.into_generator();
+    let error = generator.subschema_for::<ErrorReply>();
+    let mut paths: BTreeMap<String, Map<String, Json>> = BTreeMap::new();
+    for route in routes {
+        let operation = operation(route, &error, &mut generator);
+        paths
+            .entry(route.about.path.replace("{*", "{"))
+            .or_default()
+            .insert(route.about.method.as_str().to_owned(), operation);
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Admittance",
+            "description": "The operator's port of `admittance serve`: what is live, what was, and changing it.",
+            "version": "v1",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "http://127.0.0.1:9090"}],
+        "paths": paths,
+        "components": {
+            "schemas": generator.take_definitions(true),
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer", "description": "One of `admin.tokens`."},
+                "certificate": {"type": "mutualTLS", "description": "One of `admin.clients`."},
+            },
+        },
+    })
+}
+
+fn operation(route: &Route, error: &Schema, generator: &mut SchemaGenerator) -> Json {
+    let mut read = reader();
+    let mut parameters = parameters("path", &(route.path_schema)(&mut read));
+    parameters.extend(self::parameters("query", &(route.query_schema)(&mut read)));
+    let body = (route.body_schemas)(generator);
+    let mut responses: BTreeMap<String, Json> = BTreeMap::new();
+    for ReplyForm {
+        status,
+        description,
+        content,
+    } in (route.replies)(generator)
+    {
+        let response = responses
+            .entry(status.to_string())
+            .or_insert_with(|| json!({"description": description, "content": {}}));
+        // A status may come with one of several types of content.
+        if let (Some(known), Json::Object(more)) = (
+            response.pointer_mut("/content").and_then(Json::as_object_mut),
+            contents(vec![content]),
+        ) {
+            known.extend(more);
+        }
+    }
+    let common = REFUSALS.iter().filter(|_| route.about.role.is_some());
+    for status in common.chain(route.about.refusals) {
+        let schema = error.clone();
+        let content = Content {
+            media_type: "application/json",
+            schema,
+        };
+        responses.insert(
+            status.to_string(),
+            json!({"description": refusal(*status), "content": contents(vec![content])}),
+        );
+    }
+    let mut operation = json!({
+        "operationId": route.about.name,
+        "summary": route.about.summary,
+        "description": description(route),
+        "security": security(route.about.role),
+        "x-admittance-role": route.about.role.map(Role::as_str),
+        "responses": responses,
+    });
+    if let Json::Object(fields) = &mut operation {
+        if !parameters.is_empty() {
+            fields.insert("parameters".to_owned(), parameters.into());
+        }
+        if !body.is_empty() {
+            let body = json!({"required": true, "content": contents(body)});
+            fields.insert("requestBody".to_owned(), body);
+        }
+    }
+    operation
+}
+
+fn description(route: &Route) -> String {
+    let role = match route.about.role {
+        None => "Nobody is asked who they are.".to_owned(),
+        Some(role) => format!("Needs the role {}.", role.as_str()),
+    };
+    [route.about.description, &role].join(" ").trim().to_owned()
+}
+
+/// On loopback without credentials, everybody is let in: `{}`.
+fn security(role: Option<Role>) -> Json {
+    match role {
+        None => json!([]),
+        Some(_) => json!([{"token": []}, {"certificate": []}, {}]),
+    }
+}
+
+/// The fields of an object as parameters.
+fn parameters(place: &str, schema: &Schema) -> Vec<Json> {
+    let required: Vec<&str> = schema
+        .get("required")
+        .and_then(Json::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Json::as_str)
+        .collect();
+    let properties = schema.get("properties").and_then(Json::as_object);
+    let parameter = |(name, schema): (&String, &Json)| {
+        let mut schema = schema.clone();
+        let description = schema.as_object_mut().and_then(|schema| {
+            without_null(schema);
+            schema.remove("description")
+        });
+        json!({
+            "name": name,
+            "in": place,
+            "description": description,
+            // Every parameter of a path is.
+            "required": place == "path" || required.contains(&name.as_str()),
+            "schema": schema,
+        })
+    };
+    properties.into_iter().flatten().map(parameter).collect()
+}
+
+/// A parameter that is not there is absent, and not null.
+fn without_null(schema: &mut Map<String, Json>) {
+    if schema.get("default").is_some_and(Json::is_null) {
+        schema.remove("default");
+    }
+    let of_one = schema.get("type").and_then(Json::as_array).and_then(|types| {
+        let mut types = types.iter().filter(|name| *name != "null");
+        types.next().cloned().filter(|_| types.next().is_none())
+    });
+    if let Some(of_one) = of_one {
+        schema.insert("type".to_owned(), of_one);
+    }
+}
+
+fn contents(contents: Vec<Content>) -> Json {
+    let entry = |Content { media_type, schema }| (media_type.to_owned(), json!({"schema": schema}));
+    Json::Object(contents.into_iter().map(entry).collect())
+}
+
+fn refusal(status: u16) -> &'static str {
+    match status {
+        400 => "The request itself is wrong.",
+        401 => "It does not say who asks, or nobody is known by what it says.",
+        403 => "Whoever asks may not.",
+        404 => "What it names is not there.",
+        408 => "The body did not arrive in time.",
+        409 => {
+            "It cannot be done as things are now: they have changed meanwhile, or it is to be done elsewhere."
+        }
+        413 => "The body is too large.",
+        415 => "The body is neither YAML nor JSON.",
+        422 => "Nothing was changed, since what it says cannot go live. Every mistake is listed.",
+        503 => "The driver cannot do it now.",
+        _ => "Refused.",
+    }
+}
+
+#[cfg(test)]
+mod tests;

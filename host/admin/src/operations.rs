@@ -1,0 +1,150 @@
+//! What probes and scrapers ask: `/healthz`, `/readyz`, `/metrics`. Everybody may.
+
+use admittance_bcs::HealthInfo;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header::CONTENT_TYPE};
+use schemars::{JsonSchema, SchemaGenerator};
+use serde::Serialize;
+
+use crate::{
+    error::ApiError,
+    route::{About, Call, Content, Json, Method, Reply, ReplyForm, Route, Text},
+};
+
+pub(super) fn routes() -> Vec<Route> {
+    let about = |path, name, summary, description| About {
+        method: Method::Get,
+        path,
+        name,
+        summary,
+        description,
+        role: None,
+        refusals: &[],
+    };
+    vec![
+        Route::new(
+            about(
+                "/healthz",
+                "healthz",
+                "Whether the process lives",
+                "It says `ok`. The driver of a BCS cluster says how it is in the way of bcs-mesos-driver.",
+            ),
+            healthz,
+        ),
+        Route::new(
+            about(
+                "/readyz",
+                "readyz",
+                "Whether requests should be sent here",
+                "Detail is at `/v1/status`.",
+            ),
+            readyz,
+        ),
+        Route::new(
+            about(
+                "/metrics",
+                "metrics",
+                "Metrics for Prometheus",
+                "In its text format.",
+            ),
+            metrics,
+        ),
+    ]
+}
+
+/// That the process lives, and how a driver of BCS is.
+enum Health {
+    Alive,
+    Bcs(HealthInfo),
+}
+
+impl IntoResponse for Health {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Alive => Text("ok\n".to_owned()).into_response(),
+            Self::Bcs(info) => info.into_response(),
+        }
+    }
+}
+
+impl Reply for Health {
+    fn forms(generator: &mut SchemaGenerator) -> Vec<ReplyForm> {
+        let mut forms = Text::forms(generator);
+        forms.extend(Json::<HealthInfo>::forms(generator));
+        forms
+    }
+}
+
+async fn healthz(call: Call) -> Result<Health, ApiError> {
+    Ok(match (call.api.sources.health)() {
+        Some(health) => Health::Bcs(health),
+        None => Health::Alive,
+    })
+}
+
+/// Whether requests should be sent here. Anybody may ask, so it says no more; the rest is at `/v1/status`.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+struct Readiness {
+    /// Until the driver is told to stop. An upstream that is down does not make it unready: clients would get a
+    /// refused connection in place of a reply that says what is wrong.
+    ready: bool,
+}
+
+impl IntoResponse for Readiness {
+    fn into_response(self) -> Response {
+        let status = if self.ready {
+            StatusCode::OK
+        } else {
+            StatusCode::SERVICE_UNAVAILABLE
+        };
+        (status, Json(self)).into_response()
+    }
+}
+
+impl Reply for Readiness {
+    fn forms(generator: &mut SchemaGenerator) -> Vec<ReplyForm> {
+        let mut form = |status, description| ReplyForm {
+            status,
+            description,
+            content: Content {
+                media_type: "application/json",
+                schema: generator.subschema_for::<Self>(),
+            },
+        };
+        vec![
+            form(200, "Requests should be sent here."),
+            form(503, "It was told to stop."),
+        ]
+    }
+}
+
+async fn readyz(call: Call) -> Result<Readiness, ApiError> {
+    Ok(Readiness {
+        ready: !call.api.is_stopping(),
+    })
+}
+
+/// Metrics in Prometheus' text format.
+struct Exposition(String);
+
+impl IntoResponse for Exposition {
+    fn into_response(self) -> Response {
+        let content_type = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+        ([(CONTENT_TYPE, content_type)], self.0).into_response()
+    }
+}
+
+impl Reply for Exposition {
+    fn forms(generator: &mut SchemaGenerator) -> Vec<ReplyForm> {
+        Text::forms(generator)
+    }
+}
+
+async fn metrics(call: Call) -> Result<Exposition, ApiError> {
+    let render = call.api.sources.metrics.clone();
+    // With thousands of stages there are megabytes of it.
+    let text = tokio::task::spawn_blocking(move || render())
+        .await
+        .map_err(|error| ApiError::Unavailable(format!("the metrics cannot be written: {error}")))?;
+    Ok(Exposition(text))
+}

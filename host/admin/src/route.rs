@@ -1,0 +1,332 @@
+//! One row of the table that the port's router and its OpenAPI document are both made from: what a route
+//! takes and gives is said once, by the types of its handler.
+
+use std::{future::Future, time::Duration};
+
+use admittance_net::listener::Client;
+use axum::{
+    body::{Body, Bytes},
+    extract::{FromRequestParts, Path, State},
+    response::{IntoResponse, Response},
+    routing::{MethodFilter, MethodRouter, on},
+};
+use http::{HeaderMap, Request, header::CONTENT_TYPE, request::Parts};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{
+    Api,
+    access::{Caller, Denied},
+    config::Role,
+    error::ApiError,
+};
+
+/// The largest body of a request to the API.
+pub(crate) const BODY_LIMIT: usize = 8 * 1024 * 1024;
+/// For such a body to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The types in which definitions may come, and what else programs call them.
+const TEXT_TYPES: [&str; 5] = [
+    "application/yaml",
+    "application/json",
+    "application/x-yaml",
+    "text/yaml",
+    "text/plain",
+];
+
+/// One route of the operator's port.
+#[derive(Clone, Debug)]
+pub(crate) struct Route {
+    pub(crate) about: About,
+    pub(crate) handler: MethodRouter<Api>,
+    pub(crate) path_schema: fn(&mut SchemaGenerator) -> Schema,
+    pub(crate) query_schema: fn(&mut SchemaGenerator) -> Schema,
+    pub(crate) body_schemas: fn(&mut SchemaGenerator) -> Vec<Content>,
+    pub(crate) replies: fn(&mut SchemaGenerator) -> Vec<ReplyForm>,
+}
+
+/// What a route is, but for its types.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct About {
+    pub(crate) method: Method,
+    /// As axum has it: `{*name}` takes the rest of the path.
+    pub(crate) path: &'static str,
+    /// Its name in the OpenAPI document.
+    pub(crate) name: &'static str,
+    pub(crate) summary: &'static str,
+    pub(crate) description: &'static str,
+    /// None: everybody may.
+    pub(crate) role: Option<Role>,
+    /// Statuses of refusals, beside those that every route has.
+    pub(crate) refusals: &'static [u16],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Method {
+    Get,
+    Post,
+    Delete,
+}
+
+impl Method {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Post => "post",
+            Self::Delete => "delete",
+        }
+    }
+
+    fn filter(self) -> MethodFilter {
+        match self {
+            Self::Get => MethodFilter::GET,
+            Self::Post => MethodFilter::POST,
+            Self::Delete => MethodFilter::DELETE,
+        }
+    }
+}
+
+/// A body, as a document describes it.
+#[derive(Clone, Debug)]
+pub(crate) struct Content {
+    pub(crate) media_type: &'static str,
+    pub(crate) schema: Schema,
+}
+
+/// A reply that is no refusal.
+#[derive(Clone, Debug)]
+pub(crate) struct ReplyForm {
+    pub(crate) status: u16,
+    pub(crate) description: &'static str,
+    pub(crate) content: Content,
+}
+
+impl ReplyForm {
+    fn ok(media_type: &'static str, schema: Schema) -> Self {
+        Self {
+            status: 200,
+            description: "What was asked for.",
+            content: Content { media_type, schema },
+        }
+    }
+}
+
+/// What a handler is called with.
+#[derive(Debug)]
+pub(crate) struct Call<P = Nothing, Q = Nothing, B = Nothing> {
+    pub(crate) api: Api,
+    /// Who asks; none where nobody is asked who they are.
+    pub(crate) caller: Option<Caller>,
+    /// What they may do, in the same cases.
+    pub(crate) role: Option<Role>,
+    pub(crate) path: P,
+    pub(crate) query: Q,
+    pub(crate) body: B,
+}
+
+/// No parameters, or no body.
+#[derive(Clone, Copy, Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Nothing {}
+
+/// How a body is read.
+pub(crate) trait ReadBody: Sized + Send {
+    fn read(head: &HeaderMap, body: Body) -> impl Future<Output = Result<Self, ApiError>> + Send;
+    fn contents(generator: &mut SchemaGenerator) -> Vec<Content>;
+}
+
+/// How what a handler gives is written.
+pub(crate) trait Reply: IntoResponse {
+    fn forms(generator: &mut SchemaGenerator) -> Vec<ReplyForm>;
+}
+
+impl ReadBody for Nothing {
+    async fn read(_: &HeaderMap, _: Body) -> Result<Self, ApiError> {
+        Ok(Self {})
+    }
+
+    fn contents(_: &mut SchemaGenerator) -> Vec<Content> {
+        Vec::new()
+    }
+}
+
+/// Definitions: YAML or JSON, as a file has them.
+#[derive(Debug)]
+pub(crate) struct DefinitionText(pub(crate) String);
+
+impl ReadBody for DefinitionText {
+    async fn read(head: &HeaderMap, body: Body) -> Result<Self, ApiError> {
+        media_type(head, &TEXT_TYPES)?;
+        let bytes = collect(body).await?;
+        String::from_utf8(bytes.into())
+            .map(Self)
+            .map_err(|_| ApiError::Malformed("the body is no UTF-8 text".to_owned()))
+    }
+
+    fn contents(generator: &mut SchemaGenerator) -> Vec<Content> {
+        let [yaml, json, ..] = TEXT_TYPES;
+        let of = |media_type, schema| Content { media_type, schema };
+        vec![
+            of(yaml, generator.subschema_for::<String>()),
+            of(json, true.into()),
+        ]
+    }
+}
+
+/// A body, or a reply, in JSON.
+#[derive(Debug)]
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + JsonSchema + Send> ReadBody for Json<T> {
+    async fn read(head: &HeaderMap, body: Body) -> Result<Self, ApiError> {
+        media_type(head, &["application/json"])?;
+        let bytes = collect(body).await?;
+        serde_json::from_slice(&bytes)
+            .map(Self)
+            .map_err(|error| ApiError::Malformed(format!("the body is not what is asked for: {error}")))
+    }
+
+    fn contents(generator: &mut SchemaGenerator) -> Vec<Content> {
+        vec![Content {
+            media_type: "application/json",
+            schema: generator.subschema_for::<T>(),
+        }]
+    }
+}
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        axum::Json(self.0).into_response()
+    }
+}
+
+impl<T: Serialize + JsonSchema> Reply for Json<T> {
+    fn forms(generator: &mut SchemaGenerator) -> Vec<ReplyForm> {
+        vec![ReplyForm::ok("application/json", generator.subschema_for::<T>())]
+    }
+}
+
+/// Plain text.
+#[derive(Debug)]
+pub(crate) struct Text(pub(crate) String);
+
+impl IntoResponse for Text {
+    fn into_response(self) -> Response {
+        self.0.into_response()
+    }
+}
+
+impl Reply for Text {
+    fn forms(generator: &mut SchemaGenerator) -> Vec<ReplyForm> {
+        vec![ReplyForm::ok("text/plain", generator.subschema_for::<String>())]
+    }
+}
+
+impl Route {
+    pub(crate) fn new<P, Q, B, R, F>(about: About, handler: fn(Call<P, Q, B>) -> F) -> Self
+    where
+        P: DeserializeOwned + JsonSchema + Send + 'static,
+        Q: DeserializeOwned + JsonSchema + Send + 'static,
+        B: ReadBody + 'static,
+        R: Reply + 'static,
+        F: Future<Output = Result<R, ApiError>> + Send + 'static,
+    {
+        let About { method, role, .. } = about;
+        let endpoint = async move |State(api): State<Api>, request: Request<Body>| match called::<P, Q, B>(
+            api, role, request,
+        )
+        .await
+        {
+            Ok(call) => handler(call).await.into_response(),
+            Err(error) => error.into_response(),
+        };
+        Self {
+            about,
+            handler: on(method.filter(), endpoint),
+            path_schema: |generator| P::json_schema(generator),
+            query_schema: |generator| Q::json_schema(generator),
+            body_schemas: B::contents,
+            replies: R::forms,
+        }
+    }
+}
+
+/// Who asks comes first: who may not ask does not hear what is wrong with the question.
+async fn called<P, Q, B>(
+    api: Api,
+    role: Option<Role>,
+    request: Request<Body>,
+) -> Result<Call<P, Q, B>, ApiError>
+where
+    P: DeserializeOwned + Send,
+    Q: DeserializeOwned,
+    B: ReadBody,
+{
+    let (mut head, body) = request.into_parts();
+    let (caller, role) = match role {
+        Some(role) => Some(admitted(&api, &head, role)?),
+        None => None,
+    }
+    .unzip();
+    let path = path(&mut head).await?;
+    let query = query(&head)?;
+    let body = B::read(&head.headers, body).await?;
+    Ok(Call {
+        api,
+        caller,
+        role,
+        path,
+        query,
+        body,
+    })
+}
+
+fn admitted(api: &Api, head: &Parts, role: Role) -> Result<(Caller, Role), Denied> {
+    let admitted = api.access.admit(head, role);
+    if let Err(denied) = &admitted
+        && denied.is_notable()
+    {
+        let client = head.extensions.get::<Client>().map(|client| client.address);
+        let client = client.map(tracing::field::display);
+        let (method, path) = (&head.method, head.uri.path());
+        tracing::info!(target: "admittance::audit", client, %method, path, "refused: {denied}");
+    }
+    admitted
+}
+
+async fn path<P: DeserializeOwned + Send>(head: &mut Parts) -> Result<P, ApiError> {
+    let Path(path) = Path::<P>::from_request_parts(head, &())
+        .await
+        .map_err(|rejection| ApiError::Malformed(rejection.body_text()))?;
+    Ok(path)
+}
+
+fn query<Q: DeserializeOwned>(head: &Parts) -> Result<Q, ApiError> {
+    serde_html_form::from_str(head.uri.query().unwrap_or_default())
+        .map_err(|error| ApiError::Malformed(format!("the query is not what is asked for: {error}")))
+}
+
+/// A body of no type is what was meant.
+fn media_type(head: &HeaderMap, known: &[&str]) -> Result<(), ApiError> {
+    let Some(value) = head.get(CONTENT_TYPE) else {
+        return Ok(());
+    };
+    let text = String::from_utf8_lossy(value.as_bytes());
+    let essence = text.split(';').next().unwrap_or_default().trim();
+    if known.iter().any(|known| essence.eq_ignore_ascii_case(known)) {
+        return Ok(());
+    }
+    Err(ApiError::OtherMediaType(essence.to_owned()))
+}
+
+async fn collect(body: Body) -> Result<Bytes, ApiError> {
+    let collected = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, BODY_LIMIT).collect()).await;
+    match collected {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(ApiError::TooLarge(BODY_LIMIT)),
+        Ok(Err(error)) => Err(ApiError::Malformed(format!("the body broke off: {error}"))),
+        Err(_) => Err(ApiError::BodyTimeout),
+    }
+}

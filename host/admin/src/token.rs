@@ -1,0 +1,236 @@
+//! Tokens: what a client sends to say who it is, and the files that hold them.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use admittance_net::bearer::TokenDigest;
+use admittance_watch::{
+    Watch, WatchConfig,
+    file::{self, SecretError},
+};
+use arc_swap::ArcSwapOption;
+use subtle::Choice;
+
+use crate::config::Role;
+
+/// What somebody sends to say who they are, and what they may do. Cheap to clone, and clones follow the
+/// same file; lives as long as the operator's port.
+#[derive(Clone, Debug)]
+pub struct Token {
+    /// Whose it is, as the log calls them.
+    pub name: String,
+    pub role: Role,
+    pub source: TokenSource,
+}
+
+#[derive(Clone, Debug)]
+pub enum TokenSource {
+    /// Its digest stands in the configuration.
+    Digest(TokenDigest),
+    File(TokenFile),
+}
+
+/// What is wrong with a file that should hold a token.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenFileError {
+    #[error("{path}: {source}", path = path.display())]
+    Unreadable { path: PathBuf, source: std::io::Error },
+    /// Everybody on the machine may read it.
+    #[error("{path}: everybody may read the token: chmod o-r {path}", path = path.display())]
+    WorldReadable { path: PathBuf },
+    /// What is in it is none.
+    #[error(
+        "{path}: this is no token: write one of {shortest} to {longest} letters, digits and signs, with no \
+         spaces between them, as `openssl rand -hex 32` prints",
+        path = path.display(), shortest = SHORTEST, longest = LONGEST,
+    )]
+    NoToken { path: PathBuf },
+}
+
+/// The fewest characters of a token in a file. Fewer can be guessed.
+const SHORTEST: usize = 16;
+/// The most characters of a token: a header has to hold it.
+const LONGEST: usize = 1024;
+
+/// A token in a file that is read again when it changes. Cheap to clone, and clones are the same one;
+/// lives as long as the operator's port.
+///
+/// When the file is no good, nobody is let in with it, neither with the token before: taking the file away
+/// is a way to take the token back.
+#[derive(Clone, Debug)]
+pub struct TokenFile {
+    path: PathBuf,
+    /// None: the file is no good now.
+    current: Arc<ArcSwapOption<TokenDigest>>,
+}
+
+impl TokenFile {
+    /// Read the file. Space around the token does not count.
+    pub fn read(path: &Path) -> Result<Self, TokenFileError> {
+        Ok(Self {
+            path: path.to_owned(),
+            current: Arc::new(ArcSwapOption::from_pointee(read(path)?)),
+        })
+    }
+
+    /// Read it again; whether all is well with it.
+    fn refresh(&self) {
+        match read(&self.path) {
+            Ok(token) => {
+                let before = self.current.swap(Some(Arc::new(token)));
+                if !before.is_some_and(|before| before.is(&token).into()) {
+                    tracing::info!(file = %self.path.display(), "a changed token is in use");
+                }
+            }
+            Err(error) => {
+                self.current.store(None);
+                tracing::error!("nobody is let in with a token of a file that is no good: {error}");
+            }
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<TokenDigest, TokenFileError> {
+    // With room for spaces around it, and no more: a token is short.
+    let most = 2 * u64::try_from(LONGEST).unwrap_or(u64::MAX);
+    let bytes = file::read_secret(path, most).map_err(|error| {
+        let path = path.to_owned();
+        match error {
+            SecretError::Unreadable(source) => TokenFileError::Unreadable { path, source },
+            SecretError::WorldReadable => TokenFileError::WorldReadable { path },
+        }
+    })?;
+    let token = bytes.trim_ascii();
+    let is_token = (SHORTEST..=LONGEST).contains(&token.len()) && token.iter().all(u8::is_ascii_graphic);
+    if !is_token {
+        return Err(TokenFileError::NoToken {
+            path: path.to_owned(),
+        });
+    }
+    Ok(TokenDigest::of(token))
+}
+
+/// Whose token this is. It takes the same time for each that it could be.
+pub(crate) fn holder<'t>(tokens: &'t [Token], presented: &[u8]) -> Option<&'t Token> {
+    let presented = TokenDigest::of(presented);
+    let mut found = None;
+    for token in tokens {
+        let is_it = match &token.source {
+            TokenSource::Digest(digest) => digest.is(&presented),
+            TokenSource::File(file) => match &*file.current.load() {
+                Some(digest) => digest.is(&presented),
+                None => Choice::from(0),
+            },
+        };
+        if is_it.into() {
+            found = found.or(Some(token));
+        }
+    }
+    found
+}
+
+/// Read the files of these tokens again whenever they change. It does not end.
+pub(crate) async fn follow(tokens: &[Token]) {
+    let files: Vec<TokenFile> = tokens
+        .iter()
+        .filter_map(|token| match &token.source {
+            TokenSource::File(file) => Some(file.clone()),
+            TokenSource::Digest(_) => None,
+        })
+        .collect();
+    if files.is_empty() {
+        return std::future::pending().await;
+    }
+    let paths: Vec<PathBuf> = files.iter().map(|file| file.path.clone()).collect();
+    let mut watch = Watch::new(paths.clone(), WatchConfig::default()).await;
+    // The first look is for what changed between the start and now.
+    let mut changed = paths;
+    loop {
+        let files: Vec<TokenFile> = files
+            .iter()
+            .filter(|file| changed.contains(&file.path))
+            .cloned()
+            .collect();
+        let refresh = move || files.iter().for_each(TokenFile::refresh);
+        // An error: the runtime is stopping.
+        let _ = tokio::task::spawn_blocking(refresh).await;
+        changed = watch.changed().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use admittance_net::bearer::InvalidTokenDigest;
+
+    use super::*;
+
+    fn token(name: &str, source: TokenSource) -> Token {
+        Token {
+            name: name.to_owned(),
+            role: Role::Read,
+            source,
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn files() {
+        use std::{fs::Permissions, os::unix::fs::PermissionsExt};
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token");
+        let good = "0123456789abcdef";
+        let longest = "a".repeat(LONGEST);
+        // (text, mode, the token in it or what the error says)
+        for (text, mode, expected) in [
+            (good.to_owned(), 0o600, Ok(good)),
+            (format!(" \n{good}\r\n"), 0o640, Ok(good)),
+            (format!("{longest}\n"), 0o400, Ok(longest.as_str())),
+            (good.to_owned(), 0o604, Err("everybody may read the token")),
+            (good[1..].to_owned(), 0o600, Err("16 to 1024")),
+            (format!("{longest}a"), 0o600, Err("16 to 1024")),
+            (format!("{good} {good}"), 0o600, Err("no spaces")),
+            (format!("{good}é"), 0o600, Err("no token")),
+            (String::new(), 0o600, Err("no token")),
+        ] {
+            std::fs::write(&path, &text).unwrap();
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            match (TokenFile::read(&path), expected) {
+                (Ok(file), Ok(expected)) => {
+                    let tokens = [token("a", TokenSource::File(file))];
+                    assert!(holder(&tokens, expected.as_bytes()).is_some(), "{text:?}");
+                    assert!(holder(&tokens, b"another one of many").is_none(), "{text:?}");
+                }
+                (Err(error), Err(expected)) => {
+                    assert!(error.to_string().contains(expected), "{text:?}: {error}");
+                }
+                (found, _) => panic!("{text:?}: {found:?}"),
+            }
+            std::fs::remove_file(&path).unwrap();
+        }
+        assert!(matches!(
+            TokenFile::read(&path),
+            Err(TokenFileError::Unreadable { .. })
+        ));
+    }
+
+    #[test]
+    fn the_first_of_the_same_tokens_counts() {
+        // printf %s 0123456789abcdef | sha256sum
+        let digest = "9f9f5111f7b27a781f1f1ddde5ebc2dd2b796bfc7365c9c28b548e564176929f";
+        let source = || TokenSource::Digest(digest.parse().unwrap());
+        let tokens = [
+            token("other", TokenSource::Digest(TokenDigest::of("other"))),
+            token("first", source()),
+            token("second", source()),
+        ];
+        let name = |presented: &str| holder(&tokens, presented.as_bytes()).map(|token| &*token.name);
+        assert_eq!(name("0123456789abcdef"), Some("first"));
+        assert_eq!(name("0123456789abcdeF"), None);
+        assert_eq!(name(""), None);
+        for wrong in ["", "9f", &format!("sha256:{digest}"), &digest.replace('9', "x")] {
+            assert_eq!(wrong.parse::<TokenDigest>().unwrap_err(), InvalidTokenDigest);
+        }
+    }
+}

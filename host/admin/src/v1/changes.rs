@@ -1,0 +1,244 @@
+//! What changes what is live. A change that was begun runs to its end, whether or not whoever asked for it still
+//! waits; each is noted in the log with who asked.
+
+use std::fmt::Display;
+
+use admittance::{Application, Applied, ChangeError, Revision};
+use admittance_definitions::{DefinitionId, StageId};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{CHANGE_REFUSALS, views::DefinitionPath};
+use crate::{
+    access::Caller,
+    api::{PromoteRequest, RollbackRequest},
+    config::Role,
+    error::ApiError,
+    route::{About, Call, DefinitionText, Json, Method, Nothing, Route},
+};
+
+pub(super) fn routes() -> Vec<Route> {
+    let changing = |method, path, name, summary, description| About {
+        method,
+        path,
+        name,
+        summary,
+        description,
+        role: Some(Role::Admin),
+        refusals: CHANGE_REFUSALS,
+    };
+    vec![
+        Route::new(
+            changing(
+                Method::Post,
+                "/v1/definitions",
+                "applyDefinitions",
+                "Go live with definitions",
+                "One or several, as a file has them. One of the same kind and name is replaced. The whole table is made \
+                 first, then the files are written, then it goes live; or nothing changes.",
+            ),
+            apply,
+        ),
+        Route::new(
+            changing(
+                Method::Delete,
+                "/v1/definitions/{kind}/{*name}",
+                "deleteDefinition",
+                "Remove a definition",
+                "It is taken out of its file.",
+            ),
+            delete,
+        ),
+        Route::new(
+            changing(
+                Method::Post,
+                "/v1/promote",
+                "promoteCandidate",
+                "Make a candidate the plugin of its stage",
+                "It is written so into the file.",
+            ),
+            promote,
+        ),
+        Route::new(
+            changing(
+                Method::Post,
+                "/v1/rollback",
+                "rollback",
+                "Go live with an earlier revision",
+                "No file is touched. It holds until the definitions, or the modules that they name, change again, and is \
+                 itself a new revision.",
+            ),
+            rollback,
+        ),
+    ]
+}
+
+/// How a change is made.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ChangeQuery {
+    /// Check it, and say what it would do; change nothing.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// How definitions are applied.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ApplyQuery {
+    /// Check it, and say what it would do; change nothing.
+    #[serde(default)]
+    dry_run: bool,
+    /// What stands for the text in mistakes, the name of its file for instance.
+    #[serde(default)]
+    name: Option<String>,
+}
+
+async fn apply(call: Call<Nothing, ApplyQuery, DefinitionText>) -> Result<Json<Applied>, ApiError> {
+    let ApplyQuery { dry_run, name } = call.query;
+    let name = name.unwrap_or_else(|| "request".to_owned());
+    let (host, DefinitionText(text)) = (call.api.sources.host.clone(), call.body);
+    changed(
+        call.caller,
+        "apply",
+        name.clone(),
+        dry_run,
+        move |how| async move { host.apply(&text, &name, &how).await },
+    )
+    .await
+}
+
+async fn delete(call: Call<DefinitionPath, ChangeQuery>) -> Result<Json<Applied>, ApiError> {
+    let DefinitionPath { kind, name } = call.path;
+    let (host, id) = (call.api.sources.host.clone(), DefinitionId { kind, name });
+    changed(
+        call.caller,
+        "delete",
+        id.to_string(),
+        call.query.dry_run,
+        async move |how| host.delete(&id, &how).await,
+    )
+    .await
+}
+
+async fn promote(call: Call<Nothing, ChangeQuery, Json<PromoteRequest>>) -> Result<Json<Applied>, ApiError> {
+    let Json(PromoteRequest { stage }) = call.body;
+    let stage: StageId = stage
+        .parse()
+        .map_err(|error| ApiError::Malformed(format!("stage: {error}")))?;
+    let host = call.api.sources.host.clone();
+    changed(
+        call.caller,
+        "promote",
+        stage.to_string(),
+        call.query.dry_run,
+        async move |how| host.promote(&stage, &how).await,
+    )
+    .await
+}
+
+async fn rollback(call: Call<Nothing, Nothing, Json<RollbackRequest>>) -> Result<Json<Revision>, ApiError> {
+    let Json(RollbackRequest { revision }) = call.body;
+    let (host, by) = (call.api.sources.host.clone(), by(call.caller));
+    to_its_end(async move {
+        let result = host.rollback(revision, Some(by.clone())).await;
+        let number = result.as_ref().map(|revision| revision.number);
+        note(&by, "rollback", &revision, false, number);
+        result
+    })
+    .await
+}
+
+/// Make a change to its end, and note it.
+async fn changed<F>(
+    caller: Option<Caller>,
+    action: &'static str,
+    subject: String,
+    dry_run: bool,
+    change: impl FnOnce(Application) -> F + Send + 'static,
+) -> Result<Json<Applied>, ApiError>
+where
+    F: Future<Output = Result<Applied, ChangeError>> + Send,
+{
+    let by = by(caller);
+    let how = Application {
+        dry_run,
+        by: Some(by.clone()),
+        ..Application::default()
+    };
+    to_its_end(async move {
+        let result = change(how).await;
+        note(
+            &by,
+            action,
+            &subject,
+            dry_run,
+            result.as_ref().map(|applied| applied.revision),
+        );
+        result
+    })
+    .await
+}
+
+fn by(caller: Option<Caller>) -> String {
+    caller.map(|caller| caller.to_string()).unwrap_or_default()
+}
+
+/// Whoever asked may hang up, which drops the future that waits here, and not the work.
+async fn to_its_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, ChangeError>> + Send + 'static,
+) -> Result<Json<T>, ApiError> {
+    match tokio::spawn(work).await {
+        Ok(result) => Ok(Json(result?)),
+        Err(error) => Err(ApiError::Unavailable(format!("the change broke off: {error}"))),
+    }
+}
+
+fn note(by: &str, action: &str, subject: &dyn Display, dry_run: bool, revision: Result<u64, &ChangeError>) {
+    match revision {
+        Ok(revision) => tracing::info!(
+            target: "admittance::audit",
+            by, action, %subject, dry_run, revision,
+            "{by}: {action} {subject}"
+        ),
+        Err(error) => tracing::info!(
+            target: "admittance::audit",
+            by, action, %subject, dry_run, %error,
+            "{by}: {action} {subject} was refused: {error}"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_change_goes_on_when_nobody_waits_for_it() {
+        let (begun, go_on, done) = (
+            Arc::new(Notify::new()),
+            Arc::new(Notify::new()),
+            Arc::new(Notify::new()),
+        );
+        let work = {
+            let (begun, go_on, done) = (begun.clone(), go_on.clone(), done.clone());
+            async move {
+                begun.notify_one();
+                go_on.notified().await;
+                done.notify_one();
+                Ok(())
+            }
+        };
+        tokio::select! {
+            _ = to_its_end(work) => unreachable!("nobody lets it go on"),
+            // Whoever asked for it hangs up.
+            () = begun.notified() => {}
+        }
+        go_on.notify_one();
+        done.notified().await;
+    }
+}

@@ -1,0 +1,172 @@
+//! Requests as they pass, for whoever may see objects.
+
+use std::{convert::Infallible, time::Duration};
+
+use admittance::{RecordedRequest, Recording, RecordingConfig, Redaction};
+use admittance_definitions::Share;
+use axum::{
+    body::{Body, Bytes},
+    response::{IntoResponse, Response},
+};
+use futures_util::{StreamExt, stream};
+use http::{HeaderValue, header::CONTENT_TYPE};
+use schemars::{JsonSchema, SchemaGenerator};
+use serde::Deserialize;
+use tokio::sync::mpsc;
+
+use crate::{
+    config::Role,
+    error::ApiError,
+    route::{About, Call, Content, Method, Nothing, Reply, ReplyForm, Route},
+};
+
+/// Recordings at once. Each takes copies of requests that pass.
+pub(crate) const RECORDINGS: usize = 8;
+
+const DEFAULT_SECONDS: u64 = 60;
+const MOST_SECONDS: u64 = 3600;
+const DEFAULT_COUNT: usize = 1000;
+const MOST_COUNT: usize = 1_000_000;
+
+/// JSON texts, each on a line of its own.
+const NDJSON: &str = "application/x-ndjson";
+
+/// Lines that wait for the client.
+const WAITING: usize = 16;
+
+pub(super) fn route() -> Route {
+    Route::new(
+        About {
+            method: Method::Get,
+            path: "/v1/requests",
+            name: "recordRequests",
+            summary: "Record requests that pass chains",
+            description: "They come as they are answered, one AdmissionReview with request and response on each line, \
+                          until there are as many as asked for or the time is over. What comes faster than it is read is \
+                          left out. What Secrets hold is always left out.",
+            role: Some(Role::Admin),
+            refusals: &[503],
+        },
+        record,
+    )
+}
+
+/// Which requests are recorded.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RecordQuery {
+    /// How many at most: 1 to 1,000,000. Default: 1000.
+    #[serde(default)]
+    count: Option<usize>,
+    /// For how long at most: 1 to 3600. Default: 60.
+    #[serde(default)]
+    seconds: Option<u64>,
+    /// The share of the requests that is taken, `10%`. Default: all.
+    #[serde(default)]
+    share: Option<String>,
+    /// Values to leave out: a JSON Pointer, with `*` for every key or index, `/spec/containers/*/env/*/value`.
+    /// May be there more than once.
+    #[serde(default)]
+    redact: Vec<String>,
+}
+
+async fn record(call: Call<Nothing, RecordQuery>) -> Result<Records, ApiError> {
+    let RecordQuery {
+        count,
+        seconds,
+        share,
+        redact,
+    } = call.query;
+    let count = within("count", count.unwrap_or(DEFAULT_COUNT), MOST_COUNT)?;
+    let seconds = within("seconds", seconds.unwrap_or(DEFAULT_SECONDS), MOST_SECONDS)?;
+    let share = match share {
+        Some(text) => text
+            .parse::<Share>()
+            .map_err(|error| ApiError::Malformed(format!("share: {error}")))?,
+        None => Share::default(),
+    };
+    let redact: Result<Vec<Redaction>, _> = redact.iter().map(|text| text.parse()).collect();
+    let redact = redact.map_err(|error| ApiError::Malformed(format!("redact: {error}")))?;
+    let permit = call.api.recordings.clone().try_acquire_owned().map_err(|_| {
+        ApiError::Unavailable(format!(
+            "{RECORDINGS} recordings go on already; wait until one ends"
+        ))
+    })?;
+    if let Some(by) = call.caller {
+        tracing::info!(
+            target: "admittance::audit",
+            %by, action = "record", count, seconds, %share,
+            "{by}: record requests"
+        );
+    }
+    let recording = call.api.sources.host.record(RecordingConfig { share, redact });
+    let (lines, waiting) = mpsc::channel(WAITING);
+    // Of its own, so that the recording ends in time when the client has stopped to read.
+    tokio::spawn(async move {
+        let _permit = permit;
+        let duration = Duration::from_secs(seconds);
+        let _ = tokio::time::timeout(duration, send(recording, count, lines)).await;
+    });
+    Ok(Records(waiting))
+}
+
+fn within<T: PartialOrd + From<u8> + std::fmt::Display>(
+    name: &str,
+    value: T,
+    most: T,
+) -> Result<T, ApiError> {
+    if value < T::from(1) || value > most {
+        return Err(ApiError::Malformed(format!("{name}: write 1 to {most}")));
+    }
+    Ok(value)
+}
+
+/// Until there are as many as asked for, or the client is gone.
+async fn send(recording: Recording, count: usize, lines: mpsc::Sender<Bytes>) {
+    let mut requests = recording.take(count);
+    loop {
+        let request = tokio::select! {
+            request = requests.next() => request,
+            () = lines.closed() => None,
+        };
+        let Some(line) = request.as_ref().and_then(line) else {
+            return;
+        };
+        if lines.send(line).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn line(request: &RecordedRequest) -> Option<Bytes> {
+    let mut line = serde_json::to_vec(request).ok()?;
+    line.push(b'\n');
+    Some(line.into())
+}
+
+/// Recorded requests as they come.
+struct Records(mpsc::Receiver<Bytes>);
+
+impl IntoResponse for Records {
+    fn into_response(self) -> Response {
+        let lines = stream::unfold(self.0, async |mut lines| {
+            let line = lines.recv().await?;
+            Some((Ok::<_, Infallible>(line), lines))
+        });
+        let content_type = HeaderValue::from_static(NDJSON);
+        ([(CONTENT_TYPE, content_type)], Body::from_stream(lines)).into_response()
+    }
+}
+
+impl Reply for Records {
+    fn forms(generator: &mut SchemaGenerator) -> Vec<ReplyForm> {
+        vec![ReplyForm {
+            status: 200,
+            description: "Each line is one of these.",
+            content: Content {
+                media_type: NDJSON,
+                schema: generator.subschema_for::<RecordedRequest>(),
+            },
+        }]
+    }
+}

@@ -1,0 +1,175 @@
+//! What is live, and what was.
+
+use admittance::{Comparison, RevisionDetail};
+use admittance_definitions::{StoredDefinition, without_granted_values};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::reading;
+use crate::{
+    api::{CandidateList, DefinitionList, DriverStatus, RevisionList},
+    config::Role,
+    error::ApiError,
+    route::{About, Call, Json, Nothing, Route},
+};
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::new(
+            About {
+                description: "The live table with every chain and stage, why the newest definitions are not live if \
+                              they are not, and the upstream, clusters, ZooKeeper and certificates.",
+                ..reading("/v1/status", "getStatus", "What is live", &[])
+            },
+            status,
+        ),
+        Route::new(
+            reading("/v1/history", "listRevisions", "The tables that were live", &[]),
+            history,
+        ),
+        Route::new(
+            reading(
+                "/v1/history/{revision}",
+                "getRevision",
+                "A table that was live, with its definitions",
+                &[404],
+            ),
+            revision,
+        ),
+        Route::new(
+            reading(
+                "/v1/diff",
+                "compareRevisions",
+                "What is different between two revisions",
+                &[404],
+            ),
+            diff,
+        ),
+        Route::new(
+            About {
+                description: "As the files hold them now, which are not live when something in them is wrong, or after a \
+                              rollback.",
+                ..reading("/v1/definitions", "listDefinitions", "The definitions", &[422])
+            },
+            definitions,
+        ),
+        Route::new(
+            About {
+                description: "Of a native chain there may be two of a name, one in each phase. A `/` in a name is \
+                              written as it is.",
+                ..reading(
+                    "/v1/definitions/{kind}/{*name}",
+                    "getDefinition",
+                    "The definitions of one name",
+                    &[404, 422],
+                )
+            },
+            definition,
+        ),
+        Route::new(
+            reading(
+                "/v1/candidates",
+                "listCandidates",
+                "What came of the candidates so far, with samples of where they differ",
+                &[],
+            ),
+            candidates,
+        ),
+    ]
+}
+
+async fn status(call: Call) -> Result<Json<DriverStatus>, ApiError> {
+    Ok(Json((call.api.sources.status)()))
+}
+
+async fn history(call: Call) -> Result<Json<RevisionList>, ApiError> {
+    let revisions = call.api.sources.host.history();
+    Ok(Json(RevisionList { revisions }))
+}
+
+/// A revision in a path.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct RevisionPath {
+    /// Its number.
+    revision: u64,
+}
+
+async fn revision(call: Call<RevisionPath>) -> Result<Json<RevisionDetail>, ApiError> {
+    detail(&call, call.path.revision).map(Json)
+}
+
+/// A revision with its texts as the caller may see them.
+fn detail<P, Q>(call: &Call<P, Q>, number: u64) -> Result<RevisionDetail, ApiError> {
+    let mut detail = call.api.sources.host.revision(number)?;
+    if hides_grants(call.role) {
+        for file in &mut detail.files {
+            file.text = without_granted_values(&file.path, &file.text).into_owned();
+        }
+    }
+    Ok(detail)
+}
+
+/// Values that definitions grant to plugins may be secrets, and are for those who could change them.
+fn hides_grants(role: Option<Role>) -> bool {
+    role != Some(Role::Admin)
+}
+
+/// Two revisions.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct DiffQuery {
+    /// The older one, usually.
+    from: u64,
+    /// The newer one.
+    to: u64,
+}
+
+async fn diff(call: Call<Nothing, DiffQuery>) -> Result<Json<Comparison>, ApiError> {
+    let DiffQuery { from, to } = call.query;
+    Ok(Json(detail(&call, from)?.compare(&detail(&call, to)?)))
+}
+
+async fn definitions(call: Call) -> Result<Json<DefinitionList>, ApiError> {
+    let stored = stored(&call).await?;
+    Ok(Json(DefinitionList {
+        definitions: stored.into_iter().map(Into::into).collect(),
+    }))
+}
+
+/// The definitions with their texts as the caller may see them.
+async fn stored<P, Q>(call: &Call<P, Q>) -> Result<Vec<StoredDefinition>, ApiError> {
+    let mut stored = call.api.sources.host.definitions().await?;
+    if hides_grants(call.role) {
+        for definition in &mut stored {
+            definition.text = without_granted_values(&definition.file, &definition.text).into_owned();
+        }
+    }
+    Ok(stored)
+}
+
+/// A definition in a path.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct DefinitionPath {
+    /// `AdmissionChain`, `admissionwebhook` and so on.
+    pub(super) kind: String,
+    /// `metadata.name`; of BCS definitions `{namespace}/{name}`.
+    pub(super) name: String,
+}
+
+async fn definition(call: Call<DefinitionPath>) -> Result<Json<DefinitionList>, ApiError> {
+    let stored = stored(&call).await?;
+    let DefinitionPath { kind, name } = call.path;
+    let meant = stored
+        .into_iter()
+        .filter(|stored| stored.id.name == name && stored.id.kind.eq_ignore_ascii_case(&kind));
+    let definitions: Vec<_> = meant.map(Into::into).collect();
+    if definitions.is_empty() {
+        return Err(ApiError::NotFound(format!("there is no {kind}/{name}")));
+    }
+    Ok(Json(DefinitionList { definitions }))
+}
+
+async fn candidates(call: Call) -> Result<Json<CandidateList>, ApiError> {
+    let candidates = call.api.sources.host.candidates();
+    Ok(Json(CandidateList { candidates }))
+}

@@ -1,0 +1,79 @@
+use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
+
+/// How the names of nodes begin that programs of BCS register. Where one ensemble is used for everything, drivers
+/// register beside the ids of clusters.
+const REGISTRATION: &str = "_c_";
+
+/// The id of a BCS cluster, such as `BCS-MESOS-10001`: what `BCS-ClusterID` must say, to the letter. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClusterId(Arc<str>);
+
+/// A text that cannot be the value of `BCS-ClusterID`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no cluster id: write visible ASCII characters without spaces, such as BCS-MESOS-10001")]
+pub struct InvalidClusterId(pub String);
+
+impl ClusterId {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The id of a cluster whose drivers register below a node of its name, as a gateway finds them.
+    pub fn of_node(name: &str) -> Result<Self, InvalidClusterId> {
+        if name.starts_with(REGISTRATION) || name.contains('/') || matches!(name, "." | "..") {
+            return Err(InvalidClusterId(name.to_owned()));
+        }
+        name.parse()
+    }
+}
+
+impl FromStr for ClusterId {
+    type Err = InvalidClusterId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidClusterId> {
+        if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(InvalidClusterId(text.to_owned()));
+        }
+        Ok(Self(text.into()))
+    }
+}
+
+impl Borrow<str> for ClusterId {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ClusterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids() {
+        for (text, is_id, is_node) in [
+            ("BCS-MESOS-10001", true, true),
+            ("bcs-mesos-10001", true, true),
+            ("x", true, true),
+            ("", false, false),
+            ("a b", false, false),
+            ("a/b", true, false),
+            ("..", true, false),
+            ("a\n", false, false),
+            ("größe", false, false),
+            (
+                "_c_0123456789abcdef0123456789abcdef-10.0.0.50000000001",
+                true,
+                false,
+            ),
+        ] {
+            assert_eq!(text.parse::<ClusterId>().is_ok(), is_id, "{text}");
+            assert_eq!(ClusterId::of_node(text).is_ok(), is_node, "{text}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The API of BCS for definitions of hooks: `admissionwebhook`, as clients of bcs-mesos-driver use it.
+//!
+//! The original hands these requests to the scheduler, which keeps definitions. Here they are answered at the
+//! front door, from the places that the host's own definitions are in, so that what was written is in force.
+
+mod change;
+mod refusal;
+mod request;
+mod stored;
+
+use std::sync::Arc;
+
+use admittance::{BodyLimits, Host, Passage, REQUEST_ID, request_uid};
+use admittance_admission::Uid;
+use admittance_definitions::BcsObject;
+use admittance_dialect::{Class, Dialect, End};
+use admittance_net::{
+    listener::{Client, ClientCertificate},
+    tls::subject_names,
+};
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, request::Parts};
+use metrics::counter;
+use serde_json::Value as Json;
+use tracing::Instrument;
+
+pub(crate) use self::request::DefinitionRequest;
+use self::{
+    change::{Change, Changer},
+    refusal::Refusal,
+};
+use crate::{Bcs, metric_names, reply};
+
+/// How the access log names what was done with these requests.
+const PASSAGE: &str = "definitions";
+
+/// Answers requests about definitions. Cheap to clone; lives as long as the driver.
+///
+/// It comes before the chains: one that refuses everything could not be repaired through them. The cluster that a
+/// request names is checked before anything else.
+#[derive(Clone, Debug)]
+pub(crate) struct DefinitionsApi(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    host: Host,
+    dialect: Arc<Bcs>,
+    limits: BodyLimits,
+}
+
+impl DefinitionsApi {
+    /// For the definitions of this host. `dialect` checks the cluster, and writes what ends a request before it
+    /// is read; `limits` are for bodies.
+    pub(crate) fn new(host: Host, dialect: Arc<Bcs>, limits: BodyLimits) -> Self {
+        Self(Arc::new(Inner {
+            host,
+            dialect,
+            limits,
+        }))
+    }
+
+    /// Answer a request that [`DefinitionRequest::of`] found to be one.
+    pub(crate) async fn answer(&self, wanted: DefinitionRequest, request: Request<Body>) -> Response<Body> {
+        let uid = request_uid(request.headers());
+        let span = tracing::info_span!("request", uid = uid.as_str());
+        let response = self.0.answer(wanted, request).instrument(span).await;
+        with_uid(response, &uid).map(Body::from)
+    }
+}
+
+impl Inner {
+    async fn answer(&self, wanted: DefinitionRequest, request: Request<Body>) -> Response<Bytes> {
+        let (head, body) = request.into_parts();
+        if let Class::Refuse(rejection) = self.dialect.classify(&head) {
+            return self.end(&End::Rejected(&rejection));
+        }
+        let body = match self.limits.collect(&head, body).await {
+            Ok(body) => body,
+            Err(error) => return self.end(&error.end()),
+        };
+        let action = wanted.as_str();
+        let result = self.act(wanted, &head, &body).await;
+        let code = result.as_ref().err().map(Refusal::code);
+        let number = code.map_or(0, reply::Code::number).to_string();
+        counter!(metric_names::DEFINITIONS, "action" => action, "code" => number).increment(1);
+        let mut response = match result {
+            Ok(data) => reply::success(data),
+            Err(refusal) => {
+                tracing::info!(action, "the definition is refused: {refusal}");
+                reply::failure(refusal.code(), &refusal.to_string())
+            }
+        };
+        response.extensions_mut().insert(Passage::Ended(PASSAGE));
+        response
+    }
+
+    async fn act(&self, wanted: DefinitionRequest, head: &Parts, body: &[u8]) -> Result<Json, Refusal> {
+        let change = match wanted {
+            DefinitionRequest::Create { namespace } => {
+                Change::Create(BcsObject::parse(body)?.or_in_namespace(&namespace))
+            }
+            DefinitionRequest::Update { namespace } => {
+                Change::Update(BcsObject::parse(body)?.or_in_namespace(&namespace))
+            }
+            DefinitionRequest::Delete(name) => Change::Delete(name),
+            DefinitionRequest::Get(name) => {
+                return match stored::find(&self.host, &name).await? {
+                    Some(stored) => match &stored.object {
+                        Some(object) => Ok(object.printed()),
+                        None => Err(Refusal::Unreadable(name)),
+                    },
+                    None => Err(Refusal::NothingToGet(name)),
+                };
+            }
+            DefinitionRequest::List => {
+                let stored = stored::all(&self.host).await?;
+                let objects = stored.iter().filter_map(|stored| stored.object.as_ref());
+                return Ok(objects.map(BcsObject::printed).collect());
+            }
+        };
+        let changer = Changer {
+            host: self.host.clone(),
+            by: by(head),
+        };
+        changer.make(change).await.map(|()| Json::Null)
+    }
+
+    /// The reply to a request that is not read.
+    fn end(&self, end: &End<'_>) -> Response<Bytes> {
+        tracing::info!(end = end.as_str(), "the request ends here: {end}");
+        let mut response = self.dialect.reply(end);
+        response.extensions_mut().insert(Passage::Ended(end.as_str()));
+        response
+    }
+}
+
+fn by(head: &Parts) -> Option<String> {
+    let certificate = head.extensions.get::<ClientCertificate>();
+    let names = certificate.map(|ClientCertificate(certificate)| subject_names(certificate));
+    match names.and_then(|names| names.into_iter().next()) {
+        Some(name) => Some(format!("certificate {name}")),
+        None => {
+            let client = head.extensions.get::<Client>()?;
+            Some(format!("client {}", client.address.ip()))
+        }
+    }
+}
+
+/// As the chains' own replies have it.
+fn with_uid(mut response: Response<Bytes>, uid: &Uid) -> Response<Bytes> {
+    if let Ok(uid) = HeaderValue::from_str(uid.as_str()) {
+        response.headers_mut().insert(REQUEST_ID, uid);
+    }
+    response
+}

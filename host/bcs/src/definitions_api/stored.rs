@@ -1,0 +1,69 @@
+//! The definitions of BCS among those that are there.
+
+use admittance::{ChangeError, Host};
+use admittance_definitions::{BcsObject, Location, StoredDefinition};
+
+use super::{refusal::Refusal, request::Name};
+
+/// A definition of BCS, and what it says.
+#[derive(Debug)]
+pub(super) struct Stored {
+    pub(super) definition: StoredDefinition,
+    pub(super) name: Name,
+    /// None when it cannot be read: only its place tells that it is one.
+    pub(super) object: Option<BcsObject>,
+}
+
+impl Stored {
+    fn of(definition: StoredDefinition) -> Option<Self> {
+        let object = definition.bcs_object();
+        let name = match &object {
+            Some(object) if !object.name().is_empty() => Name {
+                namespace: object.namespace().to_owned(),
+                name: object.name().to_owned(),
+            },
+            _ => Name::of(&definition.id)?,
+        };
+        Some(Self {
+            definition,
+            name,
+            object,
+        })
+    }
+
+    /// The definition with this object in place of its own, as it is to be written. What it says of itself stays,
+    /// unless that is what is wrong with it.
+    pub(super) fn updated_to(&self, object: BcsObject, moment: &str) -> String {
+        let after = match &self.object {
+            Some(before) if self.definition.chain.is_some() => before.updated_to(object),
+            _ => object.created_at(moment),
+        };
+        let text = self.definition.with_bcs_object(&after);
+        text.unwrap_or_else(|| after.to_text())
+    }
+
+    pub(super) fn location(&self) -> Location {
+        Location {
+            file: self.definition.file.display().to_string(),
+            line: self.definition.line,
+            column: 1,
+        }
+    }
+}
+
+/// All of them, by namespace and name.
+pub(super) async fn all(host: &Host) -> Result<Vec<Stored>, Refusal> {
+    read(host).await.map_err(Refusal::failed)
+}
+
+pub(super) async fn find(host: &Host, name: &Name) -> Result<Option<Stored>, Refusal> {
+    let stored = all(host).await?;
+    Ok(stored.into_iter().find(|stored| stored.name == *name))
+}
+
+async fn read(host: &Host) -> Result<Vec<Stored>, ChangeError> {
+    let definitions = host.definitions().await?.into_iter();
+    let mut stored: Vec<Stored> = definitions.filter_map(Stored::of).collect();
+    stored.sort_by(|a, b| (&a.name.namespace, &a.name.name).cmp(&(&b.name.namespace, &b.name.name)));
+    Ok(stored)
+}

@@ -1,0 +1,273 @@
+//! The dialect of the BCS Mesos driver: `/mesosdriver/v4`, and the envelope `result, code, message, data`.
+
+use admittance_admission::{
+    GroupVersionKind, Object, Operation, Pattern, Refusal, Request, Spelling, SpellingError,
+};
+use admittance_dialect::{Class, Dialect, End, Inspection, PathReadings, Reading, Rejection, RejectionKind};
+use bytes::Bytes;
+use http::{Method, Response, StatusCode, header::RETRY_AFTER, request::Parts};
+use serde::Deserialize;
+
+use crate::{
+    ClusterId,
+    reply::{Code, Program, filter_error, handler_error},
+    routes::PREFIX,
+    scheduler::{Forwarding, Relay, relay},
+    translation::{self, types},
+};
+
+/// What the driver only hands on: consoles, and the custom resources of a kube-apiserver.
+const HANDED_ON: [&str; 2] = ["/mesosdriver/v4/webconsole/", "/mesosdriver/v4/customresource"];
+pub(crate) const CLUSTER_HEADER: &str = "BCS-ClusterID";
+
+/// The keys that hooks look at and the driver does not, in the spelling of the BCS documents. The driver's
+/// own are in [`types`].
+const KEYS: [&str; 3] = [
+    "/spec/template/spec/volumes/*/name",
+    "/spec/template/spec/volumes/*/volume/hostPath",
+    "/spec/template/spec/volumes/*/volume/mountPath",
+];
+
+/// The dialect of the BCS Mesos driver. Lives as long as the front door.
+///
+/// The request is known by its method (POST creates, PUT updates; nothing else is for chains) and by
+/// `kind`, `metadata.namespace` and `metadata.name` of its body, whatever its path says, as the driver
+/// has it. A body without a namespace is in no namespace: selectors see the empty name, although the
+/// scheduler files such an application under `defaultGroup`.
+///
+/// Where it differs from the driver: the header `BCS-ClusterID` is checked before any hook runs, a body
+/// that cannot be read is refused instead of passed around the hooks, and keys in another case are
+/// brought into the documented one first.
+///
+/// [`Bcs::in_front_of`] says what is behind it. In front of the scheduler it does what the driver does with a
+/// request that its filters have let pass: the [routes](crate::routes) say what the scheduler is asked.
+#[derive(Clone, Debug)]
+pub struct Bcs {
+    cluster: ClusterId,
+    behind: Behind,
+    spelling: Spelling,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Behind {
+    /// A bcs-mesos-driver: requests and replies go through as they are.
+    #[default]
+    Driver,
+    /// The Mesos scheduler: requests are translated to its API, and its replies into the driver's.
+    Scheduler,
+}
+
+impl Bcs {
+    /// The dialect in front of the bcs-mesos-driver of one cluster.
+    pub fn new(cluster: ClusterId) -> Self {
+        let keys = KEYS.iter().filter_map(|key| key.parse::<Pattern>().ok());
+        let kinds = [types::REPLICA_CONTROLLER, types::DEPLOYMENT, types::DAEMONSET];
+        let patterns = keys.chain(kinds.iter().flat_map(|kind| kind.patterns()));
+        Self {
+            cluster,
+            behind: Behind::default(),
+            spelling: Spelling::new([], patterns),
+        }
+    }
+
+    /// The same with this behind it.
+    #[must_use]
+    pub fn in_front_of(mut self, behind: Behind) -> Self {
+        self.behind = behind;
+        self
+    }
+
+    pub fn behind(&self) -> Behind {
+        self.behind
+    }
+
+    /// How a request goes on to the control plane, from the head that it came with, once the chains have let it
+    /// pass.
+    pub fn forwarding(&self, head: &Parts) -> Forwarding {
+        match self.behind {
+            Behind::Driver => Forwarding::AsIs,
+            Behind::Scheduler => translation::forwarding(head),
+        }
+    }
+
+    /// How a request goes on of which [`Bcs::forwarding`] said [`Forwarding::Translate`]. `body` is its whole
+    /// body, as the chains left it. The result is not to be translated again.
+    pub fn translate(&self, head: &Parts, body: &Bytes) -> Forwarding {
+        match self.behind {
+            Behind::Driver => Forwarding::AsIs,
+            Behind::Scheduler => translation::translate(head, body),
+        }
+    }
+
+    /// What becomes of the reply to a request that went on as [`Forwarding::Rewritten`]. `start` is the beginning
+    /// of its body: at least its first kilobyte, unless it is shorter.
+    pub fn relay(&self, status: StatusCode, start: &[u8]) -> Relay {
+        match self.behind {
+            Behind::Driver => Relay::AsIs,
+            Behind::Scheduler => relay::relay(status, start),
+        }
+    }
+
+    fn check_cluster(&self, head: &Parts) -> Result<(), Rejection> {
+        // Every value, so that a second one cannot say something else to whoever reads it.
+        let mut values = head.headers.get_all(CLUSTER_HEADER).iter().peekable();
+        if values.peek().is_some() && values.all(|value| value == self.cluster.as_str()) {
+            return Ok(());
+        }
+        let value = head
+            .headers
+            .get_all(CLUSTER_HEADER)
+            .iter()
+            .find(|value| *value != self.cluster.as_str())
+            .map(|value| String::from_utf8_lossy(value.as_bytes()))
+            .unwrap_or_default();
+        Err(Rejection::new(
+            RejectionKind::WrongCluster,
+            format!("http header {CLUSTER_HEADER} {value} don't exist"),
+        ))
+    }
+}
+
+impl Dialect for Bcs {
+    fn classify(&self, head: &Parts) -> Class {
+        let raw = head.uri.path();
+        let readings = PathReadings::of(raw);
+        if !readings
+            .iter()
+            .filter_map(|path| path.strip_prefix(PREFIX))
+            .any(|rest| rest.is_empty() || rest.starts_with('/'))
+        {
+            return Class::Pass;
+        }
+        if let Err(rejection) = self.check_cluster(head) {
+            return Class::Refuse(rejection);
+        }
+        // Only when the path says so in every way of reading it.
+        let handed_on = |path: &str| HANDED_ON.iter().any(|prefix| path.starts_with(prefix));
+        if handed_on(raw) && readings.iter().all(handed_on) {
+            return Class::Pass;
+        }
+        match head.method {
+            Method::POST => Class::Inspect(Inspection::new(Operation::Create)),
+            Method::PUT => Class::Inspect(Inspection::new(Operation::Update)),
+            _ => Class::Pass,
+        }
+    }
+
+    fn read(&self, _head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<Reading, Rejection> {
+        if body.is_empty() {
+            return Ok(Reading::Nothing);
+        }
+        let text = std::str::from_utf8(body).map_err(malformed)?;
+        let canonical = self.spelling.canonical(text).map_err(|error| match error {
+            SpellingError::Json(error) => malformed(error),
+            SpellingError::Ambiguous(error) => {
+                Rejection::new(RejectionKind::Ambiguous, format!("json decode failed!{error}"))
+            }
+        })?;
+        let text = canonical.as_deref().unwrap_or(text);
+        // Lists, such as those of /agentsettings, are nothing that hooks know.
+        if text.trim_start().starts_with('[') {
+            return Ok(Reading::Nothing);
+        }
+        let object = Object::parse(text).map_err(malformed)?;
+        let Some(kind) = kind_of(&object)? else {
+            return Ok(Reading::Nothing);
+        };
+        let resource = kind.guess_resource();
+        let mut request = Request::new(inspection.operation, kind, resource).with_object(object);
+        request.spelling = self.spelling.clone();
+        Ok(Reading::Admit {
+            request: Box::new(request),
+            canonical: canonical.map(Bytes::from),
+        })
+    }
+
+    fn write(&self, _inspection: &Inspection, _body: &Bytes, object: &Object) -> Bytes {
+        Bytes::copy_from_slice(object.text().as_bytes())
+    }
+
+    fn reply(&self, end: &End<'_>) -> Response<Bytes> {
+        match end {
+            // The driver has one status for every refusal, whatever code a denial carries.
+            // As the driver begins it (sic), for those who look for it.
+            End::Refused(refusal @ Refusal::Failed { stage, .. }) => {
+                let message = format!("request webhoook {stage} error {refusal}");
+                filtered(StatusCode::BAD_REQUEST, Code::Filter, message)
+            }
+            End::Refused(_) => filtered(StatusCode::BAD_REQUEST, Code::Filter, end),
+            End::Rejected(rejection) => match rejection.kind {
+                RejectionKind::WrongCluster => filtered(StatusCode::BAD_REQUEST, Code::Filter, end),
+                RejectionKind::Malformed | RejectionKind::Ambiguous | RejectionKind::Unmatched => {
+                    filtered(StatusCode::BAD_REQUEST, Code::JsonDecode, end)
+                }
+            },
+            End::BodyTooLarge { .. } => filtered(StatusCode::PAYLOAD_TOO_LARGE, Code::ReadBody, end),
+            End::BodyTimeout { .. } | End::BodyStalled { .. } => {
+                filtered(StatusCode::REQUEST_TIMEOUT, Code::ReadBody, end)
+            }
+            End::BodyUnreadable { .. } => filtered(StatusCode::BAD_REQUEST, Code::ReadBody, end),
+            End::BodyEncoded { .. } => filtered(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::ReadBody, end),
+            End::NoRoute => translation::no_route(StatusCode::NOT_FOUND, &[]),
+            End::Overloaded { retry_after } => {
+                let mut response = filtered(StatusCode::SERVICE_UNAVAILABLE, Code::Driver, end);
+                response
+                    .headers_mut()
+                    .insert(RETRY_AFTER, retry_after.as_secs().max(1).into());
+                response
+            }
+            // Whatever came of asking the scheduler, the driver answers 200.
+            _ => {
+                let program = match self.behind {
+                    Behind::Scheduler => Some(Program::Driver),
+                    Behind::Driver => None,
+                };
+                let message = format!("do http request failed!{end}");
+                handler_error(program, StatusCode::OK, Code::HttpDo, &message)
+            }
+        }
+    }
+}
+
+/// The kind of the object, if it says one. A head with a part of another type than the scheduler wants is refused, as
+/// the scheduler refuses it: a lenient reading here could disagree with what it does instead.
+fn kind_of(object: &Object) -> Result<Option<GroupVersionKind>, Rejection> {
+    #[derive(Deserialize)]
+    struct Typed {
+        #[serde(rename = "apiVersion")]
+        api_version: Option<String>,
+        kind: Option<String>,
+        #[expect(dead_code, reason = "only its type is checked")]
+        metadata: Option<Metadata>,
+    }
+    #[derive(Deserialize)]
+    struct Metadata {
+        #[expect(dead_code, reason = "only its type is checked")]
+        name: Option<String>,
+        #[expect(dead_code, reason = "only its type is checked")]
+        namespace: Option<String>,
+    }
+    match serde_json::from_str::<Typed>(object.text()) {
+        Ok(Typed {
+            kind: Some(kind),
+            api_version,
+            ..
+        }) if !kind.is_empty() => Ok(Some(GroupVersionKind::from_api_version(
+            &api_version.unwrap_or_default(),
+            kind,
+        ))),
+        Err(error) if object.value().get("kind").is_some() => Err(malformed(error)),
+        Ok(_) | Err(_) => Ok(None),
+    }
+}
+
+fn malformed(error: impl std::fmt::Display) -> Rejection {
+    Rejection::new(RejectionKind::Malformed, format!("json decode failed!{error}"))
+}
+
+fn filtered(status: StatusCode, code: Code, message: impl ToString) -> Response<Bytes> {
+    filter_error(status, code, &message.to_string())
+}
+
+#[cfg(test)]
+mod tests;

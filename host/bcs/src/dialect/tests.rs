@@ -1,0 +1,451 @@
+use std::{sync::LazyLock, time::Duration};
+
+use http::{HeaderValue, header::CONTENT_TYPE};
+use serde_json::json;
+
+use super::*;
+use admittance_admission::{Denial, Failure, FailureKind, Refusal};
+
+use crate::scheduler::{NextBody, OtherServer, Rewritten};
+
+mod calls;
+mod routes;
+mod translation;
+mod vectors;
+
+const CLUSTER: &str = "BCS-MESOS-10001";
+const APPLICATIONS: &str = "/mesosdriver/v4/namespaces/ns/applications";
+
+static DRIVER_BEHIND: LazyLock<Bcs> = LazyLock::new(|| Bcs::new(CLUSTER.parse().unwrap()));
+static SCHEDULER_BEHIND: LazyLock<Bcs> =
+    LazyLock::new(|| DRIVER_BEHIND.clone().in_front_of(Behind::Scheduler));
+
+fn bcs() -> &'static Bcs {
+    &DRIVER_BEHIND
+}
+
+/// The same with the scheduler behind it.
+fn scheduler() -> &'static Bcs {
+    &SCHEDULER_BEHIND
+}
+
+/// What becomes of a request, in a line: the method and target at the scheduler and, after it, the body if
+/// there is one; or another server; or a reply, with its status.
+fn told(forwarding: Forwarding) -> String {
+    match forwarding {
+        Forwarding::AsIs => "as it is".to_owned(),
+        Forwarding::Translate => "by its body".to_owned(),
+        Forwarding::Rewritten(Rewritten {
+            method,
+            path_and_query,
+            body,
+            ..
+        }) => {
+            format!("{method} {path_and_query}{}", told_body(&body))
+        }
+        Forwarding::OtherServer(OtherServer::Console { host, path_and_query }) => {
+            format!("console {host} {path_and_query}")
+        }
+        Forwarding::OtherServer(OtherServer::CustomResourceDefinitions { path_and_query, body }) => {
+            format!("kubernetes {path_and_query}{}", told_body(&body))
+        }
+        Forwarding::OtherServer(OtherServer::CustomResources { path_and_query }) => {
+            format!("kubernetes {path_and_query} as it is")
+        }
+        Forwarding::Reply(response) => {
+            let text = json_of(&response);
+            let message = match serde_json::from_str::<serde_json::Value>(&text) {
+                Ok(envelope) => envelope["message"].as_str().unwrap().to_owned(),
+                Err(_) => text,
+            };
+            let allowed = response.headers().get("allow");
+            let allowed = allowed.map(|value| format!(" {}", value.to_str().unwrap()));
+            format!(
+                "{} {message}{}",
+                response.status().as_u16(),
+                allowed.unwrap_or_default()
+            )
+        }
+    }
+}
+
+fn told_body(body: &NextBody) -> String {
+    match body {
+        NextBody::Nothing => String::new(),
+        NextBody::AsIs => " as it is".to_owned(),
+        NextBody::New(body) => format!(" {}", String::from_utf8(body.to_vec()).unwrap()),
+    }
+}
+
+fn head(method: &str, path: &str, clusters: &[&str]) -> Parts {
+    let mut request = http::Request::builder().method(method).uri(path);
+    for cluster in clusters {
+        request = request.header("bcs-clusterid", *cluster);
+    }
+    request.body(()).unwrap().into_parts().0
+}
+
+fn json_of(response: &Response<Bytes>) -> String {
+    String::from_utf8(response.body().to_vec()).unwrap()
+}
+
+#[test]
+fn heads() {
+    let good: &[&str] = &[CLUSTER];
+    // (method, path, BCS-ClusterID, expectation)
+    for (method, path, clusters, expected) in [
+        ("POST", APPLICATIONS, good, "CREATE"),
+        ("PUT", APPLICATIONS, good, "UPDATE"),
+        (
+            "PUT",
+            "/mesosdriver/v4/namespaces/ns/applications/rollback",
+            good,
+            "UPDATE",
+        ),
+        ("GET", APPLICATIONS, good, "pass"),
+        (
+            "DELETE",
+            "/mesosdriver/v4/namespaces/ns/applications/a",
+            good,
+            "pass",
+        ),
+        ("PATCH", APPLICATIONS, good, "pass"),
+        (
+            "POST",
+            APPLICATIONS,
+            &[],
+            "http header BCS-ClusterID  don't exist",
+        ),
+        ("GET", APPLICATIONS, &[], "http header BCS-ClusterID  don't exist"),
+        (
+            "POST",
+            APPLICATIONS,
+            &["bcs-mesos-10001"],
+            "http header BCS-ClusterID bcs-mesos-10001 don't exist",
+        ),
+        (
+            "POST",
+            APPLICATIONS,
+            &[CLUSTER, "BCS-MESOS-2"],
+            "http header BCS-ClusterID BCS-MESOS-2 don't exist",
+        ),
+        ("POST", "/mesosdriver/v4/webconsole/x?host_ip=1", good, "pass"),
+        (
+            "POST",
+            "/mesosdriver/v4/webconsole/x",
+            &[],
+            "http header BCS-ClusterID  don't exist",
+        ),
+        ("POST", "/mesosdriver/v4/customresources/a/b", good, "pass"),
+        ("POST", "/mesosdriver/v4/customresourcedefinitions", good, "pass"),
+        // What is in front of a path does not lead around the hooks.
+        (
+            "POST",
+            "/mesosdriver/v4/webconsole/../namespaces/ns/applications",
+            good,
+            "CREATE",
+        ),
+        (
+            "POST",
+            "/mesosdriver/v4/webconsole/%2e%2e/namespaces/ns/applications",
+            good,
+            "CREATE",
+        ),
+        (
+            "POST",
+            "/mesosdriver/v4/webconsole/..%2Fnamespaces/ns/applications",
+            good,
+            "CREATE",
+        ),
+        ("POST", "/mesosdriver/v4/x/../webconsole/x", good, "CREATE"),
+        (
+            "POST",
+            "/mesosdriver//v4/namespaces/ns/applications",
+            good,
+            "CREATE",
+        ),
+        (
+            "POST",
+            "/%6desosdriver/v4/namespaces/ns/applications",
+            good,
+            "CREATE",
+        ),
+        (
+            "POST",
+            "/mesosdriver%2Fv4/namespaces/ns/applications",
+            good,
+            "CREATE",
+        ),
+        ("POST", "/other", &[], "pass"),
+        ("POST", "/mesosdriver/v44/x", &[], "pass"),
+    ] {
+        let got = match bcs().classify(&head(method, path, clusters)) {
+            Class::Pass => "pass".to_owned(),
+            Class::Refuse(rejection) => {
+                assert_eq!(rejection.kind, RejectionKind::WrongCluster);
+                rejection.to_string()
+            }
+            Class::Inspect(inspection) => inspection.operation.to_string(),
+        };
+        assert_eq!(got, expected, "{method} {path} {clusters:?}");
+    }
+}
+
+#[test]
+fn bodies() {
+    let application = r#"{"apiVersion":"v4","kind":"application","metadata":{"name":"a","namespace":"n"}}"#;
+    let deep = format!(
+        r#"{{"kind":"application","x":{}{}}}"#,
+        "[".repeat(200),
+        "]".repeat(200)
+    );
+    // (case, body, expectation: group/version/kind resource namespace name, or `nothing`, or the reason)
+    for (case, body, expected) in [
+        ("application", application, "v4/application applications n a"),
+        (
+            "process",
+            r#"{"apiVersion":"v4","kind":"process","metadata":{"name":"p","namespace":"n"}}"#,
+            "v4/process processes n p",
+        ),
+        (
+            "no namespace stays none",
+            r#"{"apiVersion":"v4","kind":"application","metadata":{"name":"a"}}"#,
+            "v4/application applications - a",
+        ),
+        (
+            "an empty namespace is none",
+            r#"{"kind":"application","metadata":{"name":"a","namespace":""}}"#,
+            "/application applications - a",
+        ),
+        (
+            "no metadata",
+            r#"{"kind":"deployment"}"#,
+            "/deployment deployments - ",
+        ),
+        (
+            "null metadata",
+            r#"{"kind":"deployment","metadata":null}"#,
+            "/deployment deployments - ",
+        ),
+        ("empty", "", "nothing"),
+        ("array", "[1]", "nothing"),
+        ("no kind", r#"{"name":"a","msgtype":"signal"}"#, "nothing"),
+        ("null kind", r#"{"kind":null}"#, "nothing"),
+        ("empty kind", r#"{"kind":""}"#, "nothing"),
+        ("no kind, odd metadata", r#"{"metadata":5}"#, "nothing"),
+        (
+            "kind in another case",
+            r#"{"Kind":"application","METADATA":{"Name":"a","nameSpace":"n"}}"#,
+            "/application applications n a",
+        ),
+        (
+            "white space",
+            "  ",
+            "json decode failed!EOF while parsing a value at line 1 column 2",
+        ),
+        (
+            "not JSON",
+            "{",
+            "json decode failed!EOF while parsing an object at line 1 column 1",
+        ),
+        (
+            "array that is not JSON",
+            "[1",
+            "json decode failed!EOF while parsing a list at line 1 column 2",
+        ),
+        ("null", "null", "json decode failed!"),
+        (
+            "200 levels, which Go reads",
+            deep.as_str(),
+            "json decode failed!not a JSON object: recursion limit exceeded",
+        ),
+        ("number", "1", "json decode failed!"),
+        (
+            "kind of another type",
+            r#"{"kind":1}"#,
+            "json decode failed!invalid type: integer `1`",
+        ),
+        (
+            "metadata of another type",
+            r#"{"kind":"application","metadata":5}"#,
+            "json decode failed!invalid type: integer `5`",
+        ),
+        (
+            "namespace of another type",
+            r#"{"kind":"application","metadata":{"namespace":1}}"#,
+            "json decode failed!invalid type: integer `1`",
+        ),
+        (
+            "two kinds",
+            r#"{"kind":"configmap","Kind":"application"}"#,
+            "json decode failed!`kind` and `Kind` are two spellings of one key; keep `kind`",
+        ),
+        (
+            "two specs",
+            r#"{"kind":"application","spec":{},"spec":{}}"#,
+            "json decode failed!duplicate key `spec` in an object; remove one of them",
+        ),
+    ] {
+        let head = head("POST", APPLICATIONS, &[CLUSTER]);
+        let body = Bytes::copy_from_slice(body.as_bytes());
+        let got = match bcs().read(&head, &Inspection::new(Operation::Create), &body) {
+            Ok(Reading::Nothing) => "nothing".to_owned(),
+            Ok(Reading::Admit { request, .. }) => format!(
+                "{} {} {} {}",
+                request.kind,
+                request.resource.resource,
+                request.namespace.as_deref().unwrap_or("-"),
+                request.name
+            ),
+            Err(rejection) => rejection.to_string(),
+        };
+        if expected.starts_with("json decode") {
+            assert!(got.starts_with(expected), "{case}: {got}");
+        } else {
+            assert_eq!(got, expected, "{case}");
+        }
+    }
+    // Go's decoder replaces it.
+    let head = head("POST", APPLICATIONS, &[CLUSTER]);
+    let body = Bytes::from_static(b"{\"kind\":\"a\xff\"}");
+    assert!(
+        bcs()
+            .read(&head, &Inspection::new(Operation::Create), &body)
+            .is_err()
+    );
+}
+
+#[test]
+fn the_canonical_body_is_there_only_when_it_differs() {
+    let head = head("POST", APPLICATIONS, &[CLUSTER]);
+    let read = |body: &'static str| {
+        let inspection = Inspection::new(Operation::Update);
+        match bcs().read(&head, &inspection, &Bytes::from(body)).unwrap() {
+            Reading::Nothing => panic!("there is a request in {body}"),
+            Reading::Admit { request, canonical } => (request, canonical),
+        }
+    };
+    let (request, canonical) = read(r#"{ "kind" : "application", "x": 1.0 }"#);
+    assert_eq!(canonical, None);
+    assert_eq!(
+        request.object.unwrap().text(),
+        r#"{ "kind" : "application", "x": 1.0 }"#
+    );
+    assert_eq!(request.operation, Operation::Update);
+
+    let (request, canonical) =
+        read(r#"{"kind":"application","Spec":{"template":{"spec":{"Containers":[{"Image":"a"}]}}}}"#);
+    let expected = r#"{"kind":"application","spec":{"template":{"spec":{"containers":[{"image":"a"}]}}}}"#;
+    assert_eq!(canonical.unwrap(), expected);
+    assert_eq!(request.object.unwrap().text(), expected);
+}
+
+#[test]
+fn replies() {
+    let stage = |text: &str| -> std::sync::Arc<str> { text.into() };
+    let denied = Refusal::Denied {
+        chain: stage("c"),
+        stage: stage("s"),
+        denial: Denial::new(422, "Bad", "no \"latest\" here"),
+    };
+    let failed = Refusal::Failed {
+        chain: stage("c"),
+        stage: stage("s"),
+        failure: Failure::new(FailureKind::Trap, "it broke"),
+    };
+    let wrong = Rejection::new(
+        RejectionKind::WrongCluster,
+        "http header BCS-ClusterID x don't exist",
+    );
+    let malformed = Rejection::new(RejectionKind::Malformed, "json decode failed!x");
+    // (end, status, code, a part of the message)
+    for (end, status, code, message) in [
+        (
+            End::Refused(&denied),
+            400,
+            1_405_234,
+            "stage s of chain c denied the request: no \\\"latest\\\" here",
+        ),
+        (
+            End::Refused(&failed),
+            400,
+            1_405_234,
+            "request webhoook s error stage s of chain c failed (trap): it broke",
+        ),
+        (
+            End::Rejected(&wrong),
+            400,
+            1_405_234,
+            "http header BCS-ClusterID x don't exist",
+        ),
+        (End::Rejected(&malformed), 400, 1_405_010, "json decode failed!x"),
+        (
+            End::BodyTooLarge { limit: 7 },
+            413,
+            1_405_012,
+            "larger than the 7 bytes",
+        ),
+        (
+            End::BodyTimeout {
+                limit: Duration::from_secs(2),
+            },
+            408,
+            1_405_012,
+            "did not arrive within 2s",
+        ),
+        (
+            End::BodyUnreadable { reason: "cut off" },
+            400,
+            1_405_012,
+            "cannot be read: cut off",
+        ),
+        (End::BodyEncoded { encoding: "gzip" }, 415, 1_405_012, "`gzip`"),
+        (
+            End::Overloaded {
+                retry_after: Duration::ZERO,
+            },
+            503,
+            1_405_230,
+            "too many requests",
+        ),
+    ] {
+        let response = bcs().reply(&end);
+        let text = json_of(&response);
+        assert_eq!(response.status(), status, "{text}");
+        assert_eq!(response.headers()[CONTENT_TYPE], "application/json");
+        let (start, finish) = (
+            format!("{{\n \"result\": false,\n \"code\": {code},\n \"message\": \""),
+            "\",\n \"data\": null\n}",
+        );
+        assert!(text.starts_with(&start) && text.ends_with(finish), "{text}");
+        assert!(text.contains(message), "{text}");
+    }
+    let response = bcs().reply(&End::UpstreamUnreachable { reason: "no server" });
+    assert_eq!(response.status(), 200);
+    assert_eq!(
+        json_of(&response),
+        r#"{"result":false,"code":1405009,"message":"do http request failed!no server","data":{}}"#
+    );
+    let overloaded = End::Overloaded {
+        retry_after: Duration::from_millis(10),
+    };
+    assert_eq!(bcs().reply(&overloaded).headers()[RETRY_AFTER], "1");
+    // A message cannot add headers, whatever is in it.
+    assert_eq!(
+        bcs()
+            .reply(&End::BodyUnreadable { reason: "a\r\nb: c" })
+            .headers()
+            .len(),
+        1
+    );
+}
+
+#[test]
+fn every_key_is_a_pointer() {
+    assert_eq!(
+        KEYS.iter().filter(|key| key.parse::<Pattern>().is_ok()).count(),
+        KEYS.len()
+    );
+    let places = types::DEPLOYMENT.patterns().len();
+    assert_eq!(places, types::DEPLOYMENT.places().len());
+}

@@ -1,0 +1,134 @@
+//! Servers that are registered in ZooKeeper, as an upstream takes them.
+
+use std::sync::Arc;
+
+use admittance_net::upstream::{FollowedServer, FollowedServers, InvalidServer, Server};
+use metrics::{counter, gauge};
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::{
+    metric_names,
+    server_info::ServerInfo,
+    status::DiscoveryStatus,
+    zookeeper::{Followed, Member, MemberList, NodePath, ZooKeeper},
+};
+
+/// The servers that are registered below a node. They are followed until this is dropped, and every clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Discovery {
+    path: NodePath,
+    servers: watch::Receiver<Arc<FollowedServers>>,
+    _following: Arc<AbortOnDropHandle<()>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServerKind {
+    /// Schedulers, of which the first is the master. They are reached as their own network reaches them.
+    Schedulers,
+    /// Drivers, all alike. They are reached from outside, where they say how.
+    Drivers,
+}
+
+impl Discovery {
+    /// Follow who is registered below this node of the ensemble.
+    pub(crate) fn start(zookeeper: &ZooKeeper, path: NodePath, kind: ServerKind) -> Self {
+        let members = zookeeper.members(path.as_str());
+        let (sender, servers) = watch::channel(Arc::new(FollowedServers::default()));
+        let following = tokio::spawn(follow(members, path.clone(), kind, sender));
+        Self {
+            path,
+            servers,
+            _following: Arc::new(AbortOnDropHandle::new(following)),
+        }
+    }
+
+    pub(crate) fn status(&self) -> DiscoveryStatus {
+        let servers = self.servers.borrow().clone();
+        DiscoveryStatus {
+            path: self.path.to_string(),
+            known: servers.is_known,
+            registrations: servers.servers.iter().map(|server| server.name.clone()).collect(),
+            problem: servers.lost.clone(),
+        }
+    }
+
+    pub(crate) fn servers(&self) -> watch::Receiver<Arc<FollowedServers>> {
+        self.servers.clone()
+    }
+}
+
+async fn follow(
+    mut members: Followed<MemberList>,
+    path: NodePath,
+    kind: ServerKind,
+    sender: watch::Sender<Arc<FollowedServers>>,
+) {
+    let count = gauge!(metric_names::DISCOVERED, "path" => path.to_string());
+    loop {
+        let now = servers(&members.borrow(), &path, kind);
+        let before = sender.borrow().clone();
+        if *before != now {
+            log_change(&before, &now, &path, kind);
+            count.set(u32::try_from(now.servers.len()).unwrap_or(u32::MAX));
+            sender.send_replace(Arc::new(now));
+        }
+        members.changed().await;
+    }
+}
+
+/// What the members of a node say, as servers. One that cannot be read is left out.
+fn servers(members: &MemberList, path: &NodePath, kind: ServerKind) -> FollowedServers {
+    let server = |member: &Member| match read(member, kind) {
+        Ok(server) => Some(FollowedServer {
+            name: member.name.clone(),
+            server,
+        }),
+        Err(reason) => {
+            tracing::warn!(%path, node = member.name, reason, "a registered server has no usable address");
+            None
+        }
+    };
+    FollowedServers {
+        servers: members.members.iter().filter_map(server).collect(),
+        is_known: members.is_read,
+        lost: members.lost.clone(),
+    }
+}
+
+fn read(member: &Member, kind: ServerKind) -> Result<Server, String> {
+    let info: ServerInfo = serde_json::from_slice(&member.data).map_err(|error| error.to_string())?;
+    let server = match kind {
+        ServerKind::Schedulers => info.server(),
+        ServerKind::Drivers => info.server_from_outside(),
+    };
+    server.map_err(|error: InvalidServer| error.to_string())
+}
+
+fn log_change(before: &FollowedServers, now: &FollowedServers, path: &NodePath, kind: ServerKind) {
+    match (&before.lost, &now.lost) {
+        (None, Some(reason)) if now.is_known => {
+            tracing::warn!(%path, reason, "discovery is stale: the last known servers are used");
+        }
+        (Some(_), None) if before.is_known => tracing::info!(%path, "discovery is up to date again"),
+        _ => {}
+    }
+    if before.servers == now.servers && before.is_known == now.is_known {
+        return;
+    }
+    let (old, new) = (before.servers.first(), now.servers.first());
+    match kind {
+        ServerKind::Schedulers if old != new => {
+            counter!(metric_names::MASTER_CHANGES, "path" => path.to_string()).increment(1);
+            match new {
+                Some(master) => {
+                    tracing::info!(%path, master = %master.server, node = master.name, "requests go to this scheduler from now on");
+                }
+                None => tracing::warn!(%path, "no scheduler is registered"),
+            }
+        }
+        ServerKind::Schedulers | ServerKind::Drivers => {
+            tracing::info!(%path, servers = now.servers.len(), "the registered servers have changed");
+        }
+    }
+}

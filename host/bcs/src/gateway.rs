@@ -1,0 +1,312 @@
+//! The front of the drivers of one or many clusters: what the API layer of BCS does for them.
+//!
+//! A request for `/bcsapi/v4/scheduler/mesos/{...}` goes to `/mesosdriver/v4/{...}` of a driver of the cluster
+//! that its header `BCS-ClusterID` names, when its token allows it. YAML becomes JSON on the way.
+
+mod body;
+mod clusters;
+mod config;
+mod path;
+mod permission;
+mod reply;
+mod tokens;
+mod yaml;
+
+use std::{net::SocketAddr, sync::Arc};
+
+use admittance::{BodyLimits, Passage, REQUEST_ID, request_uid};
+use admittance_dialect::End;
+use admittance_net::{
+    listener::is_loopback,
+    status_class,
+    tls::{CertificateStatus, ClientTls},
+    upstream::Upstream,
+};
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, request::Parts};
+use metrics::{counter, histogram};
+use tokio::time::Instant;
+use tracing::Instrument;
+
+use self::{
+    body::CutOff,
+    clusters::{Clusters, Drivers},
+    reply::Ended,
+    tokens::{AccessRequest, Tokens},
+};
+pub use self::{
+    config::{EndpointConfig, GatewayConfig, TokensConfig},
+    permission::{ApiGroup, InvalidApiGroup, Permission, PlainGroups},
+    reply::Statuses,
+    tokens::TokenTable,
+};
+use crate::{
+    ClusterId,
+    dialect::CLUSTER_HEADER,
+    metric_names,
+    scheduler::upstream_end,
+    status::{GatewayStatus, TokensStatus},
+    zookeeper::{Ensembles, NoEnsemble},
+};
+
+/// The cluster of requests for none that is known, in metrics.
+const UNKNOWN: &str = "unknown";
+
+/// Hands requests on to the drivers of clusters. Cheap to clone; lives as long as the gateway's port.
+#[derive(Clone, Debug)]
+pub struct Gateway(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    clusters: Clusters,
+    tokens: Option<Tokens>,
+    plain_groups: PlainGroups,
+    forward_token: bool,
+    statuses: Statuses,
+    limits: BodyLimits,
+    tls: ClientTls,
+}
+
+/// For which cluster a request was, and who sent it.
+#[derive(Clone, Debug)]
+pub struct Recipient {
+    pub cluster: ClusterId,
+    /// The name of the token's holder, when it is known.
+    pub holder: Option<Arc<str>>,
+}
+
+#[derive(Debug)]
+pub struct Answer {
+    pub response: Response<Body>,
+    pub passage: Passage,
+    /// None when it ended before its cluster was known and its token valid.
+    pub recipient: Option<Recipient>,
+}
+
+impl Gateway {
+    /// As the configuration says; `limits` are for bodies.
+    pub fn new(config: GatewayConfig, ensembles: &Ensembles, limits: BodyLimits) -> Result<Self, NoEnsemble> {
+        let service = ensembles.service();
+        if config.discovery.is_some() && service.is_none() {
+            return Err(NoEnsemble {
+                setting: "dialect.gateway.discover",
+                ensemble: "zookeeper.service",
+            });
+        }
+        let statuses = config.statuses;
+        Ok(Self(Arc::new(Inner {
+            clusters: Clusters::start(&config, service),
+            tls: config.drivers.tls,
+            tokens: config.tokens.map(Tokens::new),
+            plain_groups: config.plain_groups,
+            forward_token: config.forward_token,
+            statuses,
+            limits,
+        })))
+    }
+
+    /// Warn of a port that anybody may reach, or at which tokens can be read.
+    pub fn warn_of_port(&self, address: SocketAddr, is_tls: bool) {
+        if self.0.tokens.is_some() && !is_tls && !is_loopback(address) {
+            tracing::warn!(
+                %address,
+                "clients send their tokens in the clear: add `listen.tls`, unless something before this port \
+                 decrypts"
+            );
+        }
+        if self.0.tokens.is_none() && !is_loopback(address) {
+            tracing::warn!(
+                %address,
+                "everybody who reaches this port may change every cluster: list who may in \
+                 `dialect.gateway.tokens`, unless something before this port does"
+            );
+        }
+    }
+
+    pub async fn answer(&self, mut request: Request<Body>) -> Answer {
+        let uid = request_uid(request.headers());
+        let span = tracing::info_span!("request", uid = uid.as_str());
+        let id = HeaderValue::from_str(uid.as_str()).ok();
+        if let Some(id) = &id {
+            request.headers_mut().insert(REQUEST_ID, id.clone());
+        }
+        let mut answer = self.0.answer(request).instrument(span).await;
+        if let Some(id) = id {
+            answer.response.headers_mut().insert(REQUEST_ID, id);
+        }
+        answer
+    }
+
+    /// The reply to a request that ends before it is answered.
+    pub fn reply(&self, end: &End<'_>) -> Response<Bytes> {
+        Ended::from(end).reply(self.0.statuses)
+    }
+
+    /// Read files again whenever they change. It does not end.
+    pub async fn follow(&self) {
+        let tokens = async {
+            if let Some(tokens) = &self.0.tokens {
+                tokens.follow().await;
+            }
+        };
+        tokio::join!(tokens, self.0.tls.keep_fresh());
+    }
+
+    /// How the TLS files are that are shown to drivers.
+    pub fn tls_status(&self) -> Option<CertificateStatus> {
+        self.0.tls.status()
+    }
+
+    /// The clusters and tokens as they are now.
+    pub fn status(&self) -> GatewayStatus {
+        let known = self.0.clusters.now();
+        let problem = match (&known.lost, known.is_known) {
+            (Some(lost), _) => Some(lost.clone()),
+            (None, false) => Some("it is not known yet which clusters there are".to_owned()),
+            (None, true) => None,
+        };
+        GatewayStatus {
+            clusters: known.clusters.values().map(|drivers| drivers.status()).collect(),
+            discovery: self.0.clusters.path().map(ToString::to_string),
+            problem,
+            tokens: self.0.tokens.as_ref().map(|tokens| match tokens {
+                Tokens::File(table) => TokensStatus {
+                    source: "file".to_owned(),
+                    count: Some(table.len()),
+                    problem: table.problem(),
+                },
+                Tokens::Endpoint(endpoint) => TokensStatus {
+                    source: endpoint.url().to_string(),
+                    count: None,
+                    problem: None,
+                },
+            }),
+        }
+    }
+
+    /// The drivers of each cluster.
+    pub fn upstreams(&self) -> Vec<Upstream> {
+        let known = self.0.clusters.now();
+        let drivers = known.clusters.values();
+        drivers.map(|drivers| drivers.upstream.clone()).collect()
+    }
+}
+
+impl Inner {
+    async fn answer(&self, request: Request<Body>) -> Answer {
+        let started = Instant::now();
+        let (mut head, body) = request.into_parts();
+        let (recipient, forwarded) = match self.admit(&mut head).await {
+            Ok((drivers, holder)) => {
+                let cluster = drivers.id.clone();
+                let forwarded = self.forward(&mut head, body, &drivers).await;
+                (Some(Recipient { cluster, holder }), forwarded)
+            }
+            Err(ended) => (None, Err(ended)),
+        };
+        let (response, own_status, passage) = match forwarded {
+            Ok((mut response, passage)) => {
+                let own = response.status();
+                *response.status_mut() = self.statuses.of_reply(own);
+                (response, own, passage)
+            }
+            Err(ended) => {
+                let passage = ended.as_str();
+                tracing::info!(end = passage, "the request ends here: {ended}");
+                let response = ended.reply(self.statuses).map(Body::from);
+                (response, ended.own_status(), Passage::Ended(passage))
+            }
+        };
+        count(own_status, passage, recipient.as_ref(), started);
+        Answer {
+            response,
+            passage,
+            recipient,
+        }
+    }
+
+    /// The drivers that a request may go to, and whose it is. Its head becomes one for a driver.
+    async fn admit(&self, head: &mut Parts) -> Result<(Arc<Drivers>, Option<Arc<str>>), Ended> {
+        let inner = path::inner(&head.uri)?;
+        head.uri = inner.into();
+        if ![Method::GET, Method::POST, Method::PUT, Method::DELETE].contains(&head.method) {
+            return Err(Ended::Method);
+        }
+        let cluster = cluster(&head.headers)?.to_owned();
+        let holder = match &self.tokens {
+            None => None,
+            Some(tokens) => {
+                let access = AccessRequest {
+                    cluster: &cluster,
+                    method: &head.method,
+                    path: head.uri.path(),
+                    needed: permission::needed(head, &self.plain_groups),
+                };
+                tokens.admit(&head.headers, access).await?
+            }
+        };
+        if !self.forward_token {
+            tokens::remove(&mut head.headers);
+        }
+        Ok((self.clusters.find(&cluster).await?, holder))
+    }
+
+    /// The driver's reply, and what was done with the request.
+    async fn forward(
+        &self,
+        head: &mut Parts,
+        body: Body,
+        drivers: &Drivers,
+    ) -> Result<(Response<Body>, Passage), Ended> {
+        let (body, cut_off, passage) = if body::is_yaml(head) {
+            let body = body::converted(head, body, self.limits).await?;
+            (body, CutOff::default(), Passage::Changed)
+        } else {
+            let (body, cut_off) = body::streamed(head, body, self.limits).await?;
+            (body, cut_off, Passage::Untouched)
+        };
+        let mut request = Request::new(body);
+        *request.method_mut() = head.method.clone();
+        *request.uri_mut() = head.uri.clone();
+        *request.version_mut() = head.version;
+        *request.headers_mut() = std::mem::take(&mut head.headers);
+        *request.extensions_mut() = std::mem::take(&mut head.extensions);
+        match drivers.upstream.send(request).await {
+            Ok(response) => Ok((response, passage)),
+            Err(_) if cut_off.has_happened() => Err(Ended::TooLarge {
+                limit: self.limits.size,
+            }),
+            Err(error) => Err(Ended::from(&upstream_end(error))),
+        }
+    }
+}
+
+/// The cluster that a request is for.
+fn cluster(headers: &HeaderMap) -> Result<&str, Ended> {
+    // Every value, so that a driver does not read another one.
+    let mut values = headers.get_all(CLUSTER_HEADER).iter();
+    let first = values.next().ok_or(Ended::NoCluster)?;
+    if values.any(|value| value != first) {
+        return Err(Ended::SeveralClusters);
+    }
+    match first.to_str() {
+        Ok("") => Err(Ended::NoCluster),
+        Ok(cluster) => Ok(cluster),
+        Err(_) => Err(Ended::UnknownCluster {
+            cluster: String::from_utf8_lossy(first.as_bytes()).into_owned(),
+            reason: String::new(),
+        }),
+    }
+}
+
+/// A cluster is a label only when it is known, so that clients cannot make any number of them.
+fn count(own: StatusCode, passage: Passage, recipient: Option<&Recipient>, started: Instant) {
+    let cluster = recipient.map_or(UNKNOWN, |to| to.cluster.as_str()).to_owned();
+    counter!(
+        metric_names::GATEWAY_REQUESTS,
+        "cluster" => cluster.clone(), "status" => status_class(own), "passage" => passage.as_str()
+    )
+    .increment(1);
+    histogram!(metric_names::GATEWAY_DURATION, "cluster" => cluster).record(started.elapsed());
+}

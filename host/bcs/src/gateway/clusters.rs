@@ -1,0 +1,248 @@
+//! The clusters that a gateway knows, and their drivers.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use admittance_net::upstream::{Choice, FollowedServers, Servers, Upstream, UpstreamConfig};
+use metrics::gauge;
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{config::GatewayConfig, reply::Ended};
+use crate::{
+    ClusterId,
+    discovery::{Discovery, ServerKind},
+    metric_names,
+    status::GatewayCluster,
+    zookeeper::{ChildList, Followed, NodePath, ZooKeeper},
+};
+
+/// The clusters that are listed and those that are found. They are followed until this is dropped.
+#[derive(Debug)]
+pub(super) struct Clusters {
+    known: watch::Receiver<Arc<Known>>,
+    path: Option<NodePath>,
+    /// How long a request waits for the clusters to be known at all.
+    patience: Duration,
+    _following: Option<AbortOnDropHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    pub(super) clusters: BTreeMap<ClusterId, Arc<Drivers>>,
+    /// Whether it was ever learned which there are.
+    pub(super) is_known: bool,
+    pub(super) lost: Option<String>,
+}
+
+/// The drivers of one cluster. Live as long as the cluster is known, or a request goes to them.
+#[derive(Debug)]
+pub(super) struct Drivers {
+    pub(super) id: ClusterId,
+    pub(super) upstream: Upstream,
+    /// None: they are listed.
+    discovery: Option<Discovery>,
+    _checking: Option<AbortOnDropHandle<()>>,
+}
+
+impl Drivers {
+    fn new(
+        config: &UpstreamConfig,
+        id: ClusterId,
+        servers: Servers,
+        discovery: Option<Discovery>,
+    ) -> Arc<Self> {
+        let upstream = Upstream::new(servers, Choice::LeastLoaded, config.clone());
+        let checking = config.health.is_some().then(|| {
+            let upstream = upstream.clone();
+            AbortOnDropHandle::new(tokio::spawn(async move { upstream.check_health().await }))
+        });
+        Arc::new(Self {
+            id,
+            upstream,
+            discovery,
+            _checking: checking,
+        })
+    }
+
+    /// Why nobody can be asked, when that is known without asking.
+    fn nobody(&self) -> Option<&'static str> {
+        let servers = self.followed()?;
+        (servers.is_known && servers.servers.is_empty()).then_some("no driver of it is registered")
+    }
+
+    fn followed(&self) -> Option<Arc<FollowedServers>> {
+        let discovery = self.discovery.as_ref()?;
+        Some(discovery.servers().borrow().clone())
+    }
+
+    pub(super) fn status(&self) -> GatewayCluster {
+        GatewayCluster {
+            cluster: self.id.to_string(),
+            drivers: self.upstream.health().into_iter().map(Into::into).collect(),
+            problem: self.problem(),
+        }
+    }
+
+    /// Why requests to them fail, or why they may be stale.
+    fn problem(&self) -> Option<String> {
+        let servers = self.followed()?;
+        match (&servers.lost, self.nobody()) {
+            (Some(lost), _) => Some(lost.clone()),
+            (None, Some(nobody)) => Some(nobody.to_owned()),
+            (None, None) if servers.is_known => None,
+            (None, None) => Some("it is not known yet who is registered".to_owned()),
+        }
+    }
+}
+
+impl Clusters {
+    /// Those of the configuration, and those found in `service`.
+    pub(super) fn start(config: &GatewayConfig, service: Option<&ZooKeeper>) -> Self {
+        let listed = config.clusters.iter().map(|(id, servers)| {
+            let servers = Servers::Listed(servers.clone());
+            (
+                id.clone(),
+                Drivers::new(&config.drivers, id.clone(), servers, None),
+            )
+        });
+        let found = config.discovery.clone().zip(service);
+        let known = Known {
+            clusters: listed.collect(),
+            is_known: found.is_none(),
+            lost: None,
+        };
+        gauge!(metric_names::GATEWAY_CLUSTERS).set(u32::try_from(known.clusters.len()).unwrap_or(u32::MAX));
+        let patience = config.drivers.connect_timeout;
+        let (sender, receiver) = watch::channel(Arc::new(known));
+        let following = found.as_ref().map(|(path, zookeeper)| {
+            let following = Following {
+                zookeeper: (*zookeeper).clone(),
+                children: zookeeper.children(path.as_str()),
+                path: path.clone(),
+                config: config.drivers.clone(),
+                sender,
+            };
+            AbortOnDropHandle::new(tokio::spawn(following.run()))
+        });
+        Self {
+            known: receiver,
+            path: found.map(|(path, _)| path),
+            patience,
+            _following: following,
+        }
+    }
+
+    /// The drivers of this cluster. While it is not known which clusters there are, this waits for a moment.
+    pub(super) async fn find(&self, id: &str) -> Result<Arc<Drivers>, Ended> {
+        let mut known = self.known.clone();
+        let is_decided = |known: &Arc<Known>| known.is_known || known.clusters.contains_key(id);
+        // An error: nobody follows them any more, and what is known holds.
+        let _ = tokio::time::timeout(self.patience, known.wait_for(is_decided)).await;
+        let known = self.now();
+        let reason = match known.clusters.get(id) {
+            Some(drivers) => match drivers.nobody() {
+                None => return Ok(drivers.clone()),
+                Some(reason) => reason,
+            },
+            None if known.is_known => "",
+            None => "ZooKeeper could not be asked yet which clusters there are",
+        };
+        Err(Ended::UnknownCluster {
+            cluster: id.to_owned(),
+            reason: reason.to_owned(),
+        })
+    }
+
+    /// What is known at this moment.
+    pub(super) fn now(&self) -> Arc<Known> {
+        self.known.borrow().clone()
+    }
+
+    /// Where clusters are found, if anywhere.
+    pub(super) fn path(&self) -> Option<&NodePath> {
+        self.path.as_ref()
+    }
+}
+
+/// Keeps the clusters those that are in ZooKeeper, beside the listed ones.
+struct Following {
+    zookeeper: ZooKeeper,
+    children: Followed<ChildList>,
+    path: NodePath,
+    config: UpstreamConfig,
+    sender: watch::Sender<Arc<Known>>,
+}
+
+impl Following {
+    async fn run(mut self) {
+        loop {
+            let now = self.known(&self.children.borrow());
+            let before = self.sender.send_replace(Arc::new(now));
+            self.log_change(&before);
+            self.children.changed().await;
+        }
+    }
+
+    /// The clusters that there are when these are the names of the nodes. What was known of one stays.
+    fn known(&self, names: &ChildList) -> Known {
+        let before = self.sender.borrow().clone();
+        let listed = before
+            .clusters
+            .iter()
+            .filter(|(_, drivers)| drivers.discovery.is_none());
+        let mut clusters: BTreeMap<_, _> = listed
+            .map(|(id, drivers)| (id.clone(), drivers.clone()))
+            .collect();
+        // What is beside them is no cluster: a driver that registers for the schedulers' sake, for instance.
+        for id in names
+            .names
+            .iter()
+            .filter_map(|name| ClusterId::of_node(name).ok())
+        {
+            let Ok(path) = self.path.child(id.as_str()) else {
+                continue;
+            };
+            clusters.entry(id.clone()).or_insert_with(|| {
+                before.clusters.get(&id).cloned().unwrap_or_else(|| {
+                    let discovery = Discovery::start(&self.zookeeper, path, ServerKind::Drivers);
+                    let servers = Servers::Followed(discovery.servers());
+                    Drivers::new(&self.config, id, servers, Some(discovery))
+                })
+            });
+        }
+        Known {
+            clusters,
+            is_known: names.is_read,
+            lost: names.lost.clone(),
+        }
+    }
+
+    fn log_change(&self, before: &Known) {
+        let path = &self.path;
+        let now = self.sender.borrow();
+        gauge!(metric_names::GATEWAY_CLUSTERS).set(u32::try_from(now.clusters.len()).unwrap_or(u32::MAX));
+        match (&before.lost, &now.lost) {
+            (None, Some(reason)) if now.is_known => {
+                tracing::warn!(%path, reason, "discovery of clusters is stale: the last known clusters are used");
+            }
+            (Some(_), None) if before.is_known => {
+                tracing::info!(%path, "discovery of clusters is up to date again")
+            }
+            _ => {}
+        }
+        for cluster in now
+            .clusters
+            .keys()
+            .filter(|id| !before.clusters.contains_key(*id))
+        {
+            tracing::info!(%path, %cluster, "cluster added");
+        }
+        for cluster in before
+            .clusters
+            .keys()
+            .filter(|id| !now.clusters.contains_key(*id))
+        {
+            tracing::warn!(%path, %cluster, "cluster removed");
+        }
+    }
+}

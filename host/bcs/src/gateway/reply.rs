@@ -1,0 +1,322 @@
+//! How the gateway says that a request ends at it.
+
+use std::time::Duration;
+
+use admittance_dialect::End;
+use bytes::Bytes;
+use http::{
+    HeaderValue, Response, StatusCode,
+    header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE},
+};
+
+use super::{path::InvalidPath, yaml::InvalidYaml};
+use crate::reply::{Code, Program, filter_error, handler_error};
+
+/// When a request that could not be decided may be sent again.
+const LATER: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Statuses {
+    /// As bcs-api has it: 200, whatever the driver's status is and whatever the gateway could not do. The code
+    /// in the body tells.
+    #[default]
+    Ok,
+    /// The driver's own, and such as go with what the gateway could not do.
+    Driver,
+}
+
+impl Statuses {
+    pub const ALL: [Self; 2] = [Self::Ok, Self::Driver];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Driver => "driver",
+        }
+    }
+
+    /// The status of a reply for the client. A switched protocol stays one.
+    pub(super) fn of_reply(self, status: StatusCode) -> StatusCode {
+        match self {
+            Self::Driver => status,
+            Self::Ok if status.is_informational() => status,
+            Self::Ok => StatusCode::OK,
+        }
+    }
+}
+
+/// Why a request ends at the gateway. As text: the message for the client, which begins as bcs-api's does.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Ended {
+    #[error(transparent)]
+    Path(#[from] InvalidPath),
+    #[error("drivers are asked with GET, POST, PUT and DELETE alone")]
+    Method,
+    #[error("http header BCS-ClusterID can't be empty")]
+    NoCluster,
+    #[error("http header BCS-ClusterID is there several times, with different values")]
+    SeveralClusters,
+    /// The reason is empty, or says what is known of the cluster.
+    #[error("mesos cluster {cluster} not found{}", after_colon(.reason))]
+    UnknownCluster { cluster: String, reason: String },
+    #[error("request mesos apiserver failed: {0}")]
+    Unreachable(String),
+    #[error("request mesos apiserver failed: {0}")]
+    Late(String),
+    #[error("request yaml convert to json error: {0}")]
+    Yaml(#[from] InvalidYaml),
+    #[error("request yaml convert to json error: its Content-Encoding is `{0}`; send it uncompressed")]
+    Encoded(String),
+    #[error("read http body failed: it is larger than the {limit} bytes that are allowed here")]
+    TooLarge { limit: usize },
+    #[error("read http body failed: {0}")]
+    TooSlow(String),
+    #[error("read http body failed: {0}")]
+    Unreadable(String),
+    #[error("anonymous requests is forbidden, please provide a valid token: {0}")]
+    Unauthorized(&'static str),
+    #[error("bcs auth check no authority: {0}")]
+    Forbidden(String),
+    #[error("bcs auth check error: {0}")]
+    Undecided(&'static str),
+    #[error("bcs apiserver internal error: {0}")]
+    Overloaded(String),
+}
+
+fn after_colon(reason: &str) -> String {
+    if reason.is_empty() {
+        String::new()
+    } else {
+        format!(": {reason}")
+    }
+}
+
+/// Which part of bcs-api would have written the reply: the shape of the envelope goes by it.
+#[derive(Clone, Copy, Debug)]
+enum Writer {
+    /// A handler: HTTP 200 when statuses are as bcs-api has them, compact, with the name of its program.
+    Handler,
+    /// A filter: its own status, indented by one space.
+    Filter,
+}
+
+/// How a request's end is told: one word for logs and metrics, and what the reply is made of.
+struct Form {
+    word: &'static str,
+    code: Code,
+    writer: Writer,
+    /// Where statuses are as bcs-api has them, that of handlers is 200.
+    status: StatusCode,
+}
+
+impl Ended {
+    fn form(&self) -> Form {
+        use Writer::{Filter, Handler};
+        #[rustfmt::skip]
+        let (word, code, writer, status) = match self {
+            Self::Path(InvalidPath::NotFound) => ("no-route", Code::NoRoute, Filter, StatusCode::NOT_FOUND),
+            Self::Path(_) => ("no-route", Code::NoRoute, Filter, StatusCode::BAD_REQUEST),
+            Self::Method => ("no-route", Code::NoRoute, Filter, StatusCode::METHOD_NOT_ALLOWED),
+            Self::NoCluster | Self::SeveralClusters => ("no-cluster", Code::NoCluster, Handler, StatusCode::BAD_REQUEST),
+            Self::UnknownCluster { .. } => ("unknown-cluster", Code::ClusterNotFound, Handler, StatusCode::NOT_FOUND),
+            Self::Unreachable(_) => ("upstream-unreachable", Code::DriverUnreachable, Handler, StatusCode::BAD_GATEWAY),
+            Self::Late(_) => ("upstream-timeout", Code::DriverUnreachable, Handler, StatusCode::GATEWAY_TIMEOUT),
+            Self::Yaml(_) => ("yaml", Code::Yaml, Handler, StatusCode::BAD_REQUEST),
+            Self::Unreadable(_) => ("body-unreadable", Code::ApiReadBody, Handler, StatusCode::BAD_REQUEST),
+            // What bcs-api has no limit for keeps its own status.
+            Self::Encoded(_) => ("body-encoded", Code::Yaml, Filter, StatusCode::UNSUPPORTED_MEDIA_TYPE),
+            Self::TooLarge { .. } => ("body-too-large", Code::ApiReadBody, Filter, StatusCode::PAYLOAD_TOO_LARGE),
+            Self::TooSlow(_) => ("body-timeout", Code::ApiReadBody, Filter, StatusCode::REQUEST_TIMEOUT),
+            Self::Unauthorized(_) => ("unauthorized", Code::Unauthorized, Filter, StatusCode::UNAUTHORIZED),
+            Self::Forbidden(_) => ("forbidden", Code::Forbidden, Filter, StatusCode::BAD_REQUEST),
+            Self::Undecided(_) => ("undecided", Code::AuthError, Filter, StatusCode::SERVICE_UNAVAILABLE),
+            Self::Overloaded(_) => ("overloaded", Code::Internal, Filter, StatusCode::SERVICE_UNAVAILABLE),
+        };
+        Form {
+            word,
+            code,
+            writer,
+            status,
+        }
+    }
+
+    pub(super) fn as_str(&self) -> &'static str {
+        self.form().word
+    }
+
+    /// The status that goes with it, whatever bcs-api has.
+    pub(super) fn own_status(&self) -> StatusCode {
+        self.form().status
+    }
+
+    pub(super) fn reply(&self, statuses: Statuses) -> Response<Bytes> {
+        let Form {
+            code, writer, status, ..
+        } = self.form();
+        let message = self.to_string();
+        let mut response = match writer {
+            Writer::Handler => handler_error(Some(Program::Api), statuses.of_reply(status), code, &message),
+            Writer::Filter => filter_error(status, code, &message),
+        };
+        let headers = response.headers_mut();
+        match self {
+            Self::Method => {
+                headers.insert(ALLOW, HeaderValue::from_static("GET, POST, PUT, DELETE"));
+            }
+            Self::Unauthorized(_) => {
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            Self::Undecided(_) | Self::Overloaded(_) => {
+                headers.insert(RETRY_AFTER, LATER.as_secs().into());
+            }
+            _ => {}
+        }
+        response
+    }
+}
+
+impl From<&End<'_>> for Ended {
+    fn from(end: &End<'_>) -> Self {
+        match end {
+            End::UpstreamTimeout { .. } => Self::Late(end.to_string()),
+            End::Overloaded { .. } => Self::Overloaded(end.to_string()),
+            End::BodyTooLarge { limit } => Self::TooLarge { limit: *limit },
+            End::BodyTimeout { limit } => Self::TooSlow(format!("it did not arrive within {limit:?}")),
+            End::BodyStalled { reason } => Self::TooSlow((*reason).to_owned()),
+            End::BodyUnreadable { reason } => Self::Unreadable((*reason).to_owned()),
+            End::BodyEncoded { encoding } => Self::Encoded((*encoding).to_owned()),
+            end => Self::Unreachable(end.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies() {
+        let unknown = |reason: &str| Ended::UnknownCluster {
+            cluster: "BCS-X".to_owned(),
+            reason: reason.to_owned(),
+        };
+        // (what ends it, status as bcs-api has it, status that goes with it, code, message)
+        for (ended, ok, own, code, message) in [
+            (
+                Ended::NoCluster,
+                200,
+                400,
+                1_405_007,
+                "(bcs-api):http header BCS-ClusterID can't be empty",
+            ),
+            (
+                unknown(""),
+                200,
+                404,
+                1_405_051,
+                "(bcs-api):mesos cluster BCS-X not found",
+            ),
+            (
+                unknown("no driver"),
+                200,
+                404,
+                1_405_051,
+                "(bcs-api):mesos cluster BCS-X not found: no driver",
+            ),
+            (
+                Ended::Unreachable("x".to_owned()),
+                200,
+                502,
+                1_405_053,
+                "(bcs-api):request mesos apiserver failed: x",
+            ),
+            (
+                Ended::Late("x".to_owned()),
+                200,
+                504,
+                1_405_053,
+                "(bcs-api):request mesos apiserver failed: x",
+            ),
+            (
+                Ended::Unreadable("x".to_owned()),
+                200,
+                400,
+                1_405_006,
+                "(bcs-api):read http body failed: x",
+            ),
+            (
+                Ended::TooLarge { limit: 7 },
+                413,
+                413,
+                1_405_006,
+                "read http body failed: it is larger than the 7 bytes that are allowed here",
+            ),
+            (
+                Ended::Unauthorized("x"),
+                401,
+                401,
+                1_405_059,
+                "anonymous requests is forbidden, please provide a valid token: x",
+            ),
+            (
+                Ended::Forbidden("x".to_owned()),
+                400,
+                400,
+                1_405_058,
+                "bcs auth check no authority: x",
+            ),
+            (
+                Ended::Undecided("x"),
+                503,
+                503,
+                1_405_057,
+                "bcs auth check error: x",
+            ),
+            (
+                Ended::Path(InvalidPath::Dots),
+                400,
+                400,
+                1_405_061,
+                "the path has a segment `.` or `..`, or an empty one; write it without",
+            ),
+        ] {
+            for (statuses, status) in [(Statuses::Ok, ok), (Statuses::Driver, own)] {
+                let response = ended.reply(statuses);
+                assert_eq!(response.status(), status, "{ended:?} {statuses:?}");
+                let body: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
+                assert_eq!(body["code"], code, "{ended:?}");
+                assert_eq!(body["message"], message, "{ended:?}");
+                assert_eq!(body["result"], false);
+            }
+        }
+    }
+
+    #[test]
+    fn shapes() {
+        let text = |ended: Ended| String::from_utf8(ended.reply(Statuses::Ok).body().to_vec()).unwrap();
+        // serde_json sorts, or keeps the order, by a feature that other crates may turn on.
+        let handler = text(Ended::NoCluster);
+        assert!(
+            handler.contains("\"data\":{}") && !handler.contains('\n'),
+            "{handler}"
+        );
+        let filter = text(Ended::Forbidden("x".to_owned()));
+        assert!(filter.contains("\n \"data\": null"), "{filter}");
+    }
+
+    #[test]
+    fn statuses_of_drivers() {
+        for (status, ok) in [
+            (200, 200),
+            (201, 200),
+            (400, 200),
+            (404, 200),
+            (500, 200),
+            (101, 101),
+        ] {
+            let status = StatusCode::from_u16(status).unwrap();
+            assert_eq!(Statuses::Ok.of_reply(status), ok);
+            assert_eq!(Statuses::Driver.of_reply(status), status);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Who may do what: the token of a request, and what its holder may do with the cluster.
+
+mod answers;
+mod endpoint;
+mod file;
+
+use std::sync::Arc;
+
+use admittance_net::bearer::bearer;
+use http::{HeaderMap, HeaderName, Method, header::AUTHORIZATION};
+use metrics::counter;
+
+use self::endpoint::Endpoint;
+pub use self::file::TokenTable;
+use super::{config::TokensConfig, reply::Ended};
+use crate::{Permission, metric_names};
+
+/// The header of bcs-api's own for tokens.
+const USER_TOKEN: HeaderName = HeaderName::from_static("x-bcs-user-token");
+
+/// What somebody wants to do with a cluster.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AccessRequest<'a> {
+    pub(super) cluster: &'a str,
+    pub(super) method: &'a Method,
+    pub(super) path: &'a str,
+    pub(super) needed: Permission,
+}
+
+/// Who knows the tokens. Lives as long as the gateway.
+#[derive(Debug)]
+pub(super) enum Tokens {
+    File(TokenTable),
+    Endpoint(Box<Endpoint>),
+}
+
+impl Tokens {
+    pub(super) fn new(config: TokensConfig) -> Self {
+        match config {
+            TokensConfig::File(table) => Self::File(table),
+            TokensConfig::Endpoint(config) => Self::Endpoint(Box::new(Endpoint::new(config))),
+        }
+    }
+
+    /// Let the holder of the token in these headers do this, and say who it is, when that is known.
+    pub(super) async fn admit(
+        &self,
+        headers: &HeaderMap,
+        asked: AccessRequest<'_>,
+    ) -> Result<Option<Arc<str>>, Ended> {
+        let token = presented(headers)?;
+        match self {
+            Self::File(table) => {
+                let found = table.admit(token, asked);
+                let result = if found.is_ok() { "allowed" } else { "refused" };
+                counter!(metric_names::TOKEN_CHECKS, "source" => "file", "result" => result).increment(1);
+                found.map(Some)
+            }
+            Self::Endpoint(endpoint) => endpoint.admit(token, asked).await.map(|()| None),
+        }
+    }
+
+    /// Read files again whenever they change. It does not end.
+    pub(super) async fn follow(&self) {
+        match self {
+            Self::File(table) => table.follow().await,
+            Self::Endpoint(endpoint) => endpoint.keep_tls_fresh().await,
+        }
+    }
+}
+
+/// The token that a request brings. What is in `Authorization` counts before bcs-api's own header.
+fn presented(headers: &HeaderMap) -> Result<&[u8], Ended> {
+    let token = match (only(headers, &AUTHORIZATION)?, only(headers, &USER_TOKEN)?) {
+        (Some(value), _) => {
+            bearer(value).ok_or(Ended::Unauthorized("`Authorization` is not `Bearer` and a token"))?
+        }
+        (None, Some(token)) => token.trim_ascii(),
+        (None, None) => return Err(Ended::Unauthorized("send `Authorization: Bearer TOKEN`")),
+    };
+    match token {
+        [] => Err(Ended::Unauthorized("the token is empty")),
+        token => Ok(token),
+    }
+}
+
+/// Two of them may be two people's, and who is behind might take the other one.
+fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h [u8]>, Ended> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (_, Some(_)) => Err(Ended::Unauthorized("there are several tokens; send one")),
+        (value, None) => Ok(value.map(|value| value.as_bytes())),
+    }
+}
+
+/// Take the tokens out of these headers.
+pub(super) fn remove(headers: &mut HeaderMap) {
+    headers.remove(AUTHORIZATION);
+    headers.remove(USER_TOKEN);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_presented() {
+        for (headers, expected) in [
+            (&[("authorization", "Bearer abc")][..], Some("abc")),
+            (&[("authorization", "bearer  abc ")], Some("abc")),
+            (&[("x-bcs-user-token", " abc")], Some("abc")),
+            (
+                &[("authorization", "Bearer abc"), ("x-bcs-user-token", "def")],
+                Some("abc"),
+            ),
+            (&[], None),
+            (&[("authorization", "Basic YTpi")], None),
+            // What is there and wrong does not make the other one count.
+            (
+                &[("authorization", "Basic YTpi"), ("x-bcs-user-token", "def")],
+                None,
+            ),
+            (&[("authorization", "Bearer ")], None),
+            (
+                &[("authorization", "Bearer a"), ("authorization", "Bearer b")],
+                None,
+            ),
+            (&[("x-bcs-user-token", "")], None),
+            (&[("x-bcs-user-token", "a"), ("x-bcs-user-token", "a")], None),
+        ] {
+            let mut map = HeaderMap::new();
+            for (name, value) in headers {
+                map.append(HeaderName::from_static(name), value.parse().unwrap());
+            }
+            let found = presented(&map).ok();
+            assert_eq!(found, expected.map(str::as_bytes), "{headers:?}");
+            remove(&mut map);
+            assert!(map.is_empty());
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! Tokens and permissions in a file.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use admittance_definitions::{
+    Mistakes,
+    document::{self, Node},
+};
+use admittance_net::bearer::TokenDigest;
+use admittance_watch::{Watch, WatchConfig};
+use arc_swap::ArcSwap;
+use metrics::gauge;
+
+use super::AccessRequest;
+use crate::{ClusterId, Permission, gateway::reply::Ended, metric_names};
+
+/// Stands for every cluster that a token does not name.
+const EVERY: &str = "*";
+
+/// The tokens in a file, which is read again when it changes: whose they are, and what they may do with which
+/// cluster. Cheap to clone, and clones are the same one; lives as long as the gateway.
+///
+/// The file holds digests of tokens, and no token. One that is no good, or gone, leaves what was read last.
+#[derive(Clone, Debug)]
+pub struct TokenTable(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    path: PathBuf,
+    holders: ArcSwap<Vec<Holder>>,
+    /// Why what the file holds now is not in use.
+    problem: Mutex<Option<String>>,
+}
+
+#[derive(Clone, Debug)]
+struct Holder {
+    name: Arc<str>,
+    digest: TokenDigest,
+    clusters: BTreeMap<ClusterId, Permission>,
+    /// For the clusters that are not named.
+    every: Option<Permission>,
+}
+
+impl Holder {
+    fn permission(&self, cluster: &str) -> Option<Permission> {
+        self.clusters.get(cluster).copied().or(self.every)
+    }
+}
+
+impl TokenTable {
+    pub fn read(path: &Path) -> Result<Self, Mistakes> {
+        Ok(Self(Arc::new(Inner {
+            path: path.to_owned(),
+            holders: ArcSwap::from_pointee(read(path)?),
+            problem: Mutex::default(),
+        })))
+    }
+
+    /// Whose token this is, when they may do what is asked. It takes the same time for each that it could be.
+    pub(super) fn admit(&self, token: &[u8], asked: AccessRequest<'_>) -> Result<Arc<str>, Ended> {
+        let presented = TokenDigest::of(token);
+        let holders = self.0.holders.load();
+        let mut found = None;
+        for holder in holders.iter() {
+            if holder.digest.is(&presented).into() {
+                found = found.or(Some(holder));
+            }
+        }
+        let holder = found.ok_or(Ended::Unauthorized("nobody has this token"))?;
+        let (name, cluster) = (&holder.name, asked.cluster);
+        match holder.permission(cluster) {
+            Some(permission) if permission >= asked.needed => Ok(name.clone()),
+            Some(permission) => Err(Ended::Forbidden(format!(
+                "{name} has the permission {} for the cluster {cluster}, and this needs {}",
+                permission.as_str(),
+                asked.needed.as_str(),
+            ))),
+            None => Err(Ended::Forbidden(format!(
+                "{name} has no permission for the cluster {cluster}"
+            ))),
+        }
+    }
+
+    /// Read the file again whenever it changes. It does not end.
+    pub(super) async fn follow(&self) {
+        gauge!(metric_names::TOKENS_RELOADED).set(1);
+        let mut watch = Watch::new([self.0.path.clone()], WatchConfig::default()).await;
+        loop {
+            // The first look is for what changed between the start and now.
+            let path = self.0.path.clone();
+            // An error: the runtime is stopping.
+            if let Ok(read) = tokio::task::spawn_blocking(move || read(&path)).await {
+                self.take(read);
+            }
+            watch.changed().await;
+        }
+    }
+
+    fn take(&self, read: Result<Vec<Holder>, Mistakes>) {
+        let file = self.0.path.display();
+        let problem = match read {
+            Ok(holders) => {
+                tracing::debug!(%file, tokens = holders.len(), "tokens were read");
+                self.0.holders.store(Arc::new(holders));
+                None
+            }
+            Err(mistakes) => {
+                tracing::error!("changed tokens are not used, those before them stay: {mistakes}");
+                Some(mistakes.to_string())
+            }
+        };
+        gauge!(metric_names::TOKENS_RELOADED).set(f64::from(u8::from(problem.is_none())));
+        *self.0.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.holders.load().len()
+    }
+
+    /// Why what the file holds now is not in use.
+    pub(crate) fn problem(&self) -> Option<String> {
+        self.0
+            .problem
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<Holder>, Mistakes> {
+    let mut mistakes = Mistakes::new();
+    let document = document::read_one(path, &mut mistakes);
+    let holders = document.and_then(|document| {
+        let mut fields = document.root().object(&mut mistakes)?;
+        let tokens = fields.required(
+            "tokens",
+            "list who may use the gateway; [] lets nobody in",
+            &mut mistakes,
+        );
+        fields.finish(&mut mistakes);
+        listed(&tokens?, &mut mistakes)
+    });
+    mistakes.into_result(holders.unwrap_or_default())
+}
+
+fn listed(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Holder>> {
+    let mut names = BTreeSet::new();
+    let mut digests = BTreeSet::new();
+    let mut holders = Vec::new();
+    for node in node.list(mistakes)? {
+        let Some((holder, digest)) = holder(&node, mistakes) else {
+            continue;
+        };
+        if !names.insert(holder.name.clone()) {
+            let message = format!("there are two of the name {:?}", holder.name);
+            node.wrong(message, "give each a name of its own", mistakes);
+        }
+        if !digests.insert(digest.to_ascii_lowercase()) {
+            node.wrong(
+                "somebody before has the same token",
+                "give each a token of its own",
+                mistakes,
+            );
+        }
+        holders.push(holder);
+    }
+    Some(holders)
+}
+
+/// Somebody who has a token, and its digest as it is written.
+fn holder<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<(Holder, &'a str)> {
+    let mut fields = node.object(mistakes)?;
+    let name = fields
+        .required("name", "say whose it is", mistakes)
+        .and_then(|node| node.text(mistakes));
+    let digest = fields
+        .required(
+            "sha256",
+            "write what `printf %s \"$TOKEN\" | sha256sum` prints",
+            mistakes,
+        )
+        .and_then(|node| Some((node.parse::<TokenDigest>(mistakes)?, node.text(mistakes)?)));
+    let clusters = fields
+        .required("clusters", "write `{ BCS-MESOS-10001: Read }`", mistakes)
+        .and_then(|node| clusters(&node, mistakes));
+    fields.finish(mistakes);
+    let ((digest, written), (clusters, every)) = (digest?, clusters?);
+    let holder = Holder {
+        name: name?.into(),
+        digest,
+        clusters,
+        every,
+    };
+    Some((holder, written))
+}
+
+type Permissions = (BTreeMap<ClusterId, Permission>, Option<Permission>);
+
+fn clusters(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Permissions> {
+    let words = Permission::ALL.map(|permission| (permission.as_str(), permission));
+    let (mut clusters, mut every) = (BTreeMap::new(), None);
+    for (id, node) in node.map(mistakes)? {
+        let permission = node.one_of("permission", &words, mistakes);
+        if id == EVERY {
+            every = permission;
+            continue;
+        }
+        match (ClusterId::of_node(id), permission) {
+            (Ok(id), Some(permission)) => {
+                clusters.insert(id, permission);
+            }
+            (Err(error), _) => node.wrong(error.to_string(), "write `*` for all others", mistakes),
+            (Ok(_), None) => {}
+        }
+    }
+    Some((clusters, every))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+
+    use super::*;
+
+    const TOKENS: &str = "tokens:
+- { name: reader, sha256: READER, clusters: { BCS-1: Read } }
+- { name: writer, sha256: WRITER, clusters: { BCS-1: Write, '*': Read } }
+- { name: admin, sha256: ADMIN, clusters: { '*': Hooks, BCS-2: Read } }
+- { name: nobody, sha256: NOBODY, clusters: {} }
+";
+
+    fn digest(token: &str) -> String {
+        use sha2::{Digest, Sha256};
+        hex::encode(Sha256::digest(token))
+    }
+
+    fn text() -> String {
+        ["READER", "WRITER", "ADMIN", "NOBODY"]
+            .iter()
+            .fold(TOKENS.to_owned(), |text, token| {
+                text.replace(token, &digest(token))
+            })
+    }
+
+    fn table(text: &str) -> (tempfile::TempDir, Result<TokenTable, Mistakes>) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tokens.yaml");
+        std::fs::write(&path, text).unwrap();
+        let table = TokenTable::read(&path);
+        (directory, table)
+    }
+
+    fn asked(cluster: &str, needed: Permission) -> AccessRequest<'_> {
+        AccessRequest {
+            cluster,
+            method: &Method::GET,
+            path: "/",
+            needed,
+        }
+    }
+
+    #[test]
+    fn who_may_do_what() {
+        use Permission::{Hooks, Read, Write};
+        let (_directory, table) = table(&text());
+        let table = table.unwrap();
+        assert_eq!(table.len(), 4);
+        // (token, cluster, the most that it may)
+        for (token, cluster, most) in [
+            ("READER", "BCS-1", Some(Read)),
+            ("READER", "BCS-2", None),
+            ("WRITER", "BCS-1", Some(Write)),
+            ("WRITER", "BCS-2", Some(Read)),
+            // To the letter.
+            ("WRITER", "bcs-1", Some(Read)),
+            ("ADMIN", "BCS-1", Some(Hooks)),
+            // The cluster's own name counts, also when it says less.
+            ("ADMIN", "BCS-2", Some(Read)),
+            ("NOBODY", "BCS-1", None),
+        ] {
+            for needed in Permission::ALL {
+                let found = table.admit(token.as_bytes(), asked(cluster, needed));
+                let may = most.is_some_and(|most| most >= needed);
+                match found {
+                    Ok(name) => assert!(
+                        may && *name == token.to_lowercase(),
+                        "{token} {cluster} {needed:?}"
+                    ),
+                    Err(Ended::Forbidden(reason)) => {
+                        assert!(
+                            !may && reason.contains(cluster),
+                            "{token} {cluster} {needed:?}: {reason}"
+                        );
+                    }
+                    Err(other) => panic!("{token}: {other}"),
+                }
+            }
+        }
+        for token in ["", "reader", "READER2", &digest("READER")] {
+            let found = table.admit(token.as_bytes(), asked("BCS-1", Read));
+            assert_eq!(
+                found,
+                Err(Ended::Unauthorized("nobody has this token")),
+                "{token}"
+            );
+        }
+    }
+
+    #[test]
+    fn mistakes() {
+        for (text, part) in [
+            ("", "there is no document"),
+            ("tokens:\n", "tokens: missing"),
+            (
+                "token: []\ntokens: []\n",
+                "token: unknown field; known here: tokens",
+            ),
+            ("tokens: {}\n", "a list is expected"),
+            ("tokens: [{}]\n", "tokens[0].name: missing"),
+            ("tokens: [{}]\n", "tokens[0].sha256: missing"),
+            ("tokens: [{}]\n", "tokens[0].clusters: missing"),
+            (
+                "tokens: [{ name: a, sha256: abc, clusters: {} }]\n",
+                "64 hexadecimal digits",
+            ),
+            ("tokens: [{ name: a, token: secret }]\n", "unknown field"),
+            (&text().replace("Hooks", "hooks"), "case matters: write Hooks"),
+            (&text().replace("BCS-1", "B S"), "is no cluster id"),
+            (&text().replace("writer", "reader"), "two of the name \"reader\""),
+            (
+                &text().replace(&digest("WRITER"), &digest("READER").to_uppercase()),
+                "the same token",
+            ),
+        ] {
+            let (_directory, table) = table(text);
+            let mistakes = table.unwrap_err().to_string();
+            assert!(mistakes.contains(part), "{text}: {mistakes}");
+        }
+        let (_directory, table) = table("tokens: []\n");
+        assert_eq!(table.unwrap().len(), 0);
+    }
+}

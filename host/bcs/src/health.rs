@@ -1,0 +1,86 @@
+//! `/healthz` as operators of bcs-mesos-driver know it.
+
+use std::{
+    net::IpAddr,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use admittance_net::upstream::{FollowedServers, ServerHealth};
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use http::StatusCode;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::{
+    ClusterId,
+    reply::{envelope, indented},
+};
+
+/// How a driver of BCS is. The status is 200 however it is.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct HealthInfo {
+    /// Always `master-master`: all drivers of a cluster do the same.
+    #[serde(rename = "runMode")]
+    run_mode: &'static str,
+    /// Always `mesosdriver`.
+    module: &'static str,
+    /// Whose driver it is.
+    #[serde(rename = "clusterID")]
+    cluster_id: String,
+    /// Where it listens.
+    ip: String,
+    /// Always `master`.
+    current_role: &'static str,
+    /// Whether requests can be answered.
+    healthy: bool,
+    /// `in starting`, `cannot connect to any scheduler` or `run ok`.
+    message: &'static str,
+    /// When this was so, in seconds since 1970.
+    #[serde(rename = "atTime")]
+    at_time: u64,
+}
+
+const RUN_OK: &str = "run ok";
+
+impl HealthInfo {
+    /// As it is with these servers behind the driver; `discovered` when they are not listed.
+    pub(crate) fn new(
+        cluster: &ClusterId,
+        ip: IpAddr,
+        servers: &[ServerHealth],
+        discovered: Option<&FollowedServers>,
+    ) -> Self {
+        let is_up = match discovered {
+            // Only the master does anything.
+            Some(_) => servers.first().is_some_and(|server| server.is_up),
+            None => servers.iter().any(|server| server.is_up),
+        };
+        let message = match discovered {
+            Some(discovered) if !discovered.is_known => "in starting",
+            _ if is_up => RUN_OK,
+            _ => "cannot connect to any scheduler",
+        };
+        Self {
+            run_mode: "master-master",
+            module: "mesosdriver",
+            cluster_id: cluster.to_string(),
+            ip: ip.to_string(),
+            current_role: "master",
+            healthy: message == RUN_OK,
+            message,
+            at_time: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_secs()),
+        }
+    }
+}
+
+/// As bcs-mesos-driver writes it.
+impl IntoResponse for HealthInfo {
+    fn into_response(self) -> Response {
+        envelope(StatusCode::OK, indented(&self, b"    ")).map(Body::from)
+    }
+}

@@ -1,0 +1,54 @@
+//! Everything of BCS, the container platform whose Mesos clusters this program stands in front of.
+//!
+//! - [`Bcs`] is the dialect of its driver, [`routes`] the table of the driver's routes, and [`MesosDriver`] takes the
+//!   driver's place, or stands in front of it: definitions of hooks are answered here, everything else passes the
+//!   chains and goes to the scheduler, translated, or to consoles and a kube-apiserver.
+//! - [`Gateway`] takes the place of bcs-api in front of the drivers of clusters.
+//! - [`zookeeper`] has the sessions with ZooKeeper, where servers register and are found; [`stores`] the definition
+//!   stores that several drivers share.
+
+#![allow(
+    missing_docs,
+    reason = "internal to the program: names say what a docstring would repeat"
+)]
+
+mod cluster_id;
+mod definitions_api;
+mod dialect;
+mod discovery;
+mod gateway;
+mod health;
+mod mesos_driver;
+mod metric_names;
+mod other_servers;
+mod registration;
+mod reply;
+pub mod routes;
+mod scheduler;
+mod server_info;
+mod status;
+pub mod stores;
+mod translation;
+pub mod zookeeper;
+
+pub use self::{
+    cluster_id::{ClusterId, InvalidClusterId},
+    dialect::{Bcs, Behind},
+    gateway::{
+        Answer, ApiGroup, EndpointConfig, Gateway, GatewayConfig, InvalidApiGroup, Permission, PlainGroups,
+        Recipient, Statuses, TokenTable, TokensConfig,
+    },
+    health::HealthInfo,
+    mesos_driver::{BcsConfig, MesosDriver, SchedulersConfig},
+    metric_names::describe_metrics,
+    other_servers::{ConsoleConfig, ConsoleScheme},
+    registration::{
+        ExternalAddress, Ports, Registrar, RegistrationConfig, RegistrationError, Registrations, drivers_node,
+    },
+    scheduler::{Forwarding, NextBody, OtherServer, Relay, Rewritten, definitions_reply},
+    server_info::ServerInfo,
+    status::{
+        DiscoveryStatus, EnsembleStatus, GatewayCluster, GatewayStatus, RegisteredNode, ServerHealth,
+        TokensStatus,
+    },
+};

@@ -1,0 +1,169 @@
+//! What takes the place of a bcs-mesos-driver, or stands in front of one.
+
+use std::{net::IpAddr, sync::Arc};
+
+use admittance::{AdmissionService, BodyLimits, Host};
+use admittance_cluster::Cluster;
+use admittance_dialect::{Dialect, End};
+use admittance_net::upstream::{Choice, Server, Servers, Upstream, UpstreamConfig};
+use axum::body::Body;
+use bytes::Bytes;
+use http::{Request, Response};
+use tower::{Layer, Service};
+
+use crate::{
+    Bcs, Behind, ClusterId,
+    definitions_api::{DefinitionRequest, DefinitionsApi},
+    discovery::{Discovery, ServerKind},
+    health::HealthInfo,
+    other_servers::{ConsoleConfig, OtherServers},
+    registration::RegistrationConfig,
+    scheduler::{Scheduler, Timeouts},
+    status::DiscoveryStatus,
+    zookeeper::{Ensembles, NoEnsemble, NodePath},
+};
+
+/// A driver of a BCS Mesos cluster.
+#[derive(Clone, Debug)]
+pub struct BcsConfig {
+    pub cluster: ClusterId,
+    /// What is behind it. Default: the scheduler when schedulers are discovered, else a bcs-mesos-driver.
+    pub behind: Behind,
+    pub servers: SchedulersConfig,
+    pub upstream: UpstreamConfig,
+    /// Where consoles are, when the scheduler is behind it.
+    pub console: ConsoleConfig,
+    /// Whether clients may read and change definitions and objects of custom resources in the Kubernetes cluster, with
+    /// this program's credentials. Default: no; the routes are not found.
+    pub custom_resources: bool,
+    /// How others find it. None: it does not register.
+    pub registration: Option<RegistrationConfig>,
+}
+
+/// The servers behind a driver of a BCS cluster.
+#[derive(Clone, Debug)]
+pub enum SchedulersConfig {
+    /// At least one. Schedulers are asked in this order, since only their master does anything; drivers take
+    /// turns.
+    Listed(Vec<Server>),
+    /// The schedulers that are registered below this node of the cluster's ensemble; all requests go to their master.
+    Discovered(NodePath),
+}
+
+impl SchedulersConfig {
+    pub const DEFAULT_PATH: &str = "/bcs/services/endpoints/scheduler";
+}
+
+impl BcsConfig {
+    /// How it reads requests and writes replies.
+    pub fn dialect(&self) -> Bcs {
+        Bcs::new(self.cluster.clone()).in_front_of(self.behind)
+    }
+}
+
+/// Answers the requests for a driver. Cheap to clone; lives as long as its port.
+#[derive(Clone, Debug)]
+pub struct MesosDriver(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    cluster: ClusterId,
+    dialect: Arc<Bcs>,
+    /// Before the chains: what these refuse could not be repaired through them.
+    definitions: DefinitionsApi,
+    chains: AdmissionService<Scheduler>,
+    upstream: Upstream,
+    /// How the schedulers are found, when they are not listed.
+    discovery: Option<Discovery>,
+}
+
+impl MesosDriver {
+    /// As the configuration says. `cluster` is asked for custom resources; `limits` are for bodies.
+    pub fn new(
+        config: BcsConfig,
+        ensembles: &Ensembles,
+        cluster: Option<Cluster>,
+        host: &Host,
+        limits: BodyLimits,
+    ) -> Result<Self, NoEnsemble> {
+        let dialect = Arc::new(config.dialect());
+        let (servers, discovery) = match config.servers {
+            SchedulersConfig::Listed(servers) => (Servers::Listed(servers), None),
+            SchedulersConfig::Discovered(path) => {
+                let zookeeper = ensembles.cluster().ok_or(NoEnsemble {
+                    setting: "upstream.discover",
+                    ensemble: "zookeeper.cluster",
+                })?;
+                let discovery = Discovery::start(zookeeper, path, ServerKind::Schedulers);
+                (Servers::Followed(discovery.servers()), Some(discovery))
+            }
+        };
+        let choice = match config.behind {
+            Behind::Driver => Choice::Turns,
+            Behind::Scheduler => Choice::Master,
+        };
+        let timeouts = Timeouts {
+            reply: config.upstream.response_timeout,
+            retry: config.upstream.connect_timeout,
+        };
+        let upstream = Upstream::new(servers, choice, config.upstream);
+        let cluster = cluster.filter(|_| config.custom_resources);
+        let other_servers = OtherServers::new(config.console, cluster, upstream.clone(), limits);
+        let scheduler = Scheduler::new(dialect.clone(), limits, upstream.clone(), timeouts, other_servers);
+        let layer = host
+            .layer_with(dialect.clone())
+            .body_limit(limits.size)
+            .body_timeout(limits.time);
+        Ok(Self(Arc::new(Inner {
+            cluster: config.cluster,
+            definitions: DefinitionsApi::new(host.clone(), dialect.clone(), limits),
+            chains: layer.layer(scheduler),
+            dialect,
+            upstream,
+            discovery,
+        })))
+    }
+
+    pub async fn answer(&self, request: Request<Body>) -> Response<Body> {
+        let (head, body) = request.into_parts();
+        let definition_request = DefinitionRequest::of(&head);
+        let request = Request::from_parts(head, body);
+        match definition_request {
+            Some(wanted) => self.0.definitions.answer(wanted, request).await,
+            None => match self.0.chains.clone().call(request).await {
+                Ok(response) => response,
+                Err(never) => match never {},
+            },
+        }
+    }
+
+    /// The reply to a request that ends before it is answered.
+    pub fn reply(&self, end: &End<'_>) -> Response<Bytes> {
+        self.0.dialect.reply(end)
+    }
+
+    pub fn upstream(&self) -> &Upstream {
+        &self.0.upstream
+    }
+
+    /// How they are discovered; none when they are listed.
+    pub fn discovery(&self) -> Option<DiscoveryStatus> {
+        self.0.discovery.as_ref().map(Discovery::status)
+    }
+
+    /// How it is, in the way of bcs-mesos-driver; none when one is behind it, which says so itself. `ip` is where it
+    /// listens.
+    pub fn health(&self, ip: IpAddr) -> Option<HealthInfo> {
+        let inner = &self.0;
+        let discovered = inner.discovery.as_ref().map(Discovery::servers);
+        let discovered = discovered.map(|servers| servers.borrow().clone());
+        (inner.dialect.behind() == Behind::Scheduler).then(|| {
+            HealthInfo::new(
+                &inner.cluster,
+                ip,
+                &inner.upstream.health(),
+                discovered.as_deref(),
+            )
+        })
+    }
+}

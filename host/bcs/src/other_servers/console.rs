@@ -1,0 +1,138 @@
+//! Consoles: terminals in containers, served by a program on each host of the cluster.
+
+use std::net::IpAddr;
+
+use admittance_dialect::End;
+use admittance_net::upstream::{Server, Upstream};
+use axum::body::Body;
+use http::{
+    Request, Response, StatusCode, Uri,
+    header::UPGRADE,
+    uri::{Authority, PathAndQuery},
+};
+use ipnet::IpNet;
+
+use super::plain;
+use crate::scheduler::upstream_end;
+
+/// What the original says when it cannot reach the console of a WebSocket.
+const WEBSOCKET_FAILED: &str = "errcode: 1405064, couldn't dial to remote backend url";
+
+/// Where consoles are: terminals in containers, which a program on each host of the cluster serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConsoleConfig {
+    /// On every host. Default: 8083.
+    pub port: u16,
+    /// Default: plain HTTP.
+    pub scheme: ConsoleScheme,
+    /// The hosts that may be asked, which clients name by their addresses. None: any host, as with
+    /// bcs-mesos-driver; whoever may send requests for the cluster then reaches that port of every host that
+    /// this program reaches.
+    pub hosts: Option<Vec<IpNet>>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ConsoleScheme {
+    #[default]
+    Http,
+    /// With the TLS settings of the upstream.
+    Https,
+}
+
+impl ConsoleConfig {
+    pub const DEFAULT_PORT: u16 = 8083;
+
+    /// Whether the console on this host may be asked.
+    pub fn allows(&self, host: IpAddr) -> bool {
+        match &self.hosts {
+            Some(hosts) => hosts.iter().any(|network| network.contains(&host)),
+            None => true,
+        }
+    }
+}
+
+impl Default for ConsoleConfig {
+    fn default() -> Self {
+        Self {
+            port: Self::DEFAULT_PORT,
+            scheme: ConsoleScheme::default(),
+            hosts: None,
+        }
+    }
+}
+
+impl ConsoleScheme {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+}
+
+/// The consoles on the hosts of a cluster. Lives as long as the driver.
+#[derive(Debug)]
+pub(super) struct Consoles {
+    config: ConsoleConfig,
+    upstream: Upstream,
+}
+
+impl Consoles {
+    /// They are reached as the upstream is: with its timeouts, and its TLS if they are to be asked with TLS.
+    pub(super) fn new(config: ConsoleConfig, upstream: Upstream) -> Self {
+        Self { config, upstream }
+    }
+
+    /// Hand a request on to the console on a host, with the headers that the client has sent. A switched protocol
+    /// becomes a tunnel.
+    pub(super) async fn send(
+        &self,
+        host: IpAddr,
+        path_and_query: PathAndQuery,
+        mut request: Request<Body>,
+    ) -> Response<Body> {
+        // An address has several spellings, and rules are for all of them.
+        let host = host.to_canonical();
+        let Some(server) = self.config.allows(host).then(|| self.server(host)).flatten() else {
+            tracing::info!(%host, "a console is asked for on a host that is not listed");
+            let text = format!("host_ip {host} is none of the hosts on which consoles may be used");
+            return plain(StatusCode::FORBIDDEN, &text, "rejected");
+        };
+        let is_websocket = request.headers().contains_key(UPGRADE);
+        *request.uri_mut() = Uri::from(path_and_query);
+        let reply = self.upstream.beside(server).send(request).await;
+        reply.unwrap_or_else(|error| no_reply(is_websocket, &upstream_end(error)))
+    }
+
+    fn server(&self, host: IpAddr) -> Option<Server> {
+        let port = self.config.port;
+        let authority: Authority = match host {
+            IpAddr::V4(host) => format!("{host}:{port}"),
+            IpAddr::V6(host) => format!("[{host}]:{port}"),
+        }
+        .parse()
+        .ok()?;
+        let uri = Uri::builder()
+            .scheme(self.config.scheme.as_str())
+            .authority(authority)
+            .path_and_query("/")
+            .build()
+            .ok()?;
+        Server::new(uri).ok()
+    }
+}
+
+/// What clients get of a console that does not reply.
+fn no_reply(is_websocket: bool, end: &End<'_>) -> Response<Body> {
+    let (status, text) = match is_websocket {
+        true => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("{WEBSOCKET_FAILED} {end}"),
+        ),
+        false => (
+            StatusCode::BAD_GATEWAY,
+            format!("the console cannot be asked: {end}"),
+        ),
+    };
+    plain(status, &text, end.as_str())
+}

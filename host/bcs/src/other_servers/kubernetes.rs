@@ -1,0 +1,110 @@
+//! Custom resources of the kube-apiserver beside a Mesos cluster.
+
+use admittance::{BodyError, BodyLimits};
+use admittance_cluster::{Cluster, ForwardError};
+use axum::body::Body;
+use bytes::Bytes;
+use http::{
+    Method, Request, Response, StatusCode, Uri,
+    header::{ACCEPT_ENCODING, CONTENT_LENGTH},
+    request::Parts,
+    uri::PathAndQuery,
+};
+use http_body_util::{BodyExt, Limited};
+use serde::Deserialize;
+
+use super::plain;
+use crate::scheduler::{NextBody, definitions_reply};
+
+/// A reply that is changed is read whole: 64 MiB, more than a kube-apiserver keeps definitions of.
+const REPLY_LIMIT: usize = 64 << 20;
+
+/// Definitions of custom resources, with the driver's version in the replies.
+pub(super) async fn definitions(
+    cluster: &Cluster,
+    limits: BodyLimits,
+    to: PathAndQuery,
+    next: NextBody,
+    mut head: Parts,
+    body: Body,
+) -> Result<Response<Body>, BodyError> {
+    let body = match next {
+        NextBody::Nothing => Bytes::new(),
+        NextBody::AsIs => limits.collect(&head, body).await?,
+        NextBody::New(body) => body,
+    };
+    // The reply must be readable.
+    head.headers.remove(ACCEPT_ENCODING);
+    let reply = match cluster.forward(request(head, to, body)).await {
+        Ok(reply) => reply,
+        Err(error) => return Ok(unreachable(&error)),
+    };
+    let (mut head, body) = reply.into_parts();
+    match Limited::new(body, REPLY_LIMIT).collect().await {
+        Ok(collected) => {
+            head.headers.remove(CONTENT_LENGTH);
+            let body = definitions_reply(&collected.to_bytes());
+            Ok(Response::from_parts(head, Body::from(body)))
+        }
+        Err(error) => {
+            tracing::warn!(error, "a reply of the kube-apiserver cannot be read");
+            Ok(plain(
+                StatusCode::BAD_GATEWAY,
+                "the reply of the kube-apiserver cannot be read",
+                "upstream-invalid",
+            ))
+        }
+    }
+}
+
+/// Custom resources. The namespace of one that is created is made, when there is none.
+pub(super) async fn custom_resources(
+    cluster: &Cluster,
+    limits: BodyLimits,
+    to: PathAndQuery,
+    head: Parts,
+    body: Body,
+) -> Result<Response<Body>, BodyError> {
+    let body = limits.collect(&head, body).await?;
+    if head.method == Method::POST
+        && let Some(namespace) = namespace_of(&body)
+        && let Err(error) = cluster.ensure_namespace(&namespace).await
+    {
+        // If it is missing, the kube-apiserver says so.
+        tracing::warn!(%error, "the namespace of a custom resource");
+    }
+    match cluster.forward(request(head, to, body)).await {
+        Ok(reply) => Ok(reply.map(Body::new)),
+        Err(error) => Ok(unreachable(&error)),
+    }
+}
+
+fn request(head: Parts, to: PathAndQuery, body: Bytes) -> Request<Bytes> {
+    let mut request = Request::from_parts(head, body);
+    *request.uri_mut() = Uri::from(to);
+    request
+}
+
+/// What `metadata.namespace` of an object says.
+fn namespace_of(body: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Object {
+        metadata: Metadata,
+    }
+    #[derive(Deserialize)]
+    struct Metadata {
+        namespace: Option<String>,
+    }
+    // What is no object with metadata has no namespace to make.
+    let object: Object = serde_json::from_slice(body).ok()?;
+    object.metadata.namespace
+}
+
+fn unreachable(error: &ForwardError) -> Response<Body> {
+    tracing::warn!(%error, "a request could not be handed on to the kube-apiserver");
+    plain(
+        StatusCode::BAD_GATEWAY,
+        "the kube-apiserver does not answer",
+        "upstream-unreachable",
+    )
+}

@@ -1,0 +1,372 @@
+//! How others find this driver: what it says of itself in ZooKeeper while it serves.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use futures_util::future::join_all;
+use metrics::gauge;
+
+use crate::{
+    ClusterId, metric_names,
+    server_info::ServerInfo,
+    status::RegisteredNode,
+    zookeeper::{
+        Ensembles, InvalidNodePath, NodePath, Registered, Registration, RegistrationState, ZooKeeper,
+    },
+};
+
+/// Where drivers register: below it, or below a node of their cluster below it.
+const DRIVERS: &str = "/bcs/services/endpoints/mesosdriver";
+
+/// What a driver tells others of itself. It is registered while it serves: in the ensemble of the services
+/// around below its cluster, and in the cluster's own ensemble.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RegistrationConfig {
+    /// Where it is reached. None: at the address that it listens on.
+    pub ip: Option<IpAddr>,
+    /// None: the port that it listens on.
+    pub port: Option<u16>,
+    /// None: the machine's.
+    pub hostname: Option<String>,
+    /// Where it is reached from outside; a gateway prefers that.
+    pub external: Option<ExternalAddress>,
+}
+
+/// Where a driver is reached from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExternalAddress {
+    /// Of a load balancer, for instance.
+    pub ip: IpAddr,
+    /// Not 0.
+    pub port: u16,
+}
+
+/// Why it cannot be said how others find this driver.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistrationError {
+    /// Nobody can connect to the address that it listens on.
+    #[error(
+        "it listens on {0}, where others cannot reach it; write `registration.ip`, the address of this machine"
+    )]
+    NoAddress(IpAddr),
+    /// The cluster's id is no name of a node.
+    #[error("the cluster cannot be a node: {0}")]
+    Cluster(#[from] InvalidNodePath),
+    /// There is no ensemble to register in.
+    #[error("there is no ensemble to register in; write `zookeeper: {{ service: ... }}`")]
+    NoEnsemble,
+}
+
+/// What is known of a driver's ports when they are bound.
+#[derive(Clone, Copy, Debug)]
+pub struct Ports {
+    pub address: SocketAddr,
+    pub is_tls: bool,
+    /// The operator's. 0: none.
+    pub admin: u16,
+}
+
+/// A driver that is to be registered, once it serves.
+#[derive(Debug)]
+pub struct Registrar(Vec<Entry>);
+
+#[derive(Debug)]
+struct Entry {
+    ensemble: &'static str,
+    zookeeper: ZooKeeper,
+    registration: Registration,
+}
+
+impl Registrar {
+    /// What this driver says of itself, and where.
+    ///
+    /// As bcs-mesos-driver does it: in the ensemble of the services around below the cluster, where bcs-api looks
+    /// for drivers; and in the cluster's own without one, where it does not say how it is reached from outside.
+    /// Each is left out when its ensemble is not known.
+    pub fn new(
+        config: &RegistrationConfig,
+        cluster: &ClusterId,
+        ports: Ports,
+        ensembles: &Ensembles,
+    ) -> Result<Self, RegistrationError> {
+        let info = info(config, cluster, ports)?;
+        let drivers: NodePath = DRIVERS.parse()?;
+        let of_cluster = drivers_node(cluster)?;
+        let within = ServerInfo {
+            external_ip: String::new(),
+            external_ipv6: String::new(),
+            external_port: 0,
+            ..info.clone()
+        };
+        let ip = config.ip.unwrap_or(ports.address.ip());
+        let entry = |(ensemble, zookeeper): (_, &ZooKeeper), parent: &NodePath, info: &ServerInfo| Entry {
+            ensemble,
+            zookeeper: zookeeper.clone(),
+            registration: Registration {
+                parent: parent.to_string(),
+                name: ip.to_string(),
+                data: serde_json::to_vec(info).unwrap_or_default().into(),
+            },
+        };
+        let service = ensembles.service().map(|zookeeper| ("service", zookeeper));
+        let own = ensembles.cluster().map(|zookeeper| ("cluster", zookeeper));
+        let entries: Vec<Entry> = service
+            .map(|ensemble| entry(ensemble, &of_cluster, &info))
+            .into_iter()
+            .chain(own.map(|ensemble| entry(ensemble, &drivers, &within)))
+            .collect();
+        if entries.is_empty() {
+            return Err(RegistrationError::NoEnsemble);
+        }
+        Ok(Self(entries))
+    }
+
+    /// Register it, from now until that is withdrawn or dropped.
+    pub fn register(self) -> Registrations {
+        let held = |entry: Entry| Held {
+            ensemble: entry.ensemble,
+            parent: entry.registration.parent.clone(),
+            registered: entry.zookeeper.register(entry.registration),
+        };
+        Registrations(self.0.into_iter().map(held).collect())
+    }
+}
+
+/// The node that the drivers of this cluster register below.
+pub fn drivers_node(cluster: &ClusterId) -> Result<NodePath, InvalidNodePath> {
+    DRIVERS.parse::<NodePath>()?.child(cluster.as_str())
+}
+
+fn info(
+    config: &RegistrationConfig,
+    cluster: &ClusterId,
+    ports: Ports,
+) -> Result<ServerInfo, RegistrationError> {
+    let own = config.ip.unwrap_or(ports.address.ip());
+    if own.is_unspecified() {
+        return Err(RegistrationError::NoAddress(own));
+    }
+    let (ip, ipv6) = ServerInfo::fields_of(own);
+    let external = |external: ExternalAddress| (ServerInfo::fields_of(external.ip), external.port);
+    let ((external_ip, external_ipv6), external_port) = config.external.map(external).unwrap_or_default();
+    let hostname = config.hostname.clone();
+    Ok(ServerInfo {
+        ip,
+        ipv6,
+        port: config.port.unwrap_or(ports.address.port()),
+        grpc_port: 0,
+        metric_port: ports.admin,
+        hostname: hostname
+            .unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned()),
+        scheme: if ports.is_tls { "https" } else { "http" }.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        cluster: cluster.as_str().to_owned(),
+        pid: std::process::id(),
+        external_ip,
+        external_ipv6,
+        external_port,
+    })
+}
+
+/// A driver that is registered, until this is withdrawn or every clone dropped.
+#[derive(Clone, Debug, Default)]
+pub struct Registrations(Arc<[Held]>);
+
+#[derive(Debug)]
+struct Held {
+    ensemble: &'static str,
+    parent: String,
+    registered: Registered,
+}
+
+impl Held {
+    fn status(&self) -> RegisteredNode {
+        let (node, problem) = match self.registered.state() {
+            RegistrationState::Registered { path } => (Some(path), None),
+            RegistrationState::Missing { reason } => (None, Some(reason)),
+        };
+        RegisteredNode {
+            ensemble: self.ensemble.to_owned(),
+            below: self.parent.clone(),
+            node,
+            problem,
+        }
+    }
+
+    async fn update_metrics(&self) {
+        let gauge =
+            gauge!(metric_names::REGISTERED, "ensemble" => self.ensemble, "path" => self.parent.clone());
+        let mut states = self.registered.states();
+        loop {
+            let is_registered = states.borrow_and_update().is_registered();
+            gauge.set(if is_registered { 1.0 } else { 0.0 });
+            if states.changed().await.is_err() {
+                gauge.set(0.0);
+                return;
+            }
+        }
+    }
+}
+
+impl Registrations {
+    pub fn status(&self) -> Vec<RegisteredNode> {
+        self.0.iter().map(Held::status).collect()
+    }
+
+    /// Keep the metrics up to date, until the registrations are withdrawn.
+    pub async fn update_metrics(&self) {
+        join_all(self.0.iter().map(Held::update_metrics)).await;
+    }
+
+    /// Let nobody find it any more. It takes 2 s at most.
+    pub async fn withdraw(&self) {
+        join_all(self.0.iter().map(|held| held.registered.withdraw())).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::zookeeper::{EnsembleConfig, ZooKeeperConfig};
+
+    const PORTS: Ports = Ports {
+        address: SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 5)), 8090),
+        is_tls: false,
+        admin: 8091,
+    };
+
+    fn ensemble(server: &str) -> EnsembleConfig {
+        EnsembleConfig::new(server.parse().unwrap())
+    }
+
+    fn registrar(
+        config: &RegistrationConfig,
+        ports: Ports,
+        zookeeper: &ZooKeeperConfig,
+    ) -> Result<Vec<(&'static str, String, String, Value)>, String> {
+        let ensembles = Ensembles::open(zookeeper);
+        let registrar = Registrar::new(config, &"BCS-MESOS-1".parse().unwrap(), ports, &ensembles)
+            .map_err(|error| error.to_string())?;
+        let shown = |entry: &Entry| {
+            let mut info: Value = serde_json::from_slice(&entry.registration.data).unwrap();
+            assert_eq!(info["pid"], std::process::id());
+            assert_eq!(info["version"], env!("CARGO_PKG_VERSION"));
+            for key in ["pid", "version"] {
+                info.as_object_mut().unwrap().remove(key);
+            }
+            let Registration { parent, name, .. } = entry.registration.clone();
+            (entry.ensemble, parent, name, info)
+        };
+        Ok(registrar.0.iter().map(shown).collect())
+    }
+
+    #[tokio::test]
+    async fn where_and_what() {
+        let both = ZooKeeperConfig {
+            cluster: Some(ensemble("127.0.0.1:1")),
+            service: Some(ensemble("127.0.0.1:2")),
+        };
+        let config = RegistrationConfig {
+            hostname: Some("h".into()),
+            external: Some(ExternalAddress {
+                ip: [192, 0, 2, 1].into(),
+                port: 8443,
+            }),
+            ..RegistrationConfig::default()
+        };
+        let info = json!({
+            "ip": "10.0.0.5", "ipv6": "", "port": 8090, "grpc_port": 0, "metric_port": 8091, "hostname": "h",
+            "scheme": "http", "cluster": "BCS-MESOS-1",
+            "external_ip": "192.0.2.1", "external_ipv6": "", "external_port": 8443,
+        });
+        let mut within = info.clone();
+        within["external_ip"] = "".into();
+        within["external_port"] = 0.into();
+        let drivers = "/bcs/services/endpoints/mesosdriver".to_owned();
+        let of_cluster = format!("{drivers}/BCS-MESOS-1");
+        let name = "10.0.0.5".to_owned();
+        assert_eq!(
+            registrar(&config, PORTS, &both).unwrap(),
+            [
+                ("service", of_cluster.clone(), name.clone(), info.clone()),
+                ("cluster", drivers.clone(), name.clone(), within.clone()),
+            ]
+        );
+        // One ensemble is for both.
+        for one in [
+            ZooKeeperConfig {
+                service: None,
+                ..both.clone()
+            },
+            ZooKeeperConfig {
+                service: both.cluster.clone(),
+                ..both.clone()
+            },
+        ] {
+            let registered = registrar(&config, PORTS, &one).unwrap();
+            assert_eq!(registered.len(), 2, "{one:?}");
+            assert_eq!(Ensembles::open(&one).status().len(), 1, "{one:?}");
+        }
+        let service = ZooKeeperConfig {
+            cluster: None,
+            ..both.clone()
+        };
+        assert_eq!(
+            registrar(&config, PORTS, &service).unwrap(),
+            [("service", of_cluster, name, info)]
+        );
+        assert!(registrar(&config, PORTS, &ZooKeeperConfig::default()).is_err());
+    }
+
+    #[tokio::test]
+    async fn what_is_not_said_is_known() {
+        let service = ZooKeeperConfig {
+            cluster: None,
+            service: Some(ensemble("127.0.0.1:2")),
+        };
+        let of = |config: RegistrationConfig, ports: Ports| {
+            registrar(&config, ports, &service).map(|mut registered| registered.remove(0).3)
+        };
+        let info = of(
+            RegistrationConfig::default(),
+            Ports {
+                is_tls: true,
+                admin: 0,
+                ..PORTS
+            },
+        )
+        .unwrap();
+        assert_eq!(
+            (&info["scheme"], &info["metric_port"]),
+            (&json!("https"), &json!(0))
+        );
+        assert_ne!(info["hostname"], "");
+        let said = RegistrationConfig {
+            ip: Some("2001:db8::1".parse().unwrap()),
+            port: Some(80),
+            ..RegistrationConfig::default()
+        };
+        let info = of(said, PORTS).unwrap();
+        assert_eq!(
+            [&info["ip"], &info["ipv6"], &info["port"]],
+            [&json!(""), &json!("2001:db8::1"), &json!(80)]
+        );
+        let everywhere = Ports {
+            address: ([0, 0, 0, 0], 8090).into(),
+            ..PORTS
+        };
+        let error = of(RegistrationConfig::default(), everywhere).unwrap_err();
+        assert!(error.contains("registration.ip"), "{error}");
+        let error = Registrar::new(
+            &RegistrationConfig::default(),
+            &"a/b".parse().unwrap(),
+            PORTS,
+            &Ensembles::open(&service),
+        );
+        assert!(matches!(error, Err(RegistrationError::Cluster(_))), "{error:?}");
+    }
+}

@@ -1,0 +1,139 @@
+//! The replies of BCS's own programs: one table of codes (bcs-common's), and the forms of the envelope
+//! `result, code, message, data`.
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
+use serde::Serialize;
+use serde_json::{Serializer, Value, json, ser::PrettyFormatter};
+
+/// The codes of an envelope, as clients of BCS know them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Code {
+    /// bcs-api could not read the body.
+    ApiReadBody = 1_405_006,
+    /// The header `BCS-ClusterID` is missing, or ambiguous.
+    NoCluster = 1_405_007,
+    /// The body is of another kind than its route, or does not say its kind.
+    RequestData = 1_405_008,
+    /// The upstream could not be asked.
+    HttpDo = 1_405_009,
+    /// The body is not the JSON that is expected.
+    JsonDecode = 1_405_010,
+    /// What the body says cannot be written as JSON.
+    JsonEncode = 1_405_011,
+    /// The body could not be read.
+    ReadBody = 1_405_012,
+    /// bcs-api cannot serve the request now.
+    Internal = 1_405_050,
+    /// bcs-api does not know the cluster.
+    ClusterNotFound = 1_405_051,
+    /// bcs-api could not reach the cluster's driver.
+    DriverUnreachable = 1_405_053,
+    /// bcs-api could not find out whether the request is allowed.
+    AuthError = 1_405_057,
+    /// The holder of the token may not do this.
+    Forbidden = 1_405_058,
+    /// There is no valid token.
+    Unauthorized = 1_405_059,
+    /// bcs-api has no such route.
+    NoRoute = 1_405_061,
+    /// bcs-api could not convert the YAML to JSON.
+    Yaml = 1_405_065,
+    /// It cannot be done now, or not like this. The original has it from its scheduler.
+    Scheduler = 1_405_200,
+    /// The resource exists already.
+    ResourceExists = 1_405_201,
+    /// The resource does not exist.
+    NotFound = 1_405_202,
+    /// The driver itself cannot serve.
+    Driver = 1_405_230,
+    /// A parameter has an invalid value.
+    Parameter = 1_405_231,
+    /// A message of an unknown type.
+    MessageType = 1_405_233,
+    /// A filter refused the request.
+    Filter = 1_405_234,
+}
+
+impl Code {
+    /// The number in the envelope.
+    pub(crate) fn number(self) -> u32 {
+        self as u32
+    }
+}
+
+/// A program of BCS: its handlers put its name before every message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Program {
+    Driver,
+    Api,
+}
+
+impl Program {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Driver => "bcs-mesos-driver",
+            Self::Api => "bcs-api",
+        }
+    }
+}
+
+/// What a handler has done, and its data.
+pub(crate) fn success(data: Value) -> Response<Bytes> {
+    let value = json!({"result": true, "code": 0, "message": "success", "data": data});
+    envelope(StatusCode::OK, value.to_string())
+}
+
+/// An error of a driver's handler: HTTP 200 whatever it is.
+pub(crate) fn failure(code: Code, message: &str) -> Response<Bytes> {
+    handler_error(Some(Program::Driver), StatusCode::OK, code, message)
+}
+
+/// An error as handlers write it: compact, no data but an empty object, and before the message the name of the
+/// program, if it is one of BCS that says it.
+pub(crate) fn handler_error(
+    program: Option<Program>,
+    status: StatusCode,
+    code: Code,
+    message: &str,
+) -> Response<Bytes> {
+    let message = match program {
+        Some(program) => format!("({}):{message}", program.as_str()),
+        None => message.to_owned(),
+    };
+    let value = json!({"result": false, "code": code.number(), "message": message, "data": {}});
+    envelope(status, value.to_string())
+}
+
+/// An error as filters write it, the driver's and bcs-api's: indented by one space.
+pub(crate) fn filter_error(status: StatusCode, code: Code, message: &str) -> Response<Bytes> {
+    let value = json!({"result": false, "code": code.number(), "message": message, "data": null});
+    envelope(status, indented(&value, b" "))
+}
+
+/// Indented JSON, as Go's `MarshalIndent` writes it.
+pub(crate) fn indented(value: &impl Serialize, indent: &[u8]) -> Vec<u8> {
+    let mut text = Vec::new();
+    let mut serializer = Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(indent));
+    // Writing plain data to memory does not fail.
+    let _ = value.serialize(&mut serializer);
+    text
+}
+
+/// This JSON.
+pub(crate) fn envelope(status: StatusCode, text: impl Into<Bytes>) -> Response<Bytes> {
+    with_content_type(status, "application/json", text.into())
+}
+
+/// Plain text, as Go's servers write errors.
+pub(crate) fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Bytes> {
+    with_content_type(status, "text/plain; charset=utf-8", text.into())
+}
+
+fn with_content_type(status: StatusCode, content_type: &'static str, body: Bytes) -> Response<Bytes> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let content_type = HeaderValue::from_static(content_type);
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
+}

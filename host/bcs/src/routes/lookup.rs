@@ -1,0 +1,125 @@
+//! Which route a request is for.
+
+use std::sync::LazyLock;
+
+use admittance::dialect::PathReadings;
+use http::{Method, request::Parts};
+use matchit::Router;
+
+use super::{Action, PREFIX, Route, Target, Verb, routes};
+
+/// What the table says to the head of a request.
+#[derive(Clone, Debug)]
+pub enum Lookup {
+    Found(Matched),
+    /// There are routes with its path, but other methods: these.
+    OtherMethod(Vec<Method>),
+    /// There is no route with its path.
+    NotFound,
+}
+
+/// A route, and the parameters in the path of a request for it. Lives as long as the request.
+#[derive(Clone, Debug)]
+pub struct Matched {
+    pub route: &'static Route,
+    parameters: Vec<(&'static str, String)>,
+    target: Option<&'static Target>,
+}
+
+impl Matched {
+    /// A parameter of the path, decoded; empty when the route has none of that name.
+    pub fn parameter(&self, name: &str) -> &str {
+        self.parameters
+            .iter()
+            .find(|(key, _)| *key == name)
+            .map_or("", |(_, value)| value)
+    }
+
+    /// Where the scheduler is asked, if it is.
+    pub(crate) fn target(&self) -> Option<&'static Target> {
+        self.target
+    }
+}
+
+/// A route, and what is derived from it once.
+#[derive(Debug)]
+struct Prepared {
+    route: &'static Route,
+    target: Option<Target>,
+}
+
+/// One matcher for each method: a path that is written out for one method (`/applications/rollback`) is a
+/// name for the others.
+#[derive(Debug)]
+struct Routing {
+    routers: Vec<(Verb, Router<Prepared>)>,
+}
+
+static ROUTING: LazyLock<Routing> = LazyLock::new(|| Routing {
+    routers: Verb::ALL
+        .iter()
+        .map(|verb| {
+            let mut router = Router::new();
+            for route in routes().filter(|route| route.verb == *verb) {
+                let target = match &route.action {
+                    Action::Scheduler(call) | Action::Definitions(call) => call.target(),
+                    Action::Console | Action::CustomResourceDefinitions | Action::CustomResources => None,
+                };
+                // A test holds that each of them is taken.
+                let _ = router.insert(pattern(route.path), Prepared { route, target });
+            }
+            (*verb, router)
+        })
+        .collect(),
+});
+
+/// The path of a route as the matcher wants it.
+pub(crate) fn pattern(path: &str) -> String {
+    path.replace("{uri:*}", "{*uri}")
+}
+
+/// Find the route for the head of a request.
+///
+/// A path is read as Go's servers read it: decoded before it is split. So a parameter never holds a slash.
+pub fn lookup(head: &Parts) -> Lookup {
+    let readings = PathReadings::of(head.uri.path());
+    let path = readings.whole.as_deref().unwrap_or(&readings.by_segment);
+    let Some(path) = path.strip_prefix(PREFIX).filter(|path| path.starts_with('/')) else {
+        return Lookup::NotFound;
+    };
+    let mut others = Vec::new();
+    for (verb, router) in &ROUTING.routers {
+        let Ok(found) = router.at(path) else {
+            continue;
+        };
+        if verb.method() != head.method {
+            others.push(verb.method());
+            continue;
+        }
+        let route = found.value.route;
+        return Lookup::Found(Matched {
+            route,
+            parameters: found
+                .params
+                .iter()
+                .filter_map(|(key, value)| Some((parameter_name(route, key)?, value.to_owned())))
+                .collect(),
+            target: found.value.target.as_ref(),
+        });
+    }
+    if others.is_empty() {
+        Lookup::NotFound
+    } else {
+        Lookup::OtherMethod(others)
+    }
+}
+
+/// The name of a parameter, as it stands in the route's own path.
+fn parameter_name(route: &'static Route, key: &str) -> Option<&'static str> {
+    route
+        .path
+        .split('/')
+        .filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'))
+        .map(|name| name.strip_suffix(":*").unwrap_or(name))
+        .find(|name| *name == key)
+}

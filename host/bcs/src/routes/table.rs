@@ -1,0 +1,151 @@
+//! The routes of bcs-mesos-driver, in the order of its own list, and what it asks the scheduler for each.
+//!
+//! A row reads: permission, method, path below `/mesosdriver/v4`, the scheduler's method and path, what becomes of
+//! the body, what the route does. How a target is written is told at [`Target`](super::target::Target).
+
+use super::{
+    Action::{self, Console, CustomResourceDefinitions, CustomResources, Definitions, Scheduler},
+    Body::{self, AsIs, Checked, DaemonsetDef, DeploymentDef, Message, Nothing, Version},
+    Call,
+    Kind::{AdmissionWebhook, Application, ConfigMap, Process, Secret, Service},
+    Route,
+    Verb::{self, Delete, Get, Post, Put},
+};
+use crate::Permission::{self, Hooks, Read, Write};
+
+const fn row(
+    permission: Permission,
+    verb: Verb,
+    path: &'static str,
+    action: Action,
+    does: &'static str,
+) -> Route {
+    Route {
+        verb,
+        path,
+        action,
+        permission,
+        does,
+    }
+}
+
+const fn ask(verb: Verb, target: &'static str, body: Body) -> Action {
+    Scheduler(Call { verb, target, body })
+}
+
+const fn define(verb: Verb, target: &'static str, body: Body) -> Action {
+    Definitions(Call { verb, target, body })
+}
+
+/// The routes that the original has, all 85.
+#[rustfmt::skip]
+pub(crate) const ROUTES: [Route; 85] = [
+    // Applications.
+    row(Write, Post,   "/namespaces/{ns}/applications",                          ask(Post,   "/v1/apps", Version(Application)), "create an application"),
+    row(Write, Put,    "/namespaces/{ns}/applications",                          ask(Post,   "/v1/apps/{RunAs}/{ID}/update?instances=&args=", Version(Application)), "update an application"),
+    row(Write, Delete, "/namespaces/{ns}/applications/{name}",                   ask(Delete, "/v1/apps/{ns}/{name}?enforce=&kind=application", Nothing), "delete an application"),
+    row(Write, Put,    "/namespaces/{ns}/applications/rollback",                 ask(Post,   "/v1/apps/{RunAs}/{ID}/update?instances={Instances}&kind=application", Version(Application)), "roll an application back"),
+    row(Write, Put,    "/namespaces/{ns}/applications/{name}/scale/{instances}", ask(Post,   "/v1/apps/{ns}/{name}/scale?instances={instances}&kind=application", Nothing), "scale an application"),
+    row(Read,  Get,    "/namespaces/{ns}/applications",                          ask(Get,    "/v1/{ns}/apps?kind=application", Nothing), "list applications"),
+    row(Read,  Get,    "/namespaces/{ns}/applications/{name}",                   ask(Get,    "/v1/apps/{ns}/{name}?kind=application", Nothing), "get an application"),
+    // Processes.
+    row(Write, Post,   "/namespaces/{ns}/processes",                             ask(Post,   "/v1/apps", Version(Process)), "create a process"),
+    row(Write, Put,    "/namespaces/{ns}/processes",                             ask(Post,   "/v1/apps/{RunAs}/{ID}/update?instances=&args=", Version(Process)), "update a process"),
+    row(Write, Delete, "/namespaces/{ns}/processes/{name}",                      ask(Delete, "/v1/apps/{ns}/{name}?enforce=&kind=process", Nothing), "delete a process"),
+    row(Write, Put,    "/namespaces/{ns}/processes/rollback",                    ask(Post,   "/v1/apps/{RunAs}/{ID}/update?instances={Instances}&kind=process", Version(Process)), "roll a process back"),
+    row(Write, Put,    "/namespaces/{ns}/processes/{name}/scale/{instances}",    ask(Post,   "/v1/apps/{ns}/{name}/scale?instances={instances}&kind=process", Nothing), "scale a process"),
+    row(Read,  Get,    "/namespaces/{ns}/processes",                             ask(Get,    "/v1/{ns}/apps?kind=process", Nothing), "list processes"),
+    row(Read,  Get,    "/namespaces/{ns}/processes/{name}",                      ask(Get,    "/v1/apps/{ns}/{name}?kind=process", Nothing), "get a process"),
+    // Messages, tasks, taskgroups and versions of applications.
+    row(Write, Post,   "/namespaces/{ns}/applications/{name}/message",           ask(Post,   "/v1/apps/{ns}/{name}/message", Message), "send a message to an application"),
+    row(Write, Post,   "/namespaces/{ns}/applications/{name}/taskgroups/{taskgroup-name}/message", ask(Post, "/v1/apps/{ns}/{name}/message/{taskgroup-name}", Message), "send a message to a taskgroup"),
+    row(Read,  Get,    "/namespaces/{ns}/applications/{name}/tasks",             ask(Get,    "/v1/apps/{ns}/{name}/tasks", Nothing), "list the tasks of an application"),
+    row(Read,  Get,    "/namespaces/{ns}/applications/{name}/taskgroups",        ask(Get,    "/v1/apps/{ns}/{name}/taskgroups", Nothing), "list the taskgroups of an application"),
+    row(Write, Put,    "/namespaces/{ns}/applications/{appid}/taskgroups/{taskgroupId}/rescheduler", ask(Put,  "/v1/taskgroup/{taskgroupId}/rescheduler?hostRetainTime=", Nothing), "reschedule a taskgroup"),
+    row(Write, Post,   "/namespaces/{ns}/applications/{appid}/taskgroups/{taskGroupID}/restart",     ask(Post, "/v1/taskgroup/{taskGroupID}/restart", Nothing), "restart a taskgroup"),
+    row(Write, Post,   "/namespaces/{ns}/applications/{appid}/taskgroups/{taskGroupID}/reload",      ask(Post, "/v1/taskgroup/{taskGroupID}/reload", Nothing), "reload a taskgroup"),
+    row(Read,  Get,    "/namespaces/{ns}/applications/{name}/versions",          ask(Get,    "/v1/apps/{ns}/{name}/versions", Nothing), "list the versions of an application"),
+    row(Read,  Get,    "/namespaces/{ns}/applications/{name}/versions/{versionid}", ask(Get, "/v1/apps/{ns}/{name}/versions/{versionid}", Nothing), "get a version of an application"),
+    // Config maps, secrets and services.
+    row(Write, Post,   "/namespaces/{ns}/configmaps",                            ask(Post,   "/v1/configmap", Checked(ConfigMap)), "create a config map"),
+    row(Write, Put,    "/namespaces/{ns}/configmaps",                            ask(Put,    "/v1/configmap", Checked(ConfigMap)), "update a config map"),
+    row(Write, Delete, "/namespaces/{ns}/configmaps/{name}",                     ask(Delete, "/v1/configmap/{ns}/{name}", Nothing), "delete a config map"),
+    row(Write, Post,   "/namespaces/{ns}/secrets",                               ask(Post,   "/v1/secret", Checked(Secret)), "create a secret"),
+    row(Write, Put,    "/namespaces/{ns}/secrets",                               ask(Put,    "/v1/secret", Checked(Secret)), "update a secret"),
+    row(Write, Delete, "/namespaces/{ns}/secrets/{name}",                        ask(Delete, "/v1/secret/{ns}/{name}", Nothing), "delete a secret"),
+    row(Write, Post,   "/namespaces/{ns}/services",                              ask(Post,   "/v1/service", Checked(Service)), "create a service"),
+    row(Write, Put,    "/namespaces/{ns}/services",                              ask(Put,    "/v1/service", Checked(Service)), "update a service"),
+    row(Write, Delete, "/namespaces/{ns}/services/{name}",                       ask(Delete, "/v1/service/{ns}/{name}", Nothing), "delete a service"),
+    // The cluster.
+    row(Read,  Get,    "/cluster/resources",                                     ask(Get,    "/v1/cluster/resources", Nothing), "get the resources of the cluster"),
+    row(Read,  Get,    "/cluster/endpoints",                                     ask(Get,    "/v1/cluster/endpoints", Nothing), "get the endpoints of the cluster"),
+    row(Read,  Get,    "/cluster/current/offers",                                ask(Get,    "/v1/cluster/current/offers", Nothing), "get the offers of the cluster"),
+    // Deployments.
+    row(Write, Post,   "/namespaces/{ns}/deployments",                           ask(Post,   "/v1/deployment/{metadata.namespace}/{metadata.name}", DeploymentDef), "create a deployment"),
+    row(Write, Put,    "/namespaces/{ns}/deployments",                           ask(Put,    "/v1/deployment/{metadata.namespace}/{metadata.name}?args=", DeploymentDef), "update a deployment"),
+    row(Write, Delete, "/namespaces/{ns}/deployments/{name}",                    ask(Delete, "/v1/deployment/{ns}/{name}?enforce=", Nothing), "delete a deployment"),
+    row(Write, Put,    "/namespaces/{ns}/deployments/{name}/cancelupdate",       ask(Post,   "/v1/deployment/{ns}/{name}/cancelupdate", Nothing), "cancel the update of a deployment"),
+    row(Write, Put,    "/namespaces/{ns}/deployments/{name}/pauseupdate",        ask(Post,   "/v1/deployment/{ns}/{name}/pauseupdate", Nothing), "pause the update of a deployment"),
+    row(Write, Put,    "/namespaces/{ns}/deployments/{name}/resumeupdate",       ask(Post,   "/v1/deployment/{ns}/{name}/resumeupdate", Nothing), "resume the update of a deployment"),
+    row(Write, Put,    "/namespaces/{ns}/deployments/{name}/scale/{instances}",  ask(Put,    "/v1/deployment/{ns}/{name}/scale/{instances:integer}", Nothing), "scale a deployment"),
+    // Daemonsets.
+    row(Write, Post,   "/namespaces/{ns}/daemonset",                             ask(Post,   "/v1/daemonsets", DaemonsetDef), "create a daemonset"),
+    row(Write, Delete, "/namespaces/{ns}/daemonset/{name}",                      ask(Delete, "/v1/daemonsets/{ns}/{name}?enforce=", Nothing), "delete a daemonset"),
+    // Transactions.
+    row(Read,  Get,    "/transactions/{ns}",                                     ask(Get,    "/v1/transactions/{ns}?objKind=&objName=", Nothing), "list transactions"),
+    row(Write, Delete, "/transactions/{ns}/{name}",                              ask(Delete, "/v1/transactions/{ns}/{name}", Nothing), "delete a transaction"),
+    // Settings of agents.
+    row(Read,  Get,    "/agentsettings",                                         ask(Get,    "/v1/agentsettings?ips=", Nothing), "get the settings of agents"),
+    row(Write, Delete, "/agentsettings",                                         ask(Post,   "/v1/agentsettings/delete?ips=", Nothing), "delete the settings of agents"),
+    row(Write, Post,   "/agentsettings",                                         ask(Post,   "/v1/agentsettings", AsIs), "set the settings of agents"),
+    row(Write, Post,   "/agentsettings/enable",                                  ask(Post,   "/v1/agentsettings/enable?ips=", Nothing), "enable agents"),
+    row(Write, Post,   "/agentsettings/disable",                                 ask(Post,   "/v1/agentsettings/disable?ips=", Nothing), "disable agents"),
+    row(Write, Put,    "/agentsettings/taint",                                   ask(Put,    "/v1/agentsettings/taint", AsIs), "taint agents"),
+    row(Write, Put,    "/agentsettings/extendedresource",                        ask(Put,    "/v1/agentsettings/extendedresource", AsIs), "update the extended resources of agents"),
+    // Custom resources that the scheduler keeps; deprecated.
+    row(Write, Post,   "/crr/register",                                          ask(Post,   "/v1/crr/register", AsIs), "register a custom resource"),
+    row(Write, Post,   "/crd/namespaces/{ns}/{kind}",                            ask(Post,   "/v1/crd/namespaces/{ns}/{kind}", AsIs), "create a custom resource"),
+    row(Write, Put,    "/crd/namespaces/{ns}/{kind}",                            ask(Put,    "/v1/crd/namespaces/{ns}/{kind}", AsIs), "update a custom resource"),
+    row(Write, Delete, "/crd/namespaces/{ns}/{kind}/{name}",                     ask(Delete, "/v1/crd/namespaces/{ns}/{kind}/{name}", Nothing), "delete a custom resource"),
+    row(Read,  Get,    "/crd/namespaces/{ns}/{kind}/{name}",                     ask(Get,    "/v1/crd/namespaces/{ns}/{kind}/{name}", Nothing), "get a custom resource"),
+    row(Read,  Get,    "/crd/namespaces/{ns}/{kind}",                            ask(Get,    "/v1/crd/namespaces/{ns}/{kind}", Nothing), "list the custom resources of a namespace"),
+    row(Read,  Get,    "/crd/{kind}",                                            ask(Get,    "/v1/crd/{kind}", Nothing), "list all custom resources of a kind"),
+    // Images, definitions and commands.
+    row(Write, Post,   "/image/commit/{taskgroup}",                              ask(Post,   "/v1/image/commit/{taskgroup}?image=&url=", Nothing), "commit an image"),
+    row(Read,  Get,    "/definition/application/{ns}/{name}",                    ask(Get,    "/v1/definition/application/{ns}/{name}", Nothing), "get what defined an application"),
+    row(Read,  Get,    "/definition/deployment/{ns}/{name}",                     ask(Get,    "/v1/definition/deployment/{ns}/{name}", Nothing), "get what defined a deployment"),
+    row(Write, Post,   "/command/application/{ns}/{name}",                       ask(Post,   "/v1/command/application/{ns}/{name}", AsIs), "send a command to an application"),
+    row(Read,  Get,    "/command/application/{ns}/{name}",                       ask(Get,    "/v1/command/application/{ns}/{name}?id=", Nothing), "get a command to an application"),
+    row(Write, Delete, "/command/application/{ns}/{name}",                       ask(Delete, "/v1/command/application/{ns}/{name}?id=", Nothing), "delete a command to an application"),
+    row(Write, Post,   "/command/deployment/{ns}/{name}",                        ask(Post,   "/v1/command/deployment/{ns}/{name}", AsIs), "send a command to a deployment"),
+    row(Read,  Get,    "/command/deployment/{ns}/{name}",                        ask(Get,    "/v1/command/deployment/{ns}/{name}?id=", Nothing), "get a command to a deployment"),
+    row(Write, Delete, "/command/deployment/{ns}/{name}",                        ask(Delete, "/v1/command/deployment/{ns}/{name}?id=", Nothing), "delete a command to a deployment"),
+    // Definitions of hooks.
+    row(Hooks, Post,   "/namespaces/{ns}/admissionwebhook",                      define(Post,   "/v1/admissionwebhook", Checked(AdmissionWebhook)), "create a definition"),
+    row(Hooks, Put,    "/namespaces/{ns}/admissionwebhook",                      define(Put,    "/v1/admissionwebhook", Checked(AdmissionWebhook)), "update a definition"),
+    row(Hooks, Delete, "/namespaces/{ns}/admissionwebhook/{name}",               define(Delete, "/v1/admissionwebhook/{ns}/{name}", Nothing), "delete a definition"),
+    row(Read,  Get,    "/namespaces/{ns}/admissionwebhook/{name}",               define(Get,    "/v1/admissionwebhook/{ns}/{name}", Nothing), "get a definition"),
+    row(Read,  Get,    "/admissionwebhooks",                                     define(Get,    "/v1/admissionwebhooks", Nothing), "list definitions"),
+    // What other servers answer.
+    row(Write, Get,    "/webconsole/{uri:*}",                                    Console, "use a console"),
+    row(Write, Post,   "/webconsole/{uri:*}",                                    Console, "use a console"),
+    row(Read,  Get,    "/customresourcedefinitions/{name}",                      CustomResourceDefinitions, "get a definition of custom resources"),
+    row(Hooks, Delete, "/customresourcedefinitions/{name}",                      CustomResourceDefinitions, "delete a definition of custom resources"),
+    row(Hooks, Put,    "/customresourcedefinitions/{name}",                      CustomResourceDefinitions, "update a definition of custom resources"),
+    row(Read,  Get,    "/customresourcedefinitions",                             CustomResourceDefinitions, "list definitions of custom resources"),
+    row(Hooks, Post,   "/customresourcedefinitions",                             CustomResourceDefinitions, "create a definition of custom resources"),
+    row(Read,  Get,    "/customresources/{uri:*}",                               CustomResources, "read custom resources"),
+    row(Hooks, Delete, "/customresources/{uri:*}",                               CustomResources, "delete custom resources"),
+    row(Hooks, Put,    "/customresources/{uri:*}",                               CustomResources, "update a custom resource"),
+    row(Hooks, Post,   "/customresources/{uri:*}",                               CustomResources, "create a custom resource"),
+];
+
+/// Routes that the documents of the original have and its code does not: there they reach the general
+/// routes of custom resources, which refuse them. Here they are the routes of definitions.
+#[rustfmt::skip]
+pub(crate) const DOCUMENTED: [Route; 4] = [
+    row(Hooks, Post,   "/crd/namespaces/{ns}/admissionwebhook",                  define(Post,   "/v1/admissionwebhook", Checked(AdmissionWebhook)), "create a definition"),
+    row(Hooks, Put,    "/crd/namespaces/{ns}/admissionwebhook",                  define(Put,    "/v1/admissionwebhook", Checked(AdmissionWebhook)), "update a definition"),
+    row(Hooks, Delete, "/crd/namespaces/{ns}/admissionwebhook/{name}",           define(Delete, "/v1/admissionwebhook/{ns}/{name}", Nothing), "delete a definition"),
+    row(Read,  Get,    "/crd/namespaces/{ns}/admissionwebhook/{name}",           define(Get,    "/v1/admissionwebhook/{ns}/{name}", Nothing), "get a definition"),
+];

@@ -1,0 +1,183 @@
+//! Where a request to the scheduler goes.
+
+use form_urlencoded::Serializer;
+use http::uri::PathAndQuery;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::Matched;
+use crate::translation::Fault;
+
+/// What a segment of a path may hold unencoded (RFC 3986's unreserved characters).
+pub(crate) const SEGMENT: AsciiSet = NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// The path and query of a request to the scheduler, with places to fill in. Constant.
+///
+/// It is written as in `/v1/apps/{ns}/{name}/scale?instances={instances}&kind=application`:
+///
+/// - `{ns}` is a parameter of the driver's path, `{instances:integer}` one that must be a whole number;
+/// - `{RunAs}`, `{ID}` and `{Instances}` are those of the `Version` that the body becomes,
+///   `{metadata.namespace}` and `{metadata.name}` those of the body;
+/// - `enforce=` is the parameter of that name of the request's own query, empty when it has none;
+/// - the rest stands for itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    path: Vec<Source>,
+    query: Vec<(&'static str, Source)>,
+}
+
+/// What stands at one place of a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Source {
+    Literal(&'static str),
+    Parameter(&'static str),
+    Integer(&'static str),
+    Query(&'static str),
+    Namespace,
+    Name,
+    Instances,
+}
+
+/// What a body says about where its request goes. Lives as long as the request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Address {
+    /// `RunAs` of a `Version`, else `metadata.namespace`.
+    pub(crate) namespace: String,
+    /// `metadata.name`.
+    pub(crate) name: String,
+    /// `spec.instance`.
+    pub(crate) instances: i64,
+}
+
+impl Target {
+    /// Read a target. `None` when it is not written as it should be.
+    pub(crate) fn parse(text: &'static str) -> Option<Self> {
+        let (path, query) = text.split_once('?').unwrap_or((text, ""));
+        Some(Self {
+            path: path
+                .strip_prefix('/')?
+                .split('/')
+                .map(Source::parse)
+                .collect::<Option<_>>()?,
+            query: query
+                .split('&')
+                .filter(|pair| !pair.is_empty())
+                .map(|pair| {
+                    let (key, value) = pair.split_once('=')?;
+                    let source = match value {
+                        "" => Source::Query(key),
+                        value => Source::parse(value)?,
+                    };
+                    Some((key, source))
+                })
+                .collect::<Option<_>>()?,
+        })
+    }
+
+    /// The names of the parameters of the driver's path that it takes.
+    #[cfg(test)]
+    pub(crate) fn parameters(&self) -> impl Iterator<Item = &'static str> {
+        let query = self.query.iter().map(|(_, source)| source);
+        self.path.iter().chain(query).filter_map(|source| match source {
+            Source::Parameter(name) | Source::Integer(name) => Some(*name),
+            _ => None,
+        })
+    }
+
+    /// Fill the places in. Every value is encoded, so that none can lead to another route of the
+    /// scheduler or add to the query; the original joins them as they are.
+    pub(crate) fn fill(
+        &self,
+        matched: &Matched,
+        query: &str,
+        address: &Address,
+    ) -> Result<PathAndQuery, Fault> {
+        let mut text = String::new();
+        for source in &self.path {
+            let value = source.value(matched, query, address)?;
+            // A server would take such a segment for a step up, or for none.
+            if matches!(value.as_str(), "" | "." | "..") {
+                return Err(Fault::Unaddressable {
+                    what: source.what(),
+                    value,
+                });
+            }
+            text.push('/');
+            text.extend(utf8_percent_encode(&value, &SEGMENT));
+        }
+        if !self.query.is_empty() {
+            let mut pairs = Serializer::new(String::new());
+            for (key, source) in &self.query {
+                pairs.append_pair(key, &source.value(matched, query, address)?);
+            }
+            text.push('?');
+            text.push_str(&pairs.finish());
+        }
+        PathAndQuery::try_from(text).map_err(|error| Fault::TooLong(error.to_string()))
+    }
+}
+
+impl Source {
+    fn parse(text: &'static str) -> Option<Self> {
+        let Some(place) = text.strip_prefix('{') else {
+            return (!text.contains(['{', '}'])).then_some(Self::Literal(text));
+        };
+        Some(match place.strip_suffix('}')? {
+            "RunAs" | "metadata.namespace" => Self::Namespace,
+            "ID" | "metadata.name" => Self::Name,
+            "Instances" => Self::Instances,
+            place => match place.split_once(':') {
+                None => Self::Parameter(place),
+                Some((name, "integer")) => Self::Integer(name),
+                Some(_) => return None,
+            },
+        })
+    }
+
+    fn value(&self, matched: &Matched, query: &str, address: &Address) -> Result<String, Fault> {
+        Ok(match self {
+            Self::Literal(text) => (*text).to_owned(),
+            Self::Parameter(name) => matched.parameter(name).to_owned(),
+            Self::Integer(name) => integer(matched.parameter(name))?.to_string(),
+            Self::Query(name) => first(query, name),
+            Self::Namespace => address.namespace.clone(),
+            Self::Name => address.name.clone(),
+            Self::Instances => address.instances.to_string(),
+        })
+    }
+
+    /// What a client calls the value.
+    fn what(&self) -> &'static str {
+        match self {
+            Self::Literal(name) | Self::Parameter(name) | Self::Integer(name) | Self::Query(name) => name,
+            Self::Namespace => "metadata.namespace",
+            Self::Name => "metadata.name",
+            Self::Instances => "spec.instance",
+        }
+    }
+}
+
+/// The first value of a parameter of a query, as Go takes it; empty when there is none.
+pub(crate) fn first(query: &str, name: &str) -> String {
+    form_urlencoded::parse(query.as_bytes())
+        .find(|(key, _)| key == name)
+        .map(|(_, value)| value.into_owned())
+        .unwrap_or_default()
+}
+
+/// A whole number as Go's `strconv.Atoi` reads it.
+fn integer(text: &str) -> Result<i64, Fault> {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let reason = if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        "invalid syntax"
+    } else {
+        "value out of range"
+    };
+    text.parse().map_err(|_| Fault::NoInteger {
+        text: text.to_owned(),
+        reason,
+    })
+}

@@ -1,0 +1,311 @@
+//! The way from the chains to what is behind the driver: to a bcs-mesos-driver as they are, to the scheduler
+//! translated, to other servers, or not at all; and how the replies to translated ones come back.
+
+mod forwarding;
+mod opened;
+pub(crate) mod relay;
+
+use std::{
+    convert::Infallible,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use admittance::{BodyError, BodyLimits, Passage, encoding};
+use admittance_dialect::{Dialect, End};
+use admittance_net::{
+    count_upstream_error,
+    upstream::{Server, Upstream, UpstreamError},
+};
+use axum::body::Body;
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::{Method, Request, Response, Uri, header::CONTENT_LENGTH, request::Parts};
+use http_body::Body as _;
+use http_body_util::BodyExt;
+use tokio::time::Instant;
+use tower::Service;
+
+use self::opened::Opened;
+pub use self::{
+    forwarding::{Forwarding, NextBody, OtherServer, Relay, Rewritten},
+    relay::definitions_reply,
+};
+use crate::{Bcs, other_servers::OtherServers};
+
+/// So much of a reply's body is read before it is decided what becomes of it, in bytes.
+const START: usize = 1024;
+
+/// Before servers that have done nothing with a request are asked again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a [`Scheduler`] waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timeouts {
+    /// For the beginning of a reply's body, after its head.
+    pub(crate) reply: Duration,
+    /// For a server that takes a request, once one has replied that it does not.
+    pub(crate) retry: Duration,
+}
+
+/// What is behind the driver, as a `tower` service. Cheap to clone; lives as long as the driver.
+///
+/// A request that goes on as it is streams through [`Upstream`]. One that is translated is another request: no
+/// header of the client's goes on, and nothing tells of the client. Its body is read whole only when the
+/// translation needs it, and such a request is retried with another server when one has done nothing with it.
+#[derive(Clone, Debug)]
+pub(crate) struct Scheduler(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    dialect: Arc<Bcs>,
+    limits: BodyLimits,
+    upstream: Upstream,
+    timeouts: Timeouts,
+    other_servers: OtherServers,
+}
+
+/// The body of a request to the upstream.
+enum Sent {
+    Whole(Bytes),
+    /// It can be sent only once.
+    Streamed(Body),
+}
+
+impl Scheduler {
+    /// `limits` are for bodies that are translated.
+    pub(crate) fn new(
+        dialect: Arc<Bcs>,
+        limits: BodyLimits,
+        upstream: Upstream,
+        timeouts: Timeouts,
+        other_servers: OtherServers,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            dialect,
+            limits,
+            upstream,
+            timeouts,
+            other_servers,
+        }))
+    }
+}
+
+/// How a request ends that an upstream did not reply to.
+pub(crate) fn upstream_end(error: UpstreamError) -> End<'static> {
+    let reason = match error {
+        UpstreamError::Timeout(limit) => return End::UpstreamTimeout { limit },
+        // As clients of bcs-mesos-driver know it.
+        UpstreamError::NoMaster => "scheduler not exist",
+        error => error.reason(),
+    };
+    End::UpstreamUnreachable { reason }
+}
+
+impl Inner {
+    async fn send(&self, request: Request<Body>) -> Response<Body> {
+        let (head, body) = request.into_parts();
+        let forwarded = match self.dialect.forwarding(&head) {
+            Forwarding::Translate => match self.limits.collect(&head, body).await {
+                Ok(body) => {
+                    let translated = self.dialect.translate(&head, &body);
+                    self.forward(translated, head, Body::from(body)).await
+                }
+                Err(error) => Err(error),
+            },
+            forwarding => self.forward(forwarding, head, body).await,
+        };
+        forwarded.unwrap_or_else(|error| self.end(&error.end()))
+    }
+
+    async fn forward(
+        &self,
+        forwarding: Forwarding,
+        head: Parts,
+        body: Body,
+    ) -> Result<Response<Body>, BodyError> {
+        Ok(match forwarding {
+            // A body that is in hand is not read again.
+            Forwarding::AsIs | Forwarding::Translate => {
+                match self.upstream.send(Request::from_parts(head, body)).await {
+                    Ok(reply) => reply,
+                    Err(error) => self.unreachable(error),
+                }
+            }
+            Forwarding::Rewritten(rewritten) => {
+                let (head, sent, unread) = Self::rewrite(rewritten, &head, body)?;
+                let reply = self.exchange(head, sent);
+                tokio::pin!(reply);
+                tokio::select! {
+                    biased;
+                    reply = &mut reply => reply,
+                    // Else a client that still sends may never see the reply.
+                    () = drain(unread, self.limits.size) => reply.await,
+                }
+            }
+            Forwarding::OtherServer(server) => match self.other_servers.send(server, head, body).await? {
+                Some(reply) => reply,
+                None => self.end(&End::NoRoute),
+            },
+            Forwarding::Reply(reply) => ended(reply.map(Body::from), "answered"),
+        })
+    }
+
+    /// The request to the upstream, and what of the client's body is not for it.
+    fn rewrite(rewritten: Rewritten, head: &Parts, body: Body) -> Result<(Parts, Sent, Body), BodyError> {
+        let (sent, unread) = match rewritten.body {
+            NextBody::Nothing => (Sent::Whole(Bytes::new()), body),
+            NextBody::New(bytes) => (Sent::Whole(bytes), Body::empty()),
+            // The header that would say so does not go on.
+            NextBody::AsIs => match encoding(&head.headers) {
+                Some(encoding) => return Err(BodyError::Encoded { encoding }),
+                None => (Sent::Streamed(body), Body::empty()),
+            },
+        };
+        let length = match &sent {
+            Sent::Whole(bytes) => u64::try_from(bytes.len()).ok(),
+            Sent::Streamed(body) => body.size_hint().exact(),
+        };
+        let (mut head, ()) = Request::new(()).into_parts();
+        head.method = rewritten.method;
+        head.uri = Uri::from(rewritten.path_and_query);
+        head.headers = rewritten.headers;
+        // Some servers ask for the length even of nothing (RFC 9110, section 8.6).
+        let wants_length = matches!(head.method, Method::POST | Method::PUT);
+        if let Some(length) = length.filter(|length| *length > 0 || wants_length) {
+            head.headers.insert(CONTENT_LENGTH, length.into());
+        }
+        Ok((head, sent, unread))
+    }
+
+    /// The client's reply to a request that was rewritten.
+    ///
+    /// A server that replies that it has done nothing is followed by the next one of a list, and all of them by
+    /// themselves after a while: between the end of a master and the next one, nobody takes requests.
+    async fn exchange(&self, head: Parts, sent: Sent) -> Response<Body> {
+        let (whole, mut next) = match sent {
+            Sent::Whole(body) => (Some(body.clone()), Body::from(body)),
+            Sent::Streamed(body) => (None, body),
+        };
+        let mut idle_servers: Vec<Server> = Vec::new();
+        let mut deadline = None;
+        loop {
+            let request = Request::from_parts(head.clone(), next);
+            let (reply, server) = match self.upstream.send_avoiding(request, &idle_servers).await {
+                Ok(replied) => replied,
+                Err(error) => return self.unreachable(error),
+            };
+            let idle = match self.relay(reply).await {
+                Ok(reply) => return reply,
+                Err(idle) => *idle,
+            };
+            let Some(body) = &whole else {
+                return Self::invalid(idle);
+            };
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.timeouts.retry);
+            match server {
+                Some(server) if !idle_servers.contains(&server) => idle_servers.push(server),
+                _ => {
+                    idle_servers.clear();
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+            if Instant::now() >= deadline {
+                return Self::invalid(idle);
+            }
+            next = Body::from(body.clone());
+        }
+    }
+
+    /// The reply in place of the one that the upstream did not give.
+    fn unreachable(&self, error: UpstreamError) -> Response<Body> {
+        let end = upstream_end(error);
+        ended(self.dialect.reply(&end).map(Body::from), end.as_str())
+    }
+
+    /// The upstream's reply to a request that was rewritten, as the client gets it.
+    async fn relay(&self, reply: Response<Body>) -> Result<Response<Body>, Box<Response<Bytes>>> {
+        // Nobody asked for a compressed one. What it begins with cannot be seen, and nothing of it is to be lost.
+        if encoding(reply.headers()).is_some() {
+            return Ok(reply);
+        }
+        let (mut head, body) = reply.into_parts();
+        let opening = tokio::time::timeout(self.timeouts.reply, Opened::open(body, START));
+        let mut opened = match opening.await {
+            Ok(Ok(opened)) => opened,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the reply of the upstream broke off");
+                return Ok(self.failed(
+                    "broken",
+                    &End::UpstreamUnreachable {
+                        reason: "the connection to the upstream broke after the head of its reply",
+                    },
+                ));
+            }
+            Err(_) => {
+                let limit = self.timeouts.reply;
+                return Ok(self.failed("timeout", &End::UpstreamTimeout { limit }));
+            }
+        };
+        Ok(match self.dialect.relay(head.status, opened.start()) {
+            Relay::AsIs => Response::from_parts(head, Body::new(opened)),
+            Relay::Head { status, headers } => {
+                head.status = status;
+                head.headers = headers;
+                opened.drop_trailers();
+                Response::from_parts(head, Body::new(opened))
+            }
+            Relay::Reply(reply) => Self::invalid(reply),
+            Relay::Idle(reply) => return Err(Box::new(reply)),
+        })
+    }
+
+    /// What the client gets in place of a reply that is none.
+    fn invalid(reply: Response<Bytes>) -> Response<Body> {
+        count_upstream_error("invalid");
+        ended(reply.map(Body::from), "upstream-invalid")
+    }
+
+    /// The reply to a request whose body cannot be had, or that the upstream does not answer.
+    fn end(&self, end: &End<'_>) -> Response<Body> {
+        tracing::info!(end = end.as_str(), "the request ends here: {end}");
+        ended(self.dialect.reply(end).map(Body::from), end.as_str())
+    }
+
+    fn failed(&self, reason: &'static str, end: &End<'_>) -> Response<Body> {
+        count_upstream_error(reason);
+        self.end(end)
+    }
+}
+
+/// A reply of this program's own, with how the request ended.
+pub(crate) fn ended(mut reply: Response<Body>, how: &'static str) -> Response<Body> {
+    reply.extensions_mut().insert(Passage::Ended(how));
+    reply
+}
+
+/// Read a body and throw it away, up to this many bytes.
+async fn drain(mut body: Body, limit: usize) {
+    let mut read = 0_usize;
+    while read <= limit
+        && let Some(Ok(frame)) = body.frame().await
+    {
+        read = read.saturating_add(frame.data_ref().map_or(0, |data| data.len()));
+    }
+}
+
+impl Service<Request<Body>> for Scheduler {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let scheduler = self.0.clone();
+        Box::pin(async move { Ok(scheduler.send(request).await) })
+    }
+}

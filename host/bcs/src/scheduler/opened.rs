@@ -1,0 +1,161 @@
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use axum::body::Body;
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt;
+
+/// A body of which the beginning has been read, and which can still be sent whole. Lives as long as the reply.
+#[derive(Debug)]
+pub(super) struct Opened {
+    start: Bytes,
+    trailers: Option<HeaderMap>,
+    rest: Body,
+    keeps_trailers: bool,
+}
+
+impl Opened {
+    /// Read at least so many bytes of the body, or all of it when it has fewer.
+    pub(super) async fn open(mut body: Body, enough: usize) -> Result<Self, axum::Error> {
+        let mut start = BytesMut::new();
+        let mut trailers = None;
+        while start.len() < enough
+            && trailers.is_none()
+            && let Some(frame) = body.frame().await.transpose()?
+        {
+            match frame.into_data() {
+                Ok(data) => start.extend_from_slice(&data),
+                Err(frame) => trailers = frame.into_trailers().ok(),
+            }
+        }
+        Ok(Self {
+            start: start.freeze(),
+            trailers,
+            rest: body,
+            keeps_trailers: true,
+        })
+    }
+
+    pub(super) fn start(&self) -> &[u8] {
+        &self.start
+    }
+
+    pub(super) fn drop_trailers(&mut self) {
+        self.keeps_trailers = false;
+        self.trailers = None;
+    }
+}
+
+impl http_body::Body for Opened {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if !self.start.is_empty() {
+            return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.start)))));
+        }
+        if let Some(trailers) = self.trailers.take() {
+            return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+        }
+        let polled = Pin::new(&mut self.rest).poll_frame(cx);
+        match polled {
+            Poll::Ready(Some(Ok(frame))) if frame.is_trailers() && !self.keeps_trailers => Poll::Ready(None),
+            polled => polled,
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.start.is_empty() && self.trailers.is_none() && self.rest.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let read = u64::try_from(self.start.len()).unwrap_or(u64::MAX);
+        let rest = self.rest.size_hint();
+        let mut hint = SizeHint::new();
+        hint.set_lower(rest.lower().saturating_add(read));
+        if let Some(upper) = rest.upper() {
+            hint.set_upper(upper.saturating_add(read));
+        }
+        hint
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body::Body as _;
+    use http_body_util::StreamBody;
+
+    use super::*;
+
+    fn body(chunks: &[&'static str], trailer: Option<&'static str>) -> Body {
+        let mut frames: Vec<Result<Frame<Bytes>, std::io::Error>> = chunks
+            .iter()
+            .map(|chunk| Ok(Frame::data(Bytes::from(*chunk))))
+            .collect();
+        frames.extend(trailer.map(|value| {
+            let mut trailers = HeaderMap::new();
+            trailers.insert("x-sum", value.parse().unwrap());
+            Ok(Frame::trailers(trailers))
+        }));
+        Body::new(StreamBody::new(futures_util::stream::iter(frames)))
+    }
+
+    #[tokio::test]
+    async fn nothing_is_lost() {
+        // (chunks, trailer, start)
+        for (chunks, trailer, start) in [
+            (&[][..], None, ""),
+            (&[""][..], Some("1"), ""),
+            (&["ab"], None, "ab"),
+            (&["ab"], Some("1"), "ab"),
+            (&["ab", "", "cd", "ef"], Some("1"), "abcd"),
+            (&["abcdef", "gh"], None, "abcdef"),
+        ] {
+            for keeps_trailers in [true, false] {
+                let mut opened = Opened::open(body(chunks, trailer), 4).await.unwrap();
+                assert_eq!(opened.start(), start.as_bytes(), "{chunks:?}");
+                if !keeps_trailers {
+                    opened.drop_trailers();
+                }
+                let collected = opened.collect().await.unwrap();
+                let trailer = trailer.filter(|_| keeps_trailers);
+                assert_eq!(
+                    collected.trailers().map(|all| all["x-sum"].to_str().unwrap()),
+                    trailer,
+                    "{chunks:?}"
+                );
+                assert_eq!(collected.to_bytes(), chunks.concat(), "{chunks:?}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn how_long_it_is() {
+        let opened = Opened::open(Body::from("abcdefgh"), 4).await.unwrap();
+        assert_eq!(opened.size_hint().exact(), Some(8));
+        let opened = Opened::open(body(&["abcd", "ef"], None), 4).await.unwrap();
+        assert_eq!(
+            (opened.size_hint().lower(), opened.size_hint().upper()),
+            (4, None)
+        );
+        assert!(!opened.is_end_stream());
+        assert!(Opened::open(Body::empty(), 4).await.unwrap().is_end_stream());
+    }
+
+    #[tokio::test]
+    async fn a_body_that_breaks_off() {
+        let frames = [
+            Ok(Frame::data(Bytes::from("{"))),
+            Err(std::io::Error::other("it broke")),
+        ];
+        let body = Body::new(StreamBody::new(futures_util::stream::iter(frames)));
+        assert!(Opened::open(body, 4).await.is_err());
+    }
+}

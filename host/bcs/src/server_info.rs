@@ -1,0 +1,167 @@
+//! What the servers of BCS say of themselves in ZooKeeper.
+
+use std::net::IpAddr;
+
+use admittance_net::upstream::{InvalidServer, Server};
+use serde::{Deserialize, Serialize};
+
+/// What a server of BCS (a scheduler, a driver) says of itself in the node that it registers, as JSON. All
+/// keys are written, as programs of BCS write them; older ones write fewer, and none must be there to be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ServerInfo {
+    /// Where it is reached by others of its network; empty when it has only `ipv6`.
+    pub ip: String,
+    /// The same, when it has an IPv6 address.
+    pub ipv6: String,
+    pub port: u16,
+    /// 0: it has none.
+    pub grpc_port: u16,
+    /// Where its operators ask how it is. 0: nowhere.
+    pub metric_port: u16,
+    pub hostname: String,
+    /// `http` or `https`.
+    pub scheme: String,
+    pub version: String,
+    /// The id of the cluster that it is for.
+    pub cluster: String,
+    pub pid: u32,
+    /// Where it is reached from outside; empty: as `ip` says.
+    pub external_ip: String,
+    /// The same, when that is an IPv6 address.
+    pub external_ipv6: String,
+    /// 0: as `port` says.
+    pub external_port: u16,
+}
+
+impl ServerInfo {
+    /// Where it is reached by others of its network.
+    pub fn server(&self) -> Result<Server, InvalidServer> {
+        self.at(either(&self.ip, &self.ipv6), self.port)
+    }
+
+    /// Where it is reached from outside, when it says so: address and port both. Else as its own network
+    /// reaches it.
+    pub fn server_from_outside(&self) -> Result<Server, InvalidServer> {
+        match either(&self.external_ip, &self.external_ipv6) {
+            "" => self.server(),
+            _ if self.external_port == 0 => self.server(),
+            ip => self.at(ip, self.external_port),
+        }
+    }
+
+    fn at(&self, ip: &str, port: u16) -> Result<Server, InvalidServer> {
+        let scheme = match self.scheme.as_str() {
+            "" => "http",
+            scheme => scheme,
+        };
+        let text = if ip.contains(':') {
+            format!("{scheme}://[{ip}]:{port}")
+        } else {
+            format!("{scheme}://{ip}:{port}")
+        };
+        if ip.is_empty() || port == 0 {
+            return Err(InvalidServer(text));
+        }
+        text.parse()
+    }
+
+    /// This address in its two fields, the second of which is for IPv6.
+    pub(crate) fn fields_of(ip: IpAddr) -> (String, String) {
+        match ip {
+            IpAddr::V4(ip) => (ip.to_string(), String::new()),
+            IpAddr::V6(ip) => (String::new(), ip.to_string()),
+        }
+    }
+}
+
+fn either<'a>(ip: &'a str, ipv6: &'a str) -> &'a str {
+    if ip.is_empty() { ipv6 } else { ip }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn as_bcs_writes_it() {
+        let info = ServerInfo {
+            ip: "127.0.0.1".into(),
+            port: 8090,
+            metric_port: 8091,
+            hostname: "h".into(),
+            scheme: "https".into(),
+            version: "1.2.3".into(),
+            cluster: "BCS-MESOS-10001".into(),
+            pid: 1234,
+            ..ServerInfo::default()
+        };
+        let text = r#"{"ip":"127.0.0.1","ipv6":"","port":8090,"grpc_port":0,"metric_port":8091,"hostname":"h","scheme":"https","version":"1.2.3","cluster":"BCS-MESOS-10001","pid":1234,"external_ip":"","external_ipv6":"","external_port":0}"#;
+        assert_eq!(serde_json::to_string(&info).unwrap(), text);
+        assert_eq!(serde_json::from_str::<ServerInfo>(text).unwrap(), info);
+    }
+
+    #[test]
+    fn where_it_is() {
+        let v4 = json!({"ip": "10.0.0.1", "port": 1, "scheme": "http"});
+        // (what is said besides or in place, its own network, from outside)
+        for (more, own, outside) in [
+            (json!({}), Some("http://10.0.0.1:1"), Some("http://10.0.0.1:1")),
+            (
+                json!({"scheme": "https", "unknown": [1]}),
+                Some("https://10.0.0.1:1"),
+                Some("https://10.0.0.1:1"),
+            ),
+            (
+                json!({"scheme": ""}),
+                Some("http://10.0.0.1:1"),
+                Some("http://10.0.0.1:1"),
+            ),
+            (
+                json!({"external_ip": "1.2.3.4", "external_port": 2}),
+                Some("http://10.0.0.1:1"),
+                Some("http://1.2.3.4:2"),
+            ),
+            (
+                json!({"external_ip": "1.2.3.4"}),
+                Some("http://10.0.0.1:1"),
+                Some("http://10.0.0.1:1"),
+            ),
+            (
+                json!({"external_port": 2}),
+                Some("http://10.0.0.1:1"),
+                Some("http://10.0.0.1:1"),
+            ),
+            (
+                json!({"external_ipv6": "::2", "external_port": 2}),
+                Some("http://10.0.0.1:1"),
+                Some("http://[::2]:2"),
+            ),
+            (
+                json!({"ip": "", "ipv6": "::1"}),
+                Some("http://[::1]:1"),
+                Some("http://[::1]:1"),
+            ),
+            (
+                json!({"ip": "::1"}),
+                Some("http://[::1]:1"),
+                Some("http://[::1]:1"),
+            ),
+            (json!({"ip": ""}), None, None),
+            (json!({"port": 0}), None, None),
+            (json!({"scheme": "ftp"}), None, None),
+            (json!({"ip": "a/b"}), None, None),
+        ] {
+            let mut value = v4.clone();
+            for (key, said) in more.as_object().unwrap() {
+                value[key] = said.clone();
+            }
+            let info: ServerInfo = serde_json::from_value(value).unwrap();
+            let text = |server: Result<Server, InvalidServer>| server.ok().map(|server| server.to_string());
+            assert_eq!(text(info.server()).as_deref(), own, "{more}");
+            assert_eq!(text(info.server_from_outside()).as_deref(), outside, "{more}");
+        }
+    }
+}

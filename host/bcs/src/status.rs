@@ -1,0 +1,116 @@
+//! The states of BCS's parts, as the operator's API shows them.
+
+use admittance::Moment;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How the servers of the control plane are discovered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DiscoveryStatus {
+    /// The node of ZooKeeper that they register below.
+    pub path: String,
+    /// Whether the list was read since the start.
+    pub known: bool,
+    /// Their registrations, the master's first.
+    pub registrations: Vec<String>,
+    /// Why the list may be stale.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// A session with an ensemble of ZooKeeper.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EnsembleStatus {
+    /// `cluster` or `service`.
+    pub ensemble: String,
+    /// Its servers.
+    pub servers: String,
+    /// `connecting`, `connected` or `lost`.
+    pub state: String,
+    /// When it entered that state.
+    pub since: Moment,
+    /// Why it is not connected, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// A registration of this driver in ZooKeeper.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RegisteredNode {
+    /// `cluster` or `service`.
+    pub ensemble: String,
+    /// The parent of the node.
+    pub below: String,
+    /// The node; absent while the driver is not registered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// Why the driver is not registered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// The clusters behind a gateway, and the tokens of its clients.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GatewayStatus {
+    /// The clusters that are known.
+    pub clusters: Vec<GatewayCluster>,
+    /// The node of ZooKeeper below which clusters are discovered; absent when all are listed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub discovery: Option<String>,
+    /// Why the clusters may be stale.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// What knows the tokens; absent when clients need none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<TokensStatus>,
+}
+
+/// A cluster behind a gateway.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GatewayCluster {
+    /// Its id.
+    pub cluster: String,
+    /// Its drivers.
+    pub drivers: Vec<ServerHealth>,
+    /// Why requests for it fail, or its drivers may be stale.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// The source of a gateway's tokens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TokensStatus {
+    /// `file`, or the URL of the endpoint.
+    pub source: String,
+    /// How many there are; absent for an endpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<usize>,
+    /// Why what the file holds now is not in use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// Whether a server is in use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ServerHealth {
+    /// Its URL.
+    pub server: String,
+    /// Whether its last health check and connection succeeded, so that requests go to it first.
+    #[serde(rename = "up")]
+    pub is_up: bool,
+}
+
+impl From<admittance_net::upstream::ServerHealth> for ServerHealth {
+    fn from(health: admittance_net::upstream::ServerHealth) -> Self {
+        Self {
+            server: health.server.to_string(),
+            is_up: health.is_up,
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! Definitions as custom resources of a Kubernetes cluster, where BCS keeps them when its store is etcd.
+
+mod name;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use admittance_cluster::{Cluster, Resource, ResourceError, ResourceKind, Resources};
+use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionStore, FileChange, StoreError};
+use async_trait::async_trait;
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use crate::stores::document::{self, Place, Subject};
+
+const KIND: ResourceKind = ResourceKind {
+    group: "bkbcs.tencent.com",
+    version: "v2",
+    kind: "AdmissionWebhookConfiguration",
+    plural: "admissionwebhookconfigurations",
+};
+
+const SCHEME: &str = "customresources";
+/// How long to wait before the API server is asked again that gave no answer, or that is not watched.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// How often a resource that changes in something else than its definition is written again.
+const ATTEMPTS: usize = 5;
+
+/// The resources `admissionwebhookconfigurations.bkbcs.tencent.com` of a cluster. Lives as long as the host;
+/// its watch ends with it.
+///
+/// The definition is what stands under `spec`. It counts whatever the resource is called and in whatever
+/// namespace it is; where it has no name or namespace of its own, those of the resource stand in. One that
+/// is written keeps its resource, and a new one gets a resource in the store's namespace. The resource's
+/// version guards every write, and there is no transaction over several of them, so it takes one change at
+/// a time.
+#[derive(Debug)]
+pub struct CustomResourceStore {
+    resources: Resources,
+    namespace: String,
+    last: Mutex<Option<LastRead>>,
+}
+
+/// What is known of the last read.
+#[derive(Clone, Debug)]
+struct LastRead {
+    /// What [`Resources::changes`] was when it began, or when the same was found again.
+    changes: u64,
+    at: Instant,
+    /// What was there; none when it failed.
+    found: Option<Vec<Version>>,
+}
+
+/// A resource, and which of its versions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Version {
+    namespace: String,
+    name: String,
+    uid: Option<String>,
+    version: Option<String>,
+}
+
+impl CustomResourceStore {
+    /// The definitions of this cluster; new ones are written to `namespace`. Begins to watch, and asks
+    /// nothing: the API server may be away.
+    pub fn new(cluster: &Cluster, namespace: impl Into<String>) -> Self {
+        Self {
+            resources: cluster.resources(&KIND),
+            namespace: namespace.into(),
+            last: Mutex::new(None),
+        }
+    }
+
+    pub const DEFAULT_NAMESPACE: &'static str = "bkbcs";
+
+    /// Write a change after which there may be two definitions for one operation and kind, of which one would have
+    /// to go. There is no transaction over several resources, so it is looked for others before and after: who wrote
+    /// later takes it back.
+    async fn write_guarded(&self, change: &FileChange, subject: &Subject) -> Result<(), StoreError> {
+        let conflict = |other: &Resource| StoreError::Conflict {
+            path: change.path.clone(),
+            other: path_of(&other.namespace, &other.name),
+        };
+        let is_own = |resource: &Resource| path_of(&resource.namespace, &resource.name) == change.path;
+        let is_rival = |resource: &Resource| {
+            !is_own(resource) && Subject::of(&text_of(resource)).as_ref() == Some(subject)
+        };
+        let list = async || self.resources.list().await.map_err(|error| self.error(&error));
+        if let Some(other) = list().await?.iter().find(|resource| is_rival(resource)) {
+            return Err(conflict(other));
+        }
+        self.write(change).await?;
+        let there = list().await.map_err(|error| self.unknown(change, error))?;
+        let Some(own) = there.iter().find(|resource| is_own(resource)) else {
+            // Somebody has removed it already.
+            return Ok(());
+        };
+        let was_first = |other: &&Resource| is_rival(other) && version_of(other) <= version_of(own);
+        let Some(other) = there.iter().find(was_first) else {
+            return Ok(());
+        };
+        let back = FileChange {
+            before: change.after.clone(),
+            after: change.before.clone(),
+            ..change.clone()
+        };
+        match self.write(&back).await {
+            Ok(()) | Err(StoreError::ChangedMeanwhile { .. }) => Err(conflict(other)),
+            Err(error) => Err(self.unknown(change, error)),
+        }
+    }
+
+    /// The error when it is not known whether a change is written.
+    fn unknown(&self, change: &FileChange, error: StoreError) -> StoreError {
+        match error {
+            StoreError::Unreachable { store, reason } => {
+                let path = change.path.display();
+                let reason = format!(
+                    "{reason}; whether {path} is written is not known: look at it before you try again"
+                );
+                StoreError::Unreachable { store, reason }
+            }
+            error => error,
+        }
+    }
+
+    async fn write(&self, change: &FileChange) -> Result<(), StoreError> {
+        let (namespace, name) = place_in(&change.path).ok_or_else(|| self.refuses(&change.path))?;
+        let after = change
+            .after
+            .as_deref()
+            .map(|text| document::to_be_written(&change.path, text))
+            .transpose()?;
+        for _ in 0..ATTEMPTS {
+            let there = self.resources.get(namespace, name).await;
+            let there = there.map_err(|error| self.error(&error))?;
+            let text = there.as_ref().map(text_of);
+            let is_as_before = match (&text, &change.before) {
+                (Some(text), Some(before)) => document::are_the_same(text, before),
+                (None, None) => true,
+                _ => false,
+            };
+            if !is_as_before {
+                break;
+            }
+            let written = match (&there, &after) {
+                (None, None) => return Ok(()),
+                (None, Some(after)) => {
+                    let spec = Map::from_iter([("spec".to_owned(), Value::Object(after.clone()))]);
+                    self.resources.create(namespace, name, spec).await
+                }
+                (Some(there), Some(after)) => {
+                    let mut new = there.clone();
+                    new.object.insert("spec".to_owned(), Value::Object(after.clone()));
+                    self.resources.replace(&new).await
+                }
+                (Some(there), None) => self.resources.delete(there).await,
+            };
+            match written {
+                Ok(()) => return Ok(()),
+                // Its definition may be the same still.
+                Err(ResourceError::Conflict(_) | ResourceError::NotFound(_)) if there.is_some() => {}
+                Err(ResourceError::Conflict(_)) => break,
+                Err(ResourceError::Unavailable(reason)) => {
+                    return self.look_whether_written(change, reason).await;
+                }
+                Err(error) => return Err(self.error(&error)),
+            }
+        }
+        Err(StoreError::ChangedMeanwhile {
+            path: change.path.clone(),
+        })
+    }
+
+    /// For a write whose answer did not come.
+    async fn look_whether_written(&self, change: &FileChange, reason: String) -> Result<(), StoreError> {
+        let (namespace, name) = place_in(&change.path).ok_or_else(|| self.refuses(&change.path))?;
+        if let Ok(there) = self.resources.get(namespace, name).await {
+            let is_written = match (there.as_ref().map(text_of), &change.after) {
+                (Some(text), Some(after)) => document::are_the_same(&text, after),
+                (None, None) => true,
+                _ => false,
+            };
+            if is_written {
+                return Ok(());
+            }
+        }
+        Err(self.unknown(change, self.error(&ResourceError::Unavailable(reason))))
+    }
+
+    fn refuses(&self, path: &Path) -> StoreError {
+        StoreError::Refused {
+            store: self.location(),
+            reason: format!("{} is no resource here", path.display()),
+        }
+    }
+
+    fn error(&self, error: &ResourceError) -> StoreError {
+        let store = self.location();
+        let reason = format!("{}: {error}", self.resources.server());
+        match error {
+            ResourceError::Unavailable(_) => StoreError::Unreachable { store, reason },
+            _ => StoreError::Refused { store, reason },
+        }
+    }
+
+    fn last(&self) -> MutexGuard<'_, Option<LastRead>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl DefinitionStore for CustomResourceStore {
+    fn location(&self) -> String {
+        SCHEME.to_owned()
+    }
+
+    fn owns(&self, path: &Path) -> bool {
+        place_in(path).is_some()
+    }
+
+    fn place_for(&self, id: &DefinitionId) -> Option<PathBuf> {
+        let place = Place::of(id)?;
+        Some(path_of(&self.namespace, &name::of(place, &self.namespace)))
+    }
+
+    async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
+        let changes = self.resources.changes();
+        let result = self.resources.list().await;
+        *self.last() = Some(LastRead {
+            changes,
+            at: Instant::now(),
+            found: result.as_deref().ok().map(versions),
+        });
+        let resources = result.map_err(|error| self.error(&error))?;
+        let mut files: Vec<_> = resources.iter().map(file_of).collect();
+        files.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(files)
+    }
+
+    async fn commit(&self, changes: &[FileChange]) -> Result<(), StoreError> {
+        match changes {
+            [] => Ok(()),
+            [change] => match Subject::gained(change) {
+                Some(subject) => self.write_guarded(change, &subject).await,
+                None => self.write(change).await,
+            },
+            _ => Err(StoreError::OneAtATime {
+                store: self.location(),
+            }),
+        }
+    }
+
+    async fn changed(&self) {
+        loop {
+            let Some(last) = self.last().clone() else {
+                return;
+            };
+            let changed = self.resources.changed_since(last.changes);
+            if last.found.is_some() && self.resources.is_watched() {
+                return changed.await;
+            }
+            // Nothing tells of changes now, or it is to be seen whether the server is there again.
+            tokio::select! {
+                () = changed => {}
+                () = tokio::time::sleep_until(last.at + ASK_AGAIN) => {}
+            }
+            let changes = self.resources.changes();
+            let found = self.resources.list().await;
+            let found = found.as_deref().ok().map(versions);
+            if found != last.found {
+                return;
+            }
+            if let Some(last) = &mut *self.last() {
+                last.changes = changes;
+                last.at = Instant::now();
+            }
+        }
+    }
+}
+
+/// Counts the writes of a cluster. Of a resource without one nothing is known, and it counts as the oldest.
+fn version_of(resource: &Resource) -> u64 {
+    let version = resource.metadata("resourceVersion");
+    version
+        .and_then(|version| version.parse().ok())
+        .unwrap_or_default()
+}
+
+fn versions(resources: &[Resource]) -> Vec<Version> {
+    let version = |resource: &Resource| {
+        let field = |field| resource.metadata(field).map(str::to_owned);
+        Version {
+            namespace: resource.namespace.clone(),
+            name: resource.name.clone(),
+            uid: field("uid"),
+            version: field("resourceVersion"),
+        }
+    };
+    resources.iter().map(version).collect()
+}
+
+fn file_of(resource: &Resource) -> DefinitionFile {
+    DefinitionFile {
+        path: path_of(&resource.namespace, &resource.name),
+        text: text_of(resource),
+        place: Some(place_of(resource).id()),
+    }
+}
+
+fn place_of(resource: &Resource) -> Place<'_> {
+    Place {
+        namespace: &resource.namespace,
+        name: &resource.name,
+    }
+}
+
+fn path_of(namespace: &str, name: &str) -> PathBuf {
+    PathBuf::from(format!("{SCHEME}:{namespace}/{name}"))
+}
+
+/// Namespace and name of the resource of a path.
+fn place_in(path: &Path) -> Option<(&str, &str)> {
+    let place = path.to_str()?.strip_prefix(SCHEME)?.strip_prefix(':')?;
+    let (namespace, name) = place.split_once('/')?;
+    (!namespace.is_empty() && !name.is_empty() && !name.contains('/')).then_some((namespace, name))
+}
+
+/// The definition of a resource. One without a definition is given as it is, and its reader says what is
+/// missing.
+fn text_of(resource: &Resource) -> String {
+    match resource.object.get("spec") {
+        Some(Value::Object(spec)) => {
+            Value::Object(document::completed(spec.clone(), place_of(resource))).to_string()
+        }
+        _ => {
+            let mut whole = Map::new();
+            let version = format!("{}/{}", KIND.group, KIND.version);
+            whole.insert("apiVersion".to_owned(), version.into());
+            whole.insert("kind".to_owned(), KIND.kind.into());
+            whole.extend(resource.object.clone());
+            Value::Object(whole).to_string()
+        }
+    }
+}

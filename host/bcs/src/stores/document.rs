@@ -1,0 +1,335 @@
+//! The documents in a store, as BCS writes them and as this program reads them.
+
+use std::path::Path;
+
+use admittance_definitions::{DefinitionId, FileChange, Location, Mistake, Mistakes, StoreError};
+use serde_json::{Map, Value};
+
+/// What BCS calls them in `kind`, in any case.
+const KIND: &str = "admissionwebhook";
+/// What BCS writes in `apiVersion`, and reads never.
+const API_VERSION: &str = "v4";
+
+/// Namespace and name of a definition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+}
+
+impl<'a> Place<'a> {
+    /// Of a definition that is kept in such documents, and whose name tells where the namespace ends.
+    pub(crate) fn of(id: &'a DefinitionId) -> Option<Self> {
+        if !id.kind.eq_ignore_ascii_case(KIND) {
+            return None;
+        }
+        let (namespace, name) = id.name.split_once('/')?;
+        (!namespace.is_empty() && !name.is_empty() && !name.contains('/')).then_some(Self { namespace, name })
+    }
+
+    /// The definition that is kept here when its document says nothing else.
+    pub(crate) fn id(self) -> DefinitionId {
+        DefinitionId {
+            kind: KIND.to_owned(),
+            name: format!("{}/{}", self.namespace, self.name),
+        }
+    }
+}
+
+/// What BCS allows one definition for: an operation and a kind, in lower case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Subject {
+    operation: String,
+    kind: String,
+}
+
+impl Subject {
+    /// Of a definition; none when it does not tell.
+    pub(crate) fn of(text: &str) -> Option<Self> {
+        let document: Map<String, Value> = serde_json::from_str(text).ok()?;
+        let reference = field(&document, "resourcesRef")?.as_object()?;
+        let lower = |key| Some(field(reference, key)?.as_str()?.to_ascii_lowercase());
+        Some(Self {
+            operation: lower("operation")?,
+            kind: lower("kind")?,
+        })
+    }
+
+    /// What a change makes a definition of that was none of it before.
+    pub(crate) fn gained(change: &FileChange) -> Option<Self> {
+        let after = Self::of(change.after.as_deref()?)?;
+        let before = change.before.as_deref().and_then(Self::of);
+        (before.as_ref() != Some(&after)).then_some(after)
+    }
+}
+
+/// A field, which Go finds in any case; none when it is not set.
+fn field<'a>(object: &'a Map<String, Value>, field: &str) -> Option<&'a Value> {
+    let found = object.iter().find(|(key, _)| key.eq_ignore_ascii_case(field));
+    found.map(|(_, value)| value).filter(|value| !is_nothing(value))
+}
+
+/// The document with what the place where it was found says better: BCS goes by that.
+pub(crate) fn completed(mut document: Map<String, Value>, place: Place<'_>) -> Map<String, Value> {
+    let mut whole = Map::new();
+    // `kind` and `apiVersion` in front, however they were written.
+    for (field, text) in [("apiVersion", API_VERSION), ("kind", KIND)] {
+        take(&mut document, field);
+        whole.insert(field.to_owned(), text.into());
+    }
+    let mut metadata = match take(&mut document, "metadata") {
+        None | Some(Value::Null) => Map::new(),
+        Some(Value::Object(metadata)) => metadata,
+        Some(other) => {
+            // Who reads it says what is wrong.
+            whole.insert("metadata".to_owned(), other);
+            whole.extend(document);
+            return whole;
+        }
+    };
+    for (field, text) in [("name", place.name), ("namespace", place.namespace)] {
+        let is_there = metadata
+            .iter()
+            .any(|(key, value)| key.eq_ignore_ascii_case(field) && !is_nothing(value));
+        if !is_there {
+            take(&mut metadata, field);
+            metadata.insert(field.to_owned(), text.into());
+        }
+    }
+    whole.insert("metadata".to_owned(), metadata.into());
+    whole.extend(document);
+    whole
+}
+
+/// The text of a node: as it is, unless its reader would miss what its place says, or what BCS takes for
+/// granted.
+pub(crate) fn as_kept(text: String, place: Place<'_>) -> String {
+    // What is no document at all is for its reader to tell.
+    let Ok(document) = serde_json::from_str::<Map<String, Value>>(&text) else {
+        return text;
+    };
+    let is_version = field(&document, "apiVersion").is_none_or(|version| version == API_VERSION);
+    let is_named = match field(&document, "metadata") {
+        Some(Value::Object(metadata)) => ["name", "namespace"]
+            .iter()
+            .all(|name| field(metadata, name).is_some()),
+        _ => false,
+    };
+    match field(&document, "kind") {
+        Some(Value::String(kind)) if kind.eq_ignore_ascii_case(KIND) && is_version && is_named => text,
+        Some(Value::String(kind)) if !kind.eq_ignore_ascii_case(KIND) => text,
+        None | Some(_) => Value::Object(completed(document, place)).to_string(),
+    }
+}
+
+/// Removes a field, which Go finds in any case.
+fn take(object: &mut Map<String, Value>, field: &str) -> Option<Value> {
+    let key = object.keys().find(|key| key.eq_ignore_ascii_case(field))?.clone();
+    object.shift_remove(&key)
+}
+
+/// As Go writes what is not set.
+fn is_nothing(value: &Value) -> bool {
+    value.is_null() || value == ""
+}
+
+/// Whether two texts are the same document, in whatever order and spacing: a store may write it anew.
+pub(crate) fn are_the_same(one: &str, other: &str) -> bool {
+    let read = |text: &str| serde_json::from_str::<Value>(text);
+    one == other || matches!((read(one), read(other)), (Ok(one), Ok(other)) if one == other)
+}
+
+/// The document that is to be written: BCS reads JSON, and takes whatever it finds for a definition.
+pub(crate) fn to_be_written(path: &Path, text: &str) -> Result<Map<String, Value>, StoreError> {
+    let wrong = |message: String| {
+        let mut mistakes = Mistakes::new();
+        mistakes.push(Mistake {
+            location: Location::of_file(path.display().to_string()),
+            path: String::new(),
+            message,
+            fix: "write one admissionwebhook, as JSON".to_owned(),
+        });
+        StoreError::Mistakes(mistakes)
+    };
+    let document = match serde_json::from_str(text) {
+        Ok(Value::Object(document)) => document,
+        Ok(_) => return Err(wrong("this is no document".to_owned())),
+        Err(error) => return Err(wrong(format!("this is not JSON: {error}"))),
+    };
+    let kind = document
+        .iter()
+        .find(|(key, _)| key.eq_ignore_ascii_case("kind"))
+        .and_then(|(_, kind)| kind.as_str());
+    match kind {
+        Some(kind) if kind.eq_ignore_ascii_case(KIND) => Ok(document),
+        Some(kind) => Err(wrong(format!("a definition of kind {kind:?} is not kept here"))),
+        None => Err(wrong("kind is missing".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(text: &str) -> Map<String, Value> {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn what_a_place_says() {
+        // (kind, name, namespace and name)
+        for (kind, name, expected) in [
+            ("admissionwebhook", "defaultGroup/a", Some(("defaultGroup", "a"))),
+            ("AdmissionWebhook", "a/b", Some(("a", "b"))),
+            ("admissionwebhook", "a/b/c", None),
+            ("admissionwebhook", "a/", None),
+            ("admissionwebhook", "/b", None),
+            ("admissionwebhook", "a", None),
+            ("AdmissionChain", "a/b", None),
+            ("AdmissionWebhookConfiguration", "a/b", None),
+        ] {
+            let id = DefinitionId {
+                kind: kind.into(),
+                name: name.into(),
+            };
+            let place = Place::of(&id).map(|place| (place.namespace, place.name));
+            assert_eq!(place, expected, "{kind} {name}");
+        }
+    }
+
+    #[test]
+    fn what_a_definition_is_for() {
+        // (before, after, what it is now for and was not)
+        let create = r#"{"resourcesRef":{"operation":"Create","kind":"Application"}}"#;
+        let respelled = r#"{"ResourcesRef":{"Kind":"application","Operation":"CREATE"}}"#;
+        let update = r#"{"resourcesRef":{"operation":"Update","kind":"Application"}}"#;
+        for (before, after, expected) in [
+            (None, Some(create), Some(("create", "application"))),
+            (None, Some(respelled), Some(("create", "application"))),
+            (Some(create), Some(respelled), None),
+            (Some(create), Some(update), Some(("update", "application"))),
+            (Some("junk"), Some(update), Some(("update", "application"))),
+            (Some(create), None, None),
+            (None, Some("junk"), None),
+            (None, Some(r#"{"resourcesRef":{"operation":"Create"}}"#), None),
+            (None, Some(r#"{"resourcesRef":{"operation":1,"kind":"a"}}"#), None),
+        ] {
+            let change = FileChange {
+                path: "zookeeper:/a/b/c".into(),
+                before: before.map(str::to_owned),
+                after: after.map(str::to_owned),
+            };
+            let gained = Subject::gained(&change);
+            let gained = gained
+                .as_ref()
+                .map(|subject| (subject.operation.as_str(), subject.kind.as_str()));
+            assert_eq!(gained, expected, "{before:?} {after:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_comes_from_the_place() {
+        let place = Place {
+            namespace: "outer",
+            name: "name",
+        };
+        // (as it is kept, as it is read)
+        for (kept, expected) in [
+            (
+                r#"{"kind":"admissionwebhook","apiVersion":"v4","metadata":{"name":"a","namespace":"b"},"x":1}"#,
+                r#"{"apiVersion":"v4","kind":"admissionwebhook","metadata":{"name":"a","namespace":"b"},"x":1}"#,
+            ),
+            (
+                r#"{"x":1}"#,
+                r#"{"apiVersion":"v4","kind":"admissionwebhook","metadata":{"name":"name","namespace":"outer"},"x":1}"#,
+            ),
+            (
+                r#"{"metadata":{"creationTimestamp":null,"name":"","labels":{"a":"b"}}}"#,
+                r#"{"apiVersion":"v4","kind":"admissionwebhook","metadata":{"creationTimestamp":null,"labels":{"a":"b"},"name":"name","namespace":"outer"}}"#,
+            ),
+            (
+                r#"{"Kind":"","ApiVersion":"v9","Metadata":{"Name":"a"}}"#,
+                r#"{"apiVersion":"v4","kind":"admissionwebhook","metadata":{"Name":"a","namespace":"outer"}}"#,
+            ),
+            (
+                r#"{"metadata":[1],"x":2}"#,
+                r#"{"apiVersion":"v4","kind":"admissionwebhook","metadata":[1],"x":2}"#,
+            ),
+        ] {
+            let read = Value::Object(completed(object(kept), place)).to_string();
+            assert_eq!(read, expected, "{kept}");
+        }
+    }
+
+    #[test]
+    fn texts_of_nodes() {
+        let place = Place {
+            namespace: "n",
+            name: "a",
+        };
+        let named = r#""metadata":{"name":"b","namespace":"m"}"#;
+        // (as it is kept, as it is read; none is as it is kept)
+        for (kept, expected) in [
+            (format!("{{ \"kind\": \"AdmissionWebhook\", {named}, \"ResourcesRef\": {{}} }}"), None),
+            (format!(r#"{{"kind":"admissionwebhook","apiVersion":"",{named}}}"#), None),
+            (
+                format!(r#"{{"kind":"admissionwebhook","apiVersion":"v1",{named}}}"#),
+                Some(format!(r#"{{"apiVersion":"v4","kind":"admissionwebhook",{named}}}"#)),
+            ),
+            (
+                format!(r#"{{{named},"x":1.50}}"#),
+                Some(format!(r#"{{"apiVersion":"v4","kind":"admissionwebhook",{named},"x":1.5}}"#)),
+            ),
+            (
+                r#"{"kind":"admissionwebhook","apiVersion":"v4"}"#.to_owned(),
+                Some(r#"{"apiVersion":"v4","kind":"admissionwebhook","metadata":{"name":"a","namespace":"n"}}"#.to_owned()),
+            ),
+            (r#"{"kind":"AdmissionChain"}"#.to_owned(), None),
+            ("[]".to_owned(), None),
+            ("{".to_owned(), None),
+        ] {
+            let read = as_kept(kept.clone(), place);
+            assert_eq!(read, expected.unwrap_or(kept));
+        }
+    }
+
+    #[test]
+    fn order_and_spacing_make_no_difference() {
+        for (one, other, expected) in [
+            (r#"{"a":1,"b":[2]}"#, "{ \"b\": [2],\n \"a\": 1 }", true),
+            (r#"{"a":1}"#, r#"{"a":2}"#, false),
+            (r#"{"a":[1,2]}"#, r#"{"a":[2,1]}"#, false),
+            ("no JSON", "no JSON", true),
+            ("no JSON", "no  JSON", false),
+            ("", "", true),
+        ] {
+            assert_eq!(are_the_same(one, other), expected, "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn what_is_written() {
+        // (text, what is wrong with it)
+        for (text, expected) in [
+            (r#"{"kind":"AdmissionWebhook"}"#, None),
+            ("kind: admissionwebhook", Some("this is not JSON")),
+            ("", Some("this is not JSON")),
+            ("[]", Some("no document")),
+            ("{}", Some("kind is missing")),
+            (
+                r#"{"kind":"AdmissionChain"}"#,
+                Some("of kind \"AdmissionChain\" is not kept here"),
+            ),
+        ] {
+            match (to_be_written(Path::new("zookeeper:/a/b/c"), text), expected) {
+                (Ok(_), None) => {}
+                (Err(error), Some(words)) => {
+                    let error = error.to_string();
+                    assert!(error.starts_with("zookeeper:/a/b/c: "), "{error}");
+                    assert!(error.contains(words), "{text}: {error}");
+                }
+                (result, _) => panic!("{text}: {result:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! Definitions as nodes of ZooKeeper, where the scheduler of BCS keeps them.
+
+mod nodes;
+mod writes;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use crate::zookeeper::{ZooKeeper, check_path};
+use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionStore, FileChange, StoreError};
+use async_trait::async_trait;
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+use zookeeper_client::{Client, CreateMode, Error};
+
+use self::{
+    nodes::{At, Node, Reader, Snapshot},
+    writes::Write,
+};
+use crate::stores::document::{self, Place, Subject};
+
+const SCHEME: &str = "zookeeper";
+/// How long everything that is asked for one read, or one commit, may take.
+const LIMIT: Duration = Duration::from_secs(10);
+/// How long to wait before a node is read again that could not be read while there is a session.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// How often a commit is begun again when nodes change in something else than their definitions, or others write
+/// theirs at the same time.
+const ATTEMPTS: usize = 20;
+/// Bytes that a node takes: what ZooKeeper reads at once, by default, is a little more (`jute.maxbuffer`).
+const LARGEST: usize = 1_000_000;
+
+/// The nodes `{root}/{namespace}/{name}` of an ensemble. Lives as long as the host.
+///
+/// A node without data is no definition: it is what a program leaves that is killed while it makes one. A
+/// root that is not there has no definitions, and the first that is written makes it. Namespaces stay when
+/// their last definition goes.
+#[derive(Debug)]
+pub struct ZooKeeperStore {
+    zookeeper: ZooKeeper,
+    root: String,
+    reader: Reader,
+    last: Mutex<LastRead>,
+}
+
+/// What is known of the last read.
+#[derive(Debug)]
+enum LastRead {
+    None,
+    Failed,
+    /// Something is another thing now when this says so, or its sender is gone.
+    Watched {
+        is_over: watch::Receiver<bool>,
+        _task: AbortOnDropHandle<()>,
+    },
+}
+
+impl ZooKeeperStore {
+    pub const DEFAULT_ROOT: &'static str = "/blueking/admissionwebhook";
+
+    /// The definitions below this node, which need not be there. Asks nothing: the ensemble may be away.
+    pub fn new(zookeeper: ZooKeeper, root: impl Into<String>) -> Result<Self, &'static str> {
+        let root = root.into();
+        check_path(&root)?;
+        if root == "/" {
+            return Err("definitions are below a node of their own, not below the root of everything");
+        }
+        Ok(Self {
+            zookeeper,
+            root,
+            reader: Reader::default(),
+            last: Mutex::new(LastRead::None),
+        })
+    }
+
+    fn last(&self) -> MutexGuard<'_, LastRead> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Namespace and name of the node of a path, and the node's own path.
+    fn place_in<'a>(&self, path: &'a Path) -> Option<(Place<'a>, &'a str)> {
+        let node = path.to_str()?.strip_prefix(SCHEME)?.strip_prefix(':')?;
+        let below = node.strip_prefix(&self.root)?.strip_prefix('/')?;
+        let (namespace, name) = below.split_once('/')?;
+        let is_node = !namespace.is_empty() && !name.is_empty() && !name.contains('/');
+        is_node.then_some((Place { namespace, name }, node))
+    }
+
+    async fn client(&self) -> Result<Client, StoreError> {
+        let client = self.zookeeper.client().await;
+        client.map_err(|error| self.unreachable(error.to_string()))
+    }
+
+    /// Does something for as long as there is a connection, and not for ever.
+    async fn bounded<T>(&self, action: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        let mut states = self.zookeeper.states();
+        tokio::select! {
+            result = action => result,
+            _ = states.wait_for(|state| !state.is_connected()) => {
+                Err(self.unreachable("the connection was lost".to_owned()))
+            }
+            () = tokio::time::sleep(LIMIT) => Err(self.unreachable("no answer in time".to_owned())),
+        }
+    }
+
+    async fn snapshot(&self) -> Result<Snapshot, StoreError> {
+        let client = self.client().await?;
+        let read = async {
+            let read = self.reader.read(&client, &self.root).await;
+            match read.map_err(|At(path, error)| self.error(&path, &error))? {
+                Some(snapshot) => Ok(snapshot),
+                None => Err(self.unreachable("it kept changing while it was read".to_owned())),
+            }
+        };
+        self.bounded(read).await
+    }
+
+    /// Follows what a read found until something of it is another.
+    fn watched(snapshot: &mut Snapshot) -> LastRead {
+        let (over, is_over) = watch::channel(false);
+        let watches = std::mem::take(&mut snapshot.watches);
+        let task = tokio::spawn(async move {
+            nodes::first(watches).await;
+            over.send_replace(true);
+            // Who comes to wait later is told, too.
+            over.closed().await;
+        });
+        LastRead::Watched {
+            is_over,
+            _task: AbortOnDropHandle::new(task),
+        }
+    }
+
+    /// What a node holds; none when it is no definition. What is no UTF-8 is read as Go reads it.
+    fn file(node: &Node) -> Option<DefinitionFile> {
+        if node.data.is_empty() {
+            return None;
+        }
+        let text = String::from_utf8_lossy(&node.data).into_owned();
+        let place = Place {
+            namespace: &node.namespace,
+            name: &node.name,
+        };
+        Some(DefinitionFile {
+            path: format!("{SCHEME}:{}", node.path).into(),
+            text: document::as_kept(text, place),
+            place: Some(place.id()),
+        })
+    }
+
+    /// The guard of changes after which there might be two definitions for one operation and kind; none when these
+    /// cannot lead to that.
+    ///
+    /// Programs that write such changes write the root as well, and none of them does when the root was written since
+    /// it looked for what is there.
+    async fn guard(&self, client: &Client, changes: &[FileChange]) -> Result<Option<Write>, StoreError> {
+        if changes.iter().all(|change| Subject::gained(change).is_none()) {
+            return Ok(None);
+        }
+        let at_root = |error| self.error(&self.root, &error);
+        let options = CreateMode::Persistent.with_acls(self.zookeeper.acls());
+        client.mkdir(&self.root, &options).await.map_err(at_root)?;
+        let (data, stat) = client.get_data(&self.root).await.map_err(at_root)?;
+        let nodes = nodes::all(client, &self.root).await;
+        let nodes = nodes.map_err(|At(path, error)| self.error(&path, &error))?;
+        for file in nodes.iter().filter_map(Self::file) {
+            let is_changed = changes.iter().any(|change| change.path == file.path);
+            let rival = Subject::of(&file.text).filter(|_| !is_changed);
+            let change = changes
+                .iter()
+                .find(|change| rival.is_some() && Subject::gained(change) == rival);
+            if let Some(change) = change {
+                return Err(StoreError::Conflict {
+                    path: change.path.clone(),
+                    other: file.path,
+                });
+            }
+        }
+        Ok(Some(Write {
+            path: self.root.clone(),
+            there: Some(stat.version),
+            data: Some(data),
+        }))
+    }
+
+    /// What a change means for the node that is there now; an error if it is not the one that was meant.
+    async fn prepare(&self, client: &Client, change: &FileChange) -> Result<Option<Write>, StoreError> {
+        let Some((place, path)) = self.place_in(&change.path) else {
+            let reason = format!("{} is no node here", change.path.display());
+            return Err(self.refused(reason));
+        };
+        let data = match &change.after {
+            Some(text) => {
+                document::to_be_written(&change.path, text)?;
+                Some(text.clone().into_bytes())
+            }
+            None => None,
+        };
+        if data.as_ref().is_some_and(|data| data.len() > LARGEST) {
+            let path = change.path.display();
+            return Err(self.refused(format!("{path} has more than {LARGEST} bytes, which no node has")));
+        }
+        let (text, there) = match client.get_data(path).await {
+            Ok((found, stat)) => (Some(found), Some(stat.version)),
+            Err(Error::NoNode) => (None, None),
+            Err(error) => return Err(self.error(path, &error)),
+        };
+        let text = text.filter(|data| !data.is_empty()).map(|data| {
+            let text = String::from_utf8_lossy(&data).into_owned();
+            document::as_kept(text, place)
+        });
+        let is_as_before = match (&text, &change.before) {
+            (Some(text), Some(before)) => document::are_the_same(text, before),
+            (None, None) => true,
+            _ => false,
+        };
+        if !is_as_before {
+            return Err(StoreError::ChangedMeanwhile {
+                path: change.path.clone(),
+            });
+        }
+        let is_nothing = there.is_none() && data.is_none();
+        Ok((!is_nothing).then(|| Write {
+            path: path.to_owned(),
+            there,
+            data,
+        }))
+    }
+
+    /// `is_sent` becomes true before anything is written.
+    async fn write(&self, changes: &[FileChange], is_sent: &AtomicBool) -> Result<(), StoreError> {
+        let client = &self.client().await?;
+        self.bounded(self.write_with(client, changes, is_sent)).await
+    }
+
+    async fn write_with(
+        &self,
+        client: &Client,
+        changes: &[FileChange],
+        is_sent: &AtomicBool,
+    ) -> Result<(), StoreError> {
+        // A server that is behind would show what somebody has replaced by now.
+        let synced = client.sync(&self.root).await;
+        synced.map_err(|error| self.error(&self.root, &error))?;
+        for _ in 0..ATTEMPTS {
+            let mut writes = Vec::from_iter(self.guard(client, changes).await?);
+            for change in changes {
+                writes.extend(self.prepare(client, change).await?);
+            }
+            is_sent.store(true, Ordering::Relaxed);
+            match writes::transact(client, &mut writes, self.zookeeper.acls()).await {
+                Ok(()) => return Ok(()),
+                Err(At(_, Error::BadVersion | Error::NoNode | Error::NodeExists)) => {
+                    // Looking again tells whether it is another definition.
+                }
+                Err(At(path, error)) => return Err(self.error(&path, &error)),
+            }
+        }
+        let path = changes.iter().map(|change| change.path.clone()).next();
+        Err(StoreError::ChangedMeanwhile {
+            path: path.unwrap_or_default(),
+        })
+    }
+
+    /// For a commit whose answer did not come: whether all of it is there.
+    async fn is_written(&self, changes: &[FileChange]) -> bool {
+        let Ok(client) = self.client().await else {
+            return false;
+        };
+        let look = async {
+            for change in changes {
+                let written = FileChange {
+                    before: change.after.clone(),
+                    ..change.clone()
+                };
+                self.prepare(&client, &written).await?;
+            }
+            Ok(())
+        };
+        self.bounded(look).await.is_ok()
+    }
+
+    fn error(&self, path: &str, error: &Error) -> StoreError {
+        match error {
+            Error::NoAuth => self.refused(format!(
+                "the access list of {path} does not allow it; is this the user and the password of the scheme \
+                 `digest` that the other programs of the cluster have?"
+            )),
+            Error::NotEmpty => self.refused(format!("{path} has nodes below it, so it cannot be deleted")),
+            Error::ConnectionLoss | Error::SessionExpired | Error::ClientClosed | Error::Timeout => {
+                self.unreachable(error.to_string())
+            }
+            error => self.refused(format!("{path}: {error}")),
+        }
+    }
+
+    fn refused(&self, reason: String) -> StoreError {
+        StoreError::Refused {
+            store: self.location(),
+            reason,
+        }
+    }
+
+    fn unreachable(&self, reason: String) -> StoreError {
+        StoreError::Unreachable {
+            store: self.location(),
+            reason,
+        }
+    }
+}
+
+#[async_trait]
+impl DefinitionStore for ZooKeeperStore {
+    fn location(&self) -> String {
+        format!("{SCHEME}:{}", self.root)
+    }
+
+    fn owns(&self, path: &Path) -> bool {
+        self.place_in(path).is_some()
+    }
+
+    fn place_for(&self, id: &DefinitionId) -> Option<PathBuf> {
+        let Place { namespace, name } = Place::of(id)?;
+        let node = format!("{}/{namespace}/{name}", self.root);
+        check_path(&node).ok()?;
+        Some(PathBuf::from(format!("{SCHEME}:{node}")))
+    }
+
+    async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
+        let result = self.snapshot().await;
+        let mut snapshot = match result {
+            Ok(snapshot) => snapshot,
+            Err(error) => {
+                *self.last() = LastRead::Failed;
+                return Err(error);
+            }
+        };
+        *self.last() = Self::watched(&mut snapshot);
+        let mut files: Vec<_> = snapshot.nodes.iter().filter_map(Self::file).collect();
+        files.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(files)
+    }
+
+    async fn commit(&self, changes: &[FileChange]) -> Result<(), StoreError> {
+        let is_sent = AtomicBool::new(false);
+        match self.write(changes, &is_sent).await {
+            Err(StoreError::Unreachable { reason, .. }) if is_sent.load(Ordering::Relaxed) => {
+                if self.is_written(changes).await {
+                    return Ok(());
+                }
+                Err(self.unreachable(format!(
+                    "{reason}; whether the change is written is not known: look at it before you try again"
+                )))
+            }
+            other => other,
+        }
+    }
+
+    async fn changed(&self) {
+        loop {
+            let is_over = match &*self.last() {
+                LastRead::None => return,
+                LastRead::Failed => None,
+                LastRead::Watched { is_over, .. } => Some(is_over.clone()),
+            };
+            let mut states = self.zookeeper.states();
+            match is_over {
+                Some(mut is_over) => {
+                    tokio::select! {
+                        over = is_over.wait_for(|is_over| *is_over) => {
+                            if over.is_ok() {
+                                return;
+                            }
+                            // Another read took the place of that one.
+                        }
+                        _ = states.wait_for(|state| !state.is_connected()) => return,
+                    }
+                }
+                None => {
+                    // A state that cannot change any more is as good as one that does not.
+                    let _ = states.wait_for(|state| state.is_connected()).await;
+                    if self.snapshot().await.is_ok() {
+                        return;
+                    }
+                    tokio::time::sleep(ASK_AGAIN).await;
+                }
+            }
+        }
+    }
+}

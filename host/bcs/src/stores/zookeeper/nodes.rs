@@ -1,0 +1,266 @@
+//! Reading all nodes as they are at one moment.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::zookeeper::Watch;
+use futures_util::{
+    FutureExt as _, StreamExt as _,
+    future::{BoxFuture, Shared, join_all},
+    stream::FuturesUnordered,
+};
+use tokio::sync::Mutex;
+use zookeeper_client::{Client, Error, SessionId};
+
+/// How often nodes that change while they are read are read again.
+const ATTEMPTS: usize = 10;
+
+/// A node with data, or without.
+pub(super) struct Node {
+    pub(super) path: String,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) data: Vec<u8>,
+}
+
+/// All nodes at one moment, and what tells when one is another, comes or goes. The session's end is told
+/// by all of them.
+pub(super) struct Snapshot {
+    pub(super) nodes: Vec<Node>,
+    pub(super) watches: Watches,
+}
+
+/// Each ends with the change that it waits for.
+pub(super) type Watches = FuturesUnordered<Change>;
+
+type Change = Shared<BoxFuture<'static, ()>>;
+
+/// What ZooKeeper said of which node.
+pub(super) struct At(pub(super) String, pub(super) Error);
+
+/// What is watched of which node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Watched {
+    Existence(String),
+    Children(String),
+    Data(String),
+}
+
+/// Reads the nodes below a root, and keeps the watches of one time for the next: a watch cannot be taken back
+/// from an old server. Lives as long as the store.
+#[derive(Debug, Default)]
+pub(super) struct Reader(Mutex<Kept>);
+
+/// The watches of a session that had not fired when they were last looked at.
+#[derive(Debug, Default)]
+struct Kept {
+    session: Option<SessionId>,
+    watches: HashMap<Watched, Change>,
+}
+
+impl Reader {
+    /// The nodes below `root`; none when they keep changing.
+    ///
+    /// Every one is watched from before it is read. ZooKeeper tells a client of a change before it answers
+    /// anything later, so when no watch has fired by the last answer, all is as it was at that moment.
+    pub(super) async fn read(&self, client: &Client, root: &str) -> Result<Option<Snapshot>, At> {
+        let mut kept = self.0.lock().await;
+        let session = Some(client.session_id());
+        if kept.session != session {
+            let watches = HashMap::new();
+            *kept = Kept { session, watches };
+        }
+        // So that what another driver has written is there, whichever server answers.
+        client
+            .sync(root)
+            .await
+            .map_err(|error| At(root.to_owned(), error))?;
+        for _ in 0..ATTEMPTS {
+            let is_waiting = |change: &Change| change.clone().now_or_never().is_none();
+            kept.watches.retain(|_, change| is_waiting(change));
+            let mut attempt = Attempt {
+                client,
+                kept: &mut kept.watches,
+                used: HashSet::new(),
+            };
+            let Some(nodes) = attempt.nodes(root).await? else {
+                continue;
+            };
+            let used = attempt.used;
+            // The others are of nodes that are gone.
+            kept.watches.retain(|watched, _| used.contains(watched));
+            let mut watches: Watches = kept.watches.values().cloned().collect();
+            if watches.next().now_or_never().is_none() {
+                return Ok(Some(Snapshot { nodes, watches }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// All nodes below this root, one after another, and not watched: what changes meanwhile is read as it was or as it
+/// is.
+pub(super) async fn all(client: &Client, root: &str) -> Result<Vec<Node>, At> {
+    let mut nodes = Vec::new();
+    for namespace in names(client, root).await? {
+        let parent = format!("{root}/{namespace}");
+        for name in names(client, &parent).await? {
+            let path = format!("{parent}/{name}");
+            match client.get_data(&path).await {
+                Ok((data, _)) => nodes.push(Node {
+                    path,
+                    namespace: namespace.clone(),
+                    name,
+                    data,
+                }),
+                Err(Error::NoNode) => {}
+                Err(error) => return Err(At(path, error)),
+            }
+        }
+    }
+    Ok(nodes)
+}
+
+/// The names of a node's children; none when it is not there.
+async fn names(client: &Client, path: &str) -> Result<Vec<String>, At> {
+    match client.list_children(path).await {
+        Ok(names) => Ok(names),
+        Err(Error::NoNode) => Ok(Vec::new()),
+        Err(error) => Err(At(path.to_owned(), error)),
+    }
+}
+
+/// Waits for the first of them.
+pub(super) async fn first(mut watches: Watches) {
+    if watches.next().await.is_none() {
+        // Nothing is watched, so nothing will be seen.
+        std::future::pending::<()>().await;
+    }
+}
+
+struct Attempt<'a> {
+    client: &'a Client,
+    kept: &'a mut HashMap<Watched, Change>,
+    used: HashSet<Watched>,
+}
+
+impl Attempt<'_> {
+    /// None when a node goes meanwhile.
+    async fn nodes(&mut self, root: &str) -> Result<Option<Vec<Node>>, At> {
+        let at = |path: &str| {
+            let path = path.to_owned();
+            move |error| At(path, error)
+        };
+        let watched = Watched::Children(root.to_owned());
+        let namespaces = match children(self.client, root, self.is_kept(&watched)).await {
+            Ok((namespaces, watch)) => {
+                self.keep(watched, watch);
+                namespaces
+            }
+            Err(Error::NoNode) => {
+                let watched = Watched::Existence(root.to_owned());
+                let is_kept = self.is_kept(&watched);
+                let (is_there, watch) = existence(self.client, root, is_kept).await.map_err(at(root))?;
+                self.keep(watched, watch);
+                return Ok((!is_there).then(Vec::new));
+            }
+            Err(error) => return Err(at(root)(error)),
+        };
+        // All are asked for at once; the answers come in the same order.
+        let lists = namespaces.into_iter().map(|namespace| {
+            let path = format!("{root}/{namespace}");
+            let is_kept = self.is_kept(&Watched::Children(path.clone()));
+            let client = self.client;
+            async move {
+                let list = children(client, &path, is_kept).await;
+                (path, namespace, list)
+            }
+        });
+        let lists = join_all(lists).await;
+        let mut places = Vec::new();
+        let mut is_gone = false;
+        for (path, namespace, list) in lists {
+            let (names, watch) = match list {
+                Ok(list) => list,
+                Err(Error::NoNode) => {
+                    is_gone = true;
+                    continue;
+                }
+                Err(error) => return Err(At(path, error)),
+            };
+            let place = |name| (format!("{path}/{name}"), namespace.clone(), name);
+            places.extend(names.into_iter().map(place));
+            self.keep(Watched::Children(path), watch);
+        }
+        let nodes = places.into_iter().map(|(path, namespace, name)| {
+            let is_kept = self.is_kept(&Watched::Data(path.clone()));
+            let client = self.client;
+            async move {
+                let data = data(client, &path, is_kept).await;
+                (path, namespace, name, data)
+            }
+        });
+        let nodes = join_all(nodes).await;
+        let mut read = Vec::new();
+        for (path, namespace, name, data) in nodes {
+            let (data, watch) = match data {
+                Ok(data) => data,
+                Err(Error::NoNode) => {
+                    is_gone = true;
+                    continue;
+                }
+                Err(error) => return Err(At(path, error)),
+            };
+            self.keep(Watched::Data(path.clone()), watch);
+            read.push(Node {
+                path,
+                namespace,
+                name,
+                data,
+            });
+        }
+        Ok((!is_gone).then_some(read))
+    }
+
+    fn is_kept(&self, watched: &Watched) -> bool {
+        self.kept.contains_key(watched)
+    }
+
+    fn keep(&mut self, watched: Watched, watch: Option<Watch>) {
+        if let Some(watch) = watch {
+            let change = watch.map(drop).boxed().shared();
+            self.kept.insert(watched.clone(), change);
+        }
+        self.used.insert(watched);
+    }
+}
+
+/// The names of the children, and a watch unless there is one.
+async fn children(
+    client: &Client,
+    path: &str,
+    is_watched: bool,
+) -> Result<(Vec<String>, Option<Watch>), Error> {
+    if is_watched {
+        return Ok((client.list_children(path).await?, None));
+    }
+    let (names, watch) = Watch::children(client, path).await?;
+    Ok((names, Some(watch)))
+}
+
+/// What a node says, and a watch unless there is one.
+async fn data(client: &Client, path: &str, is_watched: bool) -> Result<(Vec<u8>, Option<Watch>), Error> {
+    if is_watched {
+        return Ok((client.get_data(path).await?.0, None));
+    }
+    let ((data, _), watch) = Watch::data(client, path).await?;
+    Ok((data, Some(watch)))
+}
+
+/// Whether a node is there, and a watch unless there is one.
+async fn existence(client: &Client, path: &str, is_watched: bool) -> Result<(bool, Option<Watch>), Error> {
+    if is_watched {
+        return Ok((client.check_stat(path).await?.is_some(), None));
+    }
+    let (stat, watch) = Watch::node(client, path).await?;
+    Ok((stat.is_some(), Some(watch)))
+}

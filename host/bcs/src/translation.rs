@@ -1,0 +1,280 @@
+//! A request of a client as one to the scheduler.
+
+mod container;
+mod fault;
+mod go;
+mod message;
+mod quantity;
+pub(crate) mod types;
+mod version;
+mod view;
+mod workload;
+
+use std::{borrow::Cow, net::IpAddr, sync::LazyLock};
+
+use admittance_admission::{Spelling, SpellingError};
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderValue, Method, Response, StatusCode,
+    header::{ACCEPT, ACCEPT_ENCODING, ALLOW, CONTENT_TYPE},
+    request::Parts,
+    uri::PathAndQuery,
+};
+use percent_encoding::utf8_percent_encode;
+use serde_json::{Value, json, value::RawValue};
+
+pub(crate) use self::fault::{Fault, PARAMETERS};
+use self::{
+    go::Type,
+    message::message,
+    types::{DAEMONSET, DEPLOYMENT, MESSAGE, REPLICA_CONTROLLER, TYPE_META},
+    view::View,
+    workload::{address, workload},
+};
+use crate::{
+    reply::{Code, envelope},
+    routes::{Action, Address, Body, Call, Kind, Lookup, Matched, SEGMENT, first, lookup},
+    scheduler::{Forwarding, NextBody, OtherServer, Rewritten, relay::DEFINITIONS_VERSION},
+};
+
+/// A type, and the spelling of its keys.
+struct Schema {
+    kind: Type,
+    spelling: Spelling,
+}
+
+impl Schema {
+    fn new(kind: Type) -> Self {
+        let spelling = Spelling::new([], kind.patterns());
+        Self { kind, spelling }
+    }
+
+    /// The body in the spelling of the documents.
+    fn spelled<'a>(&self, text: &'a str) -> Result<Cow<'a, str>, SpellingError> {
+        Ok(match self.spelling.canonical(text)? {
+            Some(respelled) => respelled.into(),
+            None => text.trim().into(),
+        })
+    }
+
+    /// The body, once its types are right.
+    fn value(&self, text: &str) -> Result<Value, Fault> {
+        let value = serde_json::from_str(text).map_err(|error| Fault::Json(error.to_string()))?;
+        self.accepted(value)
+    }
+
+    fn accepted(&self, value: Value) -> Result<Value, Fault> {
+        self.kind.accept(&value).map_err(Fault::Json)?;
+        Ok(value)
+    }
+}
+
+static HEAD: LazyLock<Schema> = LazyLock::new(|| Schema::new(TYPE_META));
+static APPLICATIONS: LazyLock<Schema> = LazyLock::new(|| Schema::new(REPLICA_CONTROLLER));
+static DEPLOYMENTS: LazyLock<Schema> = LazyLock::new(|| Schema::new(DEPLOYMENT));
+static DAEMONSETS: LazyLock<Schema> = LazyLock::new(|| Schema::new(DAEMONSET));
+static MESSAGES: LazyLock<Schema> = LazyLock::new(|| Schema::new(MESSAGE));
+
+/// How a request goes on, from its head alone.
+pub(crate) fn forwarding(head: &Parts) -> Forwarding {
+    let matched = match lookup(head) {
+        Lookup::Found(matched) => matched,
+        Lookup::OtherMethod(methods) => {
+            return Forwarding::Reply(no_route(StatusCode::METHOD_NOT_ALLOWED, &methods));
+        }
+        Lookup::NotFound => return Forwarding::Reply(no_route(StatusCode::NOT_FOUND, &[])),
+    };
+    let query = head.uri.query().unwrap_or_default();
+    let next = match matched.route.action {
+        Action::Scheduler(call) | Action::Definitions(call) => match call.body {
+            Body::Nothing => rewritten(&matched, call, query, &Address::default(), NextBody::Nothing),
+            Body::AsIs => rewritten(&matched, call, query, &Address::default(), NextBody::AsIs),
+            Body::Checked(_)
+            | Body::Version(_)
+            | Body::DeploymentDef
+            | Body::DaemonsetDef
+            | Body::Message => {
+                return Forwarding::Translate;
+            }
+        },
+        Action::Console => console(&matched, query),
+        Action::CustomResourceDefinitions if matched.route.verb.creates_or_changes() => {
+            return Forwarding::Translate;
+        }
+        Action::CustomResourceDefinitions => definitions(&matched, query, NextBody::AsIs),
+        // Neither the original nor this driver can watch: such a reply never ends.
+        Action::CustomResources if matched.parameter("uri").contains("watch") => Err(Fault::Watch),
+        Action::CustomResources => joined("/apis", matched.parameter("uri"), query)
+            .map(|path_and_query| Forwarding::OtherServer(OtherServer::CustomResources { path_and_query })),
+    };
+    next.unwrap_or_else(|fault| Forwarding::Reply(fault.reply()))
+}
+
+/// How a request goes on whose body is in hand.
+pub(crate) fn translate(head: &Parts, body: &Bytes) -> Forwarding {
+    let Lookup::Found(matched) = lookup(head) else {
+        return forwarding(head);
+    };
+    let query = head.uri.query().unwrap_or_default();
+    let next = match matched.route.action {
+        Action::Scheduler(call) | Action::Definitions(call) => translated(body, call)
+            .and_then(|(address, body)| rewritten(&matched, call, query, &address, body)),
+        Action::CustomResourceDefinitions if matched.route.verb.creates_or_changes() => {
+            definitions(&matched, query, with_definitions_version(body))
+        }
+        Action::Console | Action::CustomResourceDefinitions | Action::CustomResources => {
+            return forwarding(head);
+        }
+    };
+    next.unwrap_or_else(|fault| Forwarding::Reply(fault.reply()))
+}
+
+fn translated(body: &Bytes, call: Call) -> Result<(Address, NextBody), Fault> {
+    let (kind, schema) = match call.body {
+        Body::Nothing => return Ok((Address::default(), NextBody::Nothing)),
+        Body::AsIs => return Ok((Address::default(), NextBody::AsIs)),
+        Body::Checked(kind) => {
+            check_kind(body, kind)?;
+            return Ok((Address::default(), NextBody::AsIs));
+        }
+        Body::Message => {
+            let text = MESSAGES.spelled(utf8(body, Fault::Json)?);
+            let value = MESSAGES.value(&text.map_err(|error| Fault::Json(describe(&error)))?)?;
+            let sent = message(View::new(&value))?.to_string();
+            return Ok((Address::default(), NextBody::New(sent.into())));
+        }
+        Body::Version(kind) => (kind, &*APPLICATIONS),
+        Body::DeploymentDef => (Kind::Deployment, &*DEPLOYMENTS),
+        Body::DaemonsetDef => (Kind::Daemonset, &*DAEMONSETS),
+    };
+    let (read, value) = check_kind(body, kind)?;
+    let text = schema
+        .spelled(utf8(body, Fault::Json)?)
+        .map_err(|error| Fault::Json(describe(&error)))?;
+    // Few bodies are in another spelling; the others are not read again.
+    let value = if text == read {
+        schema.accepted(value)?
+    } else {
+        schema.value(&text)?
+    };
+    let object = View::new(&value);
+    let original: &RawValue = serde_json::from_str(&text).map_err(|error| Fault::Json(error.to_string()))?;
+    let sent = workload(kind, object, original)?;
+    Ok((address(kind, object), NextBody::New(sent.into())))
+}
+
+/// Check that a body is of this kind: the text in which its head is spelled right, and what that holds.
+fn check_kind(body: &[u8], kind: Kind) -> Result<(Cow<'_, str>, Value), Fault> {
+    let text = HEAD
+        .spelled(utf8(body, Fault::TypeMeta)?)
+        .map_err(|error| Fault::TypeMeta(describe(&error)))?;
+    let value: Value = serde_json::from_str(&text).map_err(|error| Fault::TypeMeta(error.to_string()))?;
+    HEAD.kind.accept(&value).map_err(Fault::TypeMeta)?;
+    let found = View::new(&value).at("kind").text();
+    if found != kind.as_str() {
+        return Err(Fault::Kind(found.to_owned()));
+    }
+    Ok((text, value))
+}
+
+fn utf8(body: &[u8], fault: fn(String) -> Fault) -> Result<&str, Fault> {
+    std::str::from_utf8(body).map_err(|error| fault(error.to_string()))
+}
+
+fn describe(error: &SpellingError) -> String {
+    match error {
+        // As Go says it.
+        SpellingError::Json(error) if error.is_eof() => "unexpected end of JSON input".to_owned(),
+        SpellingError::Json(error) | SpellingError::Ambiguous(error) => error.to_string(),
+    }
+}
+
+/// The request to the scheduler. It has no header of the client's but what HTTP itself needs.
+fn rewritten(
+    matched: &Matched,
+    call: Call,
+    query: &str,
+    address: &Address,
+    body: NextBody,
+) -> Result<Forwarding, Fault> {
+    let target = matched.target().ok_or(Fault::NoTarget(call.target))?;
+    let path_and_query = target.fill(matched, query, address)?;
+    let mut headers = HeaderMap::new();
+    for name in [CONTENT_TYPE, ACCEPT] {
+        headers.insert(name, HeaderValue::from_static("application/json"));
+    }
+    // The beginning of the reply must be readable.
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    Ok(Forwarding::Rewritten(Rewritten {
+        method: call.verb.method(),
+        path_and_query,
+        headers,
+        body,
+    }))
+}
+
+fn console(matched: &Matched, query: &str) -> Result<Forwarding, Fault> {
+    let host = first(query, "host_ip");
+    if host.is_empty() {
+        return Err(Fault::NoHost);
+    }
+    let host: IpAddr = host.parse().map_err(|_| Fault::NoHostAddress(host))?;
+    let path_and_query = joined("/bcsapi/v1/consoleproxy", matched.parameter("uri"), query)?;
+    Ok(Forwarding::OtherServer(OtherServer::Console {
+        host,
+        path_and_query,
+    }))
+}
+
+fn definitions(matched: &Matched, query: &str, body: NextBody) -> Result<Forwarding, Fault> {
+    let path = format!("/apis/{DEFINITIONS_VERSION}/customresourcedefinitions");
+    let path_and_query = joined(&path, matched.parameter("name"), query)?;
+    Ok(Forwarding::OtherServer(OtherServer::CustomResourceDefinitions {
+        path_and_query,
+        body,
+    }))
+}
+
+/// A definition under the version of the kube-apiserver. What is no object goes on as it is, to be refused
+/// there.
+fn with_definitions_version(body: &Bytes) -> NextBody {
+    match serde_json::from_slice(body) {
+        Ok(Value::Object(mut definition)) => {
+            definition.insert("apiVersion".to_owned(), DEFINITIONS_VERSION.into());
+            NextBody::New(Value::Object(definition).to_string().into())
+        }
+        _ => NextBody::AsIs,
+    }
+}
+
+/// A path, what is below it, and the query as it is.
+fn joined(path: &str, below: &str, query: &str) -> Result<PathAndQuery, Fault> {
+    let mut text = path.to_owned();
+    for segment in below.split('/').filter(|segment| !segment.is_empty()) {
+        text.push('/');
+        text.extend(utf8_percent_encode(segment, &SEGMENT));
+    }
+    if !query.is_empty() {
+        text.push('?');
+        text.push_str(query);
+    }
+    PathAndQuery::try_from(text).map_err(|error| Fault::TooLong(error.to_string()))
+}
+
+/// The reply where there is no route, or none with the method; these methods have one.
+pub(crate) fn no_route(status: StatusCode, methods: &[Method]) -> Response<Bytes> {
+    // The original says the same in plain text.
+    let message = match status {
+        StatusCode::NOT_FOUND => "404: Page Not Found",
+        _ => "405: Method Not Allowed",
+    };
+    let mut response: Response<Bytes> = envelope(
+        status,
+        json!({"result": false, "code": Code::Driver.number(), "message": message, "data": null}).to_string(),
+    );
+    let methods: Vec<&str> = methods.iter().map(Method::as_str).collect();
+    if let (false, Ok(methods)) = (methods.is_empty(), HeaderValue::from_str(&methods.join(", "))) {
+        response.headers_mut().insert(ALLOW, methods);
+    }
+    response
+}

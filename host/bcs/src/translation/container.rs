@@ -1,0 +1,202 @@
+//! A container of a template as the scheduler's `Container`.
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    Fault, quantity,
+    view::{View, keep_others, members},
+};
+
+/// What of a container becomes something else of the scheduler's. The rest goes on under its own keys.
+const READ: [&str; 17] = [
+    "hostname",
+    "command",
+    "args",
+    "parameters",
+    "type",
+    "image",
+    "imagePullUser",
+    "imagePullPasswd",
+    "imagePullPolicy",
+    "privileged",
+    "env",
+    "ports",
+    "healthChecks",
+    "resources",
+    "volumes",
+    "configmaps",
+    "secrets",
+];
+
+/// The scheduler's `Container` for a container of a template. `pod` is the template's `spec`.
+pub(super) fn container(container: View<'_>, pod: View<'_>) -> Result<Map<String, Value>, Fault> {
+    let resources = container.at("resources");
+    let limits = Quantities::read(resources.at("limits"))?;
+    // Limits stand in for requests only when those say nothing of the processor.
+    let requests = if resources.at("requests").at("cpu").text().is_empty()
+        && !resources.at("limits").at("cpu").text().is_empty()
+    {
+        limits
+    } else {
+        Quantities::read(resources.at("requests"))?
+    };
+    let network_limit = pod.at("netLimit").value();
+    let mut into = members(json!({
+        "Type": container.at("type").text(),
+        "Docker": docker(container, pod, requests, limits),
+        "Volumes": container.at("volumes").elements().map(volume).collect::<Value>(),
+        "Resources": requests.value(),
+        // Its misspelled name is the scheduler's.
+        "LimitResoures": limits.value(),
+        "DataClass": {
+            "Resources": requests.value(),
+            "LimitResources": limits.value(),
+            "ExtendedResources": resources.at("extendedResources").value(),
+            "Msgs": [],
+            "NetLimit": network_limit,
+            "ProcInfo": null,
+        },
+        "ConfigMaps": container.at("configmaps").value(),
+        "Secrets": container.at("secrets").value(),
+        "HealthChecks": match container.at("healthChecks") {
+            checks if checks.exists() => checks.elements().map(health_check).collect::<Value>(),
+            _ => Value::Null,
+        },
+        "NetLimit": network_limit,
+    }));
+    keep_others(container, &READ, &mut into, &[]);
+    Ok(into)
+}
+
+fn docker(container: View<'_>, pod: View<'_>, requests: Quantities, limits: Quantities) -> Value {
+    json!({
+        "Hostname": container.at("hostname").text(),
+        "ForcePullImage": container.at("imagePullPolicy").text() == "Always",
+        "Image": container.at("image").text(),
+        "ImagePullUser": container.at("imagePullUser").text(),
+        "ImagePullPasswd": container.at("imagePullPasswd").text(),
+        "Network": pod.at("networkMode").text(),
+        "NetworkType": pod.at("networkType").text(),
+        "Command": container.at("command").text(),
+        "Arguments": container.at("args").value(),
+        "Parameters": container.at("parameters").elements().map(parameter).collect::<Value>(),
+        "PortMappings": container.at("ports").elements().map(port).collect::<Value>(),
+        "Env": environment(container, requests, limits),
+        "Privileged": container.at("privileged").flag(),
+    })
+}
+
+fn parameter(parameter: View<'_>) -> Value {
+    let mut into = members(json!({
+        "Key": parameter.at("key").text(),
+        "Value": parameter.at("value").text(),
+    }));
+    keep_others(parameter, &["key", "value"], &mut into, &[]);
+    into.into()
+}
+
+fn port(port: View<'_>) -> Value {
+    let mut into = members(json!({
+        "ContainerPort": port.at("containerPort").integer(),
+        "HostPort": port.at("hostPort").integer(),
+        "Name": port.at("name").text(),
+        "Protocol": port.at("protocol").text(),
+    }));
+    keep_others(
+        port,
+        &["containerPort", "hostPort", "name", "protocol"],
+        &mut into,
+        &[],
+    );
+    into.into()
+}
+
+/// A volume, which is a name and the volume itself: the other keys of both go on.
+fn volume(unit: View<'_>) -> Value {
+    let volume = unit.at("volume");
+    let mut into = members(json!({
+        "ContainerPath": volume.at("mountPath").text(),
+        "HostPath": volume.at("hostPath").text(),
+        "Mode": if volume.at("readOnly").flag() { "R" } else { "RW" },
+    }));
+    keep_others(volume, &["mountPath", "hostPath", "readOnly"], &mut into, &[]);
+    keep_others(unit, &["volume"], &mut into, &[]);
+    into.into()
+}
+
+/// The variables by their names, the last of one name. A variable that is taken from a resource which the
+/// original does not know is left out, as it does.
+fn environment(container: View<'_>, requests: Quantities, limits: Quantities) -> Map<String, Value> {
+    let mut into = Map::new();
+    for variable in container.at("env").elements() {
+        let value = match variable
+            .at("valueFrom")
+            .at("resourceFieldRef")
+            .at("resource")
+            .text()
+        {
+            "" => variable.at("value").text().to_owned(),
+            "requests.cpu" => fixed(requests.cpus * 1000.0),
+            "requests.memory" => fixed(requests.memory),
+            "limits.cpu" => fixed(limits.cpus * 1000.0),
+            "limits.memory" => fixed(limits.memory),
+            _ => continue,
+        };
+        into.insert(variable.at("name").text().to_owned(), value.into());
+    }
+    into
+}
+
+/// A number as Go's `%f` writes it.
+fn fixed(number: f64) -> String {
+    format!("{number:.6}")
+}
+
+fn health_check(check: View<'_>) -> Value {
+    let mut into = check.object();
+    // Seconds.
+    for (key, default) in [
+        ("delaySeconds", 10),
+        ("intervalSeconds", 60),
+        ("timeoutSeconds", 20),
+        ("gracePeriodSeconds", 300),
+    ] {
+        if check.at(key).integer() <= 0 {
+            into.insert(key.to_owned(), default.into());
+        }
+    }
+    into.into()
+}
+
+/// Processors, and megabytes of memory and disk.
+#[derive(Clone, Copy, Debug)]
+struct Quantities {
+    cpus: f64,
+    memory: f64,
+    disk: f64,
+}
+
+impl Quantities {
+    fn read(list: View<'_>) -> Result<Self, Fault> {
+        Ok(Self {
+            cpus: quantity_of(list, "cpu")?,
+            memory: quantity_of(list, "memory")?,
+            disk: quantity_of(list, "storage")?,
+        })
+    }
+
+    fn value(self) -> Value {
+        json!({"Cpus": self.cpus, "Mem": self.memory, "Disk": self.disk})
+    }
+}
+
+/// A quantity; what is no number is 0, as the original has it.
+fn quantity_of(list: View<'_>, key: &str) -> Result<f64, Fault> {
+    let text = list.at(key).text();
+    let number = quantity::parse(text).unwrap_or_default();
+    if number.is_finite() {
+        Ok(number)
+    } else {
+        Err(Fault::Encode(format!("{key} is `{text}`")))
+    }
+}

@@ -1,0 +1,165 @@
+//! What Go's JSON decoder takes for a type, as the driver and the scheduler use it.
+
+use serde_json::Value;
+
+use admittance_admission::Pattern;
+
+/// So many mistakes are told; a body may have a million of them.
+const TOLD: usize = 16;
+
+/// A type of a Go program, as far as it matters to what JSON it takes. `null` is taken for each of them,
+/// and is its zero value. Constant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Type {
+    /// `string`, and named types over it.
+    Text,
+    /// `bool`.
+    Flag,
+    /// `int`, `int32` or `int64`, and named types over them. What the scheduler keeps in 32 bits is asked
+    /// to fit: the original cuts the rest off.
+    Integer(Width),
+    /// `float64`.
+    Number,
+    /// `map[string]string`.
+    Texts,
+    /// A slice. An element that is an object may not be `null`: some such elements crash the original.
+    List(&'static Type),
+    /// A struct. Keys that it does not have are ignored.
+    Struct(&'static [Field]),
+    /// `interface{}`.
+    Any,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Width {
+    /// Signed, 32 bits.
+    Signed32,
+    /// Signed, 64 bits.
+    Signed64,
+    /// Unsigned, 32 bits.
+    Unsigned32,
+    /// Unsigned, 64 bits.
+    Unsigned64,
+}
+
+/// A field of a struct: its key in JSON, and its type. Constant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Field(pub(crate) &'static str, pub(crate) Type);
+
+impl Type {
+    /// Check that the decoder takes the value, in which keys are spelled as in the type.
+    pub(crate) fn accept(&self, value: &Value) -> Result<(), String> {
+        let mut found = Vec::new();
+        self.check(value, "", &mut found);
+        let more = found.len().saturating_sub(TOLD);
+        found.truncate(TOLD);
+        match (found.is_empty(), more) {
+            (true, _) => Ok(()),
+            (false, 0) => Err(found.join("; ")),
+            (false, more) => Err(format!("{}; and {more} more mistakes", found.join("; "))),
+        }
+    }
+
+    /// The places of every key of the type.
+    pub(crate) fn patterns(&self) -> Vec<Pattern> {
+        // A test holds that each of them is a pattern.
+        self.places()
+            .iter()
+            .filter_map(|text| text.parse().ok())
+            .collect()
+    }
+
+    pub(crate) fn places(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        self.collect_places("", &mut found);
+        found
+    }
+
+    fn check(&self, value: &Value, place: &str, found: &mut Vec<String>) {
+        let right = match (self, value) {
+            (_, Value::Null) | (Self::Any, _) => true,
+            (Self::Text, value) => value.is_string(),
+            (Self::Flag, value) => value.is_boolean(),
+            (Self::Number, value) => value.is_number(),
+            (Self::Integer(width), value) => width.holds(value),
+            (Self::Texts, Value::Object(members)) => {
+                for (key, value) in members {
+                    Self::Text.check(value, &below(place, key), found);
+                }
+                true
+            }
+            (Self::List(element), Value::Array(values)) => {
+                for (index, value) in values.iter().enumerate() {
+                    let place = format!("{place}[{index}]");
+                    if value.is_null() && matches!(element, Self::Struct(_)) {
+                        found.push(format!("{place} is null"));
+                    }
+                    element.check(value, &place, found);
+                }
+                true
+            }
+            (Self::Struct(fields), Value::Object(members)) => {
+                for Field(key, kind) in *fields {
+                    if let Some(value) = members.get(*key) {
+                        kind.check(value, &below(place, key), found);
+                    }
+                }
+                true
+            }
+            (Self::Texts | Self::List(_) | Self::Struct(_), _) => false,
+        };
+        if !right {
+            let place = if place.is_empty() { "the body" } else { place };
+            found.push(format!("{place} is not {}", self.wanted()));
+        }
+    }
+
+    fn collect_places(&self, place: &str, found: &mut Vec<String>) {
+        match self {
+            Self::Struct(fields) => {
+                for Field(key, kind) in *fields {
+                    let place = format!("{place}/{key}");
+                    found.push(place.clone());
+                    kind.collect_places(&place, found);
+                }
+            }
+            Self::List(element) => element.collect_places(&format!("{place}/*"), found),
+            _ => {}
+        }
+    }
+
+    fn wanted(&self) -> &'static str {
+        match self {
+            Self::Text => "a text",
+            Self::Flag => "true or false",
+            Self::Integer(Width::Signed32) => "a whole number of 32 bits",
+            Self::Integer(Width::Signed64) => "a whole number",
+            Self::Integer(Width::Unsigned32) => "a whole number of 32 bits, not below 0",
+            Self::Integer(Width::Unsigned64) => "a whole number, not below 0",
+            Self::Number => "a number",
+            Self::Texts => "an object of texts",
+            Self::List(_) => "a list",
+            Self::Struct(_) => "an object",
+            Self::Any => "anything",
+        }
+    }
+}
+
+impl Width {
+    fn holds(self, value: &Value) -> bool {
+        match self {
+            Self::Signed32 => value.as_i64().is_some_and(|number| i32::try_from(number).is_ok()),
+            Self::Signed64 => value.is_i64(),
+            Self::Unsigned32 => value.as_u64().is_some_and(|number| u32::try_from(number).is_ok()),
+            Self::Unsigned64 => value.is_u64(),
+        }
+    }
+}
+
+fn below(place: &str, key: &str) -> String {
+    if place.is_empty() {
+        key.to_owned()
+    } else {
+        format!("{place}.{key}")
+    }
+}

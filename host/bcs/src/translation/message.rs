@@ -1,0 +1,126 @@
+//! Messages to applications as the scheduler's `BcsMessage`.
+
+use serde_json::{Value, json};
+
+use super::{
+    Fault,
+    view::{View, keep_others, members},
+};
+
+/// What a message does, as clients write it, and the scheduler's number for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MessageType {
+    Local = 1,
+    Signal = 2,
+    EnvironmentKey = 3,
+    Remote = 4,
+}
+
+/// The keys of `SendMsgOpeParam`.
+const READ: [&str; 7] = [
+    "name",
+    "namespace",
+    "setid",
+    "moduleid",
+    "msgtype",
+    "msgdata",
+    "taskgroupid",
+];
+/// The keys of `BcsMessage` that need not be there.
+const OPTIONAL: [&str; 14] = [
+    "Local",
+    "Sig",
+    "Env",
+    "EnvRemote",
+    "Remote",
+    "Secret",
+    "TaskStatusQuery",
+    "UpdateTaskResources",
+    "CommitTask",
+    "ReloadTask",
+    "RestartTask",
+    "RequestCommandTask",
+    "ResponseCommandTask",
+    "TaskStatus",
+];
+/// The keys of `Msg_Remote` that the driver never sets.
+const REMOTE: [&str; 3] = ["Type", "RemoteUser", "RemotePasswd"];
+
+/// The scheduler's `BcsMessage`. Other fields of the message and of its data go on where the scheduler has
+/// none of that name.
+pub(super) fn message(message: View<'_>) -> Result<Value, Fault> {
+    let kind = match message.at("msgtype").text() {
+        "local" => MessageType::Local,
+        "remote" => MessageType::Remote,
+        "signal" => MessageType::Signal,
+        "env-key" => MessageType::EnvironmentKey,
+        _ => return Err(Fault::MessageType),
+    };
+    let data = message.at("msgdata");
+    let (key, content, read, optional): (_, _, &[&str], &[&str]) = match kind {
+        MessageType::Local => (
+            "Local",
+            json!({
+                "To": data.at("to").text(),
+                "Right": data.at("right").text(),
+                "User": data.at("user").text(),
+                "Base64": data.at("ctx").text(),
+            }),
+            &["to", "right", "user", "ctx"],
+            &[],
+        ),
+        MessageType::Remote => (
+            "Remote",
+            json!({
+                "To": data.at("to").text(),
+                "Right": data.at("right").text(),
+                "User": data.at("user").text(),
+                "From": data.at("remote").text(),
+            }),
+            &["to", "right", "user", "remote"],
+            &REMOTE,
+        ),
+        MessageType::Signal => (
+            "Sig",
+            json!({
+                "Signal": signal(data.at("signal"))?,
+                "ProcessName": data.at("processname").text(),
+            }),
+            &["signal", "processname"],
+            &[],
+        ),
+        MessageType::EnvironmentKey => (
+            "Env",
+            json!({
+                "Name": data.at("env-key").text(),
+                "Value": data.at("env-value").text(),
+            }),
+            &["env-key", "env-value"],
+            &[],
+        ),
+    };
+    let mut content = members(content);
+    keep_others(data, read, &mut content, optional);
+    let mut into = members(json!({
+        "Id": 0,
+        "Type": kind as i32,
+        "TaskGroupId": "",
+        "TaskID": null,
+        key: content,
+        "Status": "",
+        "Message": "",
+        "CompleteTime": 0,
+        "CreateTime": 0,
+    }));
+    keep_others(message, &READ, &mut into, &OPTIONAL);
+    Ok(into.into())
+}
+
+/// The number of a signal, of which the scheduler keeps 32 bits.
+fn signal(value: View<'_>) -> Result<u32, Fault> {
+    value
+        .value()
+        .as_u64()
+        .and_then(|number| number.try_into().ok())
+        .ok_or_else(|| Fault::Json("msgdata.signal is not the number of a signal".to_owned()))
+}

@@ -1,0 +1,302 @@
+//! The types of bcs-common that the driver decodes: every key that it knows, in the spelling of the
+//! documents, and what it takes. To be compared with `rc.go`, `deployment.go`, `daemonset.go`, `meta.go` and
+//! `constraint.go` of its package `types`.
+//!
+//! A time is a text here; the scheduler says when it is none.
+
+use super::go::{
+    Field,
+    Type::{self, Any, Flag, Integer, List, Number, Struct, Text, Texts},
+    Width::{Signed32, Signed64, Unsigned32, Unsigned64},
+};
+
+/// `TypeMeta`.
+pub(crate) const TYPE_META: Type = Struct(&[Field("apiVersion", Text), Field("kind", Text)]);
+
+/// `ReplicaController`: an application or a process.
+pub(crate) const REPLICA_CONTROLLER: Type = Struct(&[
+    Field("apiVersion", Text),
+    Field("kind", Text),
+    Field("metadata", OBJECT_META),
+    Field(
+        "spec",
+        Struct(&[
+            Field("instance", Integer(Signed32)),
+            Field("selector", Texts),
+            Field("template", POD_TEMPLATE),
+        ]),
+    ),
+    Field("updatePolicy", UPDATE_POLICY),
+    Field("restartPolicy", RESTART_POLICY),
+    Field("killPolicy", KILL_POLICY),
+    Field("constraint", CONSTRAINT),
+]);
+
+/// `BcsDeployment`.
+pub(crate) const DEPLOYMENT: Type = Struct(&[
+    Field("apiVersion", Text),
+    Field("kind", Text),
+    Field("metadata", OBJECT_META),
+    Field(
+        "spec",
+        Struct(&[
+            Field("instance", Integer(Signed32)),
+            Field("selector", Texts),
+            Field("template", POD_TEMPLATE),
+            Field("strategy", STRATEGY),
+            Field("pauseDeployment", Flag),
+        ]),
+    ),
+    Field("updatePolicy", UPDATE_POLICY),
+    Field("restartPolicy", RESTART_POLICY),
+    Field("killPolicy", KILL_POLICY),
+    Field("constraint", CONSTRAINT),
+]);
+
+/// `BcsDaemonset`.
+pub(crate) const DAEMONSET: Type = Struct(&[
+    Field("apiVersion", Text),
+    Field("kind", Text),
+    Field("metadata", OBJECT_META),
+    Field(
+        "spec",
+        Struct(&[
+            Field("instance", Integer(Signed32)),
+            Field("selector", Texts),
+            Field("template", POD_TEMPLATE),
+        ]),
+    ),
+    Field("restartPolicy", RESTART_POLICY),
+    Field("killPolicy", KILL_POLICY),
+]);
+
+/// `SendMsgOpeParam`.
+pub(crate) const MESSAGE: Type = Struct(&[
+    Field("name", Text),
+    Field("namespace", Text),
+    Field("setid", Text),
+    Field("moduleid", Text),
+    Field("msgtype", Text),
+    Field("msgdata", Any),
+    Field("taskgroupid", Text),
+]);
+
+const OBJECT_META: Type = Struct(&[
+    Field("name", Text),
+    Field("namespace", Text),
+    Field("creationTimestamp", Text),
+    Field("labels", Texts),
+    Field("annotations", Texts),
+    Field("clusterName", Text),
+]);
+
+const UPDATE_POLICY: Type = Struct(&[
+    Field("updateDelay", Integer(Signed64)),
+    Field("maxRetries", Integer(Signed64)),
+    Field("maxFailovers", Integer(Signed64)),
+    Field("action", Text),
+]);
+
+const RESTART_POLICY: Type = Struct(&[
+    Field("policy", Text),
+    Field("interval", Integer(Signed64)),
+    Field("backoff", Integer(Signed64)),
+    Field("maxtimes", Integer(Signed64)),
+    Field("hostRetainTime", Integer(Signed64)),
+]);
+
+const KILL_POLICY: Type = Struct(&[Field("gracePeriod", Integer(Signed64))]);
+
+const STRATEGY: Type = Struct(&[
+    Field("type", Text),
+    Field(
+        "rollingupdate",
+        Struct(&[
+            Field("maxUnavilable", Integer(Signed64)),
+            Field("maxSurge", Integer(Signed64)),
+            Field("upgradeDuration", Integer(Unsigned32)),
+            Field("rollingManually", Flag),
+            Field("rollingOrder", Text),
+        ]),
+    ),
+]);
+
+const CONSTRAINT: Type = Struct(&[
+    Field("intersectionItem", List(&CONSTRAINT_ITEM)),
+    Field("nodeSelector", Texts),
+]);
+
+const CONSTRAINT_ITEM: Type = Struct(&[Field("unionData", List(&CONSTRAINT_DATA))]);
+
+const CONSTRAINT_DATA: Type = Struct(&[
+    Field("name", Text),
+    Field("operate", Text),
+    Field("type", Integer(Signed32)),
+    Field("scalar", Struct(&[Field("value", Number)])),
+    Field("ranges", List(&RANGE)),
+    Field("text", Struct(&[Field("value", Text)])),
+    Field("set", Struct(&[Field("item", List(&Text))])),
+]);
+
+const RANGE: Type = Struct(&[
+    Field("begin", Integer(Unsigned64)),
+    Field("end", Integer(Unsigned64)),
+]);
+
+const POD_TEMPLATE: Type = Struct(&[
+    Field("metadata", OBJECT_META),
+    Field(
+        "spec",
+        Struct(&[
+            Field("nodeSelector", Texts),
+            Field("containers", List(&CONTAINER)),
+            Field("processes", List(&PROCESS)),
+            Field("networkMode", Text),
+            Field("networkType", Text),
+            Field("netLimit", Struct(&[Field("egressLimit", Integer(Signed64))])),
+        ]),
+    ),
+]);
+
+const CONTAINER: Type = Struct(&[
+    Field("name", Text),
+    Field("hostname", Text),
+    Field("command", Text),
+    Field("args", List(&Text)),
+    Field("parameters", List(&KEY_VALUE)),
+    Field("type", Text),
+    Field("image", Text),
+    Field("imagePullUser", Text),
+    Field("imagePullPasswd", Text),
+    Field("imagePullPolicy", Text),
+    Field("privileged", Flag),
+    Field("env", List(&ENVIRONMENT)),
+    Field("workingDir", Text),
+    Field("ports", List(&PORT)),
+    Field("healthChecks", List(&HEALTH_CHECK)),
+    Field("resources", RESOURCES),
+    Field("volumes", List(&VOLUME)),
+    Field("configmaps", List(&CONFIG_MAP)),
+    Field("secrets", List(&SECRET)),
+]);
+
+const PROCESS: Type = Struct(&[
+    Field("procName", Text),
+    Field("workPath", Text),
+    Field("uris", List(&URI)),
+    Field("pidFile", Text),
+    Field("startCmd", Text),
+    Field("checkCmd", Text),
+    Field("stopCmd", Text),
+    Field("restartCmd", Text),
+    Field("reloadCmd", Text),
+    Field("killCmd", Text),
+    Field("logPath", Text),
+    Field("cfgPath", Text),
+    Field("user", Text),
+    Field("procGroup", Text),
+    Field("env", List(&ENVIRONMENT)),
+    Field("healthChecks", List(&HEALTH_CHECK)),
+    Field("resources", RESOURCES),
+    Field("configmaps", List(&CONFIG_MAP)),
+    Field("secrets", List(&SECRET)),
+    Field("ports", List(&PORT)),
+    Field("startGracePeriod", Integer(Signed64)),
+]);
+
+/// Its fields have no tags; the documents write them in lower case.
+const URI: Type = Struct(&[
+    Field("value", Text),
+    Field("user", Text),
+    Field("pwd", Text),
+    Field("outputDir", Text),
+]);
+
+const KEY_VALUE: Type = Struct(&[Field("key", Text), Field("value", Text)]);
+
+const ENVIRONMENT: Type = Struct(&[
+    Field("name", Text),
+    Field("value", Text),
+    Field(
+        "valueFrom",
+        Struct(&[Field("resourceFieldRef", Struct(&[Field("resource", Text)]))]),
+    ),
+]);
+
+const PORT: Type = Struct(&[
+    Field("name", Text),
+    Field("hostPort", Integer(Signed32)),
+    Field("containerPort", Integer(Signed32)),
+    Field("hostIP", Text),
+    Field("protocol", Text),
+]);
+
+const HEALTH_CHECK: Type = Struct(&[
+    Field("type", Text),
+    Field("delaySeconds", Integer(Signed64)),
+    Field("gracePeriodSeconds", Integer(Signed64)),
+    Field("intervalSeconds", Integer(Signed64)),
+    Field("timeoutSeconds", Integer(Signed64)),
+    Field("consecutiveFailures", Integer(Unsigned32)),
+    Field("command", Struct(&[Field("value", Text)])),
+    Field(
+        "http",
+        Struct(&[
+            Field("port", Integer(Signed32)),
+            Field("portName", Text),
+            Field("scheme", Text),
+            Field("path", Text),
+            Field("headers", Texts),
+        ]),
+    ),
+    Field(
+        "tcp",
+        Struct(&[Field("port", Integer(Signed32)), Field("portName", Text)]),
+    ),
+]);
+
+const RESOURCES: Type = Struct(&[
+    Field("limits", QUANTITIES),
+    Field("requests", QUANTITIES),
+    Field("extendedResources", List(&EXTENDED_RESOURCE)),
+]);
+
+const QUANTITIES: Type = Struct(&[Field("cpu", Text), Field("memory", Text), Field("storage", Text)]);
+
+const EXTENDED_RESOURCE: Type = Struct(&[Field("name", Text), Field("value", Number)]);
+
+const VOLUME: Type = Struct(&[
+    Field("name", Text),
+    Field(
+        "volume",
+        Struct(&[
+            Field("hostPath", Text),
+            Field("mountPath", Text),
+            Field("subPath", Text),
+            Field("readOnly", Flag),
+        ]),
+    ),
+]);
+
+const CONFIG_MAP: Type = Struct(&[Field("name", Text), Field("items", List(&CONFIG_MAP_ITEM))]);
+
+const CONFIG_MAP_ITEM: Type = Struct(&[
+    Field("type", Text),
+    Field("dataKey", Text),
+    Field("dataKeyAlias", Text),
+    Field("keyOrPath", Text),
+    Field("subPath", Text),
+    Field("readOnly", Flag),
+    Field("user", Text),
+]);
+
+const SECRET: Type = Struct(&[Field("secretName", Text), Field("items", List(&SECRET_ITEM))]);
+
+const SECRET_ITEM: Type = Struct(&[
+    Field("type", Text),
+    Field("dataKey", Text),
+    Field("keyOrPath", Text),
+    Field("subPath", Text),
+    Field("readOnly", Flag),
+    Field("user", Text),
+]);

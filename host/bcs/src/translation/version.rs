@@ -1,0 +1,143 @@
+//! What is to be run, as the scheduler's `Version`.
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    Fault,
+    container::container,
+    view::{View, keep_others, members},
+};
+use crate::routes::Kind;
+
+/// Spaces are taken out of the values of labels and annotations whose keys hold this: they are lists of
+/// addresses.
+const REQUESTED_ADDRESSES: &str = "io.tencent.bcs.netsvc.requestip.";
+
+/// Where an application without a namespace goes.
+const DEFAULT_NAMESPACE: &str = "defaultGroup";
+
+/// What of a daemonset's `spec` becomes something else.
+const DAEMONSET_SPEC: [&str; 3] = ["instance", "selector", "template"];
+/// What of a template's `spec` becomes something else.
+const POD_SPEC: [&str; 4] = ["containers", "processes", "networkMode", "networkType"];
+
+/// `RunAs`: the namespace of an application or process; only theirs has a default.
+pub(super) fn run_as(kind: Kind, object: View<'_>) -> String {
+    match (kind, object.at("metadata").at("namespace").text()) {
+        (Kind::Application | Kind::Process, "") => DEFAULT_NAMESPACE.to_owned(),
+        (_, namespace) => namespace.to_owned(),
+    }
+}
+
+/// The scheduler's `Version` for an object of this kind, without its `raw_json`.
+pub(super) fn version(kind: Kind, object: View<'_>) -> Result<Map<String, Value>, Fault> {
+    let mut restart_policy = object.at("restartPolicy").object();
+    match object.at("restartPolicy").at("policy").text() {
+        "" => {
+            restart_policy.insert("policy".to_owned(), "OnFailure".into());
+        }
+        "OnFailure" | "Always" | "Never" => {}
+        _ => return Err(Fault::RestartPolicy),
+    }
+    let template = object.at("spec").at("template");
+    if !template.exists() {
+        return Err(Fault::NoTemplate);
+    }
+    let pod = template.at("spec");
+    let containers: Vec<View<'_>> = pod.at("containers").elements().collect();
+    let processes: Vec<View<'_>> = pod.at("processes").elements().collect();
+    match (containers.is_empty(), processes.is_empty()) {
+        (true, true) => return Err(Fault::NothingToRun),
+        (false, false) => return Err(Fault::ContainersAndProcesses),
+        (true, false) | (false, true) => {}
+    }
+
+    let metadata = object.at("metadata");
+    let mut kill_policy = object.at("killPolicy").object();
+    kill_policy.entry("gracePeriod").or_insert_with(|| 0.into());
+    let mut version = members(json!({
+        "ID": metadata.at("name").text(),
+        "Name": "",
+        "ObjectMeta": object_metadata(kind, metadata),
+        "PodObjectMeta": pod_metadata(metadata, template.at("metadata")),
+        "Instances": object.at("spec").at("instance").integer(),
+        "RunAs": run_as(kind, object),
+        "Container": containers
+            .into_iter()
+            .map(|element| container(element, pod).map(Value::from))
+            .collect::<Result<Vec<_>, _>>()?,
+        "Process": processes.iter().map(|process| process.value()).collect::<Vec<_>>(),
+        "Labels": labels(kind, metadata, template.at("metadata")),
+        "KillPolicy": kill_policy,
+        "RestartPolicy": restart_policy,
+        "Constraints": match kind {
+            Kind::Daemonset => Value::Null,
+            _ => object.at("constraint").value(),
+        },
+        "Uris": [],
+        "Ip": [],
+        "Mode": "",
+        "Kind": match kind {
+            Kind::Deployment if processes.is_empty() => Kind::Application.as_str(),
+            Kind::Deployment => Kind::Process.as_str(),
+            kind => kind.as_str(),
+        },
+    }));
+    // The scheduler gets the whole of any other object beside this.
+    if kind == Kind::Daemonset {
+        keep_others(object.at("spec"), &DAEMONSET_SPEC, &mut version, &["raw_json"]);
+        keep_others(pod, &POD_SPEC, &mut version, &["raw_json"]);
+    }
+    Ok(version)
+}
+
+/// `metadata` as the scheduler's `ObjectMeta`, in which name and namespace are always there.
+pub(super) fn object_metadata(kind: Kind, metadata: View<'_>) -> Map<String, Value> {
+    let mut into = metadata.object();
+    for key in ["name", "namespace"] {
+        into.insert(key.to_owned(), metadata.at(key).text().into());
+    }
+    if let (Kind::Application | Kind::Process, Some(Value::Object(annotations))) =
+        (kind, into.get_mut("annotations"))
+    {
+        join_addresses(annotations);
+    }
+    into
+}
+
+/// The template's metadata under the name and namespace of the object, with the labels of the object that it
+/// does not have itself.
+fn pod_metadata(metadata: View<'_>, template: View<'_>) -> Map<String, Value> {
+    let mut into = template.object();
+    for key in ["name", "namespace"] {
+        into.insert(key.to_owned(), metadata.at(key).text().into());
+    }
+    if metadata.at("labels").exists() {
+        let mut labels = template.at("labels").object();
+        for (key, value) in metadata.at("labels").members() {
+            labels.entry(key).or_insert_with(|| value.value());
+        }
+        into.insert("labels".to_owned(), labels.into());
+    }
+    into
+}
+
+/// The labels of the object and of the template; those of the template count.
+fn labels(kind: Kind, metadata: View<'_>, template: View<'_>) -> Map<String, Value> {
+    let mut into = metadata.at("labels").object();
+    into.extend(template.at("labels").object());
+    if matches!(kind, Kind::Application | Kind::Process) {
+        join_addresses(&mut into);
+    }
+    into
+}
+
+fn join_addresses(texts: &mut Map<String, Value>) {
+    for (key, value) in texts {
+        if key.contains(REQUESTED_ADDRESSES)
+            && let Value::String(text) = value
+        {
+            text.retain(|letter| letter != ' ');
+        }
+    }
+}

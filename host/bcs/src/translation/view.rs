@@ -1,0 +1,86 @@
+//! Reading a value whose types were checked: what is absent, or `null`, is Go's zero value.
+
+use serde_json::{Map, Value};
+
+use admittance_admission::same_key;
+
+/// A place in a checked value. Lives as long as the value.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View<'a>(Option<&'a Value>);
+
+impl<'a> View<'a> {
+    pub(super) fn new(value: &'a Value) -> Self {
+        Self(Some(value).filter(|value| !value.is_null()))
+    }
+
+    pub(super) fn at(self, key: &str) -> Self {
+        self.0
+            .and_then(|value| value.get(key))
+            .map_or(Self(None), Self::new)
+    }
+
+    pub(super) fn exists(self) -> bool {
+        self.0.is_some()
+    }
+
+    pub(super) fn text(self) -> &'a str {
+        self.0.and_then(Value::as_str).unwrap_or_default()
+    }
+
+    pub(super) fn integer(self) -> i64 {
+        self.0.and_then(Value::as_i64).unwrap_or_default()
+    }
+
+    pub(super) fn flag(self) -> bool {
+        self.0.and_then(Value::as_bool).unwrap_or_default()
+    }
+
+    pub(super) fn elements(self) -> impl Iterator<Item = View<'a>> {
+        self.0
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .map(Self::new)
+    }
+
+    /// The members of an object, in their order.
+    pub(super) fn members(self) -> impl Iterator<Item = (&'a str, View<'a>)> {
+        self.0
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+            .map(|(key, value)| (key.as_str(), Self::new(value)))
+    }
+
+    pub(super) fn value(self) -> Value {
+        self.0.cloned().unwrap_or_default()
+    }
+
+    /// The object as it is, in which every other key survives; empty when there is none.
+    pub(super) fn object(self) -> Map<String, Value> {
+        self.0.and_then(Value::as_object).cloned().unwrap_or_default()
+    }
+}
+
+/// Keep what the original drops: the members of `from` that the translation does not read go on in `into`,
+/// under the keys that they have.
+///
+/// Left out are those that the scheduler would read as one of its own fields: those that are in `into`
+/// already, and the `optional` ones. It would refuse them, or act on what the driver does not know.
+pub(super) fn keep_others(from: View<'_>, read: &[&str], into: &mut Map<String, Value>, optional: &[&str]) {
+    let own: Vec<String> = into.keys().cloned().collect();
+    let own = || own.iter().map(String::as_str).chain(optional.iter().copied());
+    for (key, value) in from.members() {
+        if !read.contains(&key) && !own().any(|own| same_key(key, own)) {
+            into.insert(key.to_owned(), value.value());
+        }
+    }
+}
+
+/// The members of `json!({...})`.
+pub(super) fn members(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    }
+}

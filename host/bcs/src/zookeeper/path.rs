@@ -1,0 +1,94 @@
+use std::{fmt, str::FromStr};
+
+use super::check_path;
+
+/// The absolute path of a node, such as `/bcs/services/endpoints/scheduler`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodePath(String);
+
+/// A text that is no path of a node.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` cannot be used: {reason}; write one such as /bcs/services/endpoints/scheduler")]
+pub struct InvalidNodePath {
+    pub text: String,
+    pub reason: &'static str,
+}
+
+impl NodePath {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The path of a node below this one.
+    pub fn child(&self, name: &str) -> Result<Self, InvalidNodePath> {
+        if name.contains('/') {
+            return Err(InvalidNodePath {
+                text: name.to_owned(),
+                reason: "the name of a node has no `/`",
+            });
+        }
+        format!("{}/{name}", self.0).parse()
+    }
+}
+
+impl FromStr for NodePath {
+    type Err = InvalidNodePath;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = |reason: &'static str| InvalidNodePath {
+            text: text.to_owned(),
+            reason,
+        };
+        check_path(text).map_err(wrong)?;
+        if text == "/" {
+            return Err(wrong("the root is everybody's"));
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Display for NodePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_nodes() {
+        for (text, is_one) in [
+            ("/a", true),
+            ("/blueking/admissionwebhook", true),
+            ("/a b/_c_0-x", true),
+            ("/a/...", true),
+            ("", false),
+            ("/", false),
+            ("a", false),
+            ("a/b", false),
+            ("/a/", false),
+            ("/a//b", false),
+            ("/a/./b", false),
+            ("/a/..", false),
+            ("/a\nb", false),
+            ("/a\u{fffd}", false),
+        ] {
+            let path = text.parse::<NodePath>();
+            assert_eq!(path.is_ok(), is_one, "{text:?}");
+            if let Ok(path) = path {
+                assert_eq!(path.to_string(), text);
+            }
+        }
+    }
+
+    #[test]
+    fn children() {
+        let path: NodePath = "/a".parse().unwrap();
+        assert_eq!(path.child("b").unwrap().as_str(), "/a/b");
+        for name in ["", "b/c", "..", "\0"] {
+            assert!(path.child(name).is_err(), "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Making the node, watching it, and removing it.
+
+use std::time::Duration;
+
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+use zookeeper_client::{Client, CreateMode, Error, SessionId};
+
+use super::{Registration, RegistrationState};
+use crate::zookeeper::{
+    Watch, ZooKeeper, ZooKeeperError, check_path, error::At, follow::SOON, members::join,
+};
+
+/// The first pause before the node is made again that is gone or could not be made; it doubles.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// The longest. BCS's own programs always wait as long.
+const LAST_PAUSE: Duration = Duration::from_secs(3);
+/// How long removing the node may take.
+const WITHDRAWAL: Duration = Duration::from_secs(2);
+
+/// The node that is being made or was made.
+struct Node {
+    /// Whose it is: with this session it goes.
+    session: SessionId,
+    /// The beginning of its name, up to what was registered.
+    prefix: String,
+    /// Where it is, once that is known.
+    path: Option<String>,
+}
+
+struct Hold {
+    zookeeper: ZooKeeper,
+    registration: Registration,
+    state: watch::Sender<RegistrationState>,
+    node: Option<Node>,
+    pause: Duration,
+}
+
+/// Keep the node there until told to stop, and then remove it.
+pub(super) async fn keep(
+    zookeeper: ZooKeeper,
+    registration: Registration,
+    state: watch::Sender<RegistrationState>,
+    stop: CancellationToken,
+) {
+    let mut hold = Hold {
+        zookeeper,
+        registration,
+        state,
+        node: None,
+        pause: FIRST_PAUSE,
+    };
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => {}
+        never = hold.for_ever() => match never {},
+    }
+    hold.withdraw().await;
+}
+
+impl Hold {
+    async fn for_ever(&mut self) -> std::convert::Infallible {
+        if let Err(reason) = check(&self.registration) {
+            let Registration { parent, name, .. } = &self.registration;
+            self.missing(format!("{name:?} below {parent:?} can be no node: {reason}"));
+            return std::future::pending().await;
+        }
+        let zookeeper = self.zookeeper.clone();
+        loop {
+            let client = zookeeper.connected(|away| self.missing(away.to_string())).await;
+            match zookeeper.while_connected(self.in_session(&client)).await {
+                None => self.missing(zookeeper.away().to_string()),
+                Some(error) => {
+                    self.missing(error.to_string());
+                    if error.is_away() {
+                        sleep(SOON).await;
+                    } else {
+                        self.pause().await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Have the node there until something fails.
+    async fn in_session(&mut self, client: &Client) -> ZooKeeperError {
+        loop {
+            if let Err(error) = self.once(client).await {
+                return error;
+            }
+        }
+    }
+
+    /// Make the node, or find it, and wait until something happens to it.
+    async fn once(&mut self, client: &Client) -> Result<(), ZooKeeperError> {
+        let path = self.path(client).await?;
+        let (data, watch) = match Watch::data(client, &path).await {
+            Ok(((data, stat), watch)) if stat.ephemeral_owner == client.session_id().0 => (data, watch),
+            Ok(_) | Err(Error::NoNode) => {
+                self.node = None;
+                self.missing(format!("{path} was deleted"));
+                self.pause().await;
+                return Ok(());
+            }
+            Err(error) => return Err(error).at("reading", &path),
+        };
+        if data != self.registration.data {
+            tracing::warn!(path, "what is registered was overwritten, and is put right");
+            let put_right = client.set_data(&path, &self.registration.data, None).await;
+            if put_right != Err(Error::NoNode) {
+                put_right.at("writing", &path)?;
+            }
+            return Ok(());
+        }
+        self.registered(&path);
+        watch.fired().await.at("following", &path)
+    }
+
+    async fn pause(&mut self) {
+        sleep(self.pause).await;
+        self.pause = (self.pause * 2).min(LAST_PAUSE);
+    }
+
+    /// Where the node is; it is made unless this session has made it.
+    async fn path(&mut self, client: &Client) -> Result<String, ZooKeeperError> {
+        let session = client.session_id();
+        let parent = self.registration.parent.clone();
+        let node = match self.node.as_mut() {
+            Some(node) if node.session == session => {
+                if let Some(path) = &node.path {
+                    return Ok(path.clone());
+                }
+                // The answer to the earlier try may have been lost with the connection.
+                if let Some(path) = find(client, &parent, &node.prefix).await? {
+                    return Ok(node.path.insert(path).clone());
+                }
+                node
+            }
+            _ => self.node.insert(Node {
+                session,
+                // It is told from other tries by a name that no other has.
+                prefix: format!("_c_{}-", Uuid::new_v4().simple()),
+                path: None,
+            }),
+        };
+        let begin = join(&parent, &format!("{}{}", node.prefix, self.registration.name));
+        let acls = self.zookeeper.acls();
+        let options = CreateMode::EphemeralSequential.with_acls(acls);
+        let created = client.create(&begin, &self.registration.data, &options).await;
+        let (_, sequence) = match created {
+            Err(Error::NoNode) => {
+                let options = CreateMode::Persistent.with_acls(acls);
+                match client.mkdir(&parent, &options).await {
+                    Err(Error::NoNode) => {
+                        let servers = self.zookeeper.servers().clone();
+                        return Err(ZooKeeperError::NoRoot { servers });
+                    }
+                    made => made.at("creating", &parent)?,
+                }
+                let options = CreateMode::EphemeralSequential.with_acls(acls);
+                client.create(&begin, &self.registration.data, &options).await
+            }
+            created => created,
+        }
+        .at("creating", &begin)?;
+        Ok(node.path.insert(format!("{begin}{sequence}")).clone())
+    }
+
+    /// Remove the node, wherever making it was when it was stopped.
+    async fn withdraw(&mut self) {
+        let Some(node) = self.node.take() else {
+            return;
+        };
+        let reason = "withdrawn".to_owned();
+        self.show(RegistrationState::Missing { reason });
+        let zookeeper = self.zookeeper.clone();
+        let parent = &self.registration.parent;
+        let removal = async {
+            loop {
+                let client = zookeeper.connected(drop).await;
+                if client.session_id() != node.session {
+                    return Ok(());
+                }
+                match zookeeper.while_connected(remove(&client, parent, &node)).await {
+                    None => {}
+                    Some(Err(error)) if error.is_away() => sleep(SOON).await,
+                    Some(result) => return result,
+                }
+            }
+        };
+        let result = timeout(WITHDRAWAL, removal).await;
+        let reason = match result {
+            Ok(Ok(())) => {
+                tracing::info!(parent, name = self.registration.name, "withdrawn from ZooKeeper");
+                return;
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => self.zookeeper.away().to_string(),
+        };
+        tracing::warn!(
+            parent,
+            name = self.registration.name,
+            reason,
+            "what is registered could not be removed, and goes with the session"
+        );
+    }
+
+    fn registered(&mut self, path: &str) {
+        self.pause = FIRST_PAUSE;
+        let state = RegistrationState::Registered {
+            path: path.to_owned(),
+        };
+        if self.show(state) {
+            tracing::info!(path, "registered in ZooKeeper");
+        }
+    }
+
+    fn missing(&self, reason: String) {
+        let warning = reason.clone();
+        if self.show(RegistrationState::Missing { reason }) {
+            tracing::warn!(
+                parent = self.registration.parent,
+                name = self.registration.name,
+                reason = warning,
+                "not registered in ZooKeeper"
+            );
+        }
+    }
+
+    fn show(&self, state: RegistrationState) -> bool {
+        self.state.send_if_modified(|shown| {
+            let is_new = *shown != state;
+            *shown = state;
+            is_new
+        })
+    }
+}
+
+/// Whether there can be such a node.
+fn check(registration: &Registration) -> Result<(), &'static str> {
+    let Registration { parent, name, .. } = registration;
+    if name.is_empty() || name.contains('/') {
+        return Err("a name is one part of a path");
+    }
+    check_path(parent)?;
+    check_path(&join(parent, name))
+}
+
+/// The child whose name begins so.
+async fn find(client: &Client, parent: &str, prefix: &str) -> Result<Option<String>, ZooKeeperError> {
+    // Another server may know of what was made a little later than the one that made it.
+    match client.sync(parent).await {
+        Ok(()) => {}
+        Err(Error::NoNode) => return Ok(None),
+        Err(error) => return Err(error).at("reading the children of", parent),
+    }
+    match client.list_children(parent).await {
+        Ok(names) => Ok(names
+            .iter()
+            .find(|name| name.starts_with(prefix))
+            .map(|name| join(parent, name))),
+        Err(Error::NoNode) => Ok(None),
+        Err(error) => Err(error).at("reading the children of", parent),
+    }
+}
+
+async fn remove(client: &Client, parent: &str, node: &Node) -> Result<(), ZooKeeperError> {
+    let path = match &node.path {
+        Some(path) => Some(path.clone()),
+        None => find(client, parent, &node.prefix).await?,
+    };
+    let Some(path) = path else {
+        return Ok(());
+    };
+    match client.delete(&path, None).await {
+        Ok(()) | Err(Error::NoNode) => Ok(()),
+        Err(error) => Err(error).at("deleting", &path),
+    }
+}

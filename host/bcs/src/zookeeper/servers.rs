@@ -1,0 +1,229 @@
+//! Which servers an ensemble has.
+
+use std::{fmt, str::FromStr};
+
+use crate::zookeeper::check_path;
+
+/// The port of a server whose address has none.
+const DEFAULT_PORT: u16 = 2181;
+
+/// One server of an ensemble: `host`, `host:port` or `[2001:db8::1]:port`. The port's default is 2181.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Server {
+    host: String,
+    port: u16,
+}
+
+/// The servers of an ensemble, one at least, and the node that all paths are below.
+///
+/// As text it is what every program takes that uses ZooKeeper: `10.0.0.1:2181,10.0.0.2:2181`, and
+/// `10.0.0.1:2181/below/this/node`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Servers {
+    servers: Vec<Server>,
+    /// Not `/`.
+    root: Option<String>,
+}
+
+/// Why a text names no servers.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ServersError {
+    /// There is no server in it.
+    #[error("no server is given; write `host:port`, with commas between several")]
+    Empty,
+    #[error("{text:?} is no server of ZooKeeper: {reason}; write `host:port`")]
+    Server { text: String, reason: &'static str },
+    /// The node that paths are to be below can be no node.
+    #[error("{path:?} can be no node: {reason}")]
+    Root { path: String, reason: &'static str },
+}
+
+impl Server {
+    /// The host: a name or an address, an IPv6 address without brackets.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl Servers {
+    /// These servers, and the node that paths are below (`/` is the same as none).
+    pub fn new(
+        servers: impl IntoIterator<Item = Server>,
+        root: Option<String>,
+    ) -> Result<Self, ServersError> {
+        let servers: Vec<_> = servers.into_iter().collect();
+        if servers.is_empty() {
+            return Err(ServersError::Empty);
+        }
+        if let Some(path) = &root
+            && let Err(reason) = check_path(path)
+        {
+            return Err(ServersError::Root {
+                path: path.clone(),
+                reason,
+            });
+        }
+        Ok(Self {
+            servers,
+            root: root.filter(|path| path != "/"),
+        })
+    }
+
+    /// The servers, in the order in which they were given.
+    pub fn iter(&self) -> impl Iterator<Item = &Server> {
+        self.servers.iter()
+    }
+
+    /// The node that paths are below, if not the root.
+    pub fn root(&self) -> Option<&str> {
+        self.root.as_deref()
+    }
+}
+
+impl FromStr for Server {
+    type Err = ServersError;
+
+    fn from_str(text: &str) -> Result<Self, ServersError> {
+        let wrong = |reason| ServersError::Server {
+            text: text.to_owned(),
+            reason,
+        };
+        if text.contains("://") {
+            return Err(wrong("servers have no scheme"));
+        }
+        let (host, port) = match text.strip_prefix('[') {
+            Some(rest) => {
+                let (host, rest) = rest
+                    .split_once(']')
+                    .ok_or_else(|| wrong("its bracket is not closed"))?;
+                if host.parse::<std::net::Ipv6Addr>().is_err() {
+                    return Err(wrong("in brackets there is an IPv6 address"));
+                }
+                match rest.strip_prefix(':') {
+                    Some(port) => (host, Some(port)),
+                    None if rest.is_empty() => (host, None),
+                    None => return Err(wrong("after the bracket there is a colon")),
+                }
+            }
+            None => match text.split_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (text, None),
+            },
+        };
+        if host.is_empty() {
+            return Err(wrong("it has no host"));
+        }
+        if host.contains(|character: char| character.is_whitespace() || "/,@?#".contains(character)) {
+            return Err(wrong("its host is no name and no address"));
+        }
+        let port = match port {
+            None => DEFAULT_PORT,
+            Some(port) if port.contains(':') => return Err(wrong("IPv6 addresses are in brackets")),
+            Some(port) => match port.parse() {
+                Ok(0) | Err(_) => return Err(wrong("its port is no number of 1 to 65535")),
+                Ok(port) => port,
+            },
+        };
+        Ok(Self {
+            host: host.to_owned(),
+            port,
+        })
+    }
+}
+
+impl FromStr for Servers {
+    type Err = ServersError;
+
+    fn from_str(text: &str) -> Result<Self, ServersError> {
+        if text.contains("://") {
+            return Err(ServersError::Server {
+                text: text.to_owned(),
+                reason: "servers have no scheme",
+            });
+        }
+        let (servers, root) = match text.find('/') {
+            Some(at) => text.split_at(at),
+            None => (text, ""),
+        };
+        if servers.trim().is_empty() {
+            return Err(ServersError::Empty);
+        }
+        let servers: Result<Vec<_>, _> = servers.split(',').map(|server| server.trim().parse()).collect();
+        Self::new(servers?, (!root.is_empty()).then(|| root.to_owned()))
+    }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(formatter, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(formatter, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+impl fmt::Display for Servers {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, server) in self.servers.iter().enumerate() {
+            if index > 0 {
+                formatter.write_str(",")?;
+            }
+            server.fmt(formatter)?;
+        }
+        formatter.write_str(self.root.as_deref().unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_read_and_written() {
+        for (text, written) in [
+            ("10.0.0.1", "10.0.0.1:2181"),
+            ("zk-1:2182", "zk-1:2182"),
+            ("10.0.0.1:2181,10.0.0.2", "10.0.0.1:2181,10.0.0.2:2181"),
+            ("a, b:7", "a:2181,b:7"),
+            ("a,b:7/bcs/one", "a:2181,b:7/bcs/one"),
+            ("a/", "a:2181"),
+            ("[::1]", "[::1]:2181"),
+            ("[2001:db8::1]:7,a", "[2001:db8::1]:7,a:2181"),
+        ] {
+            let servers: Servers = text.parse().unwrap();
+            assert_eq!(servers.to_string(), written, "{text}");
+            assert_eq!(servers.to_string().parse(), Ok(servers), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_texts_are_told_why() {
+        for (text, part) in [
+            ("", "no server is given"),
+            (" ", "no server is given"),
+            ("/bcs", "no server is given"),
+            ("a,,b", "has no host"),
+            (":2181", "has no host"),
+            ("a:", "no number of 1 to 65535"),
+            ("a:0", "no number of 1 to 65535"),
+            ("a:65536", "no number of 1 to 65535"),
+            ("a:x", "no number of 1 to 65535"),
+            ("::1", "has no host"),
+            ("2001:db8::1", "in brackets"),
+            ("[::1", "not closed"),
+            ("[a]:2181", "an IPv6 address"),
+            ("[::1]2181", "there is a colon"),
+            ("a b:2181", "no name and no address"),
+            ("tcp+tls://a:2181", "have no scheme"),
+            ("a/bcs/", "no `/` at its end"),
+        ] {
+            let error = text.parse::<Servers>().unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

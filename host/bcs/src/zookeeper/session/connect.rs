@@ -1,0 +1,157 @@
+//! Connecting, again and again.
+
+use std::time::{Duration, Instant};
+
+use tokio::{
+    net::TcpStream,
+    sync::watch,
+    time::{sleep, timeout},
+};
+use zookeeper_client::{Client, Error, SessionState as ClientState};
+
+use super::{Session, SessionState};
+use crate::zookeeper::{EnsembleConfig, Server};
+
+/// The first pause between two tries, which doubles with each.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LAST_PAUSE: Duration = Duration::from_secs(2);
+/// How long a server is given that is asked why it opened no session.
+const PROBE: Duration = Duration::from_secs(1);
+
+/// Who is told how the session is.
+struct Shown {
+    states: watch::Sender<SessionState>,
+    session: watch::Sender<Session>,
+    servers: String,
+    had_one: bool,
+}
+
+/// Have a session for as long as this is polled.
+pub(super) async fn keep(
+    config: EnsembleConfig,
+    states: watch::Sender<SessionState>,
+    session: watch::Sender<Session>,
+) {
+    let mut shown = Shown {
+        states,
+        session,
+        servers: config.servers.to_string(),
+        had_one: false,
+    };
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match connect(&config).await {
+            Ok(client) => {
+                pause = FIRST_PAUSE;
+                let reason = stay(client, &mut shown).await;
+                shown.away(reason);
+            }
+            Err(error) => {
+                shown.away(explain(&error, &config).await);
+                sleep(pause).await;
+                pause = (pause * 2).min(LAST_PAUSE);
+            }
+        }
+    }
+}
+
+async fn connect(config: &EnsembleConfig) -> Result<Client, Error> {
+    let mut connector = Client::connector()
+        .with_session_timeout(config.session_timeout)
+        // One try with each server: when to try again is decided here.
+        .with_fail_eagerly()
+        // It then makes nodes with the operation that each version knows.
+        .with_server_version(3, 4, 0);
+    if let Some(digest) = &config.digest {
+        connector = connector.with_auth("digest", &digest.credentials());
+    }
+    connector.connect(&config.servers.to_string()).await
+}
+
+/// Tell how the session is until it has ended, and then why it has.
+async fn stay(client: Client, shown: &mut Shown) -> String {
+    let mut watcher = client.state_watcher();
+    let mut state = client.state();
+    loop {
+        match state {
+            ClientState::SyncConnected | ClientState::ConnectedReadOnly => shown.here(&client),
+            ClientState::Disconnected => shown.away("the connection was lost".to_owned()),
+            ClientState::Expired => return "the session has expired".to_owned(),
+            ClientState::AuthFailed => return "the user and the password were refused".to_owned(),
+            ClientState::Closed => return "the session was closed".to_owned(),
+        }
+        state = watcher.changed().await;
+    }
+}
+
+/// Why no session came of a try. The client says no more than that no server was good for one, so each is
+/// asked.
+async fn explain(error: &Error, config: &EnsembleConfig) -> String {
+    match error {
+        Error::NoHosts | Error::Timeout | Error::ConnectionLoss => {
+            let probes: Vec<_> = config
+                .servers
+                .iter()
+                .cloned()
+                .map(probe)
+                .map(tokio::spawn)
+                .collect();
+            let mut reasons = Vec::with_capacity(probes.len());
+            for probe in probes {
+                // It fails only with the runtime.
+                reasons.extend(probe.await);
+            }
+            reasons.join("; ")
+        }
+        Error::AuthFailed => "the user and the password were refused".to_owned(),
+        error => error.to_string(),
+    }
+}
+
+async fn probe(server: Server) -> String {
+    match timeout(PROBE, TcpStream::connect((server.host(), server.port()))).await {
+        Err(_) => format!("{server} does not answer"),
+        Ok(Err(error)) => format!("{server}: {error}"),
+        Ok(Ok(_)) => {
+            format!("{server} accepts connections and opens no session (its ensemble may have no leader)")
+        }
+    }
+}
+
+impl Shown {
+    fn here(&mut self, client: &Client) {
+        let session = client.session_id();
+        if self.states.borrow().is_connected() {
+            return;
+        }
+        tracing::info!(servers = self.servers, %session, "connected to ZooKeeper");
+        self.had_one = true;
+        self.session.send_replace(Session::Here(client.clone()));
+        self.states.send_replace(SessionState::Connected {
+            since: Instant::now(),
+            session,
+        });
+    }
+
+    fn away(&mut self, reason: String) {
+        let before = self.states.borrow().clone();
+        // Why it is away may become another thing while it is; since when does not.
+        let since = if before.is_connected() {
+            Instant::now()
+        } else {
+            before.since()
+        };
+        if before.reason() != Some(&reason) {
+            tracing::warn!(servers = self.servers, reason, "ZooKeeper is away");
+        }
+        self.session.send_replace(Session::Away(reason.clone()));
+        self.states.send_replace(if self.had_one {
+            SessionState::Lost { since, reason }
+        } else {
+            SessionState::Connecting {
+                since,
+                reason: Some(reason),
+            }
+        });
+    }
+}

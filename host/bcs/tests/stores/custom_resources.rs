@@ -1,0 +1,292 @@
+//! Resources of an API server that keeps them in memory.
+
+use std::path::Path;
+
+use admittance_bcs::stores::CustomResourceStore;
+use admittance_definitions::{DefinitionId, DefinitionStore, StoreError};
+use serde_json::{Value, json};
+
+use crate::{
+    conformance::{Ground, each_rule, each_rule_of_shared, tests},
+    documents::{
+        assert_changed_meanwhile, assert_holds, creation, deletion, document, id, ids, replacement, until,
+        until_hook,
+    },
+    setting::{Setting, eventually},
+};
+
+const PLURAL: &str = "admissionwebhookconfigurations";
+
+/// Namespace and name of the resource of a path.
+pub(crate) fn resource_of(path: &Path) -> (&str, &str) {
+    let place = path.to_str().unwrap().strip_prefix("customresources:").unwrap();
+    place.split_once('/').unwrap()
+}
+
+impl Ground for Setting {
+    type Store = CustomResourceStore;
+
+    const TAKES_SEVERAL: bool = false;
+
+    async fn new(_is_to_be_lost: bool) -> Self {
+        Self::new()
+    }
+
+    async fn open(&self) -> CustomResourceStore {
+        CustomResourceStore::new(&self.cluster().await, CustomResourceStore::DEFAULT_NAMESPACE)
+    }
+
+    async fn put(&self, path: &Path, text: &str) {
+        put(self, resource_of(path), serde_json::from_str(text).unwrap());
+    }
+
+    async fn remove(&self, path: &Path) {
+        let (namespace, name) = resource_of(path);
+        self.server.delete(PLURAL, namespace, name);
+    }
+
+    async fn lose(&mut self) {
+        self.server.leave();
+    }
+
+    async fn come_back(&mut self) {
+        self.server.come_back();
+    }
+}
+
+each_rule!(tests, Setting);
+each_rule_of_shared!(tests, Setting);
+
+fn put(setting: &Setting, (namespace, name): (&str, &str), spec: Value) {
+    let metadata = json!({"name": name, "namespace": namespace});
+    let object = json!({"metadata": metadata, "spec": spec});
+    setting.server.put(PLURAL, object);
+}
+
+#[tokio::test]
+async fn resources_are_called_as_bcs_calls_them() {
+    let setting = Setting::new();
+    let store = setting.open().await;
+    // (kind, name, the resource, if it is kept here; where it ends in a star the rest is a digest)
+    for (kind, name, expected) in [
+        ("admissionwebhook", "bkbcs/hooks", Some("bkbcs/hooks")),
+        ("AdmissionWebhook", "bkbcs/hooks", Some("bkbcs/hooks")),
+        (
+            "admissionwebhook",
+            "defaultGroup/hooks",
+            Some("bkbcs/defaultgroup-hooks-*"),
+        ),
+        ("admissionwebhook", "bkbcs/Hooks", Some("bkbcs/bkbcs-hooks-*")),
+        ("AdmissionChain", "hooks", None),
+        ("AdmissionWebhookConfiguration", "bkbcs/hooks", None),
+    ] {
+        let id = DefinitionId {
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+        };
+        let path = store.place_for(&id);
+        let place = path.as_deref().map(|path| {
+            let (namespace, name) = resource_of(path);
+            format!("{namespace}/{name}")
+        });
+        match (&place, expected) {
+            (Some(place), Some(expected)) => match expected.strip_suffix('*') {
+                Some(start) => assert!(place.starts_with(start), "{place}"),
+                None => assert_eq!(place, expected),
+            },
+            (place, expected) => assert_eq!(place.as_deref(), expected, "{kind} {name}"),
+        }
+    }
+    for path in [
+        "customresources:a",
+        "customresources:/a",
+        "customresources:a/",
+        "customresources:a/b/c",
+        "zookeeper:/a/b",
+        "a/b",
+    ] {
+        assert!(!store.owns(Path::new(path)), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_resource_says_stands_in() {
+    let setting = Setting::new();
+    let store = setting.open().await;
+    let hooks: Value = serde_json::from_str(&document("", "", "hook")).unwrap();
+    // (the resource, metadata of its spec, the definition)
+    for (place, metadata, expected) in [
+        (("bkbcs", "a"), None, id("bkbcs", "a")),
+        (("elsewhere", "a"), Some(json!(null)), id("elsewhere", "a")),
+        (
+            ("bkbcs", "b"),
+            Some(json!({"creationTimestamp": null})),
+            id("bkbcs", "b"),
+        ),
+        (("bkbcs", "c"), Some(json!({"name": "d"})), id("bkbcs", "d")),
+        (
+            ("bkbcs", "e"),
+            Some(json!({"name": "F", "namespace": "defaultGroup"})),
+            id("defaultGroup", "F"),
+        ),
+    ] {
+        let mut spec = json!({
+            "resourcesRef": hooks["resourcesRef"],
+            "admissionWebhooks": hooks["admissionWebhooks"],
+        });
+        if let Some(metadata) = metadata {
+            spec["metadata"] = metadata;
+        }
+        put(&setting, place, spec);
+        let read = store.read().await.unwrap();
+        assert_eq!(ids(&read), std::slice::from_ref(&expected), "{place:?}");
+        let path = read[0].path.clone();
+        assert_eq!(resource_of(&path), place);
+        // It keeps its resource, and what else is in it.
+        let (namespace, name) = expected.name.split_once('/').unwrap();
+        let text = document(namespace, name, "other");
+        let change = replacement(&path, &read[0].text, &text);
+        store.commit(&[change]).await.unwrap();
+        assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
+        store.commit(&[deletion(&path, &text)]).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_definition_is_told_by_its_reader() {
+    let setting = Setting::new();
+    let store = setting.open().await;
+    // (the resource, what is wrong with it)
+    for (object, expected) in [
+        (json!({}), "spec: missing"),
+        (json!({"spec": "text"}), "spec"),
+        (json!({"spec": {}}), "resourcesRef: missing"),
+        (json!({"spec": {"metadata": 7}}), "metadata"),
+    ] {
+        let mut object = object;
+        object["metadata"] = json!({"name": "a", "namespace": "bkbcs"});
+        setting.server.put(PLURAL, object.clone());
+        let read = store.read().await.unwrap();
+        let mistakes = admittance_definitions::load_text("a", &read[0].text).unwrap_err();
+        assert!(mistakes.to_string().contains(expected), "{object}: {mistakes}");
+        let change = deletion(&read[0].path, &read[0].text);
+        store.commit(&[change]).await.unwrap();
+    }
+    for text in ["kind: admissionwebhook", r#"{"kind":"AdmissionChain"}"#] {
+        let path = store.place_for(&id("a", "b")).unwrap();
+        let result = store.commit(&[creation(&path, text)]).await;
+        assert!(matches!(result, Err(StoreError::Mistakes(_))), "{result:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_write_in_between_counts_when_it_is_of_the_definition() {
+    let setting = Setting::new();
+    let store = setting.open().await;
+    let path = store.place_for(&id("bkbcs", "a")).unwrap();
+    let text = document("bkbcs", "a", "first");
+    store.commit(&[creation(&path, &text)]).await.unwrap();
+
+    // A label comes between looking and writing.
+    let mut labelled = setting.server.object(PLURAL, "bkbcs", "a").unwrap();
+    labelled["metadata"]["labels"] = json!({"team": "x"});
+    setting.server.put_before("replace", PLURAL, labelled);
+    let second = document("bkbcs", "a", "second");
+    let change = replacement(&path, &text, &second);
+    store.commit(&[change]).await.unwrap();
+    assert_holds(&store.read().await.unwrap(), &[(&path, &second)]);
+    let there = setting.server.object(PLURAL, "bkbcs", "a").unwrap();
+    assert_eq!(there["metadata"]["labels"]["team"], "x", "{there}");
+
+    // Another definition does.
+    let mut other = there.clone();
+    other["spec"] = serde_json::from_str(&text).unwrap();
+    for verb in ["replace", "delete"] {
+        setting.server.put_before(verb, PLURAL, other.clone());
+        let change = match verb {
+            "replace" => replacement(&path, &second, &text),
+            _ => deletion(&path, &second),
+        };
+        assert_changed_meanwhile(store.commit(&[change]).await, &path);
+        assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
+        let change = replacement(&path, &text, &second);
+        store.commit(&[change]).await.unwrap();
+    }
+    store.commit(&[deletion(&path, &second)]).await.unwrap();
+    setting.server.put_before("create", PLURAL, other);
+    let result = store.commit(&[creation(&path, &second)]).await;
+    assert_changed_meanwhile(result, &path);
+}
+
+#[tokio::test]
+async fn without_a_watch_changes_are_seen_too() {
+    let setting = Setting::new();
+    setting.server.forbid("watch", PLURAL);
+    let store = setting.open().await;
+    until_hook(&store, None).await;
+    put(
+        &setting,
+        ("bkbcs", "a"),
+        serde_json::from_str(&document("bkbcs", "a", "first")).unwrap(),
+    );
+    until_hook(&store, Some("first")).await;
+    setting.server.delete(PLURAL, "bkbcs", "a");
+    until_hook(&store, None).await;
+}
+
+#[tokio::test]
+async fn what_is_not_allowed_is_said() {
+    let setting = Setting::new();
+    let store = setting.open().await;
+    setting.server.forbid("create", PLURAL);
+    let path = store.place_for(&id("bkbcs", "a")).unwrap();
+    let text = document("bkbcs", "a", "first");
+    let error = store.commit(&[creation(&path, &text)]).await.unwrap_err();
+    let words = error.to_string();
+    assert!(matches!(error, StoreError::Refused { .. }), "{words}");
+    assert!(words.starts_with("customresources refuses: https://"), "{words}");
+    assert!(words.contains("give this program's account `create`"), "{words}");
+
+    setting.server.remove_kind(PLURAL);
+    let read = until(&store, "no such kind", Result::is_err).await;
+    let words = read.unwrap_err().to_string();
+    assert!(
+        words.contains("install their CustomResourceDefinition"),
+        "{words}"
+    );
+}
+
+#[tokio::test]
+async fn a_write_without_an_answer_is_looked_for() {
+    let setting = Setting::new();
+    let store = setting.open().await;
+    let path = store.place_for(&id("bkbcs", "a")).unwrap();
+    let (text, second) = (document("bkbcs", "a", "first"), document("bkbcs", "a", "second"));
+    store.commit(&[creation(&path, &text)]).await.unwrap();
+    // (whether the server has written it before the connection broke, what is said)
+    for (is_written, expected) in [
+        (false, Some("whether customresources:bkbcs/a is written")),
+        (true, None),
+    ] {
+        let before = setting.server.count("replace", PLURAL);
+        setting.server.hold("replace", PLURAL);
+        let change = [replacement(&path, &text, &second)];
+        let interrupted = async {
+            eventually("the request", async || {
+                setting.server.count("replace", PLURAL) > before
+            })
+            .await;
+            if is_written {
+                Ground::put(&setting, &path, &second).await;
+            }
+            setting.server.break_connections();
+        };
+        let (result, ()) = tokio::join!(store.commit(&change), interrupted);
+        setting.server.release("replace", PLURAL);
+        match (result, expected) {
+            (Ok(()), None) => {}
+            (Err(error), Some(words)) => assert!(error.to_string().contains(words), "{error}"),
+            (result, _) => panic!("{result:?}"),
+        }
+    }
+}

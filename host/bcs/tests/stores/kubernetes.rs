@@ -1,0 +1,340 @@
+//! Resources of a real API server, if `ADMITTANCE_TEST_KUBERNETES` names the directory that etcd and
+//! kube-apiserver are in; `cargo task cluster` makes them.
+
+use std::{
+    env,
+    fs::{self, File},
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
+
+use admittance_bcs::stores::CustomResourceStore;
+use admittance_cluster::Cluster;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use http::{Method, Request};
+use kube::{Client, Config, config::Kubeconfig};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{
+    conformance::{Ground, each_rule, each_rule_of_shared},
+    custom_resources::resource_of,
+    setting::connect,
+};
+
+const PROGRAMS: &str = "ADMITTANCE_TEST_KUBERNETES";
+const MANIFEST: &str = include_str!("../../../../docs/examples/bcs/admissionwebhookconfigurations.yaml");
+const RESOURCES: &str = "/apis/bkbcs.tencent.com/v2/admissionwebhookconfigurations";
+const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// Longer than anything takes on a busy machine: it ends a wait that would not end.
+const NEVER: Duration = Duration::from_secs(300);
+/// Between two looks at a server, which does not tell when it is ready.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// An API server with its store. Lives as long as the test: both are killed with it.
+struct Kubernetes {
+    directory: TempDir,
+    arguments: Vec<String>,
+    api_server: Option<Program>,
+    _etcd: Program,
+}
+
+/// Killed when it is dropped, and when the thread that started it ends.
+struct Program(Child);
+
+impl Program {
+    fn start(name: &str, arguments: &[String], directory: &Path) -> Self {
+        let log = File::create(directory.join(format!("{name}.log"))).unwrap();
+        let program = PathBuf::from(env::var_os(PROGRAMS).unwrap()).join(name);
+        let child = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "--"])
+            .arg(program)
+            .args(arguments)
+            .current_dir(directory)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        Self(child)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It may have ended before.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Kubernetes {
+    async fn start() -> Self {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path();
+        let [clients, peers, address] = free_addresses();
+        let kept = format!("http://{clients}");
+        let peers = format!("http://{peers}");
+        let etcd = [
+            format!("--listen-client-urls={kept}"),
+            format!("--advertise-client-urls={kept}"),
+            format!("--listen-peer-urls={peers}"),
+            format!("--initial-advertise-peer-urls={peers}"),
+            format!("--initial-cluster=default={peers}"),
+            "--data-dir=etcd".to_owned(),
+            "--unsafe-no-fsync".to_owned(),
+            "--logger=zap".to_owned(),
+        ];
+        let etcd = Program::start("etcd", &etcd, path);
+        write_files(path, address);
+        let arguments = [
+            format!("--etcd-servers={kept}"),
+            format!("--bind-address={}", address.ip()),
+            format!("--secure-port={}", address.port()),
+            format!("--advertise-address={}", address.ip()),
+            "--endpoint-reconciler-type=none".to_owned(),
+            "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+            "--tls-cert-file=server.pem".to_owned(),
+            "--tls-private-key-file=server.key".to_owned(),
+            "--token-auth-file=tokens.csv".to_owned(),
+            "--authorization-mode=RBAC".to_owned(),
+            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+            "--service-account-signing-key-file=accounts.key".to_owned(),
+            "--service-account-key-file=accounts.pub".to_owned(),
+            "--disable-admission-plugins=ServiceAccount".to_owned(),
+            "--profiling=false".to_owned(),
+        ];
+        let mut kubernetes = Self {
+            arguments: arguments.to_vec(),
+            directory,
+            api_server: None,
+            _etcd: etcd,
+        };
+        kubernetes.start_api_server().await;
+        let manifest = admittance_definitions::document::to_json("the manifest", MANIFEST).unwrap();
+        let manifest: Value = serde_json::from_str(&serde_json::to_string(&manifest).unwrap()).unwrap();
+        kubernetes.post(DEFINITION, &manifest).await;
+        kubernetes.until_ready(RESOURCES).await;
+        kubernetes
+    }
+
+    async fn start_api_server(&mut self) {
+        let path = self.directory.path();
+        self.api_server = Some(Program::start("kube-apiserver", &self.arguments, path));
+        self.until_ready("/readyz").await;
+    }
+
+    fn kubeconfig(&self) -> PathBuf {
+        self.directory.path().join("kubeconfig")
+    }
+
+    /// A client that is no store.
+    async fn client(&self) -> Client {
+        let kubeconfig = Kubeconfig::read_from(self.kubeconfig()).unwrap();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await;
+        Client::try_from(config.unwrap()).unwrap()
+    }
+
+    async fn request(&self, method: Method, path: &str, body: Option<&Value>) -> kube::Result<String> {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", "application/json")
+            .body(body.map(Value::to_string).unwrap_or_default().into_bytes())
+            .unwrap();
+        self.client().await.request_text(request).await
+    }
+
+    /// Creates it, if it is not there.
+    async fn post(&self, path: &str, object: &Value) {
+        match self.request(Method::POST, path, Some(object)).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            Err(error) => panic!("{path}: {error}"),
+        }
+    }
+
+    async fn until_ready(&mut self, path: &str) {
+        let begin = Instant::now();
+        while let Err(error) = self.request(Method::GET, path, None).await {
+            let program = &mut self.api_server.as_mut().unwrap().0;
+            let has_ended = program.try_wait().unwrap().is_some();
+            if has_ended || begin.elapsed() > NEVER {
+                let log = fs::read_to_string(self.directory.path().join("kube-apiserver.log"));
+                panic!("{path}: {error}\n{}", log.unwrap_or_default());
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    fn path_of(&self, path: &Path) -> (String, String) {
+        let (namespace, name) = resource_of(path);
+        let collection =
+            format!("/apis/bkbcs.tencent.com/v2/namespaces/{namespace}/admissionwebhookconfigurations");
+        (format!("{collection}/{name}"), collection)
+    }
+}
+
+fn free_addresses<const N: usize>() -> [SocketAddr; N] {
+    // All are held until all are chosen, so that no two are the same.
+    let held = [(); N].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+    held.map(|listener| listener.local_addr().unwrap())
+}
+
+fn write_files(directory: &Path, address: SocketAddr) {
+    let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec![address.ip().to_string()]).unwrap();
+    let certificate = params.signed_by(&key, &authority).unwrap();
+    let accounts = KeyPair::generate().unwrap();
+    let kubeconfig = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "test", "cluster": {
+            "server": format!("https://{address}"),
+            "certificate-authority-data": STANDARD.encode(authority.pem()),
+        }}],
+        "users": [{"name": "admin", "user": {"token": "token-of-admin"}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin"}}],
+        "current-context": "test",
+    });
+    for (name, text) in [
+        ("server.pem", certificate.pem()),
+        ("server.key", key.serialize_pem()),
+        ("accounts.key", accounts.serialize_pem()),
+        ("accounts.pub", accounts.public_key_pem()),
+        (
+            "tokens.csv",
+            "token-of-admin,admin,admin,\"system:masters\"\n".to_owned(),
+        ),
+        ("kubeconfig", kubeconfig.to_string()),
+    ] {
+        fs::write(directory.join(name), text).unwrap();
+    }
+}
+
+/// The API server of this program's one test, which each rule has empty.
+static KUBERNETES: OnceLock<tokio::sync::Mutex<Option<Kubernetes>>> = OnceLock::new();
+
+/// Has the API server while it lives.
+struct Resources(Option<Kubernetes>);
+
+impl Drop for Resources {
+    fn drop(&mut self) {
+        if let Some(shared) = KUBERNETES.get()
+            && let Ok(mut shared) = shared.try_lock()
+        {
+            *shared = self.0.take();
+        }
+    }
+}
+
+impl Resources {
+    fn kubernetes(&self) -> &Kubernetes {
+        self.0.as_ref().unwrap()
+    }
+}
+
+impl Ground for Resources {
+    type Store = CustomResourceStore;
+
+    const TAKES_SEVERAL: bool = false;
+
+    async fn new(_is_to_be_lost: bool) -> Self {
+        let mut shared = KUBERNETES.get_or_init(Default::default).lock().await;
+        let kubernetes = match shared.take() {
+            Some(kubernetes) => kubernetes,
+            None => Kubernetes::start().await,
+        };
+        let listed = kubernetes.request(Method::GET, RESOURCES, None).await.unwrap();
+        let listed: Value = serde_json::from_str(&listed).unwrap();
+        for item in listed["items"].as_array().unwrap() {
+            let text = |field: &str| item["metadata"][field].as_str().unwrap();
+            let path = format!("customresources:{}/{}", text("namespace"), text("name"));
+            let (path, _) = kubernetes.path_of(Path::new(&path));
+            kubernetes.request(Method::DELETE, &path, None).await.unwrap();
+        }
+        Self(Some(kubernetes))
+    }
+
+    async fn open(&self) -> CustomResourceStore {
+        let cluster: Cluster = connect(self.kubernetes().kubeconfig(), None).await.unwrap();
+        CustomResourceStore::new(&cluster, CustomResourceStore::DEFAULT_NAMESPACE)
+    }
+
+    async fn put(&self, path: &Path, text: &str) {
+        let kubernetes = self.kubernetes();
+        let (namespace, name) = resource_of(path);
+        let (path, collection) = kubernetes.path_of(path);
+        let mut object = json!({
+            "apiVersion": "bkbcs.tencent.com/v2",
+            "kind": "AdmissionWebhookConfiguration",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": serde_json::from_str::<Value>(text).unwrap(),
+        });
+        match kubernetes.request(Method::GET, &path, None).await {
+            Ok(there) => {
+                let there: Value = serde_json::from_str(&there).unwrap();
+                object["metadata"] = there["metadata"].clone();
+                kubernetes
+                    .request(Method::PUT, &path, Some(&object))
+                    .await
+                    .unwrap();
+            }
+            Err(_) => {
+                let home = json!({"metadata": {"name": namespace}});
+                kubernetes.post("/api/v1/namespaces", &home).await;
+                kubernetes
+                    .request(Method::POST, &collection, Some(&object))
+                    .await
+                    .unwrap();
+            }
+        }
+    }
+
+    async fn remove(&self, path: &Path) {
+        let (path, _) = self.kubernetes().path_of(path);
+        self.kubernetes()
+            .request(Method::DELETE, &path, None)
+            .await
+            .unwrap();
+    }
+
+    async fn lose(&mut self) {
+        self.0.as_mut().unwrap().api_server = None;
+    }
+
+    async fn come_back(&mut self) {
+        self.0.as_mut().unwrap().start_api_server().await;
+    }
+}
+
+macro_rules! one_after_another {
+    ($ground:ty: $($rule:ident)*) => {
+        $(
+            eprintln!("{}", stringify!($rule));
+            crate::conformance::$rule::<$ground>().await;
+        )*
+    };
+}
+
+#[tokio::test]
+async fn a_real_api_server() {
+    if env::var_os(PROGRAMS).is_none() {
+        eprintln!("{PROGRAMS} is not set: nothing is tried on a real API server");
+        return;
+    }
+    each_rule!(one_after_another, Resources);
+    each_rule_of_shared!(one_after_another, Resources);
+    // What is static is not dropped.
+    if let Some(shared) = KUBERNETES.get() {
+        shared.lock().await.take();
+    }
+}

@@ -1,0 +1,336 @@
+//! Nodes of a real ZooKeeper.
+
+use std::{
+    path::Path,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use admittance_bcs::stores::ZooKeeperStore;
+use admittance_bcs::zookeeper::{Digest, EnsembleConfig, ZooKeeper};
+use admittance_definitions::{DefinitionId, DefinitionStore, StoreError};
+use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error};
+
+use crate::{
+    conformance::{Ground, each_rule, each_rule_of_shared, tests},
+    documents::{assert_holds, creation, deletion, document, id, ids, replacement, soon, until_hook},
+    ensemble::{self, Server},
+    old_server::OldServer,
+};
+
+/// Open to anyone, and to stay.
+const PERSISTENT: CreateOptions<'static> = CreateMode::Persistent.with_acls(Acls::anyone_all());
+
+/// Nodes below one that no other test has.
+struct Nodes {
+    /// Of its own, if it is to be lost.
+    server: Option<Server>,
+    address: String,
+    root: String,
+}
+
+fn node(path: &Path) -> &str {
+    path.to_str().unwrap().strip_prefix("zookeeper:").unwrap()
+}
+
+impl Nodes {
+    fn config(&self) -> EnsembleConfig {
+        EnsembleConfig::new(self.address.parse().unwrap())
+    }
+
+    fn store(&self, config: EnsembleConfig) -> ZooKeeperStore {
+        ZooKeeperStore::new(ZooKeeper::open(config), self.root.as_str()).unwrap()
+    }
+
+    /// Somebody else.
+    async fn client(&self) -> Client {
+        soon("a session", Client::connect(&self.address)).await.unwrap()
+    }
+
+    /// A node below the root with this data, and its path.
+    async fn write(&self, below: &str, data: &[u8]) -> String {
+        let (client, path) = (self.client().await, format!("{}/{below}", self.root));
+        let (parent, _) = path.rsplit_once('/').unwrap();
+        client.mkdir(parent, &PERSISTENT).await.unwrap();
+        match client.create(&path, data, &PERSISTENT).await {
+            Ok(_) => {}
+            Err(Error::NodeExists) => {
+                client.set_data(&path, data, None).await.unwrap();
+            }
+            Err(error) => panic!("{path}: {error}"),
+        }
+        path
+    }
+}
+
+impl Ground for Nodes {
+    type Store = ZooKeeperStore;
+
+    const TAKES_SEVERAL: bool = true;
+
+    async fn new(is_to_be_lost: bool) -> Self {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let server = is_to_be_lost.then(Server::start);
+        let address = match &server {
+            Some(server) => server.address(),
+            None => ensemble::shared(),
+        };
+        Self {
+            address: address.to_owned(),
+            server,
+            root: format!("/test-{}/hooks", NUMBER.fetch_add(1, Ordering::Relaxed)),
+        }
+    }
+
+    async fn open(&self) -> ZooKeeperStore {
+        self.store(self.config())
+    }
+
+    async fn put(&self, path: &Path, text: &str) {
+        let below = node(path).strip_prefix(&self.root).unwrap();
+        self.write(&below[1..], text.as_bytes()).await;
+    }
+
+    async fn remove(&self, path: &Path) {
+        self.client().await.delete(node(path), None).await.unwrap();
+    }
+
+    async fn lose(&mut self) {
+        self.server.as_mut().unwrap().stop();
+    }
+
+    async fn come_back(&mut self) {
+        // Starting it blocks, and somebody waits at the same time.
+        let mut server = self.server.take().unwrap();
+        let start = move || {
+            server.start_again();
+            server
+        };
+        self.server = Some(tokio::task::spawn_blocking(start).await.unwrap());
+    }
+}
+
+each_rule!(tests, Nodes);
+each_rule_of_shared!(tests, Nodes);
+
+#[tokio::test]
+async fn where_definitions_are() {
+    let nodes = Nodes::new(false).await;
+    let zookeeper = ZooKeeper::open(nodes.config());
+    for (root, expected) in [
+        ("blueking", "begins with `/`"),
+        ("/blueking/", "no `/` at its end"),
+        ("/", "not below the root"),
+    ] {
+        let error = ZooKeeperStore::new(zookeeper.clone(), root).unwrap_err();
+        assert!(error.contains(expected), "{root}: {error}");
+    }
+    let store = ZooKeeperStore::new(zookeeper, ZooKeeperStore::DEFAULT_ROOT).unwrap();
+    // (kind, name, node)
+    for (kind, name, expected) in [
+        ("admissionwebhook", "a/b", Some("/blueking/admissionwebhook/a/b")),
+        ("AdmissionWebhook", "a/b", Some("/blueking/admissionwebhook/a/b")),
+        ("admissionwebhook", "a/b/c", None),
+        ("admissionwebhook", "a/..", None),
+        ("admissionwebhook", "./a", None),
+        ("AdmissionChain", "a/b", None),
+    ] {
+        let id = DefinitionId {
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+        };
+        assert_eq!(
+            store.place_for(&id).as_deref().map(node),
+            expected,
+            "{kind} {name}"
+        );
+    }
+    for (path, expected) in [
+        ("zookeeper:/blueking/admissionwebhook/a/b", true),
+        ("zookeeper:/blueking/admissionwebhook/a", false),
+        ("zookeeper:/blueking/admissionwebhook/a/b/c", false),
+        ("zookeeper:/blueking/admissionwebhooks/a/b", false),
+        ("/blueking/admissionwebhook/a/b", false),
+        ("customresources:a/b", false),
+    ] {
+        assert_eq!(store.owns(Path::new(path)), expected, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn odd_nodes() {
+    let nodes = Nodes::new(false).await;
+    let store = nodes.open().await;
+    let path = store.place_for(&id("n", "a")).unwrap();
+    let text = document("n", "a", "first");
+    until_hook(&store, None).await;
+    // Namespaces without definitions, and what is below a definition.
+    nodes.write("empty", b"").await;
+    nodes.write("data", b"whatever").await;
+    nodes.write("n/b", document("n", "b", "b").as_bytes()).await;
+    nodes.write("n/b/deeper", b"whatever").await;
+    until_hook(&store, Some("b")).await;
+    let read = store.read().await.unwrap();
+    let refused = store.commit(&[deletion(&read[0].path, &read[0].text)]).await;
+    let error = refused.unwrap_err();
+    assert!(matches!(error, StoreError::Refused { .. }), "{error}");
+    assert!(error.to_string().contains("has nodes below it"), "{error}");
+    let client = nodes.client().await;
+    for below in ["n/b/deeper", "n/b"] {
+        client
+            .delete(&format!("{}/{below}", nodes.root), None)
+            .await
+            .unwrap();
+    }
+    until_hook(&store, None).await;
+
+    // A node without data is no definition, and may become one.
+    nodes.write("n/a", b"").await;
+    assert_holds(&store.read().await.unwrap(), &[]);
+    store.commit(&[creation(&path, &text)]).await.unwrap();
+    assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
+
+    // What is no text is read as Go reads it, and is in nobody's way.
+    nodes.write("n/c", b"\xff\xfe").await;
+    let read = store.read().await.unwrap();
+    let texts: Vec<_> = read.iter().map(|file| file.text.as_str()).collect();
+    assert_eq!(texts, [text.as_str(), "\u{fffd}\u{fffd}"]);
+    let c = store.place_for(&id("n", "c")).unwrap();
+    store.commit(&[deletion(&c, texts[1])]).await.unwrap();
+    until_hook(&store, Some("first")).await;
+
+    // Without its name a node is called as it is; and what is no JSON is for its reader.
+    store.commit(&[deletion(&path, &text)]).await.unwrap();
+    let nameless = text.replace(r#""metadata":{"name":"a","namespace":"n"},"#, "");
+    assert_ne!(nameless, text);
+    nodes.write("n/a", nameless.as_bytes()).await;
+    let read = store.read().await.unwrap();
+    assert_eq!(ids(&read), [id("n", "a")]);
+    nodes.write("n/a", b"{").await;
+    let read = store.read().await.unwrap();
+    assert_eq!(read[0].text, "{");
+    let change = replacement(&path, "{", &text);
+    store.commit(&[change]).await.unwrap();
+    for text in ["kind: admissionwebhook", r#"{"kind":"AdmissionChain"}"#] {
+        let path = store.place_for(&id("a", "b")).unwrap();
+        let result = store.commit(&[creation(&path, text)]).await;
+        assert!(matches!(result, Err(StoreError::Mistakes(_))), "{result:?}");
+    }
+    let large = document("n", "a", &"l".repeat(1_000_000));
+    let result = store.commit(&[replacement(&path, &text, &large)]).await;
+    assert!(matches!(result, Err(StoreError::Refused { .. })), "{result:?}");
+    assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
+}
+
+#[tokio::test]
+async fn a_change_that_fails_leaves_no_nodes() {
+    let nodes = Nodes::new(false).await;
+    let store = nodes.open().await;
+    let (a, b) = (
+        store.place_for(&id("n", "a")).unwrap(),
+        store.place_for(&id("n", "b")).unwrap(),
+    );
+    nodes.write("n/b", document("n", "b", "b").as_bytes()).await;
+    nodes.write("n/b/deeper", b"").await;
+    // The second cannot be deleted, which is known only when it is tried.
+    let changes = [
+        creation(&a, &document("n", "a", "a")),
+        deletion(&b, &document("n", "b", "b")),
+    ];
+    let error = store.commit(&changes).await.unwrap_err();
+    assert!(error.to_string().contains("has nodes below it"), "{error}");
+    let client = nodes.client().await;
+    assert_eq!(client.check_stat(node(&a)).await.unwrap(), None);
+    assert_eq!(store.read().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_session_that_expires_is_made_again() {
+    let nodes = Nodes::new(true).await;
+    let store = nodes.open().await;
+    let path = store.place_for(&id("n", "a")).unwrap();
+    until_hook(&store, None).await;
+    let server = nodes.server.as_ref().unwrap();
+    for session in server.sessions() {
+        server.expire(session);
+    }
+    soon("the loss of the session", store.changed()).await;
+    until_hook(&store, None).await;
+    nodes.put(&path, &document("n", "a", "first")).await;
+    until_hook(&store, Some("first")).await;
+}
+
+#[tokio::test]
+async fn nodes_of_another_user() {
+    // The second is what BCS is when it is built without a user and a password.
+    for (user, password) in [("bcs", "secret"), ("", "")] {
+        nodes_of(user, password).await;
+    }
+}
+
+async fn nodes_of(user: &str, password: &str) {
+    let nodes = Nodes::new(false).await;
+    let config = |password: &str| EnsembleConfig {
+        digest: Some(Digest::new(user, password)),
+        ..nodes.config()
+    };
+    let store = nodes.store(config(password));
+    let path = store.place_for(&id("n", "a")).unwrap();
+    let text = document("n", "a", "first");
+    store.commit(&[creation(&path, &text)]).await.unwrap();
+    let same = nodes.store(config(password));
+    assert_holds(&same.read().await.unwrap(), &[(&path, &text)]);
+    for other in [nodes.store(config("another")), nodes.open().await] {
+        let read = other.read().await.unwrap_err();
+        let written = other.commit(&[deletion(&path, &text)]).await.unwrap_err();
+        for error in [read, written] {
+            assert!(matches!(error, StoreError::Refused { .. }), "{error}");
+            assert!(error.to_string().contains("`digest`"), "{error}");
+        }
+    }
+    assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
+}
+
+/// Such a server closes the connection at an operation that it does not know: to take a watch back, for one.
+#[tokio::test]
+async fn an_old_server_is_asked_for_nothing_that_it_does_not_know() {
+    let nodes = Nodes::new(false).await;
+    let old = OldServer::before(ensemble::shared()).await;
+    let store = nodes.store(EnsembleConfig::new(old.address().parse().unwrap()));
+    until_hook(&store, None).await;
+    let path = |name: &str| store.place_for(&id("a", name)).unwrap();
+    // Its own writes, with a namespace that is new and one that is there, alone and several at once.
+    let (one, two, three) = (
+        document("a", "x", "one"),
+        document("a", "x", "two"),
+        document("a", "y", "three"),
+    );
+    store.commit(&[creation(&path("x"), &one)]).await.unwrap();
+    until_hook(&store, Some("one")).await;
+    store
+        .commit(&[replacement(&path("x"), &one, &two)])
+        .await
+        .unwrap();
+    until_hook(&store, Some("two")).await;
+    store
+        .commit(&[deletion(&path("x"), &two), creation(&path("y"), &three)])
+        .await
+        .unwrap();
+    until_hook(&store, Some("three")).await;
+    // Those of others, and reading when nothing has changed.
+    for round in 0..5 {
+        nodes
+            .put(&path("y"), &document("a", "y", &format!("other-{round}")))
+            .await;
+        until_hook(&store, Some(&format!("other-{round}"))).await;
+        store.read().await.unwrap();
+    }
+    nodes.remove(&path("y")).await;
+    until_hook(&store, None).await;
+    assert_eq!(old.unknown(), Vec::<i32>::new());
+    assert_eq!(*old.accepted().borrow(), 1);
+    // The watches of a broken connection are set again in the next.
+    old.interrupt();
+    nodes.put(&path("z"), &document("a", "z", "after")).await;
+    until_hook(&store, Some("after")).await;
+    assert_eq!(old.unknown(), Vec::<i32>::new());
+}

@@ -1,0 +1,99 @@
+//! Who may read and write the nodes that are made.
+
+use admittance_bcs::zookeeper::{Digest, EnsembleConfig, RegistrationState, ZooKeeper};
+use zookeeper_client::{Error, Permission};
+
+use crate::{
+    ensemble::shared,
+    scene::{config, registration, said, somebody, until},
+};
+
+fn as_user(password: &str) -> EnsembleConfig {
+    EnsembleConfig {
+        digest: Some(Digest::new("bcs", password)),
+        ..config(shared())
+    }
+}
+
+async fn registered_path(
+    zookeeper: &ZooKeeper,
+    parent: &str,
+) -> (admittance_bcs::zookeeper::Registered, String) {
+    let registered = zookeeper.register(registration(parent, "x"));
+    let state = until(&mut registered.states(), RegistrationState::is_registered).await;
+    let RegistrationState::Registered { path } = state else {
+        panic!("{state:?}");
+    };
+    (registered, path)
+}
+
+#[tokio::test]
+async fn nodes_belong_to_the_user_that_made_them() {
+    let ours = ZooKeeper::open(as_user("secret"));
+    let (registered, path) = registered_path(&ours, "/acl/of/user").await;
+    let client = ours.client().await.unwrap();
+    for path in [path.as_str(), "/acl/of/user", "/acl/of"] {
+        let (acl, _) = client.get_acl(path).await.unwrap();
+        let [entry] = acl.as_slice() else {
+            panic!("{path}: {acl:?}");
+        };
+        assert_eq!(entry.permission(), Permission::ALL, "{path}");
+        assert_eq!(entry.scheme(), "digest", "{path}");
+        // `echo -n bcs:secret | openssl dgst -sha1 -binary | base64`
+        assert_eq!(entry.id(), "bcs:igeWmHgCsZ6YHXQ9z1LrTZyu4yc=", "{path}");
+    }
+    let nobody = somebody(shared()).await;
+    assert_eq!(nobody.get_data(&path).await.unwrap_err(), Error::NoAuth);
+    // Whoever has the password is the same user, and sees it.
+    let too = ZooKeeper::open(as_user("secret"));
+    let members = too.members("/acl/of/user");
+    let list = until(&mut members.receiver(), |list| list.is_read).await;
+    assert_eq!(said(&list), ["x"]);
+    registered.withdraw().await;
+    assert_eq!(client.check_stat(&path).await, Ok(None));
+}
+
+#[tokio::test]
+async fn who_may_not_is_told_so() {
+    let ours = ZooKeeper::open(as_user("secret"));
+    let _registered = registered_path(&ours, "/acl/of/ours").await;
+    for config in [as_user("another"), config(shared())] {
+        let theirs = ZooKeeper::open(config);
+        let members = theirs.members("/acl/of/ours");
+        let list = until(&mut members.receiver(), |list| {
+            list.lost
+                .as_ref()
+                .is_some_and(|reason| reason.contains("not allowed"))
+        })
+        .await;
+        assert!(list.lost.as_ref().unwrap().contains("/acl/of/ours"), "{list:?}");
+        assert!(!list.is_read, "{list:?}");
+        let refused = theirs.register(registration("/acl/of/ours", "y"));
+        until(
+            &mut refused.states(),
+            |state| matches!(state, RegistrationState::Missing { reason } if reason.contains("not allowed")),
+        )
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn without_a_user_nodes_are_open() {
+    let zookeeper = ZooKeeper::open(config(shared()));
+    let (_registered, path) = registered_path(&zookeeper, "/open/to/anyone").await;
+    let nobody = somebody(shared()).await;
+    for path in [path.as_str(), "/open/to/anyone", "/open"] {
+        let (acl, _) = nobody.get_acl(path).await.unwrap();
+        let [entry] = acl.as_slice() else {
+            panic!("{path}: {acl:?}");
+        };
+        assert_eq!((entry.scheme(), entry.id()), ("world", "anyone"), "{path}");
+        assert_eq!(entry.permission(), Permission::ALL, "{path}");
+    }
+}
+
+#[test]
+fn a_password_is_not_shown() {
+    let shown = format!("{:?}", Digest::new("bcs", "secret"));
+    assert!(shown.contains("bcs") && !shown.contains("secret"), "{shown}");
+}

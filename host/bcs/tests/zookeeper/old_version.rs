@@ -1,0 +1,54 @@
+//! Against a server that knows no more than version 3.4 did.
+
+use admittance_bcs::zookeeper::{SessionState, ZooKeeper};
+
+use crate::{
+    ensemble::shared,
+    old_server::OldServer,
+    scene::{PERSISTENT, config, registration, said, somebody, until},
+};
+
+/// Break all connections, and wait until there is another.
+async fn interrupt(old: &OldServer, zookeeper: &ZooKeeper) {
+    let mut accepted = old.accepted();
+    let before = *accepted.borrow_and_update();
+    old.interrupt();
+    until(&mut accepted, |count| *count > before).await;
+    until(&mut zookeeper.states(), SessionState::is_connected).await;
+}
+
+#[tokio::test]
+async fn nothing_is_asked_that_an_old_server_does_not_know() {
+    let parent = "/old/server";
+    let somebody = somebody(shared()).await;
+    let old = OldServer::before(shared()).await;
+    let zookeeper = ZooKeeper::open(config(old.address()));
+    let members = zookeeper.members(parent);
+    let mut list = members.receiver();
+    until(&mut list, |list| list.is_read).await;
+    let dropped = zookeeper.children(parent);
+    until(&mut dropped.receiver(), |list| list.is_read).await;
+    drop(dropped);
+    interrupt(&old, &zookeeper).await;
+    let registered = zookeeper.register(registration(parent, "one"));
+    until(&mut list, |list| said(list) == ["one"]).await;
+    let children = zookeeper.children(parent);
+    until(&mut children.receiver(), |list| list.names.len() == 1).await;
+    for round in 0..3 {
+        interrupt(&old, &zookeeper).await;
+        let path = format!("{parent}/x000000001{round}");
+        somebody.create(&path, b"two", &PERSISTENT).await.unwrap();
+        until(&mut list, |list| said(list) == ["one", "two"]).await;
+        until(&mut children.receiver(), |list| list.names.len() == 2).await;
+        let other = zookeeper.members(parent);
+        until(&mut other.receiver(), |list| said(list) == ["one", "two"]).await;
+        drop(other);
+        somebody.delete(&path, None).await.unwrap();
+        until(&mut list, |list| said(list) == ["one"]).await;
+    }
+    drop(children);
+    registered.withdraw().await;
+    until(&mut list, |list| list.members.is_empty()).await;
+    assert!(zookeeper.state().is_connected());
+    assert_eq!(old.unknown(), Vec::<i32>::new());
+}

@@ -1,0 +1,224 @@
+//! A node of one's own.
+
+use admittance_bcs::zookeeper::{Registered, Registration, RegistrationState, ZooKeeper};
+use zookeeper_client::Client;
+
+use crate::{
+    ensemble::{Server, shared},
+    interruption::{Interruption, Moment},
+    scene::{config, registration, session, somebody, soon, until},
+};
+
+async fn path(registered: &Registered) -> String {
+    match until(&mut registered.states(), RegistrationState::is_registered).await {
+        RegistrationState::Registered { path } => path,
+        state => panic!("{state:?}"),
+    }
+}
+
+/// Wait until it is another node than this one.
+async fn path_after(registered: &Registered, before: &str) -> String {
+    let is_it =
+        |state: &RegistrationState| matches!(state, RegistrationState::Registered { path } if path != before);
+    until(&mut registered.states(), is_it).await;
+    path(registered).await
+}
+
+async fn names(client: &Client, parent: &str) -> Vec<String> {
+    client.list_children(parent).await.unwrap()
+}
+
+#[tokio::test]
+async fn the_node_is_as_bcs_names_its_own() {
+    let zookeeper = ZooKeeper::open(config(shared()));
+    let registered = zookeeper.register(registration("/form/of/nodes", "x"));
+    let path = path(&registered).await;
+    let name = path.strip_prefix("/form/of/nodes/_c_").unwrap();
+    let (identity, rest) = name.split_at(32);
+    assert!(identity.bytes().all(|byte| byte.is_ascii_hexdigit()), "{path}");
+    assert_eq!(rest, "-10.0.0.5:80900000000000");
+    let client = zookeeper.client().await.unwrap();
+    let (data, stat) = client.get_data(&path).await.unwrap();
+    assert_eq!(data, b"x");
+    assert_eq!(stat.ephemeral_owner, client.session_id().0);
+    for parent in ["/form", "/form/of", "/form/of/nodes"] {
+        let (data, stat) = client.get_data(parent).await.unwrap();
+        assert_eq!((data.len(), stat.ephemeral_owner), (0, 0), "{parent}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_expired_takes_the_node_and_another_is_made() {
+    let server = Server::start();
+    let zookeeper = ZooKeeper::open(config(server.address()));
+    let registered = zookeeper.register(registration("/r", "x"));
+    let first = path(&registered).await;
+    let before = session(&zookeeper, None).await;
+    server.expire(before.0);
+    let second = path_after(&registered, &first).await;
+    assert_ne!(session(&zookeeper, None).await, before);
+    let client = zookeeper.client().await.unwrap();
+    assert_eq!(names(&client, "/r").await, [second.strip_prefix("/r/").unwrap()]);
+}
+
+#[tokio::test]
+async fn a_server_that_restarts_has_the_same_node() {
+    let mut server = Server::start();
+    let zookeeper = ZooKeeper::open(config(server.address()));
+    let registered = zookeeper.register(registration("/r", "x"));
+    let first = path(&registered).await;
+    server.stop();
+    let missing = until(&mut registered.states(), |state| !state.is_registered()).await;
+    assert!(format!("{missing:?}").contains(server.address()), "{missing:?}");
+    server.start_again();
+    assert_eq!(path(&registered).await, first);
+    let client = zookeeper.client().await.unwrap();
+    assert_eq!(names(&client, "/r").await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_node_that_somebody_deletes_is_made_again() {
+    let parent = "/deleted";
+    let zookeeper = ZooKeeper::open(config(shared()));
+    let somebody = somebody(shared()).await;
+    let registered = zookeeper.register(registration(parent, "x"));
+    let mut before = path(&registered).await;
+    for _ in 0..3 {
+        somebody.delete(&before, None).await.unwrap();
+        before = path_after(&registered, &before).await;
+        assert_eq!(names(&somebody, parent).await.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn what_it_says_is_put_right() {
+    let zookeeper = ZooKeeper::open(config(shared()));
+    let somebody = somebody(shared()).await;
+    let registered = zookeeper.register(registration("/overwritten", "x"));
+    let path = path(&registered).await;
+    somebody.set_data(&path, b"y", None).await.unwrap();
+    soon(async {
+        loop {
+            let (data, _, changed) = somebody.get_and_watch_data(&path).await.unwrap();
+            if data == b"x" {
+                break;
+            }
+            changed.changed().await;
+        }
+    })
+    .await;
+    assert_eq!(registered.state(), RegistrationState::Registered { path });
+}
+
+#[tokio::test]
+async fn what_is_withdrawn_is_gone() {
+    let parent = "/withdrawn";
+    let zookeeper = ZooKeeper::open(config(shared()));
+    let somebody = somebody(shared()).await;
+    let stays = zookeeper.register(registration(parent, "stays"));
+    let stays = path(&stays).await;
+    assert!(somebody.check_stat(&stays).await.unwrap().is_some());
+    let registered = zookeeper.register(registration(parent, "x"));
+    let path = path(&registered).await;
+    let mut states = registered.states();
+    registered.withdraw().await;
+    assert_eq!(somebody.check_stat(&path).await, Ok(None));
+    assert!(!states.borrow_and_update().is_registered());
+}
+
+#[tokio::test]
+async fn one_that_is_still_being_made_can_be_withdrawn() {
+    let parent = "/hardly";
+    let zookeeper = ZooKeeper::open(config(shared()));
+    session(&zookeeper, None).await;
+    for turns in 0..40 {
+        let registered = zookeeper.register(registration(parent, "x"));
+        for _ in 0..turns {
+            tokio::task::yield_now().await;
+        }
+        registered.withdraw().await;
+        let client = zookeeper.client().await.unwrap();
+        let left = client.list_children(parent).await.unwrap_or_default();
+        assert!(left.is_empty(), "after {turns}: {left:?}");
+    }
+}
+
+#[tokio::test]
+async fn one_that_is_dropped_goes() {
+    let zookeeper = ZooKeeper::open(config(shared()));
+    let somebody = somebody(shared()).await;
+    let registered = zookeeper.register(registration("/dropped", "x"));
+    let path = path(&registered).await;
+    let (_, gone) = somebody.check_and_watch_stat(&path).await.unwrap();
+    drop(registered);
+    soon(gone.changed()).await;
+    assert_eq!(somebody.check_stat(&path).await, Ok(None));
+}
+
+#[tokio::test]
+async fn withdrawing_ends_though_nobody_answers() {
+    let server = Server::start();
+    let zookeeper = ZooKeeper::open(config(server.address()));
+    let registered = zookeeper.register(registration("/r", "x"));
+    path(&registered).await;
+    server.suspend();
+    soon(registered.withdraw()).await;
+}
+
+#[tokio::test]
+async fn a_node_is_made_once_however_the_connection_breaks() {
+    for (moment, parent) in [(Moment::Asked, "/asked"), (Moment::Done, "/done")] {
+        let somebody = somebody(shared()).await;
+        let options = crate::scene::PERSISTENT;
+        somebody.mkdir(parent, &options).await.unwrap();
+        let interruption = Interruption::of(shared(), moment).await;
+        let zookeeper = ZooKeeper::open(config(interruption.address()));
+        let before = session(&zookeeper, None).await;
+        let registered = zookeeper.register(registration(parent, "x"));
+        let path = path(&registered).await;
+        assert!(interruption.was(), "{moment:?}");
+        assert_eq!(session(&zookeeper, None).await, before, "{moment:?}");
+        // Nothing was made besides, and nothing made and removed again.
+        let (names, stat) = somebody.get_children(parent).await.unwrap();
+        assert_eq!(names, [path.rsplit_once('/').unwrap().1], "{moment:?}");
+        assert_eq!(stat.cversion, 1, "{moment:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_node_that_paths_are_below_is_there_or_missed() {
+    let servers = format!("{}/below/this", shared());
+    let zookeeper = ZooKeeper::open(config(&servers));
+    let registered = zookeeper.register(registration("/parent", "x"));
+    let missed = until(
+        &mut registered.states(),
+        |state| matches!(state, RegistrationState::Missing { reason } if reason.contains("make it")),
+    )
+    .await;
+    assert!(format!("{missed:?}").contains(&servers), "{missed:?}");
+    let somebody = somebody(shared()).await;
+    somebody
+        .mkdir("/below/this", &crate::scene::PERSISTENT)
+        .await
+        .unwrap();
+    let path = path(&registered).await;
+    let whole = format!("/below/this{path}");
+    assert!(somebody.check_stat(&whole).await.unwrap().is_some(), "{whole}");
+    // The same by who follows.
+    let members = zookeeper.members("/parent");
+    until(&mut members.receiver(), |list| list.members.len() == 1).await;
+}
+
+#[tokio::test]
+async fn what_can_be_no_node_is_told_so() {
+    let zookeeper = ZooKeeper::open(config(shared()));
+    for (parent, name) in [("r", "x"), ("/r/", "x"), ("/r", ""), ("/r", "a/b"), ("/r", "a\n")] {
+        let registered = zookeeper.register(Registration {
+            parent: parent.to_owned(),
+            name: name.to_owned(),
+            data: Default::default(),
+        });
+        let told = |state: &RegistrationState| matches!(state, RegistrationState::Missing { reason } if reason.contains("can be no node"));
+        until(&mut registered.states(), told).await;
+    }
+}

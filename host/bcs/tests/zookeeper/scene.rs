@@ -1,0 +1,66 @@
+//! What most of the tests do.
+
+use std::{future::Future, time::Duration};
+
+use admittance_bcs::zookeeper::{EnsembleConfig, MemberList, Registration, SessionState, ZooKeeper};
+use bytes::Bytes;
+use tokio::sync::watch;
+use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, SessionId};
+
+/// Longer than anything takes on a busy machine: it ends a wait that would not end.
+const NEVER: Duration = Duration::from_secs(60);
+
+/// Open to anyone, and to stay.
+pub(crate) const PERSISTENT: CreateOptions<'static> = CreateMode::Persistent.with_acls(Acls::anyone_all());
+
+/// The ensemble at these addresses.
+pub(crate) fn config(servers: &str) -> EnsembleConfig {
+    EnsembleConfig::new(servers.parse().unwrap())
+}
+
+/// The same, where it is soon seen that a server says nothing.
+pub(crate) fn impatient(servers: &str) -> EnsembleConfig {
+    EnsembleConfig {
+        session_timeout: Duration::from_secs(2),
+        ..config(servers)
+    }
+}
+
+/// Somebody else.
+pub(crate) async fn somebody(servers: &str) -> Client {
+    soon(Client::connect(servers)).await.unwrap()
+}
+
+/// Await, but not for ever.
+pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(NEVER, future).await.unwrap()
+}
+
+/// Wait for a value of which this is true.
+pub(crate) async fn until<T: Clone>(receiver: &mut watch::Receiver<T>, is_it: impl FnMut(&T) -> bool) -> T {
+    soon(receiver.wait_for(is_it)).await.unwrap().clone()
+}
+
+/// Wait for a session other than this one.
+pub(crate) async fn session(zookeeper: &ZooKeeper, before: Option<SessionId>) -> SessionId {
+    let is_it = |state: &SessionState| matches!(state, SessionState::Connected { session, .. } if Some(*session) != before);
+    match until(&mut zookeeper.states(), is_it).await {
+        SessionState::Connected { session, .. } => session,
+        state => panic!("{state:?}"),
+    }
+}
+
+/// What the members say, in their order.
+pub(crate) fn said(list: &MemberList) -> Vec<&str> {
+    let text = |data| std::str::from_utf8(data).unwrap();
+    list.members.iter().map(|member| text(&member.data)).collect()
+}
+
+/// Somebody who says this.
+pub(crate) fn registration(parent: &str, data: &str) -> Registration {
+    Registration {
+        parent: parent.to_owned(),
+        name: "10.0.0.5:8090".to_owned(),
+        data: Bytes::copy_from_slice(data.as_bytes()),
+    }
+}

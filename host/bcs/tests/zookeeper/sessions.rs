@@ -1,0 +1,118 @@
+//! Sessions that come, go, and come again.
+
+use admittance_bcs::zookeeper::{SessionState, ZooKeeper, ZooKeeperError};
+
+use crate::{
+    ensemble::{Ensemble, Server},
+    scene::{config, impatient, session, soon, until},
+};
+
+#[tokio::test]
+async fn a_session_that_expired_is_followed_by_another() {
+    let server = Server::start();
+    let zookeeper = ZooKeeper::open(config(server.address()));
+    let first = session(&zookeeper, None).await;
+    let mut states = zookeeper.states();
+    server.expire(first.0);
+    let lost = until(&mut states, |state| !state.is_connected()).await;
+    assert!(matches!(&lost, SessionState::Lost { .. }), "{lost:?}");
+    let second = session(&zookeeper, Some(first)).await;
+    assert_eq!(server.sessions(), [second.0]);
+    let client = zookeeper.client().await.unwrap();
+    assert_eq!(client.session_id(), second);
+}
+
+#[tokio::test]
+async fn a_server_that_restarts_leaves_the_session() {
+    let mut server = Server::start();
+    let zookeeper = ZooKeeper::open(config(server.address()));
+    let first = session(&zookeeper, None).await;
+    server.stop();
+    let mut states = zookeeper.states();
+    let lost = until(&mut states, |state| !state.is_connected()).await;
+    assert!(
+        matches!(&lost, SessionState::Lost { reason, .. } if reason == "the connection was lost"),
+        "{lost:?}"
+    );
+    server.start_again();
+    assert_eq!(session(&zookeeper, None).await, first);
+}
+
+#[tokio::test]
+async fn what_was_not_there_at_the_start_is_waited_for() {
+    let mut server = Server::start();
+    server.stop();
+    let zookeeper = ZooKeeper::open(config(server.address()));
+    let state = until(&mut zookeeper.states(), |state| state.reason().is_some()).await;
+    let SessionState::Connecting {
+        reason: Some(reason), ..
+    } = state
+    else {
+        panic!("{state:?}");
+    };
+    assert!(reason.starts_with(server.address()), "{reason}");
+    assert!(reason.contains("refused"), "{reason}");
+    let error = zookeeper.client().await.unwrap_err();
+    assert!(matches!(error, ZooKeeperError::Away { .. }), "{error:?}");
+    assert!(error.to_string().contains("refused"), "{error}");
+    server.start_again();
+    session(&zookeeper, None).await;
+    soon(zookeeper.client()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_is_left_and_found_again() {
+    let server = Server::start();
+    let zookeeper = ZooKeeper::open(impatient(server.address()));
+    session(&zookeeper, None).await;
+    let mut states = zookeeper.states();
+    server.suspend();
+    until(&mut states, |state| !state.is_connected()).await;
+    // It accepts connections all the same, as the kernel does that.
+    let opens_none = |state: &SessionState| {
+        state
+            .reason()
+            .is_some_and(|reason| reason.contains("opens no session"))
+    };
+    until(&mut states, opens_none).await;
+    server.resume();
+    session(&zookeeper, None).await;
+}
+
+#[tokio::test]
+async fn the_session_ends_with_the_last_who_holds_it() {
+    let server = Server::start();
+    let zookeeper = ZooKeeper::open(config(server.address()));
+    session(&zookeeper, None).await;
+    let members = zookeeper.members("/nobody");
+    let mut states = zookeeper.states();
+    let list = members.receiver();
+    drop(zookeeper);
+    assert_eq!(server.sessions().len(), 1);
+    drop(members);
+    // Both tasks end, and with them who can say anything.
+    soon(async { while states.changed().await.is_ok() {} }).await;
+    assert!(list.has_changed().is_err());
+    soon(async {
+        while !server.sessions().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_ensemble_that_loses_its_leader_keeps_the_session() {
+    let mut ensemble = Ensemble::start(3);
+    let zookeeper = ZooKeeper::open(config(&ensemble.addresses()));
+    let first = session(&zookeeper, None).await;
+    let mut states = zookeeper.states();
+    let leader = ensemble.leader();
+    ensemble.kill(leader);
+    // Whichever server it was connected to: without a leader none serves.
+    until(&mut states, |state| !state.is_connected()).await;
+    assert_eq!(session(&zookeeper, None).await, first);
+    assert_ne!(ensemble.leader(), leader);
+    ensemble.start_again(leader);
+    assert_eq!(session(&zookeeper, None).await, first);
+}

@@ -1,0 +1,241 @@
+//! What every request meets first: the count of those in flight, and the access log.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use admittance::{Passage, REQUEST_ID};
+use admittance_dialect::End;
+use admittance_net::{
+    body::GuardedBody,
+    limits::{FairLimit, Permit},
+    listener::{Client, Handler, Stall, Transfer},
+    status_class,
+    upstream::{TunnelGuard, is_upgrade},
+};
+use axum::body::Body;
+use http::{
+    HeaderValue, Method, Request, Response, Version,
+    header::{ACCEPT, CONNECTION},
+};
+use metrics::{counter, gauge, histogram};
+use tokio::time::Instant;
+
+use crate::{
+    front::{Answer, Front},
+    metric_names,
+};
+
+/// When a client that was turned away may try again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// A front door behind limits. Cheap to clone; lives as long as its port.
+#[derive(Clone, Debug)]
+pub(crate) struct FrontHandler {
+    front: Front,
+    requests: FairLimit,
+    streams: FairLimit,
+    is_stopping: Arc<AtomicBool>,
+}
+
+/// Requests that are counted, and limited, together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Request,
+    /// One whose reply ends when the client wants: a watch, or a tunnel.
+    Stream,
+}
+
+impl Kind {
+    /// From the head alone: whoever sends a request says for how long it is meant.
+    fn of<B>(request: &Request<B>) -> Self {
+        let is_watch = || {
+            let query = request.uri().query().unwrap_or_default();
+            form_urlencoded::parse(query.as_bytes()).any(|(key, value)| {
+                // As servers written in Go read a flag.
+                matches!(&*key, "watch" | "follow")
+                    && matches!(&*value, "" | "1" | "t" | "T" | "true" | "True" | "TRUE")
+            })
+        };
+        let is_event_stream = || {
+            let mut accepted = request.headers().get_all(ACCEPT).iter();
+            accepted.any(|value| value.as_bytes().starts_with(b"text/event-stream"))
+        };
+        let may_wait = request.method() == Method::GET && (is_watch() || is_event_stream());
+        if may_wait || is_upgrade(request) {
+            Self::Stream
+        } else {
+            Self::Request
+        }
+    }
+
+    fn gauge(self) -> &'static str {
+        match self {
+            Self::Request => metric_names::IN_FLIGHT,
+            Self::Stream => metric_names::STREAMS,
+        }
+    }
+}
+
+impl FrontHandler {
+    /// At most `requests` are in flight, and beside them `streams`; one more is turned away at once. While
+    /// `is_stopping`, clients are asked to close their connections.
+    pub(crate) fn new(front: Front, requests: usize, streams: usize, is_stopping: Arc<AtomicBool>) -> Self {
+        Self {
+            front,
+            requests: FairLimit::new(requests),
+            streams: FairLimit::new(streams),
+            is_stopping,
+        }
+    }
+
+    /// The answer to a request within the limits.
+    async fn answer(&self, mut request: Request<Body>, in_flight: InFlight, transfer: &Transfer) -> Answer {
+        if in_flight.kind == Kind::Stream {
+            transfer.may_wait();
+        }
+        let in_flight = Arc::new(in_flight);
+        request.extensions_mut().insert(TunnelGuard {
+            permit: in_flight.clone(),
+            connection_ended: transfer.connection_ended(),
+        });
+        let stall = tokio::select! {
+            biased;
+            stall = transfer.stalled() => stall,
+            mut answer = self.front.answer(request) => match transfer.stall() {
+                None => {
+                    answer.response = answer.response.map(|body| Body::new(GuardedBody::new(body, in_flight)));
+                    return answer;
+                }
+                // That the body broke off is only what the service has seen of it.
+                Some(stall) => stall,
+            }
+        };
+        match stall {
+            Stall::UpstreamIdle(limit) => self.front.end(&End::UpstreamTimeout { limit }),
+            Stall::ClientIdle(_) | Stall::ClientSlow(_) => self.front.end(&End::BodyStalled {
+                reason: &stall.to_string(),
+            }),
+        }
+    }
+}
+
+impl Handler for FrontHandler {
+    const IS_COUNTED: bool = true;
+
+    async fn handle(self, request: Request<Body>, client: Client, transfer: &Transfer) -> Response<Body> {
+        let started = Instant::now();
+        let method = request.method().clone();
+        let path = request.uri().path().to_owned();
+        let is_http_1 = request.version() < Version::HTTP_2;
+        let kind = Kind::of(&request);
+        let limit = match kind {
+            Kind::Request => &self.requests,
+            Kind::Stream => &self.streams,
+        };
+        let Answer {
+            mut response,
+            passage,
+            recipient,
+        } = match limit.try_acquire(client.address.ip()) {
+            Some(permit) => self.answer(request, InFlight::new(kind, permit), transfer).await,
+            None => {
+                counter!(metric_names::SHED).increment(1);
+                self.front.end(&End::Overloaded {
+                    retry_after: RETRY_AFTER,
+                })
+            }
+        };
+        if is_http_1 && self.is_stopping.load(Ordering::Relaxed) {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(CONNECTION, close);
+        }
+        let duration = started.elapsed();
+        let status = response.status();
+        let passage = passage.map_or("unknown", Passage::as_str);
+        let cluster = recipient.as_ref().map(|to| to.cluster.as_str());
+        let by = recipient.as_ref().and_then(|to| to.holder.as_deref());
+        let uid = response
+            .headers()
+            .get(REQUEST_ID)
+            .and_then(|id| id.to_str().ok())
+            .unwrap_or_default();
+        tracing::info!(
+            target: "admittance::access",
+            uid,
+            client = %client.address,
+            %method,
+            path,
+            status = status.as_u16(),
+            passage,
+            cluster,
+            by,
+            duration_ms = duration.as_nanos() as f64 / 1e6,
+            "{method} {path} {}", status.as_u16(),
+        );
+        counter!(metric_names::REQUESTS, "status" => status_class(status), "passage" => passage).increment(1);
+        histogram!(metric_names::REQUEST_DURATION).record(duration);
+        response
+    }
+}
+
+#[derive(Debug)]
+struct InFlight {
+    kind: Kind,
+    _permit: Permit,
+}
+
+impl InFlight {
+    fn new(kind: Kind, permit: Permit) -> Self {
+        gauge!(kind.gauge()).increment(1);
+        Self {
+            kind,
+            _permit: permit,
+        }
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        gauge!(self.kind.gauge()).decrement(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds() {
+        for (method, uri, headers, is_stream) in [
+            ("GET", "/pods", &[][..], false),
+            ("GET", "/pods?watch=true", &[], true),
+            ("GET", "/pods?a=b&watch=1", &[], true),
+            ("GET", "/pods?watch", &[], true),
+            ("GET", "/pods?watch=false", &[], false),
+            ("GET", "/pods?watches=true", &[], false),
+            ("GET", "/log?follow=true", &[], true),
+            ("GET", "/events", &[("accept", "text/event-stream")], true),
+            // A request whose body waits is not a stream.
+            ("POST", "/pods?watch=true", &[], false),
+            (
+                "GET",
+                "/exec",
+                &[("connection", "Upgrade"), ("upgrade", "websocket")],
+                true,
+            ),
+            ("GET", "/exec", &[("upgrade", "websocket")], false),
+        ] {
+            let request = headers.iter().fold(
+                Request::builder().method(method).uri(uri),
+                |request, (name, value)| request.header(*name, *value),
+            );
+            let is = Kind::of(&request.body(()).unwrap()) == Kind::Stream;
+            assert_eq!(is, is_stream, "{method} {uri} {headers:?}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! `GET /v1/status`: the state of everything that the driver depends on.
+
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use admittance::{Host, Moment};
+use admittance_admin::api::{CertificateStatus, ClusterStatus, ClusterWatch, DriverStatus};
+use admittance_bcs::{Registrations, zookeeper::Ensembles};
+use admittance_cluster::{Cluster, WatchStatus};
+use admittance_net::{
+    tls::{self, ServerTls},
+    upstream::Upstream,
+};
+
+use crate::front::Front;
+
+/// What the operator's port shows of a driver. Lives as long as that port.
+#[derive(Debug)]
+pub(crate) struct Observed {
+    pub(crate) host: Host,
+    pub(crate) front: Front,
+    pub(crate) ip: IpAddr,
+    /// Of the front's port and of the operator's.
+    pub(crate) tls: [Option<ServerTls>; 2],
+    pub(crate) ensembles: Ensembles,
+    pub(crate) cluster: Option<Cluster>,
+    pub(crate) registrations: Registrations,
+    pub(crate) is_stopping: Arc<AtomicBool>,
+}
+
+impl Observed {
+    pub(crate) fn status(&self) -> DriverStatus {
+        let servers = self.front.upstream().map(Upstream::health);
+        let own = self.tls.iter().flatten().filter_map(ServerTls::status);
+        DriverStatus {
+            table: self.host.status(),
+            stopping: self.is_stopping.load(Ordering::Relaxed),
+            upstream: servers.into_iter().flatten().map(Into::into).collect(),
+            discovery: match &self.front {
+                Front::Bcs(driver) => driver.discovery(),
+                _ => None,
+            },
+            zookeeper: self.ensembles.status(),
+            registrations: self.registrations.status(),
+            gateway: match &self.front {
+                Front::Gateway(gateway) => Some(gateway.status()),
+                _ => None,
+            },
+            cluster: self.cluster.as_ref().map(cluster),
+            certificates: own.chain(self.front.tls_status()).map(certificate).collect(),
+        }
+    }
+}
+
+fn cluster(cluster: &Cluster) -> ClusterStatus {
+    let status = cluster.status();
+    let kinds = status.kinds.iter();
+    ClusterStatus {
+        server: status.server,
+        namespaces: watch("v1/Namespace", &status.namespaces),
+        kinds: kinds
+            .map(|(kind, status)| watch(&kind.to_string(), status))
+            .collect(),
+    }
+}
+
+fn watch(kind: &str, status: &WatchStatus) -> ClusterWatch {
+    ClusterWatch {
+        kind: kind.to_owned(),
+        state: status.state.as_str().to_owned(),
+        since: Moment(status.since),
+        objects: status.objects,
+        heard: status.heard.map(Moment),
+        problem: status.last_error.clone(),
+    }
+}
+
+fn certificate(status: tls::CertificateStatus) -> CertificateStatus {
+    CertificateStatus {
+        certificate: status.certificate.to_owned(),
+        not_after: status.not_after.map(Moment),
+        problem: status.problem,
+    }
+}
