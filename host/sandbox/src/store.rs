@@ -1,7 +1,4 @@
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Instant};
 
 use admittance_admission::{Deadline, FailureKind, Grants};
 use wasmtime::{ResourceLimiter, Store, UpdateDeadline, component::ResourceTable};
