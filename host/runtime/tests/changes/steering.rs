@@ -50,10 +50,11 @@ async fn definitions_are_applied_and_deleted() {
     );
 
     let stored: Vec<_> = host.definitions().await.unwrap();
-    let names: Vec<_> = stored
+    let mut names: Vec<_> = stored
         .iter()
         .map(|definition| definition.id.to_string())
         .collect();
+    names.sort_unstable();
     assert_eq!(names, ["AdmissionChain/a", "AdmissionChain/b"]);
 
     host.delete(&id("AdmissionChain/a"), &by("ops")).await.unwrap();
