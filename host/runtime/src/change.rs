@@ -192,6 +192,9 @@ impl Host {
         let stores = self.0.stores.clone();
         let (source, base) = {
             let state = self.0.state.lock().await;
+            if !how.dry_run && stores.are_files() && state.history.directory().is_none() {
+                return Err(ChangeError::NoHistory);
+            }
             (state.source.clone(), self.table().revision())
         };
         let contents = stores.read().await?;

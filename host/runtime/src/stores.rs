@@ -81,6 +81,11 @@ impl Stores {
         })
     }
 
+    /// Whether all that can be changed are files.
+    pub(crate) fn are_files(&self) -> bool {
+        self.stores().next().is_none()
+    }
+
     /// Whether this is a file of the system.
     pub(crate) fn is_file(&self, path: &Path) -> bool {
         !self.stores().any(|store| store.owns(path))

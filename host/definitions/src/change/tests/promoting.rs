@@ -70,6 +70,18 @@ fn what_a_stage_becomes() {
     }
 }
 
+/// People go on with it.
+#[test]
+fn how_the_file_is_written() {
+    let stage = "    - name: s\n      plugin:\n        source: file:../a.wasm # A.\n        settings: { name: a }\n      \
+                 candidate:\n        source: file:../b.wasm\n";
+    let found = promoted("f.yaml", &format!("{HEAD}{stage}"));
+    let expected = "# All.\napiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata:\n  name: c\nspec:\n  \
+                    rules:\n    - operations:\n        - CREATE\n      kinds:\n        - pod\n  stages:\n    - name: \
+                    s\n      plugin:\n        source: \"file:../b.wasm\"\n        settings:\n          name: a\n";
+    assert_eq!(found, expected);
+}
+
 #[test]
 fn other_forms() {
     let kubernetes = |stage: &str| {
