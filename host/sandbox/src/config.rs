@@ -4,7 +4,7 @@ use admittance_admission::{ClusterReader, Grants};
 
 use crate::HttpSender;
 
-/// Configuration of a [`Sandbox`].
+/// Configuration of a [`Sandbox`](crate::Sandbox).
 #[derive(Clone, Debug)]
 pub struct SandboxConfig {
     /// The number of concurrent calls, over all plugins. Every size of the pool is derived from it; each slot
