@@ -1,6 +1,6 @@
 //! The operator's port: `/healthz`, `/readyz`, `/metrics`, and the API below `/v1`, whose types are in [`api`].
 //!
-//! [`routes`] is the table of everything that it answers. The router and the OpenAPI document are made from it.
+//! `routes` is the table of everything that it answers. The router and the OpenAPI document are made from it.
 
 #![allow(
     missing_docs,

@@ -1,4 +1,4 @@
-//! The routes of bcs-mesos-driver: what a route is, the [table](table) of them, and which one a request is for.
+//! The routes of bcs-mesos-driver: what a route is, the table of them, and which one a request is for.
 
 mod lookup;
 pub(crate) mod table;
