@@ -1,3 +1,5 @@
+use std::convert::Infallible;
+
 use admittance_admission::{Deadline, Failure, Hook, Request, Response};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -6,15 +8,15 @@ use crate::{Configured, Description, Error, PluginConfig, SandboxConfig};
 
 /// Prepares, loads and runs plugins. Without the feature `engine` there is none.
 #[derive(Clone, Debug)]
-pub enum Sandbox {}
+pub struct Sandbox(Infallible);
 
 /// A prepared plugin. Without the feature `engine` there is none.
 #[derive(Clone, Debug)]
-pub enum Prepared {}
+pub struct Prepared(Infallible);
 
 /// A plugin that is ready for calls. Without the feature `engine` there is none.
 #[derive(Debug)]
-pub enum Plugin {}
+pub struct Plugin(Infallible);
 
 impl Sandbox {
     /// # Errors
@@ -26,12 +28,12 @@ impl Sandbox {
 
     /// Never called.
     pub fn fingerprint(&self) -> String {
-        match *self {}
+        match self.0 {}
     }
 
     /// Never called.
     pub fn prepare_in_background(&self) {
-        match *self {}
+        match self.0 {}
     }
 
     /// Never called.
@@ -40,7 +42,7 @@ impl Sandbox {
     ///
     /// None.
     pub async fn prepare(&self, _: impl Into<Bytes>, _: &str, _: &PluginConfig) -> Result<Prepared, Error> {
-        match *self {}
+        match self.0 {}
     }
 
     /// Never called.
@@ -49,7 +51,7 @@ impl Sandbox {
     ///
     /// None.
     pub fn load(&self, _: &Prepared, _: &PluginConfig) -> Result<Plugin, Error> {
-        match *self {}
+        match self.0 {}
     }
 }
 
@@ -63,25 +65,25 @@ impl Prepared {
 
     /// Never called.
     pub fn to_bytes(&self) -> Vec<u8> {
-        match *self {}
+        match self.0 {}
     }
 }
 
 impl Plugin {
     /// Never called.
     pub fn description(&self) -> &Description {
-        match *self {}
+        match self.0 {}
     }
 
     /// Never called.
     pub fn configured(&self) -> &Configured {
-        match *self {}
+        match self.0 {}
     }
 }
 
 #[async_trait]
 impl Hook for Plugin {
     async fn admit(&self, _: &Request, _: Deadline) -> Result<Response, Failure> {
-        match *self {}
+        match self.0 {}
     }
 }
