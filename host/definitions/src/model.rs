@@ -133,8 +133,8 @@ pub struct WebhookDefinition {
     /// Where it is.
     pub target: WebhookTarget,
     /// The CAs of which one must have signed the server's certificate: at least one, each readable.
-    /// Always there for a service with [`ServiceNaming::Bcs`], and in a native chain for any service;
-    /// elsewhere none means the CAs of the operating system.
+    /// Always there for a service with [`ServiceNaming::Bcs`](admittance_admission::ServiceNaming::Bcs), and in a
+    /// native chain for any service; elsewhere none means the CAs of the operating system.
     pub ca_bundle: Option<Vec<CertificateDer<'static>>>,
 }
 
