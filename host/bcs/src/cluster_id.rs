@@ -10,7 +10,7 @@ pub struct ClusterId(Arc<str>);
 
 /// A text that cannot be the value of `BCS-ClusterID`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no cluster id: write visible ASCII characters without spaces, such as BCS-MESOS-10001")]
+#[error("`{0}` is not a valid cluster ID: write visible ASCII characters without spaces, such as BCS-MESOS-10001")]
 pub struct InvalidClusterId(pub String);
 
 impl ClusterId {

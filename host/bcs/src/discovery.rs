@@ -122,7 +122,7 @@ fn log_change(before: &FollowedServers, now: &FollowedServers, path: &NodePath, 
             counter!(metric_names::MASTER_CHANGES, "path" => path.to_string()).increment(1);
             match new {
                 Some(master) => {
-                    tracing::info!(%path, master = %master.server, node = master.name, "requests go to this scheduler from now on");
+                    tracing::info!(%path, master = %master.server, node = master.name, "requests now go to this scheduler");
                 }
                 None => tracing::warn!(%path, "no scheduler is registered"),
             }

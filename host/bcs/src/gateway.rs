@@ -111,14 +111,14 @@ impl Gateway {
         if self.0.tokens.is_some() && !is_tls && !is_loopback(address) {
             tracing::warn!(
                 %address,
-                "clients send their tokens in the clear: add `listen.tls`, unless something before this port \
+                "clients send their tokens unencrypted: add `listen.tls`, unless something before this port \
                  decrypts"
             );
         }
         if self.0.tokens.is_none() && !is_loopback(address) {
             tracing::warn!(
                 %address,
-                "everybody who reaches this port may change every cluster: list who may in \
+                "every client that reaches this port can change every cluster: list who may in \
                  `dialect.gateway.tokens`, unless something before this port does"
             );
         }
@@ -163,7 +163,7 @@ impl Gateway {
         let known = self.0.clusters.now();
         let problem = match (&known.lost, known.is_known) {
             (Some(lost), _) => Some(lost.clone()),
-            (None, false) => Some("it is not known yet which clusters there are".to_owned()),
+            (None, false) => Some("the clusters are not known yet".to_owned()),
             (None, true) => None,
         };
         GatewayStatus {

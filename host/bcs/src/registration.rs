@@ -48,14 +48,14 @@ pub struct ExternalAddress {
 pub enum RegistrationError {
     /// Nobody can connect to the address that it listens on.
     #[error(
-        "it listens on {0}, where others cannot reach it; write `registration.ip`, the address of this machine"
+        "it listens on {0}, which other machines cannot reach; write `registration.ip`, the address of this machine"
     )]
     NoAddress(IpAddr),
     /// The cluster's id is no name of a node.
-    #[error("the cluster cannot be a node: {0}")]
+    #[error("the cluster ID cannot be used as the name of a node: {0}")]
     Cluster(#[from] InvalidNodePath),
     /// There is no ensemble to register in.
-    #[error("there is no ensemble to register in; write `zookeeper: {{ service: ... }}`")]
+    #[error("no ensemble is configured to register in; write `zookeeper: {{ service: ... }}`")]
     NoEnsemble,
 }
 

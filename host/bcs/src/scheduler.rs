@@ -235,7 +235,7 @@ impl Inner {
         let mut opened = match opening.await {
             Ok(Ok(opened)) => opened,
             Ok(Err(error)) => {
-                tracing::warn!(%error, "the reply of the upstream broke off");
+                tracing::warn!(%error, "the reply of the upstream was interrupted");
                 return Ok(self.failed(
                     "broken",
                     &End::UpstreamUnreachable {

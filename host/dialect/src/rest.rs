@@ -56,7 +56,7 @@ pub struct RouteError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RouteProblem {
     /// The template of the path cannot be read.
-    #[error("`{path}` is no path template: {reason}; write `/v1/job/{{id}}`")]
+    #[error("`{path}` is not a valid path template: {reason}; write `/v1/job/{{id}}`")]
     Path {
         /// As it is written.
         path: String,
@@ -256,7 +256,7 @@ impl Dialect for Rest {
                     canonical: None,
                 }),
                 (false, true) => Ok(Reading::Nothing),
-                (false, false) => Err(malformed("it is empty, and a JSON object is wanted")),
+                (false, false) => Err(malformed("it is empty, expected a JSON object")),
             };
         }
         let canonical = matched
@@ -267,7 +267,7 @@ impl Dialect for Rest {
                 SpellingError::Json(error) => malformed(error),
                 SpellingError::Ambiguous(error) => Rejection::new(
                     RejectionKind::Ambiguous,
-                    format!("the body can be read in two ways: {error}"),
+                    format!("the body is ambiguous: {error}"),
                 ),
             })?;
         let text = canonical.as_deref().unwrap_or(text);
@@ -405,7 +405,7 @@ fn from_query(query: &str, name: &str) -> Result<Option<String>, Rejection> {
     if query.contains(';') || broken_escape {
         return Err(Rejection::new(
             RejectionKind::Ambiguous,
-            "the query holds a semicolon or a broken escape, which servers read in different ways; encode it",
+            "the query has a semicolon or an invalid escape, which servers parse differently; encode it",
         ));
     }
     let mut values = form_urlencoded::parse(query.as_bytes()).filter(|(key, _)| key == name);
@@ -425,7 +425,7 @@ fn from_header(head: &Parts, name: &http::HeaderName) -> Result<Option<String>, 
     if values.next().is_some() {
         return Err(Rejection::new(
             RejectionKind::Ambiguous,
-            format!("the header {name} is there more than once; keep one"),
+            format!("the header {name} is set more than once; keep one"),
         ));
     }
     value
@@ -439,14 +439,14 @@ fn text_at(body: &Value, pointer: &Pointer) -> Result<Option<String>, Rejection>
     match body.pointer(pointer.as_str()) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone())),
-        Some(_) => Err(malformed(format!("what is at {pointer} is not a text"))),
+        Some(_) => Err(malformed(format!("the value at {pointer} is not a string"))),
     }
 }
 
 fn malformed(error: impl std::fmt::Display) -> Rejection {
     Rejection::new(
         RejectionKind::Malformed,
-        format!("the body is not what this route takes: {error}"),
+        format!("the body is not valid for this route: {error}"),
     )
 }
 

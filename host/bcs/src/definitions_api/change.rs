@@ -73,7 +73,7 @@ impl Changer {
         let work = async move { self.work(&change).await };
         match tokio::spawn(work.in_current_span()).await {
             Ok(result) => result,
-            Err(error) => Err(Refusal::Failed(format!("the change broke off: {error}"))),
+            Err(error) => Err(Refusal::Failed(format!("the change was interrupted: {error}"))),
         }
     }
 

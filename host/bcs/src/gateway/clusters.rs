@@ -90,7 +90,7 @@ impl Drivers {
             (Some(lost), _) => Some(lost.clone()),
             (None, Some(nobody)) => Some(nobody.to_owned()),
             (None, None) if servers.is_known => None,
-            (None, None) => Some("it is not known yet who is registered".to_owned()),
+            (None, None) => Some("the registered drivers are not known yet".to_owned()),
         }
     }
 }
@@ -145,7 +145,7 @@ impl Clusters {
                 Some(reason) => reason,
             },
             None if known.is_known => "",
-            None => "ZooKeeper could not be asked yet which clusters there are",
+            None => "the clusters have not been read from ZooKeeper yet",
         };
         Err(Ended::UnknownCluster {
             cluster: id.to_owned(),

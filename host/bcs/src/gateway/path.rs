@@ -12,7 +12,7 @@ const INNER: &str = "/mesosdriver/v4";
 /// Why a path leads to no driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum InvalidPath {
-    #[error("there is nothing here: paths begin with /bcsapi/v4/scheduler/mesos/ or /bcsapi/v1/")]
+    #[error("not found: paths begin with /bcsapi/v4/scheduler/mesos/ or /bcsapi/v1/")]
     NotFound,
     /// A driver could read it as another path than the gateway, which has decided who may use it.
     #[error("the path has a segment `.` or `..`, or an empty one; write it without")]

@@ -54,7 +54,7 @@ pub enum InvalidApiGroup {
     Name(String),
     /// What is in it decides on everybody's requests.
     #[error(
-        "{0} holds what decides on everybody's requests, so changes in it always need the permission Hooks: remove it"
+        "{0} controls admission for all requests, so changing it always requires the permission Hooks: remove it"
     )]
     Protected(String),
 }

@@ -50,11 +50,11 @@ impl Statuses {
 pub(super) enum Ended {
     #[error(transparent)]
     Path(#[from] InvalidPath),
-    #[error("drivers are asked with GET, POST, PUT and DELETE alone")]
+    #[error("method not allowed: drivers accept only GET, POST, PUT and DELETE")]
     Method,
     #[error("http header BCS-ClusterID can't be empty")]
     NoCluster,
-    #[error("http header BCS-ClusterID is there several times, with different values")]
+    #[error("http header BCS-ClusterID is set several times, with different values")]
     SeveralClusters,
     /// The reason is empty, or says what is known of the cluster.
     #[error("mesos cluster {cluster} not found{}", after_colon(.reason))]

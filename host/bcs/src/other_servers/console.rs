@@ -94,8 +94,8 @@ impl Consoles {
         // An address has several spellings, and rules are for all of them.
         let host = host.to_canonical();
         let Some(server) = self.config.allows(host).then(|| self.server(host)).flatten() else {
-            tracing::info!(%host, "a console is asked for on a host that is not listed");
-            let text = format!("host_ip {host} is none of the hosts on which consoles may be used");
+            tracing::info!(%host, "a console was requested on a host that is not listed");
+            let text = format!("host_ip {host} is not one of the hosts on which consoles are allowed");
             return plain(StatusCode::FORBIDDEN, &text, "rejected");
         };
         let is_websocket = request.headers().contains_key(UPGRADE);
@@ -131,7 +131,7 @@ fn no_reply(is_websocket: bool, end: &End<'_>) -> Response<Body> {
         ),
         false => (
             StatusCode::BAD_GATEWAY,
-            format!("the console cannot be asked: {end}"),
+            format!("the console cannot be reached: {end}"),
         ),
     };
     plain(status, &text, end.as_str())

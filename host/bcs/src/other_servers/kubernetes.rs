@@ -101,10 +101,10 @@ fn namespace_of(body: &[u8]) -> Option<String> {
 }
 
 fn unreachable(error: &ForwardError) -> Response<Body> {
-    tracing::warn!(%error, "a request could not be handed on to the kube-apiserver");
+    tracing::warn!(%error, "a request could not be forwarded to the kube-apiserver");
     plain(
         StatusCode::BAD_GATEWAY,
-        "the kube-apiserver does not answer",
+        "the kube-apiserver does not respond",
         "upstream-unreachable",
     )
 }

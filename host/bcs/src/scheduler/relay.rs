@@ -54,9 +54,9 @@ fn replacement(status: StatusCode, start: &[u8]) -> Response<Bytes> {
     let text: String = text.trim().chars().take(TOLD).collect();
     let reason = if text.is_empty() {
         // A scheduler that is not the master writes nothing, and does nothing.
-        format!("the scheduler replied {status} without a body, as one does that is not the master")
+        format!("the scheduler replied {status} without a body; it may not be the master")
     } else {
-        format!("the scheduler replied {status} and no JSON: {text}")
+        format!("the scheduler replied {status} without JSON: {text}")
     };
     failure(Code::HttpDo, &format!("do http request failed!{reason}"))
 }

@@ -119,7 +119,7 @@ impl CustomResourceStore {
             StoreError::Unreachable { store, reason } => {
                 let path = change.path.display();
                 let reason = format!(
-                    "{reason}; whether {path} is written is not known: look at it before you try again"
+                    "{reason}; it is unknown whether {path} was written: check it before you retry"
                 );
                 StoreError::Unreachable { store, reason }
             }
@@ -194,7 +194,7 @@ impl CustomResourceStore {
     fn refuses(&self, path: &Path) -> StoreError {
         StoreError::Refused {
             store: self.location(),
-            reason: format!("{} is no resource here", path.display()),
+            reason: format!("{} is not a resource of this store", path.display()),
         }
     }
 

@@ -153,7 +153,7 @@ pub(crate) fn to_be_written(path: &Path, text: &str) -> Result<Map<String, Value
     };
     let document = match serde_json::from_str(text) {
         Ok(Value::Object(document)) => document,
-        Ok(_) => return Err(wrong("this is no document".to_owned())),
+        Ok(_) => return Err(wrong("this is not a definition document".to_owned())),
         Err(error) => return Err(wrong(format!("this is not JSON: {error}"))),
     };
     let kind = document
@@ -162,7 +162,7 @@ pub(crate) fn to_be_written(path: &Path, text: &str) -> Result<Map<String, Value
         .and_then(|(_, kind)| kind.as_str());
     match kind {
         Some(kind) if kind.eq_ignore_ascii_case(KIND) => Ok(document),
-        Some(kind) => Err(wrong(format!("a definition of kind {kind:?} is not kept here"))),
+        Some(kind) => Err(wrong(format!("a definition of kind {kind:?} cannot be stored here"))),
         None => Err(wrong("kind is missing".to_owned())),
     }
 }
@@ -314,11 +314,11 @@ mod tests {
             (r#"{"kind":"AdmissionWebhook"}"#, None),
             ("kind: admissionwebhook", Some("this is not JSON")),
             ("", Some("this is not JSON")),
-            ("[]", Some("no document")),
+            ("[]", Some("not a definition document")),
             ("{}", Some("kind is missing")),
             (
                 r#"{"kind":"AdmissionChain"}"#,
-                Some("of kind \"AdmissionChain\" is not kept here"),
+                Some("of kind \"AdmissionChain\" cannot be stored here"),
             ),
         ] {
             match (to_be_written(Path::new("zookeeper:/a/b/c"), text), expected) {

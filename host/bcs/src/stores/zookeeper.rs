@@ -69,7 +69,7 @@ impl ZooKeeperStore {
         let root = root.into();
         check_path(&root)?;
         if root == "/" {
-            return Err("definitions are below a node of their own, not below the root of everything");
+            return Err("definitions need a node of their own, not the root `/`");
         }
         Ok(Self {
             zookeeper,
@@ -105,7 +105,7 @@ impl ZooKeeperStore {
             _ = states.wait_for(|state| !state.is_connected()) => {
                 Err(self.unreachable("the connection was lost".to_owned()))
             }
-            () = tokio::time::sleep(LIMIT) => Err(self.unreachable("no answer in time".to_owned())),
+            () = tokio::time::sleep(LIMIT) => Err(self.unreachable("no response in time".to_owned())),
         }
     }
 
@@ -115,7 +115,7 @@ impl ZooKeeperStore {
             let read = self.reader.read(&client, &self.root).await;
             match read.map_err(|At(path, error)| self.error(&path, &error))? {
                 Some(snapshot) => Ok(snapshot),
-                None => Err(self.unreachable("it kept changing while it was read".to_owned())),
+                None => Err(self.unreachable("it kept changing while it was being read".to_owned())),
             }
         };
         self.bounded(read).await
@@ -192,7 +192,7 @@ impl ZooKeeperStore {
     /// What a change means for the node that is there now; an error if it is not the one that was meant.
     async fn prepare(&self, client: &Client, change: &FileChange) -> Result<Option<Write>, StoreError> {
         let Some((place, path)) = self.place_in(&change.path) else {
-            let reason = format!("{} is no node here", change.path.display());
+            let reason = format!("{} is not a node of this store", change.path.display());
             return Err(self.refused(reason));
         };
         let data = match &change.after {
@@ -204,7 +204,7 @@ impl ZooKeeperStore {
         };
         if data.as_ref().is_some_and(|data| data.len() > LARGEST) {
             let path = change.path.display();
-            return Err(self.refused(format!("{path} has more than {LARGEST} bytes, which no node has")));
+            return Err(self.refused(format!("{path} has more than {LARGEST} bytes, the limit for a node")));
         }
         let (text, there) = match client.get_data(path).await {
             Ok((found, stat)) => (Some(found), Some(stat.version)),
@@ -355,7 +355,7 @@ impl DefinitionStore for ZooKeeperStore {
                     return Ok(());
                 }
                 Err(self.unreachable(format!(
-                    "{reason}; whether the change is written is not known: look at it before you try again"
+                    "{reason}; it is unknown whether the change was written: check it before you retry"
                 )))
             }
             other => other,

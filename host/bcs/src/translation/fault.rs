@@ -38,7 +38,7 @@ pub(crate) enum Fault {
     #[error("{PARAMETERS}containers and processes cannot coexist")]
     ContainersAndProcesses,
     /// A value cannot stand in the scheduler's path.
-    #[error("{PARAMETERS} {what} is `{value}`, which names nothing")]
+    #[error("{PARAMETERS} {what} is `{value}`, which is not a valid value")]
     Unaddressable {
         /// Which value.
         what: &'static str,
@@ -66,7 +66,7 @@ pub(crate) enum Fault {
     #[error("param host_ip must not be empty")]
     NoHost,
     /// What it says is no address, but perhaps the name of a host that is none of the cluster's.
-    #[error("param host_ip must be an IP address, and `{0}` is none")]
+    #[error("param host_ip must be an IP address, and `{0}` is not one")]
     NoHostAddress(String),
     /// Custom resources cannot be watched.
     #[error("Not Found")]

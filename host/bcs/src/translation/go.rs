@@ -130,14 +130,14 @@ impl Type {
 
     fn wanted(&self) -> &'static str {
         match self {
-            Self::Text => "a text",
+            Self::Text => "a string",
             Self::Flag => "true or false",
-            Self::Integer(Width::Signed32) => "a whole number of 32 bits",
-            Self::Integer(Width::Signed64) => "a whole number",
-            Self::Integer(Width::Unsigned32) => "a whole number of 32 bits, not below 0",
-            Self::Integer(Width::Unsigned64) => "a whole number, not below 0",
+            Self::Integer(Width::Signed32) => "a 32-bit integer",
+            Self::Integer(Width::Signed64) => "an integer",
+            Self::Integer(Width::Unsigned32) => "an unsigned 32-bit integer",
+            Self::Integer(Width::Unsigned64) => "an unsigned integer",
             Self::Number => "a number",
-            Self::Texts => "an object of texts",
+            Self::Texts => "an object of strings",
             Self::List(_) => "a list",
             Self::Struct(_) => "an object",
             Self::Any => "anything",

@@ -7,10 +7,10 @@ use crate::zookeeper::Servers;
 /// Why something in ZooKeeper was not done.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ZooKeeperError {
-    #[error("ZooKeeper at {servers} is away: {reason}")]
+    #[error("ZooKeeper at {servers} is unavailable: {reason}")]
     Away { servers: Servers, reason: String },
     /// The servers were given with a node that paths are below, and nobody has made it.
-    #[error("ZooKeeper at {servers}: the node that all paths are below is not there; make it")]
+    #[error("ZooKeeper at {servers}: the root node of the connection string does not exist; create it")]
     NoRoot { servers: Servers },
     /// ZooKeeper did not do what it was asked for.
     #[error("ZooKeeper, {action} {path}: {}", describe(.source))]
@@ -64,8 +64,8 @@ fn describe(error: &Error) -> String {
              that the other programs of the cluster have?"
                 .to_owned()
         }
-        Error::AuthFailed => "the user and the password were refused".to_owned(),
-        Error::NoNode => "there is no such node".to_owned(),
+        Error::AuthFailed => "authentication failed: check the user and the password".to_owned(),
+        Error::NoNode => "the node does not exist".to_owned(),
         Error::ConnectionLoss => "the connection was lost".to_owned(),
         Error::SessionExpired => "the session has expired".to_owned(),
         Error::ClientClosed => "the session was closed".to_owned(),
@@ -76,21 +76,21 @@ fn describe(error: &Error) -> String {
 /// Whether this can be the path of a node; if not, a sentence says why. ZooKeeper has the same rules.
 pub fn check_path(path: &str) -> Result<(), &'static str> {
     let Some(rest) = path.strip_prefix('/') else {
-        return Err("a path of ZooKeeper begins with `/`");
+        return Err("a ZooKeeper path must begin with `/`");
     };
     if rest.is_empty() {
         return Ok(());
     }
     for name in rest.split('/') {
         match name {
-            "" => return Err("a path of ZooKeeper has no `/` at its end, and no two in a row"),
-            "." | ".." => return Err("a path of ZooKeeper has no `.` and no `..` for a name"),
+            "" => return Err("a ZooKeeper path must not end with `/` or contain `//`"),
+            "." | ".." => return Err("a ZooKeeper path must not contain `.` or `..` as a name"),
             _ => {}
         }
     }
     let is_refused = |character: char| matches!(character, '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..='\u{ffff}');
     if rest.contains(is_refused) {
-        return Err("a path of ZooKeeper has no control characters");
+        return Err("a ZooKeeper path must not contain control characters");
     }
     Ok(())
 }

@@ -67,7 +67,7 @@ impl<L> Drop for Followed<L> {
 
 async fn follow<L: List>(zookeeper: &ZooKeeper, path: &str, show: &watch::Sender<Arc<L>>) {
     if let Err(reason) = check_path(path) {
-        lose(show, format!("{path:?} can be no node: {reason}"));
+        lose(show, format!("{path:?} is not a valid node path: {reason}"));
         return std::future::pending().await;
     }
     loop {

@@ -24,7 +24,7 @@ impl NodePath {
         if name.contains('/') {
             return Err(InvalidNodePath {
                 text: name.to_owned(),
-                reason: "the name of a node has no `/`",
+                reason: "the name of a node must not contain `/`",
             });
         }
         format!("{}/{name}", self.0).parse()
@@ -41,7 +41,7 @@ impl FromStr for NodePath {
         };
         check_path(text).map_err(wrong)?;
         if text == "/" {
-            return Err(wrong("the root is everybody's"));
+            return Err(wrong("the root is not allowed"));
         }
         Ok(Self(text.to_owned()))
     }

@@ -31,10 +31,10 @@ pub enum ServersError {
     /// There is no server in it.
     #[error("no server is given; write `host:port`, with commas between several")]
     Empty,
-    #[error("{text:?} is no server of ZooKeeper: {reason}; write `host:port`")]
+    #[error("{text:?} is not a valid ZooKeeper server: {reason}; write `host:port`")]
     Server { text: String, reason: &'static str },
     /// The node that paths are to be below can be no node.
-    #[error("{path:?} can be no node: {reason}")]
+    #[error("{path:?} is not a valid node path: {reason}")]
     Root { path: String, reason: &'static str },
 }
 
@@ -93,7 +93,7 @@ impl FromStr for Server {
             reason,
         };
         if text.contains("://") {
-            return Err(wrong("servers have no scheme"));
+            return Err(wrong("a server must not have a scheme"));
         }
         let (host, port) = match text.strip_prefix('[') {
             Some(rest) => {
@@ -101,12 +101,12 @@ impl FromStr for Server {
                     .split_once(']')
                     .ok_or_else(|| wrong("its bracket is not closed"))?;
                 if host.parse::<std::net::Ipv6Addr>().is_err() {
-                    return Err(wrong("in brackets there is an IPv6 address"));
+                    return Err(wrong("brackets must hold an IPv6 address"));
                 }
                 match rest.strip_prefix(':') {
                     Some(port) => (host, Some(port)),
                     None if rest.is_empty() => (host, None),
-                    None => return Err(wrong("after the bracket there is a colon")),
+                    None => return Err(wrong("a colon must follow the bracket")),
                 }
             }
             None => match text.split_once(':') {
@@ -118,13 +118,13 @@ impl FromStr for Server {
             return Err(wrong("it has no host"));
         }
         if host.contains(|character: char| character.is_whitespace() || "/,@?#".contains(character)) {
-            return Err(wrong("its host is no name and no address"));
+            return Err(wrong("its host is not a valid name or address"));
         }
         let port = match port {
             None => DEFAULT_PORT,
-            Some(port) if port.contains(':') => return Err(wrong("IPv6 addresses are in brackets")),
+            Some(port) if port.contains(':') => return Err(wrong("IPv6 addresses must be in brackets")),
             Some(port) => match port.parse() {
-                Ok(0) | Err(_) => return Err(wrong("its port is no number of 1 to 65535")),
+                Ok(0) | Err(_) => return Err(wrong("its port is not a number from 1 to 65535")),
                 Ok(port) => port,
             },
         };
@@ -142,7 +142,7 @@ impl FromStr for Servers {
         if text.contains("://") {
             return Err(ServersError::Server {
                 text: text.to_owned(),
-                reason: "servers have no scheme",
+                reason: "a server must not have a scheme",
             });
         }
         let (servers, root) = match text.find('/') {
@@ -209,18 +209,18 @@ mod tests {
             ("/bcs", "no server is given"),
             ("a,,b", "has no host"),
             (":2181", "has no host"),
-            ("a:", "no number of 1 to 65535"),
-            ("a:0", "no number of 1 to 65535"),
-            ("a:65536", "no number of 1 to 65535"),
-            ("a:x", "no number of 1 to 65535"),
+            ("a:", "not a number from 1 to 65535"),
+            ("a:0", "not a number from 1 to 65535"),
+            ("a:65536", "not a number from 1 to 65535"),
+            ("a:x", "not a number from 1 to 65535"),
             ("::1", "has no host"),
-            ("2001:db8::1", "in brackets"),
+            ("2001:db8::1", "must be in brackets"),
             ("[::1", "not closed"),
             ("[a]:2181", "an IPv6 address"),
-            ("[::1]2181", "there is a colon"),
-            ("a b:2181", "no name and no address"),
-            ("tcp+tls://a:2181", "have no scheme"),
-            ("a/bcs/", "no `/` at its end"),
+            ("[::1]2181", "a colon must follow"),
+            ("a b:2181", "not a valid name or address"),
+            ("tcp+tls://a:2181", "must not have a scheme"),
+            ("a/bcs/", "must not end with `/`"),
         ] {
             let error = text.parse::<Servers>().unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");

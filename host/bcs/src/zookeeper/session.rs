@@ -187,7 +187,7 @@ impl ZooKeeper {
     pub(crate) fn away(&self) -> ZooKeeperError {
         let reason = match &*self.shared.session.borrow() {
             Session::Away(reason) => reason.clone(),
-            Session::Here(_) => "the connection was gone, and is back now".to_owned(),
+            Session::Here(_) => "the connection was lost, and is restored now".to_owned(),
         };
         ZooKeeperError::Away {
             servers: self.shared.servers.clone(),

@@ -106,7 +106,7 @@ async fn what_can_be_no_node_has_no_members() {
         let state = until(&mut members.receiver(), |list| list.lost.is_some()).await;
         assert!(!state.is_read, "{path}");
         let reason = state.lost.clone().unwrap();
-        assert!(reason.contains("can be no node"), "{path}: {reason}");
+        assert!(reason.contains("is not a valid node"), "{path}: {reason}");
     }
 }
 

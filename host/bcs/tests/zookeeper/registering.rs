@@ -192,7 +192,7 @@ async fn the_node_that_paths_are_below_is_there_or_missed() {
     let registered = zookeeper.register(registration("/parent", "x"));
     let missed = until(
         &mut registered.states(),
-        |state| matches!(state, RegistrationState::Missing { reason } if reason.contains("make it")),
+        |state| matches!(state, RegistrationState::Missing { reason } if reason.contains("create it")),
     )
     .await;
     assert!(format!("{missed:?}").contains(&servers), "{missed:?}");
@@ -218,7 +218,7 @@ async fn what_can_be_no_node_is_told_so() {
             name: name.to_owned(),
             data: Default::default(),
         });
-        let told = |state: &RegistrationState| matches!(state, RegistrationState::Missing { reason } if reason.contains("can be no node"));
+        let told = |state: &RegistrationState| matches!(state, RegistrationState::Missing { reason } if reason.contains("is not a valid node"));
         until(&mut registered.states(), told).await;
     }
 }

@@ -98,7 +98,7 @@ impl Rest {
             && !(Arc::ptr_eq(&first.route, &second.route) && first.parameters == second.parameters)
         {
             return Err(ambiguous(
-                "its path can be read in two ways; write slashes and dots plainly",
+                "servers may read its path in different ways; write slashes and dots plainly",
             ));
         }
         if path::is_plain(path) && is_known(method) {
@@ -108,18 +108,18 @@ impl Rest {
             // What cannot be read has no route that could be missed when no route takes such a method.
             return match self.routes.iter().any(|route| route.takes(method)) || !is_known(method) {
                 true => Err(ambiguous(
-                    "its path is encoded several times, or is no plain text",
+                    "its path is encoded several times, or is not valid UTF-8",
                 )),
                 false => Ok(None),
             };
         };
         match (&first, self.find_lenient(method, &lenient)) {
             (Some(first), Some(lenient)) if !first.agrees_with(&lenient) => Err(ambiguous(
-                "its path can be read in two ways; write it without `;`, `\\`, encoded slashes and dots, and in \
+                "servers may read its path in different ways; write it without `;`, `\\`, encoded slashes and dots, and in \
                  the case of the API",
             )),
             (None, Some(_)) => Err(ambiguous(
-                "its method or path is not as the API has it, but some servers would take it for that; write it \
+                "its method or path differs from the API's, but some servers would accept it; write it \
                  plainly",
             )),
             _ => Ok(first),
@@ -145,11 +145,11 @@ impl Rest {
             _ if is_read => Class::Pass,
             Unmatched::Refuse => Class::Refuse(Rejection::new(
                 RejectionKind::Unmatched,
-                "no route is for this method and path, and such writes are refused here",
+                "no route matches this method and path, and unmatched writes are refused",
             )),
             // Nobody can know what a server does with such a method.
             Unmatched::Pass if !is_known(&head.method) && self.may_be_routed(head.uri.path()) => {
-                Class::Refuse(ambiguous("its method is none that is known"))
+                Class::Refuse(ambiguous("its method is unknown"))
             }
             Unmatched::Pass => Class::Pass,
         }
@@ -168,6 +168,6 @@ fn is_known(method: &Method) -> bool {
 pub(super) fn ambiguous(why: &str) -> Rejection {
     Rejection::new(
         RejectionKind::Ambiguous,
-        format!("the request can be read in two ways: {why}"),
+        format!("the request is ambiguous: {why}"),
     )
 }

@@ -20,11 +20,11 @@ pub struct ReviewAddress {
 pub enum AddressError {
     /// Another path.
     #[error(
-        "{0:?} is no path for reviews: use /mutate, /validate or /admit, or a chain's own /mutate/{{chain}} or /validate/{{chain}}"
+        "{0:?} is not a path for reviews: use /mutate, /validate or /admit, or a chain's own /mutate/{{chain}} or /validate/{{chain}}"
     )]
     Path(String),
     /// The query's `timeout` is no duration.
-    #[error("the timeout {0:?} in the query is no duration: write `timeout=5s`")]
+    #[error("the timeout {0:?} in the query is not a valid duration: write `timeout=5s`")]
     Timeout(String),
 }
 

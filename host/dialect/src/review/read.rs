@@ -28,7 +28,7 @@ pub enum ReviewError {
         kind: String,
     },
     /// Without `request`.
-    #[error("the AdmissionReview has no `request`: it is an answer, or was cut")]
+    #[error("the AdmissionReview has no `request`: it is a response, or is truncated")]
     RequestMissing,
     /// `request.operation` is none.
     #[error("request.operation: {0}")]
@@ -42,7 +42,7 @@ pub enum ReviewError {
         source: ObjectError,
     },
     /// The object has one of the keys that say who it is twice, or in another spelling.
-    #[error("request.object can be read in two ways: {0}")]
+    #[error("request.object is ambiguous: {0}")]
     Ambiguous(String),
 }
 
@@ -298,11 +298,11 @@ mod tests {
             (with("/request/namespace", json!(1)), "expected a string"),
             (
                 with("/request/object", json!({"kind": "Scale", "Kind": "Pod"})),
-                "request.object can be read in two ways: `kind` and `Kind` are two spellings of one key",
+                "request.object is ambiguous: `kind` and `Kind` are two spellings of one key",
             ),
             (
                 with("/request/object", json!({"metadata": {"NAME": "x"}})),
-                "request.object can be read in two ways",
+                "request.object is ambiguous",
             ),
         ] {
             let error = read_review(text.as_bytes()).unwrap_err().to_string();

@@ -120,7 +120,7 @@ fn audit_annotations(outcome: &Outcome) -> BTreeMap<String, &str> {
             None => tracing::debug!(
                 stage = %note.stage,
                 key = note.key,
-                "an audit annotation is not sent: its key is no qualified name"
+                "an audit annotation is not sent: its key is not a valid qualified name"
             ),
         }
     }

@@ -72,13 +72,13 @@ struct Verdict {
 enum Unanswered {
     #[error("the gateway's own token cannot be read from {file}: {reason}")]
     OwnToken { file: String, reason: String },
-    #[error("it cannot be asked: {0}")]
+    #[error("the request failed: {0}")]
     Unreachable(String),
-    #[error("it did not answer within {0:?}")]
+    #[error("it did not respond within {0:?}")]
     Late(Duration),
-    #[error("it answered with the status {0}")]
+    #[error("it responded with status {0}")]
     Status(http::StatusCode),
-    #[error("its answer is not the JSON that is wanted: {0}")]
+    #[error("its response is not valid: {0}")]
     NoAnswer(String),
 }
 
@@ -94,7 +94,7 @@ impl Endpoint {
 
     /// Ask whether the holder of this token may do that; not twice within a short time.
     pub(super) async fn admit(&self, token: &[u8], asked: AccessRequest<'_>) -> Result<(), Ended> {
-        let text = std::str::from_utf8(token).map_err(|_| Ended::Unauthorized("the token is no text"))?;
+        let text = std::str::from_utf8(token).map_err(|_| Ended::Unauthorized("the token is not valid UTF-8"))?;
         let action = self.action(asked);
         let body = verify(text, action, asked);
         let question = Question::new(&body);
@@ -109,9 +109,9 @@ impl Endpoint {
                     counter!(metric_names::TOKEN_CHECKS, "source" => "endpoint", "result" => "unanswered")
                         .increment(1);
                     let endpoint = &self.config.url;
-                    tracing::error!(%endpoint, %reason, "whether a token is allowed is not known: it is refused");
+                    tracing::error!(%endpoint, %reason, "a token could not be checked, so the request is refused");
                     return Err(Ended::Undecided(
-                        "who knows the tokens could not be asked whether this one is allowed; try again later",
+                        "the token could not be checked: the endpoint failed; try again later",
                     ));
                 }
             },
@@ -209,7 +209,7 @@ async fn own_token(path: &Path) -> Result<HeaderValue, Unanswered> {
         .map_err(|error| unreadable(error.to_string()))?
         .map_err(|error| unreadable(error.to_string()))?;
     let mut value = HeaderValue::try_from(format!("Bearer {}", text.trim()))
-        .map_err(|_| unreadable("it holds no token".to_owned()))?;
+        .map_err(|_| unreadable("the file does not hold a valid token".to_owned()))?;
     value.set_sensitive(true);
     Ok(value)
 }

@@ -70,7 +70,7 @@ impl TokenTable {
                 found = found.or(Some(holder));
             }
         }
-        let holder = found.ok_or(Ended::Unauthorized("nobody has this token"))?;
+        let holder = found.ok_or(Ended::Unauthorized("unknown token"))?;
         let (name, cluster) = (&holder.name, asked.cluster);
         match holder.permission(cluster) {
             Some(permission) if permission >= asked.needed => Ok(name.clone()),
@@ -104,12 +104,12 @@ impl TokenTable {
         let file = self.0.path.display();
         let problem = match read {
             Ok(holders) => {
-                tracing::debug!(%file, tokens = holders.len(), "tokens were read");
+                tracing::debug!(%file, tokens = holders.len(), "tokens loaded");
                 self.0.holders.store(Arc::new(holders));
                 None
             }
             Err(mistakes) => {
-                tracing::error!("changed tokens are not used, those before them stay: {mistakes}");
+                tracing::error!("the changed tokens are invalid, so the previous tokens stay in use: {mistakes}");
                 Some(mistakes.to_string())
             }
         };
@@ -138,7 +138,7 @@ fn read(path: &Path) -> Result<Vec<Holder>, Mistakes> {
         let mut fields = document.root().object(&mut mistakes)?;
         let tokens = fields.required(
             "tokens",
-            "list who may use the gateway; [] lets nobody in",
+            "list the users of the gateway; [] admits no user",
             &mut mistakes,
         );
         fields.finish(&mut mistakes);
@@ -156,13 +156,13 @@ fn listed(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Holder>> {
             continue;
         };
         if !names.insert(holder.name.clone()) {
-            let message = format!("there are two of the name {:?}", holder.name);
-            node.wrong(message, "give each a name of its own", mistakes);
+            let message = format!("duplicate name {:?}", holder.name);
+            node.wrong(message, "give each user a unique name", mistakes);
         }
         if !digests.insert(digest.to_ascii_lowercase()) {
             node.wrong(
-                "somebody before has the same token",
-                "give each a token of its own",
+                "an earlier user has the same token",
+                "give each user a unique token",
                 mistakes,
             );
         }
@@ -304,7 +304,7 @@ mod tests {
             let found = table.admit(token.as_bytes(), asked("BCS-1", Read));
             assert_eq!(
                 found,
-                Err(Ended::Unauthorized("nobody has this token")),
+                Err(Ended::Unauthorized("unknown token")),
                 "{token}"
             );
         }
@@ -329,7 +329,7 @@ mod tests {
             ),
             ("tokens: [{ name: a, token: secret }]\n", "unknown field"),
             (&text().replace("Hooks", "hooks"), "case matters: write Hooks"),
-            (&text().replace("BCS-1", "B S"), "is no cluster id"),
+            (&text().replace("BCS-1", "B S"), "is not a valid cluster ID"),
             (&text().replace("writer", "reader"), "two of the name \"reader\""),
             (
                 &text().replace(&digest("WRITER"), &digest("READER").to_uppercase()),

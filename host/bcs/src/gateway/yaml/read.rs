@@ -115,7 +115,7 @@ impl Builder {
                 Some(value) => self.put(value.clone(), 0, mark),
                 None => Err(InvalidYaml::at(
                     mark,
-                    "this alias stands for something that it is a part of",
+                    "this alias refers to a node that contains the alias",
                 )),
             },
             Event::DocumentEnd => {
@@ -183,7 +183,7 @@ impl Builder {
             if !keys.insert(key.clone()) {
                 return Err(InvalidYaml::at(
                     mark,
-                    format!("the key {key:?} is written a second time in one map: keep one of the two"),
+                    format!("duplicate key {key:?} in a map: remove one"),
                 ));
             }
             if anchor != 0 {
@@ -285,7 +285,7 @@ impl Builder {
             }
             Node::List(_) | Node::Scalar(_) => Err(InvalidYaml::at(
                 mark,
-                "`<<` takes a map, or a list of maps: write an alias of one",
+                "`<<` must be a map or a list of maps: write an alias of one",
             )),
         }
     }
@@ -313,7 +313,7 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>, mark: Marker) -> Re
     let no_json = |NoJson| {
         InvalidYaml::at(
             mark,
-            format!("`{text}` is a number that JSON cannot hold: put it in quotes if it is a text"),
+            format!("`{text}` is a number that JSON cannot hold: put it in quotes if it is a string"),
         )
     };
     let Some(tag) = tag else {
@@ -347,13 +347,13 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>, mark: Marker) -> Re
 }
 
 fn unknown_tag(tag: &Tag, mark: Marker) -> InvalidYaml {
-    InvalidYaml::at(mark, format!("JSON has nothing for the tag `{tag}`: remove it"))
+    InvalidYaml::at(mark, format!("JSON cannot represent the tag `{tag}`: remove it"))
 }
 
 fn no_key(mark: Marker) -> InvalidYaml {
     InvalidYaml::at(
         mark,
-        "a key must be a text, a number, true or false, and be there once in its map",
+        "a key must be a string, a number, true or false, and unique in its map",
     )
 }
 

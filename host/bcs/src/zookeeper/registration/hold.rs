@@ -66,7 +66,7 @@ impl Hold {
     async fn for_ever(&mut self) -> std::convert::Infallible {
         if let Err(reason) = check(&self.registration) {
             let Registration { parent, name, .. } = &self.registration;
-            self.missing(format!("{name:?} below {parent:?} can be no node: {reason}"));
+            self.missing(format!("{name:?} below {parent:?} is not a valid node name: {reason}"));
             return std::future::pending().await;
         }
         let zookeeper = self.zookeeper.clone();
@@ -109,7 +109,7 @@ impl Hold {
             Err(error) => return Err(error).at("reading", &path),
         };
         if data != self.registration.data {
-            tracing::warn!(path, "what is registered was overwritten, and is put right");
+            tracing::warn!(path, "the registration was overwritten, and is restored");
             let put_right = client.set_data(&path, &self.registration.data, None).await;
             if put_right != Err(Error::NoNode) {
                 put_right.at("writing", &path)?;
@@ -205,7 +205,7 @@ impl Hold {
             parent,
             name = self.registration.name,
             reason,
-            "what is registered could not be removed, and goes with the session"
+            "the registration could not be removed; it disappears when the session ends"
         );
     }
 
@@ -244,7 +244,7 @@ impl Hold {
 fn check(registration: &Registration) -> Result<(), &'static str> {
     let Registration { parent, name, .. } = registration;
     if name.is_empty() || name.contains('/') {
-        return Err("a name is one part of a path");
+        return Err("a name must be one segment of a path");
     }
     check_path(parent)?;
     check_path(&join(parent, name))

@@ -77,7 +77,7 @@ async fn stay(client: Client, shown: &mut Shown) -> String {
             ClientState::SyncConnected | ClientState::ConnectedReadOnly => shown.here(&client),
             ClientState::Disconnected => shown.away("the connection was lost".to_owned()),
             ClientState::Expired => return "the session has expired".to_owned(),
-            ClientState::AuthFailed => return "the user and the password were refused".to_owned(),
+            ClientState::AuthFailed => return "authentication failed: check the user and the password".to_owned(),
             ClientState::Closed => return "the session was closed".to_owned(),
         }
         state = watcher.changed().await;
@@ -103,17 +103,17 @@ async fn explain(error: &Error, config: &EnsembleConfig) -> String {
             }
             reasons.join("; ")
         }
-        Error::AuthFailed => "the user and the password were refused".to_owned(),
+        Error::AuthFailed => "authentication failed: check the user and the password".to_owned(),
         error => error.to_string(),
     }
 }
 
 async fn probe(server: Server) -> String {
     match timeout(PROBE, TcpStream::connect((server.host(), server.port()))).await {
-        Err(_) => format!("{server} does not answer"),
+        Err(_) => format!("{server} does not respond"),
         Ok(Err(error)) => format!("{server}: {error}"),
         Ok(Ok(_)) => {
-            format!("{server} accepts connections and opens no session (its ensemble may have no leader)")
+            format!("{server} accepts connections but opens no session (its ensemble may have no leader)")
         }
     }
 }
@@ -142,7 +142,7 @@ impl Shown {
             before.since()
         };
         if before.reason() != Some(&reason) {
-            tracing::warn!(servers = self.servers, reason, "ZooKeeper is away");
+            tracing::warn!(servers = self.servers, reason, "ZooKeeper is unavailable");
         }
         self.session.send_replace(Session::Away(reason.clone()));
         self.states.send_replace(if self.had_one {

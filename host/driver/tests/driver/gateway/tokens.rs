@@ -147,7 +147,7 @@ async fn a_file_says_who_may_do_what() {
             &[one, ("authorization", "Bearer wrong")],
             401,
             1_405_059,
-            "nobody has this token",
+            "unknown token",
         ),
         (
             "GET",
@@ -163,7 +163,7 @@ async fn a_file_says_who_may_do_what() {
             &[one, ("authorization", "Bearer wrong"), writes],
             401,
             1_405_059,
-            "nobody has this token",
+            "unknown token",
         ),
         // Whether a cluster exists is nobody's business who may do nothing with it.
         (
