@@ -6,7 +6,7 @@ use super::check_path;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodePath(String);
 
-/// A text that is no path of a node.
+/// A string that is not a valid path of a node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` cannot be used: {reason}; write one such as /bcs/services/endpoints/scheduler")]
 pub struct InvalidNodePath {

@@ -1,10 +1,10 @@
-//! Which servers an ensemble has.
+//! The servers of an ensemble.
 
 use std::{fmt, str::FromStr};
 
 use crate::zookeeper::check_path;
 
-/// The port of a server whose address has none.
+/// The default port.
 const DEFAULT_PORT: u16 = 2181;
 
 /// One server of an ensemble: `host`, `host:port` or `[2001:db8::1]:port`. The port's default is 2181.
@@ -14,9 +14,9 @@ pub struct Server {
     port: u16,
 }
 
-/// The servers of an ensemble, one at least, and the node that all paths are below.
+/// The servers of an ensemble, at least one, and the root node of all paths.
 ///
-/// As text it is what every program takes that uses ZooKeeper: `10.0.0.1:2181,10.0.0.2:2181`, and
+/// The text form is ZooKeeper's connection string: `10.0.0.1:2181,10.0.0.2:2181`, or
 /// `10.0.0.1:2181/below/this/node`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Servers {
@@ -25,21 +25,21 @@ pub struct Servers {
     root: Option<String>,
 }
 
-/// Why a text names no servers.
+/// Why a connection string is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ServersError {
-    /// There is no server in it.
+    /// No server is given.
     #[error("no server is given; write `host:port`, with commas between several")]
     Empty,
     #[error("{text:?} is not a valid ZooKeeper server: {reason}; write `host:port`")]
     Server { text: String, reason: &'static str },
-    /// The node that paths are to be below can be no node.
+    /// The root node is not a valid path.
     #[error("{path:?} is not a valid node path: {reason}")]
     Root { path: String, reason: &'static str },
 }
 
 impl Server {
-    /// The host: a name or an address, an IPv6 address without brackets.
+    /// The host: a name or an address; IPv6 addresses are without brackets.
     pub fn host(&self) -> &str {
         &self.host
     }
@@ -50,7 +50,7 @@ impl Server {
 }
 
 impl Servers {
-    /// These servers, and the node that paths are below (`/` is the same as none).
+    /// These servers, and the root node of all paths (`/` is the same as none).
     pub fn new(
         servers: impl IntoIterator<Item = Server>,
         root: Option<String>,
@@ -78,7 +78,7 @@ impl Servers {
         self.servers.iter()
     }
 
-    /// The node that paths are below, if not the root.
+    /// The root node of all paths, if not `/`.
     pub fn root(&self) -> Option<&str> {
         self.root.as_deref()
     }
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_told_why() {
+    fn invalid_texts_are_refused_with_a_reason() {
         for (text, part) in [
             ("", "no server is given"),
             (" ", "no server is given"),

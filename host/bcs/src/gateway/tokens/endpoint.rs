@@ -1,4 +1,4 @@
-//! Tokens that a server knows: bcs-user-manager, or one that answers as it does.
+//! Tokens checked by a server: bcs-user-manager, or a compatible one.
 
 use std::{path::Path, time::Duration};
 
@@ -28,15 +28,15 @@ use crate::{
     metric_names,
 };
 
-/// The most bytes of an answer. They are two hundred.
+/// The largest response, in bytes. About 200 are usual.
 const LONGEST_ANSWER: usize = 64 * 1024;
-/// What the answer is about. Servers of other things ask about other types.
+/// The resource type of the check. Servers for other resources use other types.
 const CLUSTER: &str = "cluster";
 const MESOS: &str = "mesos";
-/// The action of somebody who writes with a GET.
+/// The action of a GET that writes.
 const POST: &str = "POST";
 
-/// A server that knows tokens. Lives as long as the gateway.
+/// A server that checks tokens. Lives as long as the gateway.
 #[derive(Debug)]
 pub(in super::super) struct Endpoint {
     config: EndpointConfig,
@@ -44,7 +44,7 @@ pub(in super::super) struct Endpoint {
     answers: Answers,
 }
 
-/// What is asked. Version 1 of `permissions/verify` reads the first four, version 2 the others as well.
+/// The request body. Version 1 of `permissions/verify` reads the first four fields, version 2 also the others.
 #[derive(Debug, Serialize)]
 struct Verify<'a> {
     user_token: &'a str,
@@ -67,7 +67,7 @@ struct Verdict {
     allowed: bool,
 }
 
-/// Why the server gave no answer; for the log.
+/// Why the check failed; for the log.
 #[derive(Debug, thiserror::Error)]
 enum Unanswered {
     #[error("the gateway's own token cannot be read from {file}: {reason}")]
@@ -92,7 +92,7 @@ impl Endpoint {
         }
     }
 
-    /// Ask whether the holder of this token may do that; not twice within a short time.
+    /// Check whether the holder of this token may do that. Answers are cached.
     pub(super) async fn admit(&self, token: &[u8], asked: AccessRequest<'_>) -> Result<(), Ended> {
         let text = std::str::from_utf8(token).map_err(|_| Ended::Unauthorized("the token is not valid UTF-8"))?;
         let action = self.action(asked);
@@ -127,7 +127,7 @@ impl Endpoint {
         }
     }
 
-    /// The action that is asked for: the method, where that says what is done.
+    /// The action to check: usually the method.
     fn action<'a>(&'a self, asked: AccessRequest<'a>) -> &'a str {
         match asked.needed {
             Permission::Hooks => &self.config.hooks_action,
@@ -175,7 +175,7 @@ impl Endpoint {
         &self.config.url
     }
 
-    /// Read its TLS files again whenever they change. It does not end.
+    /// Reload its TLS files when they change. Never returns.
     pub(super) async fn keep_tls_fresh(&self) {
         self.config.tls.keep_fresh().await;
     }
@@ -194,10 +194,10 @@ fn verify(token: &str, action: &str, asked: AccessRequest<'_>) -> Bytes {
     json!(verify).to_string().into()
 }
 
-/// The largest file of a token, in bytes.
+/// The largest token file, in bytes.
 const LARGEST_TOKEN: u64 = 64 << 10;
 
-/// The gateway's own token as a header. It is read each time, so that a new one is used at once.
+/// The gateway's own token as a header. The file is read each time, so that a new token is used at once.
 async fn own_token(path: &Path) -> Result<HeaderValue, Unanswered> {
     let unreadable = |reason: String| Unanswered::OwnToken {
         file: path.display().to_string(),

@@ -18,13 +18,13 @@ use metrics::gauge;
 use super::AccessRequest;
 use crate::{ClusterId, Permission, gateway::reply::Ended, metric_names};
 
-/// Stands for every cluster that a token does not name.
+/// Matches every cluster that a token does not name.
 const EVERY: &str = "*";
 
-/// The tokens in a file, which is read again when it changes: whose they are, and what they may do with which
-/// cluster. Cheap to clone, and clones are the same one; lives as long as the gateway.
+/// The tokens in a file, which is reloaded when it changes: their holders and their permissions for each
+/// cluster. Cheap to clone; clones share the same table. Lives as long as the gateway.
 ///
-/// The file holds digests of tokens, and no token. One that is no good, or gone, leaves what was read last.
+/// The file holds only digests of tokens. If it becomes invalid or is removed, the last valid content stays in use.
 #[derive(Clone, Debug)]
 pub struct TokenTable(Arc<Inner>);
 
@@ -32,7 +32,7 @@ pub struct TokenTable(Arc<Inner>);
 struct Inner {
     path: PathBuf,
     holders: ArcSwap<Vec<Holder>>,
-    /// Why what the file holds now is not in use.
+    /// Why the current content of the file is not in use.
     problem: Mutex<Option<String>>,
 }
 
@@ -41,7 +41,7 @@ struct Holder {
     name: Arc<str>,
     digest: TokenDigest,
     clusters: BTreeMap<ClusterId, Permission>,
-    /// For the clusters that are not named.
+    /// The permission for clusters that are not named.
     every: Option<Permission>,
 }
 
@@ -60,7 +60,7 @@ impl TokenTable {
         })))
     }
 
-    /// Whose token this is, when they may do what is asked. It takes the same time for each that it could be.
+    /// The holder of this token, if the access is allowed. Takes constant time over all tokens.
     pub(super) fn admit(&self, token: &[u8], asked: AccessRequest<'_>) -> Result<Arc<str>, Ended> {
         let presented = TokenDigest::of(token);
         let holders = self.0.holders.load();
@@ -85,12 +85,12 @@ impl TokenTable {
         }
     }
 
-    /// Read the file again whenever it changes. It does not end.
+    /// Reload the file when it changes. Never returns.
     pub(super) async fn follow(&self) {
         gauge!(metric_names::TOKENS_RELOADED).set(1);
         let mut watch = Watch::new([self.0.path.clone()], WatchConfig::default()).await;
         loop {
-            // The first look is for what changed between the start and now.
+            // The first check finds changes made since the start.
             let path = self.0.path.clone();
             // An error: the runtime is stopping.
             if let Ok(read) = tokio::task::spawn_blocking(move || read(&path)).await {
@@ -121,7 +121,7 @@ impl TokenTable {
         self.0.holders.load().len()
     }
 
-    /// Why what the file holds now is not in use.
+    /// Why the current content of the file is not in use.
     pub(crate) fn problem(&self) -> Option<String> {
         self.0
             .problem
@@ -171,7 +171,7 @@ fn listed(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Holder>> {
     Some(holders)
 }
 
-/// Somebody who has a token, and its digest as it is written.
+/// A user, and the digest of the token as written.
 fn holder<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<(Holder, &'a str)> {
     let mut fields = node.object(mistakes)?;
     let name = fields
@@ -269,16 +269,16 @@ mod tests {
         let (_directory, table) = table(&text());
         let table = table.unwrap();
         assert_eq!(table.len(), 4);
-        // (token, cluster, the most that it may)
+        // (token, cluster, greatest permission)
         for (token, cluster, most) in [
             ("READER", "BCS-1", Some(Read)),
             ("READER", "BCS-2", None),
             ("WRITER", "BCS-1", Some(Write)),
             ("WRITER", "BCS-2", Some(Read)),
-            // To the letter.
+            // Case matters.
             ("WRITER", "bcs-1", Some(Read)),
             ("ADMIN", "BCS-1", Some(Hooks)),
-            // The cluster's own name counts, also when it says less.
+            // The entry of the cluster counts, even if it allows less.
             ("ADMIN", "BCS-2", Some(Read)),
             ("NOBODY", "BCS-1", None),
         ] {
