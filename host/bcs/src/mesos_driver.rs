@@ -152,7 +152,7 @@ impl MesosDriver {
     }
 
     /// The health in the format of bcs-mesos-driver; none if one is behind it, which reports its own. `ip` is the address that it
-    /// listens.
+    /// listens on.
     pub fn health(&self, ip: IpAddr) -> Option<HealthInfo> {
         let inner = &self.0;
         let discovered = inner.discovery.as_ref().map(Discovery::servers);
