@@ -4,8 +4,8 @@
 //!   driver's place, or sits in front of it: the API for definitions is served here, everything else passes the
 //!   chains and goes to the scheduler, translated, or to consoles and a kube-apiserver.
 //! - [`Gateway`] takes the place of bcs-api in front of the drivers of clusters.
-//! - [`zookeeper`] has the sessions with ZooKeeper, where servers register and are discovered; [`stores`] the definition
-//!   stores that several drivers share.
+//! - [`zookeeper`] has the sessions with ZooKeeper, where servers register and are discovered; [`stores`] has the
+//!   definition stores that several drivers share.
 
 #![allow(
     missing_docs,

@@ -151,8 +151,8 @@ impl MesosDriver {
         self.0.discovery.as_ref().map(Discovery::status)
     }
 
-    /// The health in the format of bcs-mesos-driver; none if one is behind it, which reports its own. `ip` is the address that it
-    /// listens on.
+    /// The health in the format of bcs-mesos-driver; none if one is behind it, which
+    /// reports its own. `ip` is the address that it listens on.
     pub fn health(&self, ip: IpAddr) -> Option<HealthInfo> {
         let inner = &self.0;
         let discovered = inner.discovery.as_ref().map(Discovery::servers);

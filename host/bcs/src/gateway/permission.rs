@@ -37,8 +37,8 @@ impl Permission {
 const CUSTOM_RESOURCES: &str = "/mesosdriver/v4/customresources/";
 
 /// The API groups whose custom resources need only [`Permission::Write`] to be changed. Those of every other group
-/// need [`Permission::Hooks`]: a kube-apiserver keeps there what controls admission and access for all requests (definitions of
-/// hooks, admission policies, roles, API services, policy engines). Default: none.
+/// need [`Permission::Hooks`]: they may control admission and access for all requests (definitions of hooks, admission
+/// policies, roles, API services, policy engines). Default: none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlainGroups(BTreeSet<ApiGroup>);
 

@@ -88,7 +88,9 @@ fn presented(headers: &HeaderMap) -> Result<&[u8], Ended> {
 fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h [u8]>, Ended> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
-        (_, Some(_)) => Err(Ended::Unauthorized("the request has more than one token; send one")),
+        (_, Some(_)) => Err(Ended::Unauthorized(
+            "the request has more than one token; send one",
+        )),
         (value, None) => Ok(value.map(|value| value.as_bytes())),
     }
 }

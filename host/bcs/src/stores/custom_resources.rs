@@ -118,9 +118,8 @@ impl CustomResourceStore {
         match error {
             StoreError::Unreachable { store, reason } => {
                 let path = change.path.display();
-                let reason = format!(
-                    "{reason}; it is unknown whether {path} was written: check it before you retry"
-                );
+                let reason =
+                    format!("{reason}; it is unknown whether {path} was written: check it before you retry");
                 StoreError::Unreachable { store, reason }
             }
             error => error,

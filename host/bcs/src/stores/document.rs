@@ -162,7 +162,9 @@ pub(crate) fn to_be_written(path: &Path, text: &str) -> Result<Map<String, Value
         .and_then(|(_, kind)| kind.as_str());
     match kind {
         Some(kind) if kind.eq_ignore_ascii_case(KIND) => Ok(document),
-        Some(kind) => Err(wrong(format!("a definition of kind {kind:?} cannot be stored here"))),
+        Some(kind) => Err(wrong(format!(
+            "a definition of kind {kind:?} cannot be stored here"
+        ))),
         None => Err(wrong("kind is missing".to_owned())),
     }
 }

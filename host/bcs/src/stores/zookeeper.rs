@@ -204,7 +204,9 @@ impl ZooKeeperStore {
         };
         if data.as_ref().is_some_and(|data| data.len() > LARGEST) {
             let path = change.path.display();
-            return Err(self.refused(format!("{path} has more than {LARGEST} bytes, the limit for a node")));
+            return Err(self.refused(format!(
+                "{path} has more than {LARGEST} bytes, the limit for a node"
+            )));
         }
         let (text, there) = match client.get_data(path).await {
             Ok((found, stat)) => (Some(found), Some(stat.version)),

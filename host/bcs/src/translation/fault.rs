@@ -39,10 +39,7 @@ pub(crate) enum Fault {
     ContainersAndProcesses,
     /// A value is not allowed in the scheduler's path.
     #[error("{PARAMETERS} {what} is `{value}`, which is not a valid value")]
-    Unaddressable {
-        what: &'static str,
-        value: String,
-    },
+    Unaddressable { what: &'static str, value: String },
     /// The table has an invalid target. A test checks that there is none.
     #[error("mesos driver common error: `{0}` is no target")]
     NoTarget(&'static str),

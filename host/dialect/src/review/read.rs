@@ -36,9 +36,7 @@ pub enum ReviewError {
     /// One of its objects is not a JSON object.
     #[error("request.{field}: {source}")]
     Object {
-        /// Which.
         field: &'static str,
-        /// Why.
         source: ObjectError,
     },
     /// The object has one of the keys of its identity twice, or in another spelling.

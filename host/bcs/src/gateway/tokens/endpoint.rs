@@ -94,7 +94,8 @@ impl Endpoint {
 
     /// Check whether the holder of this token may do that. Answers are cached.
     pub(super) async fn admit(&self, token: &[u8], asked: AccessRequest<'_>) -> Result<(), Ended> {
-        let text = std::str::from_utf8(token).map_err(|_| Ended::Unauthorized("the token is not valid UTF-8"))?;
+        let text =
+            std::str::from_utf8(token).map_err(|_| Ended::Unauthorized("the token is not valid UTF-8"))?;
         let action = self.action(asked);
         let body = verify(text, action, asked);
         let question = Question::new(&body);

@@ -109,7 +109,9 @@ impl TokenTable {
                 None
             }
             Err(mistakes) => {
-                tracing::error!("the changed tokens are invalid, so the previous tokens stay in use: {mistakes}");
+                tracing::error!(
+                    "the changed tokens are invalid, so the previous tokens stay in use: {mistakes}"
+                );
                 Some(mistakes.to_string())
             }
         };
@@ -302,11 +304,7 @@ mod tests {
         }
         for token in ["", "reader", "READER2", &digest("READER")] {
             let found = table.admit(token.as_bytes(), asked("BCS-1", Read));
-            assert_eq!(
-                found,
-                Err(Ended::Unauthorized("unknown token")),
-                "{token}"
-            );
+            assert_eq!(found, Err(Ended::Unauthorized("unknown token")), "{token}");
         }
     }
 

@@ -66,7 +66,9 @@ impl Hold {
     async fn for_ever(&mut self) -> std::convert::Infallible {
         if let Err(reason) = check(&self.registration) {
             let Registration { parent, name, .. } = &self.registration;
-            self.missing(format!("{name:?} below {parent:?} is not a valid node name: {reason}"));
+            self.missing(format!(
+                "{name:?} below {parent:?} is not a valid node name: {reason}"
+            ));
             return std::future::pending().await;
         }
         let zookeeper = self.zookeeper.clone();

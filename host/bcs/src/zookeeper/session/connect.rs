@@ -77,7 +77,9 @@ async fn stay(client: Client, shown: &mut Shown) -> String {
             ClientState::SyncConnected | ClientState::ConnectedReadOnly => shown.here(&client),
             ClientState::Disconnected => shown.away("the connection was lost".to_owned()),
             ClientState::Expired => return "the session has expired".to_owned(),
-            ClientState::AuthFailed => return "authentication failed: check the user and the password".to_owned(),
+            ClientState::AuthFailed => {
+                return "authentication failed: check the user and the password".to_owned();
+            }
             ClientState::Closed => return "the session was closed".to_owned(),
         }
         state = watcher.changed().await;
