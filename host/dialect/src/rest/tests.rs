@@ -703,7 +703,7 @@ fn wrong_routes() {
         .collect();
     for (error, expected) in errors.iter().zip([
         "routes[0].path: `v1/jobs` is not a valid path template: it does not start with `/`",
-        "routes[1].path: `/v1/{id` is no path template",
+        "routes[1].path: `/v1/{id` is not a valid path template",
         "routes[2].method: name at least one method",
         "routes[2].name: the path has no parameter `id`; write {id} into it",
         "routes[2].identity: `/Namespace` is not in the object at `/Job`",

@@ -328,7 +328,7 @@ mod tests {
             ("tokens: [{ name: a, token: secret }]\n", "unknown field"),
             (&text().replace("Hooks", "hooks"), "case matters: write Hooks"),
             (&text().replace("BCS-1", "B S"), "is not a valid cluster ID"),
-            (&text().replace("writer", "reader"), "two of the name \"reader\""),
+            (&text().replace("writer", "reader"), "duplicate name \"reader\""),
             (
                 &text().replace(&digest("WRITER"), &digest("READER").to_uppercase()),
                 "the same token",

@@ -130,7 +130,7 @@ fn refused() {
         (
             "a key twice",
             "a: 1\nb: 2\na: 3\n",
-            "line 3, column 1: the key \"a\" is written a second time",
+            "line 3, column 1: duplicate key \"a\" in a map",
         ),
         ("the same key in two spellings", "{1: a, '1': b}", "duplicate key"),
         ("two documents", "a: 1\n---\nb: 2\n", "a second document"),

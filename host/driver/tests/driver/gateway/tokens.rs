@@ -423,7 +423,7 @@ async fn an_endpoint_that_does_not_answer_lets_nobody_in() {
         );
         let message = body["message"].as_str().unwrap();
         assert!(
-            message.contains("bcs auth check error: who knows the tokens could not be asked"),
+            message.contains("bcs auth check error: the token could not be checked"),
             "{body}"
         );
     };
