@@ -1,4 +1,4 @@
-//! A node of one's own.
+//! Registration of an ephemeral node.
 
 use admittance_bcs::zookeeper::{Registered, Registration, RegistrationState, ZooKeeper};
 use zookeeper_client::Client;
@@ -178,7 +178,7 @@ async fn a_node_is_made_once_however_the_connection_breaks() {
         let path = path(&registered).await;
         assert!(interruption.was(), "{moment:?}");
         assert_eq!(session(&zookeeper, None).await, before, "{moment:?}");
-        // Nothing was made besides, and nothing made and removed again.
+        // No other node was created, or created and removed again.
         let (names, stat) = somebody.get_children(parent).await.unwrap();
         assert_eq!(names, [path.rsplit_once('/').unwrap().1], "{moment:?}");
         assert_eq!(stat.cversion, 1, "{moment:?}");

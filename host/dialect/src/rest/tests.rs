@@ -130,7 +130,7 @@ fn class(dialect: &Rest, head: &Parts) -> &'static str {
     }
 }
 
-/// Spellings that lead a lenient server to a route. None of them may pass by it.
+/// Spellings that a lenient server may match to a route. None of them may bypass it.
 #[test]
 fn no_spelling_leads_around_a_route() {
     // (why, method, path, with `refuse`, with `pass`)
