@@ -108,7 +108,7 @@ impl Rest {
             // An unreadable path cannot bypass a route if no route has such a method.
             return match self.routes.iter().any(|route| route.takes(method)) || !is_known(method) {
                 true => Err(ambiguous(
-                    "its path is encoded several times, or is not valid UTF-8",
+                    "its path is encoded several times, or has control characters or invalid UTF-8",
                 )),
                 false => Ok(None),
             };
