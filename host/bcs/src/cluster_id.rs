@@ -1,16 +1,18 @@
 use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
 
-/// How the names of nodes begin that programs of BCS register. Where one ensemble is used for everything, drivers
-/// register beside the ids of clusters.
+/// The prefix of the nodes that programs of BCS register. If one ensemble is used for everything, drivers
+/// register next to the nodes of clusters.
 const REGISTRATION: &str = "_c_";
 
-/// The id of a BCS cluster, such as `BCS-MESOS-10001`: what `BCS-ClusterID` must say, to the letter. Cheap to clone.
+/// The ID of a BCS cluster, such as `BCS-MESOS-10001`: the exact value of `BCS-ClusterID`. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterId(Arc<str>);
 
-/// A text that cannot be the value of `BCS-ClusterID`.
+/// A string that is not a valid value of `BCS-ClusterID`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no cluster id: write visible ASCII characters without spaces, such as BCS-MESOS-10001")]
+#[error(
+    "`{0}` is not a valid cluster ID: write visible ASCII characters without spaces, such as BCS-MESOS-10001"
+)]
 pub struct InvalidClusterId(pub String);
 
 impl ClusterId {
@@ -18,7 +20,7 @@ impl ClusterId {
         &self.0
     }
 
-    /// The id of a cluster whose drivers register below a node of its name, as a gateway finds them.
+    /// The ID of a cluster from the name of the node that its drivers register below.
     pub fn of_node(name: &str) -> Result<Self, InvalidClusterId> {
         if name.starts_with(REGISTRATION) || name.contains('/') || matches!(name, "." | "..") {
             return Err(InvalidClusterId(name.to_owned()));

@@ -1,7 +1,7 @@
 //! The API of BCS for definitions of hooks: `admissionwebhook`, as clients of bcs-mesos-driver use it.
 //!
-//! The original hands these requests to the scheduler, which keeps definitions. Here they are answered at the
-//! front door, from the places that the host's own definitions are in, so that what was written is in force.
+//! The original forwards these requests to the scheduler, which keeps definitions. Here they are answered at the
+//! front door, from the host's own definition stores, so that a written definition is in force.
 
 mod change;
 mod refusal;
@@ -32,13 +32,13 @@ use self::{
 };
 use crate::{Bcs, metric_names, reply};
 
-/// How the access log names what was done with these requests.
+/// The passage of these requests in the access log.
 const PASSAGE: &str = "definitions";
 
-/// Answers requests about definitions. Cheap to clone; lives as long as the driver.
+/// Serves requests for definitions. Cheap to clone; lives as long as the driver.
 ///
-/// It comes before the chains: one that refuses everything could not be repaired through them. The cluster that a
-/// request names is checked before anything else.
+/// It comes before the chains: otherwise a chain that refuses everything could not be repaired. The cluster that a
+/// request names is checked first.
 #[derive(Clone, Debug)]
 pub(crate) struct DefinitionsApi(Arc<Inner>);
 
@@ -126,7 +126,7 @@ impl Inner {
         changer.make(change).await.map(|()| Json::Null)
     }
 
-    /// The reply to a request that is not read.
+    /// The reply to a request that ends before it is read.
     fn end(&self, end: &End<'_>) -> Response<Bytes> {
         tracing::info!(end = end.as_str(), "the request ends here: {end}");
         let mut response = self.dialect.reply(end);
@@ -147,7 +147,6 @@ fn by(head: &Parts) -> Option<String> {
     }
 }
 
-/// As the chains' own replies have it.
 fn with_uid(mut response: Response<Bytes>, uid: &Uid) -> Response<Bytes> {
     if let Ok(uid) = HeaderValue::from_str(uid.as_str()) {
         response.headers_mut().insert(REQUEST_ID, uid);

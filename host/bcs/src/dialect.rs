@@ -16,11 +16,11 @@ use crate::{
     translation::{self, types},
 };
 
-/// What the driver only hands on: consoles, and the custom resources of a kube-apiserver.
+/// The prefixes that the driver only forwards: consoles, and the custom resources of a kube-apiserver.
 const HANDED_ON: [&str; 2] = ["/mesosdriver/v4/webconsole/", "/mesosdriver/v4/customresource"];
 pub(crate) const CLUSTER_HEADER: &str = "BCS-ClusterID";
 
-/// The keys that hooks look at and the driver does not, in the spelling of the BCS documents. The driver's
+/// The keys that hooks read and the driver does not, in the spelling of the BCS documents. The driver's
 /// own are in [`types`].
 const KEYS: [&str; 3] = [
     "/spec/template/spec/volumes/*/name",
@@ -30,17 +30,17 @@ const KEYS: [&str; 3] = [
 
 /// The dialect of the BCS Mesos driver. Lives as long as the front door.
 ///
-/// The request is known by its method (POST creates, PUT updates; nothing else is for chains) and by
-/// `kind`, `metadata.namespace` and `metadata.name` of its body, whatever its path says, as the driver
-/// has it. A body without a namespace is in no namespace: selectors see the empty name, although the
-/// scheduler files such an application under `defaultGroup`.
+/// A request is identified by its method (POST creates, PUT updates; chains see no other methods) and by
+/// `kind`, `metadata.namespace` and `metadata.name` of its body, whatever its path says, like in the
+/// driver. A body without a namespace has none: selectors see the empty name, although the
+/// scheduler puts such an application into `defaultGroup`.
 ///
-/// Where it differs from the driver: the header `BCS-ClusterID` is checked before any hook runs, a body
-/// that cannot be read is refused instead of passed around the hooks, and keys in another case are
-/// brought into the documented one first.
+/// Differences from the driver: the header `BCS-ClusterID` is checked before any hook runs, a body
+/// that cannot be parsed is refused instead of bypassing the hooks, and keys in another case are
+/// first changed to the documented case.
 ///
-/// [`Bcs::in_front_of`] says what is behind it. In front of the scheduler it does what the driver does with a
-/// request that its filters have let pass: the [routes](crate::routes) say what the scheduler is asked.
+/// [`Bcs::in_front_of`] sets what is behind it. In front of the scheduler it does what the driver does with a
+/// request that has passed its filters: the [routes](crate::routes) define the requests to the scheduler.
 #[derive(Clone, Debug)]
 pub struct Bcs {
     cluster: ClusterId,
@@ -50,7 +50,7 @@ pub struct Bcs {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Behind {
-    /// A bcs-mesos-driver: requests and replies go through as they are.
+    /// A bcs-mesos-driver: requests and replies pass unchanged.
     #[default]
     Driver,
     /// The Mesos scheduler: requests are translated to its API, and its replies into the driver's.
@@ -70,7 +70,7 @@ impl Bcs {
         }
     }
 
-    /// The same with this behind it.
+    /// Sets what is behind it.
     #[must_use]
     pub fn in_front_of(mut self, behind: Behind) -> Self {
         self.behind = behind;
@@ -81,7 +81,7 @@ impl Bcs {
         self.behind
     }
 
-    /// How a request goes on to the control plane, from the head that it came with, once the chains have let it
+    /// How a request is forwarded to the control plane, from its original head, once the chains have let it
     /// pass.
     pub fn forwarding(&self, head: &Parts) -> Forwarding {
         match self.behind {
@@ -90,8 +90,8 @@ impl Bcs {
         }
     }
 
-    /// How a request goes on of which [`Bcs::forwarding`] said [`Forwarding::Translate`]. `body` is its whole
-    /// body, as the chains left it. The result is not to be translated again.
+    /// How to forward a request for which [`Bcs::forwarding`] returned [`Forwarding::Translate`]. `body` is its whole
+    /// body, as the chains left it. The result must not be translated again.
     pub fn translate(&self, head: &Parts, body: &Bytes) -> Forwarding {
         match self.behind {
             Behind::Driver => Forwarding::AsIs,
@@ -99,7 +99,7 @@ impl Bcs {
         }
     }
 
-    /// What becomes of the reply to a request that went on as [`Forwarding::Rewritten`]. `start` is the beginning
+    /// How to pass on the reply to a request that was forwarded as [`Forwarding::Rewritten`]. `start` is the beginning
     /// of its body: at least its first kilobyte, unless it is shorter.
     pub fn relay(&self, status: StatusCode, start: &[u8]) -> Relay {
         match self.behind {
@@ -109,7 +109,7 @@ impl Bcs {
     }
 
     fn check_cluster(&self, head: &Parts) -> Result<(), Rejection> {
-        // Every value, so that a second one cannot say something else to whoever reads it.
+        // Check every value, so that another reader cannot use a different one.
         let mut values = head.headers.get_all(CLUSTER_HEADER).iter().peekable();
         if values.peek().is_some() && values.all(|value| value == self.cluster.as_str()) {
             return Ok(());
@@ -142,7 +142,7 @@ impl Dialect for Bcs {
         if let Err(rejection) = self.check_cluster(head) {
             return Class::Refuse(rejection);
         }
-        // Only when the path says so in every way of reading it.
+        // Only if every reading of the path agrees.
         let handed_on = |path: &str| HANDED_ON.iter().any(|prefix| path.starts_with(prefix));
         if handed_on(raw) && readings.iter().all(handed_on) {
             return Class::Pass;
@@ -166,7 +166,7 @@ impl Dialect for Bcs {
             }
         })?;
         let text = canonical.as_deref().unwrap_or(text);
-        // Lists, such as those of /agentsettings, are nothing that hooks know.
+        // Hooks have no notion of lists, such as those of /agentsettings.
         if text.trim_start().starts_with('[') {
             return Ok(Reading::Nothing);
         }
@@ -189,8 +189,8 @@ impl Dialect for Bcs {
 
     fn reply(&self, end: &End<'_>) -> Response<Bytes> {
         match end {
-            // The driver has one status for every refusal, whatever code a denial carries.
-            // As the driver begins it (sic), for those who look for it.
+            // The driver uses one status for every refusal, whatever the code of a denial.
+            // The driver's spelling (sic), so that searches for it match.
             End::Refused(refusal @ Refusal::Failed { stage, .. }) => {
                 let message = format!("request webhoook {stage} error {refusal}");
                 filtered(StatusCode::BAD_REQUEST, Code::Filter, message)
@@ -216,7 +216,7 @@ impl Dialect for Bcs {
                     .insert(RETRY_AFTER, retry_after.as_secs().max(1).into());
                 response
             }
-            // Whatever came of asking the scheduler, the driver answers 200.
+            // The driver replies 200 whatever the scheduler's result.
             _ => {
                 let program = match self.behind {
                     Behind::Scheduler => Some(Program::Driver),
@@ -229,7 +229,7 @@ impl Dialect for Bcs {
     }
 }
 
-/// The kind of the object, if it says one. A head with a part of another type than the scheduler wants is refused, as
+/// The kind of the object, if it has one. A head with a part of another type than the scheduler expects is refused, as
 /// the scheduler refuses it: a lenient reading here could disagree with what it does instead.
 fn kind_of(object: &Object) -> Result<Option<GroupVersionKind>, Rejection> {
     #[derive(Deserialize)]

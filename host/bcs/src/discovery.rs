@@ -1,4 +1,4 @@
-//! Servers that are registered in ZooKeeper, as an upstream takes them.
+//! Servers registered in ZooKeeper, in the form of an upstream's servers.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{
     zookeeper::{Followed, Member, MemberList, NodePath, ZooKeeper},
 };
 
-/// The servers that are registered below a node. They are followed until this is dropped, and every clone.
+/// The servers registered below a node, followed until this value and all its clones are dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Discovery {
     path: NodePath,
@@ -24,14 +24,14 @@ pub(crate) struct Discovery {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerKind {
-    /// Schedulers, of which the first is the master. They are reached as their own network reaches them.
+    /// Schedulers, the first of which is the master. Uses their internal addresses.
     Schedulers,
-    /// Drivers, all alike. They are reached from outside, where they say how.
+    /// Drivers, all equal. Uses their external addresses where they register one.
     Drivers,
 }
 
 impl Discovery {
-    /// Follow who is registered below this node of the ensemble.
+    /// Follow the servers registered below this node of the ensemble.
     pub(crate) fn start(zookeeper: &ZooKeeper, path: NodePath, kind: ServerKind) -> Self {
         let members = zookeeper.members(path.as_str());
         let (sender, servers) = watch::channel(Arc::new(FollowedServers::default()));
@@ -77,7 +77,7 @@ async fn follow(
     }
 }
 
-/// What the members of a node say, as servers. One that cannot be read is left out.
+/// The members of a node as servers. A member that cannot be parsed is left out.
 fn servers(members: &MemberList, path: &NodePath, kind: ServerKind) -> FollowedServers {
     let server = |member: &Member| match read(member, kind) {
         Ok(server) => Some(FollowedServer {
@@ -122,7 +122,7 @@ fn log_change(before: &FollowedServers, now: &FollowedServers, path: &NodePath, 
             counter!(metric_names::MASTER_CHANGES, "path" => path.to_string()).increment(1);
             match new {
                 Some(master) => {
-                    tracing::info!(%path, master = %master.server, node = master.name, "requests go to this scheduler from now on");
+                    tracing::info!(%path, master = %master.server, node = master.name, "requests now go to this scheduler");
                 }
                 None => tracing::warn!(%path, "no scheduler is registered"),
             }

@@ -1,4 +1,4 @@
-//! The front of the drivers of one or many clusters: what the API layer of BCS does for them.
+//! The gateway to the drivers of one or many clusters, in the role of bcs-api.
 //!
 //! A request for `/bcsapi/v4/scheduler/mesos/{...}` goes to `/mesosdriver/v4/{...}` of a driver of the cluster
 //! that its header `BCS-ClusterID` names, when its token allows it. YAML becomes JSON on the way.
@@ -50,10 +50,10 @@ use crate::{
     zookeeper::{Ensembles, NoEnsemble},
 };
 
-/// The cluster of requests for none that is known, in metrics.
+/// The cluster label of requests for an unknown cluster, in metrics.
 const UNKNOWN: &str = "unknown";
 
-/// Hands requests on to the drivers of clusters. Cheap to clone; lives as long as the gateway's port.
+/// Forwards requests to the drivers of clusters. Cheap to clone; lives as long as the gateway's port.
 #[derive(Clone, Debug)]
 pub struct Gateway(Arc<Inner>);
 
@@ -68,11 +68,11 @@ struct Inner {
     tls: ClientTls,
 }
 
-/// For which cluster a request was, and who sent it.
+/// The cluster and the user of a request.
 #[derive(Clone, Debug)]
 pub struct Recipient {
     pub cluster: ClusterId,
-    /// The name of the token's holder, when it is known.
+    /// The name of the token's holder, if known.
     pub holder: Option<Arc<str>>,
 }
 
@@ -80,12 +80,12 @@ pub struct Recipient {
 pub struct Answer {
     pub response: Response<Body>,
     pub passage: Passage,
-    /// None when it ended before its cluster was known and its token valid.
+    /// None if the request ended before its cluster and token were checked.
     pub recipient: Option<Recipient>,
 }
 
 impl Gateway {
-    /// As the configuration says; `limits` are for bodies.
+    /// A gateway with this configuration; `limits` are for bodies.
     pub fn new(config: GatewayConfig, ensembles: &Ensembles, limits: BodyLimits) -> Result<Self, NoEnsemble> {
         let service = ensembles.service();
         if config.discovery.is_some() && service.is_none() {
@@ -106,19 +106,19 @@ impl Gateway {
         })))
     }
 
-    /// Warn of a port that anybody may reach, or at which tokens can be read.
+    /// Warn if the port is reachable without authentication, or if tokens are sent unencrypted.
     pub fn warn_of_port(&self, address: SocketAddr, is_tls: bool) {
         if self.0.tokens.is_some() && !is_tls && !is_loopback(address) {
             tracing::warn!(
                 %address,
-                "clients send their tokens in the clear: add `listen.tls`, unless something before this port \
+                "clients send their tokens unencrypted: add `listen.tls`, unless something before this port \
                  decrypts"
             );
         }
         if self.0.tokens.is_none() && !is_loopback(address) {
             tracing::warn!(
                 %address,
-                "everybody who reaches this port may change every cluster: list who may in \
+                "every client that reaches this port can change every cluster: list who may in \
                  `dialect.gateway.tokens`, unless something before this port does"
             );
         }
@@ -138,12 +138,12 @@ impl Gateway {
         answer
     }
 
-    /// The reply to a request that ends before it is answered.
+    /// The reply to a request that ends before it is forwarded.
     pub fn reply(&self, end: &End<'_>) -> Response<Bytes> {
         Ended::from(end).reply(self.0.statuses)
     }
 
-    /// Read files again whenever they change. It does not end.
+    /// Reload files when they change. Never returns.
     pub async fn follow(&self) {
         let tokens = async {
             if let Some(tokens) = &self.0.tokens {
@@ -153,17 +153,17 @@ impl Gateway {
         tokio::join!(tokens, self.0.tls.keep_fresh());
     }
 
-    /// How the TLS files are that are shown to drivers.
+    /// The status of the client certificate that drivers are sent.
     pub fn tls_status(&self) -> Option<CertificateStatus> {
         self.0.tls.status()
     }
 
-    /// The clusters and tokens as they are now.
+    /// The current clusters and tokens.
     pub fn status(&self) -> GatewayStatus {
         let known = self.0.clusters.now();
         let problem = match (&known.lost, known.is_known) {
             (Some(lost), _) => Some(lost.clone()),
-            (None, false) => Some("it is not known yet which clusters there are".to_owned()),
+            (None, false) => Some("the clusters are not known yet".to_owned()),
             (None, true) => None,
         };
         GatewayStatus {
@@ -226,7 +226,7 @@ impl Inner {
         }
     }
 
-    /// The drivers that a request may go to, and whose it is. Its head becomes one for a driver.
+    /// The drivers that a request may go to, and its user. Rewrites the head for a driver.
     async fn admit(&self, head: &mut Parts) -> Result<(Arc<Drivers>, Option<Arc<str>>), Ended> {
         let inner = path::inner(&head.uri)?;
         head.uri = inner.into();
@@ -252,7 +252,7 @@ impl Inner {
         Ok((self.clusters.find(&cluster).await?, holder))
     }
 
-    /// The driver's reply, and what was done with the request.
+    /// The driver's reply, and how the request passed.
     async fn forward(
         &self,
         head: &mut Parts,
@@ -282,9 +282,9 @@ impl Inner {
     }
 }
 
-/// The cluster that a request is for.
+/// The cluster of a request.
 fn cluster(headers: &HeaderMap) -> Result<&str, Ended> {
-    // Every value, so that a driver does not read another one.
+    // Check every value, so that a driver cannot read a different one.
     let mut values = headers.get_all(CLUSTER_HEADER).iter();
     let first = values.next().ok_or(Ended::NoCluster)?;
     if values.any(|value| value != first) {
@@ -300,7 +300,7 @@ fn cluster(headers: &HeaderMap) -> Result<&str, Ended> {
     }
 }
 
-/// A cluster is a label only when it is known, so that clients cannot make any number of them.
+/// Only known clusters become labels, so that clients cannot create an unbounded number of them.
 fn count(own: StatusCode, passage: Passage, recipient: Option<&Recipient>, started: Instant) {
     let cluster = recipient.map_or(UNKNOWN, |to| to.cluster.as_str()).to_owned();
     counter!(

@@ -1,4 +1,4 @@
-//! `/healthz` as operators of bcs-mesos-driver know it.
+//! `/healthz`, compatible with bcs-mesos-driver.
 
 use std::{
     net::IpAddr,
@@ -19,7 +19,7 @@ use crate::{
     reply::{envelope, indented},
 };
 
-/// How a driver of BCS is. The status is 200 however it is.
+/// The health of a BCS driver. The HTTP status is always 200.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct HealthInfo {
     /// Always `master-master`: all drivers of a cluster do the same.
@@ -27,7 +27,7 @@ pub struct HealthInfo {
     run_mode: &'static str,
     /// Always `mesosdriver`.
     module: &'static str,
-    /// Whose driver it is.
+    /// The ID of the driver's cluster.
     #[serde(rename = "clusterID")]
     cluster_id: String,
     /// Where it listens.
@@ -38,7 +38,7 @@ pub struct HealthInfo {
     healthy: bool,
     /// `in starting`, `cannot connect to any scheduler` or `run ok`.
     message: &'static str,
-    /// When this was so, in seconds since 1970.
+    /// When the health was determined, in seconds since 1970.
     #[serde(rename = "atTime")]
     at_time: u64,
 }
@@ -46,7 +46,7 @@ pub struct HealthInfo {
 const RUN_OK: &str = "run ok";
 
 impl HealthInfo {
-    /// As it is with these servers behind the driver; `discovered` when they are not listed.
+    /// The health of a driver with these servers behind it; `discovered` if they are not listed.
     pub(crate) fn new(
         cluster: &ClusterId,
         ip: IpAddr,
@@ -54,7 +54,7 @@ impl HealthInfo {
         discovered: Option<&FollowedServers>,
     ) -> Self {
         let is_up = match discovered {
-            // Only the master does anything.
+            // Only the master serves requests.
             Some(_) => servers.first().is_some_and(|server| server.is_up),
             None => servers.iter().any(|server| server.is_up),
         };
@@ -78,7 +78,7 @@ impl HealthInfo {
     }
 }
 
-/// As bcs-mesos-driver writes it.
+/// In the format of bcs-mesos-driver.
 impl IntoResponse for HealthInfo {
     fn into_response(self) -> Response {
         envelope(StatusCode::OK, indented(&self, b"    ")).map(Body::from)

@@ -1,11 +1,11 @@
-//! Everything of BCS, the container platform whose Mesos clusters this program stands in front of.
+//! Support for BCS, the container platform whose Mesos clusters this program sits in front of.
 //!
 //! - [`Bcs`] is the dialect of its driver, [`routes`] the table of the driver's routes, and [`MesosDriver`] takes the
-//!   driver's place, or stands in front of it: definitions of hooks are answered here, everything else passes the
+//!   driver's place, or sits in front of it: the API for definitions is served here, everything else passes the
 //!   chains and goes to the scheduler, translated, or to consoles and a kube-apiserver.
 //! - [`Gateway`] takes the place of bcs-api in front of the drivers of clusters.
-//! - [`zookeeper`] has the sessions with ZooKeeper, where servers register and are found; [`stores`] the definition
-//!   stores that several drivers share.
+//! - [`zookeeper`] has the sessions with ZooKeeper, where servers register and are discovered; [`stores`] has the
+//!   definition stores that several drivers share.
 
 #![allow(
     missing_docs,

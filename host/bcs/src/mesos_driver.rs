@@ -1,4 +1,4 @@
-//! What takes the place of a bcs-mesos-driver, or stands in front of one.
+//! A replacement of bcs-mesos-driver, or a proxy in front of one.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -31,22 +31,22 @@ pub struct BcsConfig {
     pub behind: Behind,
     pub servers: SchedulersConfig,
     pub upstream: UpstreamConfig,
-    /// Where consoles are, when the scheduler is behind it.
+    /// The consoles, if the scheduler is behind it.
     pub console: ConsoleConfig,
     /// Whether clients may read and change definitions and objects of custom resources in the Kubernetes cluster, with
     /// this program's credentials. Default: no; the routes are not found.
     pub custom_resources: bool,
-    /// How others find it. None: it does not register.
+    /// Its registration in ZooKeeper. None: it does not register.
     pub registration: Option<RegistrationConfig>,
 }
 
 /// The servers behind a driver of a BCS cluster.
 #[derive(Clone, Debug)]
 pub enum SchedulersConfig {
-    /// At least one. Schedulers are asked in this order, since only their master does anything; drivers take
+    /// At least one. Schedulers are tried in this order, since only their master serves requests; drivers take
     /// turns.
     Listed(Vec<Server>),
-    /// The schedulers that are registered below this node of the cluster's ensemble; all requests go to their master.
+    /// The schedulers registered below this node of the cluster's ensemble; all requests go to their master.
     Discovered(NodePath),
 }
 
@@ -61,7 +61,7 @@ impl BcsConfig {
     }
 }
 
-/// Answers the requests for a driver. Cheap to clone; lives as long as its port.
+/// Serves the requests for a driver. Cheap to clone; lives as long as its port.
 #[derive(Clone, Debug)]
 pub struct MesosDriver(Arc<Inner>);
 
@@ -69,16 +69,16 @@ pub struct MesosDriver(Arc<Inner>);
 struct Inner {
     cluster: ClusterId,
     dialect: Arc<Bcs>,
-    /// Before the chains: what these refuse could not be repaired through them.
+    /// Before the chains, so that definitions can be repaired even if the chains refuse everything.
     definitions: DefinitionsApi,
     chains: AdmissionService<Scheduler>,
     upstream: Upstream,
-    /// How the schedulers are found, when they are not listed.
+    /// The discovery of the schedulers, if they are not listed.
     discovery: Option<Discovery>,
 }
 
 impl MesosDriver {
-    /// As the configuration says. `cluster` is asked for custom resources; `limits` are for bodies.
+    /// A driver with this configuration. `cluster` serves custom resources; `limits` are for bodies.
     pub fn new(
         config: BcsConfig,
         ensembles: &Ensembles,
@@ -146,13 +146,13 @@ impl MesosDriver {
         &self.0.upstream
     }
 
-    /// How they are discovered; none when they are listed.
+    /// The state of discovery; none if the schedulers are listed.
     pub fn discovery(&self) -> Option<DiscoveryStatus> {
         self.0.discovery.as_ref().map(Discovery::status)
     }
 
-    /// How it is, in the way of bcs-mesos-driver; none when one is behind it, which says so itself. `ip` is where it
-    /// listens.
+    /// The health in the format of bcs-mesos-driver; none if one is behind it, which
+    /// reports its own. `ip` is the address that it listens on.
     pub fn health(&self, ip: IpAddr) -> Option<HealthInfo> {
         let inner = &self.0;
         let discovered = inner.discovery.as_ref().map(Discovery::servers);

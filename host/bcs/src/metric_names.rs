@@ -1,4 +1,4 @@
-//! What is counted for BCS, through the `metrics` facade.
+//! The metrics of BCS, recorded through the `metrics` facade.
 
 use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 
@@ -14,54 +14,53 @@ pub(crate) const GATEWAY_CLUSTERS: &str = "admittance_gateway_clusters";
 pub(crate) const TOKENS_RELOADED: &str = "admittance_gateway_tokens_last_reload_successful";
 pub(crate) const TOKEN_CHECKS: &str = "admittance_gateway_token_checks_total";
 
-/// Tell the exporter what these metrics mean. Call it once, after the exporter is installed.
+/// Registers the help texts of these metrics. Call it once, after the exporter is installed.
 pub fn describe_metrics() {
     describe_gauge!(
         DISCOVERED,
-        "Servers that are registered in ZooKeeper as far as is known, by the node that they are below (path)"
+        "Servers registered in ZooKeeper, by parent node (path)"
     );
     describe_counter!(
         MASTER_CHANGES,
-        "Changes of the scheduler that requests go to, the first included, by the node that schedulers are below (path)"
+        "Changes of the master scheduler, including the first one, by the parent node of the schedulers (path)"
     );
     describe_counter!(
         DEFINITIONS,
-        "Requests about definitions of hooks that were answered here, by what was asked (action) and the code of the \
-         answer (code), 0 for done"
+        "Requests to the API for definitions, by action and by the code of the reply (code), 0 on success"
     );
     describe_gauge!(
         REGISTERED,
-        "Whether this driver is registered, by the ensemble and by the node that it is below (path)"
+        "Whether this driver is registered, by ensemble and parent node (path)"
     );
     describe_gauge!(
         ZOOKEEPER_CONNECTED,
-        "Whether there is a session with ZooKeeper and a connection, by the ensemble: cluster, service"
+        "Whether there is a connected session with ZooKeeper, by ensemble: cluster, service"
     );
     describe_counter!(
         ZOOKEEPER_SESSIONS,
-        "Sessions with ZooKeeper that were made, the first included, by the ensemble"
+        "Sessions with ZooKeeper that were opened, including the first one, by ensemble"
     );
     describe_counter!(
         GATEWAY_REQUESTS,
-        "Requests that the gateway answered, by cluster (`unknown` for those that it does not know), class of the \
-         driver's or the gateway's status, and what was done with them (passage)"
+        "Requests that the gateway answered, by cluster (`unknown` for clusters that it does not know), class of the \
+         driver's or the gateway's status, and how the request passed (passage)"
     );
     describe_histogram!(
         GATEWAY_DURATION,
         Unit::Seconds,
-        "Time from a request's head to the head of its reply, by cluster"
+        "Time from the head of a request to the head of its reply, by cluster"
     );
     describe_gauge!(
         GATEWAY_CLUSTERS,
-        "Clusters that are listed, or found in ZooKeeper"
+        "Clusters listed in the configuration or found in ZooKeeper"
     );
     describe_gauge!(
         TOKENS_RELOADED,
-        "Whether what the file of tokens holds is in use: 0 when it changed to something that is no good"
+        "Whether the current content of the token file is in use: 0 if the last reload failed"
     );
     describe_counter!(
         TOKEN_CHECKS,
-        "Tokens that were looked at, by result: allowed, refused, or unanswered when the endpoint could not say; \
+        "Checked tokens, by result: allowed, refused, or unanswered if the endpoint failed; \
          and by source: file, endpoint, or cache for an endpoint's earlier answer"
     );
 }

@@ -1,4 +1,4 @@
-//! What other servers answer than those of the upstream: consoles on the hosts of a cluster, and the
+//! Requests for servers other than the upstream: consoles on the hosts of a cluster, and the
 //! kube-apiserver.
 
 mod console;
@@ -20,17 +20,17 @@ use crate::{
     scheduler::{OtherServer, ended},
 };
 
-/// The way to other servers than those of the upstream. Lives as long as the driver.
+/// Forwards requests to servers other than the upstream. Lives as long as the driver.
 #[derive(Debug)]
 pub(crate) struct OtherServers {
     consoles: Consoles,
-    /// The cluster that clients may ask for custom resources; none: they may not.
+    /// The cluster whose custom resources clients may access; none: they may not.
     cluster: Option<Cluster>,
     limits: BodyLimits,
 }
 
 impl OtherServers {
-    /// `upstream` says how consoles are reached; `limits` are for bodies that the kube-apiserver gets.
+    /// `upstream` configures connections to consoles; `limits` are for bodies sent to the kube-apiserver.
     pub(crate) fn new(
         consoles: ConsoleConfig,
         cluster: Option<Cluster>,
@@ -44,7 +44,7 @@ impl OtherServers {
         }
     }
 
-    /// The reply of the other server, or of this program in its place; none when there is no such server in this
+    /// The reply of the other server, or of this program in its place; none if there is no such server in this
     /// configuration.
     pub(crate) async fn send(
         &self,

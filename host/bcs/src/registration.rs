@@ -1,4 +1,4 @@
-//! How others find this driver: what it says of itself in ZooKeeper while it serves.
+//! The registration of this driver in ZooKeeper while it serves.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -17,58 +17,58 @@ use crate::{
     },
 };
 
-/// Where drivers register: below it, or below a node of their cluster below it.
+/// Drivers register below this node, or below the node of their cluster below it.
 const DRIVERS: &str = "/bcs/services/endpoints/mesosdriver";
 
-/// What a driver tells others of itself. It is registered while it serves: in the ensemble of the services
-/// around below its cluster, and in the cluster's own ensemble.
+/// How a driver registers itself. It is registered while it serves: in the service ensemble,
+/// below its cluster, and in the cluster's own ensemble.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegistrationConfig {
-    /// Where it is reached. None: at the address that it listens on.
+    /// The address that other servers connect to. None: the address that it listens on.
     pub ip: Option<IpAddr>,
     /// None: the port that it listens on.
     pub port: Option<u16>,
-    /// None: the machine's.
+    /// None: the host name of the machine.
     pub hostname: Option<String>,
-    /// Where it is reached from outside; a gateway prefers that.
+    /// The external address, which gateways prefer.
     pub external: Option<ExternalAddress>,
 }
 
-/// Where a driver is reached from outside.
+/// The external address of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExternalAddress {
-    /// Of a load balancer, for instance.
+    /// For example of a load balancer.
     pub ip: IpAddr,
     /// Not 0.
     pub port: u16,
 }
 
-/// Why it cannot be said how others find this driver.
+/// Why this driver cannot be registered.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistrationError {
-    /// Nobody can connect to the address that it listens on.
+    /// Other machines cannot connect to the address that it listens on.
     #[error(
-        "it listens on {0}, where others cannot reach it; write `registration.ip`, the address of this machine"
+        "it listens on {0}, which other machines cannot reach; write `registration.ip`, the address of this machine"
     )]
     NoAddress(IpAddr),
-    /// The cluster's id is no name of a node.
-    #[error("the cluster cannot be a node: {0}")]
+    /// The cluster's ID is not a valid name of a node.
+    #[error("the cluster ID cannot be used as the name of a node: {0}")]
     Cluster(#[from] InvalidNodePath),
     /// There is no ensemble to register in.
-    #[error("there is no ensemble to register in; write `zookeeper: {{ service: ... }}`")]
+    #[error("no ensemble is configured to register in; write `zookeeper: {{ service: ... }}`")]
     NoEnsemble,
 }
 
-/// What is known of a driver's ports when they are bound.
+/// The ports of a driver, once they are bound.
 #[derive(Clone, Copy, Debug)]
 pub struct Ports {
     pub address: SocketAddr,
     pub is_tls: bool,
-    /// The operator's. 0: none.
+    /// The admin port. 0: none.
     pub admin: u16,
 }
 
-/// A driver that is to be registered, once it serves.
+/// A driver to register once it serves.
 #[derive(Debug)]
 pub struct Registrar(Vec<Entry>);
 
@@ -80,11 +80,11 @@ struct Entry {
 }
 
 impl Registrar {
-    /// What this driver says of itself, and where.
+    /// What this driver registers, and where.
     ///
-    /// As bcs-mesos-driver does it: in the ensemble of the services around below the cluster, where bcs-api looks
-    /// for drivers; and in the cluster's own without one, where it does not say how it is reached from outside.
-    /// Each is left out when its ensemble is not known.
+    /// Like bcs-mesos-driver: in the service ensemble below the cluster, where bcs-api looks
+    /// for drivers; and in the cluster's own ensemble, without a cluster and without the external address.
+    /// A registration is left out if its ensemble is not configured.
     pub fn new(
         config: &RegistrationConfig,
         cluster: &ClusterId,
@@ -123,7 +123,7 @@ impl Registrar {
         Ok(Self(entries))
     }
 
-    /// Register it, from now until that is withdrawn or dropped.
+    /// Register the driver until the result is withdrawn or dropped.
     pub fn register(self) -> Registrations {
         let held = |entry: Entry| Held {
             ensemble: entry.ensemble,
@@ -170,7 +170,7 @@ fn info(
     })
 }
 
-/// A driver that is registered, until this is withdrawn or every clone dropped.
+/// A registered driver, until this is withdrawn or all clones are dropped.
 #[derive(Clone, Debug, Default)]
 pub struct Registrations(Arc<[Held]>);
 
@@ -220,7 +220,7 @@ impl Registrations {
         join_all(self.0.iter().map(Held::update_metrics)).await;
     }
 
-    /// Let nobody find it any more. It takes 2 s at most.
+    /// Remove the registrations. Takes at most 2 s.
     pub async fn withdraw(&self) {
         join_all(self.0.iter().map(|held| held.registered.withdraw())).await;
     }
@@ -296,7 +296,7 @@ mod tests {
                 ("cluster", drivers.clone(), name.clone(), within.clone()),
             ]
         );
-        // One ensemble is for both.
+        // One ensemble serves as both.
         for one in [
             ZooKeeperConfig {
                 service: None,

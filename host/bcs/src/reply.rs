@@ -6,20 +6,20 @@ use http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 use serde::Serialize;
 use serde_json::{Serializer, Value, json, ser::PrettyFormatter};
 
-/// The codes of an envelope, as clients of BCS know them.
+/// The codes of an envelope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Code {
     /// bcs-api could not read the body.
     ApiReadBody = 1_405_006,
     /// The header `BCS-ClusterID` is missing, or ambiguous.
     NoCluster = 1_405_007,
-    /// The body is of another kind than its route, or does not say its kind.
+    /// The kind of the body is missing or does not match the route.
     RequestData = 1_405_008,
-    /// The upstream could not be asked.
+    /// The request to the upstream failed.
     HttpDo = 1_405_009,
     /// The body is not the JSON that is expected.
     JsonDecode = 1_405_010,
-    /// What the body says cannot be written as JSON.
+    /// A value of the body cannot be written as JSON.
     JsonEncode = 1_405_011,
     /// The body could not be read.
     ReadBody = 1_405_012,
@@ -29,19 +29,19 @@ pub(crate) enum Code {
     ClusterNotFound = 1_405_051,
     /// bcs-api could not reach the cluster's driver.
     DriverUnreachable = 1_405_053,
-    /// bcs-api could not find out whether the request is allowed.
+    /// bcs-api could not check whether the request is allowed.
     AuthError = 1_405_057,
     /// The holder of the token may not do this.
     Forbidden = 1_405_058,
-    /// There is no valid token.
+    /// The token is missing or invalid.
     Unauthorized = 1_405_059,
     /// bcs-api has no such route.
     NoRoute = 1_405_061,
     /// bcs-api could not convert the YAML to JSON.
     Yaml = 1_405_065,
-    /// It cannot be done now, or not like this. The original has it from its scheduler.
+    /// The change cannot be made now, or not in this way. The original gets this code from its scheduler.
     Scheduler = 1_405_200,
-    /// The resource exists already.
+    /// The resource already exists.
     ResourceExists = 1_405_201,
     /// The resource does not exist.
     NotFound = 1_405_202,
@@ -62,7 +62,7 @@ impl Code {
     }
 }
 
-/// A program of BCS: its handlers put its name before every message.
+/// A program of BCS, whose handlers prefix every message with its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Program {
     Driver,
@@ -78,19 +78,19 @@ impl Program {
     }
 }
 
-/// What a handler has done, and its data.
+/// The success reply of a handler, with its data.
 pub(crate) fn success(data: Value) -> Response<Bytes> {
     let value = json!({"result": true, "code": 0, "message": "success", "data": data});
     envelope(StatusCode::OK, value.to_string())
 }
 
-/// An error of a driver's handler: HTTP 200 whatever it is.
+/// An error of a driver's handler: always HTTP 200.
 pub(crate) fn failure(code: Code, message: &str) -> Response<Bytes> {
     handler_error(Some(Program::Driver), StatusCode::OK, code, message)
 }
 
-/// An error as handlers write it: compact, no data but an empty object, and before the message the name of the
-/// program, if it is one of BCS that says it.
+/// An error as handlers write it: compact, with an empty object as data, and the message prefixed with the name of the
+/// program, if it is a BCS program.
 pub(crate) fn handler_error(
     program: Option<Program>,
     status: StatusCode,
@@ -105,7 +105,7 @@ pub(crate) fn handler_error(
     envelope(status, value.to_string())
 }
 
-/// An error as filters write it, the driver's and bcs-api's: indented by one space.
+/// An error as the filters of the driver and of bcs-api write it: indented by one space.
 pub(crate) fn filter_error(status: StatusCode, code: Code, message: &str) -> Response<Bytes> {
     let value = json!({"result": false, "code": code.number(), "message": message, "data": null});
     envelope(status, indented(&value, b" "))
@@ -115,12 +115,11 @@ pub(crate) fn filter_error(status: StatusCode, code: Code, message: &str) -> Res
 pub(crate) fn indented(value: &impl Serialize, indent: &[u8]) -> Vec<u8> {
     let mut text = Vec::new();
     let mut serializer = Serializer::with_formatter(&mut text, PrettyFormatter::with_indent(indent));
-    // Writing plain data to memory does not fail.
+    // Serializing plain data to memory does not fail.
     let _ = value.serialize(&mut serializer);
     text
 }
 
-/// This JSON.
 pub(crate) fn envelope(status: StatusCode, text: impl Into<Bytes>) -> Response<Bytes> {
     with_content_type(status, "application/json", text.into())
 }

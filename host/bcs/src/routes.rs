@@ -1,4 +1,4 @@
-//! The routes of bcs-mesos-driver: what a route is, the table of them, and which one a request is for.
+//! The routes of bcs-mesos-driver, their table, and the lookup of a request's route.
 
 mod lookup;
 pub(crate) mod table;
@@ -15,7 +15,7 @@ use crate::Permission;
 
 pub(crate) const PREFIX: &str = "/mesosdriver/v4";
 
-/// The routes of the driver: those of the original, in its order, and those that its documents have beside them.
+/// The routes of the driver: those of the original, in its order, and additional ones from its documentation.
 pub fn routes() -> impl Iterator<Item = &'static Route> {
     table::ROUTES.iter().chain(&table::DOCUMENTED)
 }
@@ -32,7 +32,7 @@ pub enum Verb {
 impl Verb {
     pub const ALL: [Self; 4] = [Self::Get, Self::Post, Self::Put, Self::Delete];
 
-    /// Whether a body says what is to be.
+    /// Whether the body holds the desired state.
     pub(crate) fn creates_or_changes(self) -> bool {
         matches!(self, Self::Post | Self::Put)
     }
@@ -47,7 +47,7 @@ impl Verb {
     }
 }
 
-/// One route of the driver, and what becomes of a request to it. Constant.
+/// One route of the driver, and the handling of its requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
     pub verb: Verb,
@@ -55,51 +55,51 @@ pub struct Route {
     /// of the path.
     pub path: &'static str,
     pub action: Action,
-    /// What the holder of a token must be allowed for it.
+    /// The permission that it needs.
     pub permission: Permission,
-    /// What the route does, in a few words.
+    /// A short description.
     pub does: &'static str,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub enum Action {
     Scheduler(Call),
-    /// It changes or reads the definitions of hooks. The original asks the scheduler, which keeps them, with
-    /// this call.
+    /// It changes or reads the definitions of hooks. The original sends the scheduler, which keeps them,
+    /// this request.
     Definitions(Call),
-    /// A console on a host of the cluster is asked.
+    /// Forwarded to a console on a host of the cluster.
     Console,
-    /// The kube-apiserver is asked for definitions of custom resources.
+    /// Forwarded to the kube-apiserver: definitions of custom resources.
     CustomResourceDefinitions,
-    /// The kube-apiserver is asked for custom resources.
+    /// Forwarded to the kube-apiserver: custom resources.
     CustomResources,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     pub verb: Verb,
-    /// Its path and query, with places to fill in: `/v1/apps/{ns}/{name}/scale?instances={instances}`. A
-    /// parameter of the query without a value is the request's own.
+    /// Its path and query, with placeholders: `/v1/apps/{ns}/{name}/scale?instances={instances}`. A
+    /// query parameter without a value is copied from the request.
     pub target: &'static str,
     pub body: Body,
 }
 
 impl Call {
-    /// Where it goes. `None` only for a target that is not in the notation, of which there is none in the
+    /// The target. `None` only if it is not in the notation, which does not occur in the
     /// table.
     pub(crate) fn target(&self) -> Option<Target> {
         Target::parse(self.target)
     }
 }
 
-/// What becomes of the body of a request to the scheduler.
+/// How the body of a request to the scheduler is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// None is sent.
+    /// No body is sent.
     Nothing,
-    /// It goes on as it is, unread.
+    /// The body is forwarded unread.
     AsIs,
-    /// It goes on as it is, once its kind is this one.
+    /// The body is forwarded unchanged after a check of its kind.
     Checked(Kind),
     /// An application or process becomes the scheduler's `Version`.
     Version(Kind),
@@ -111,7 +111,7 @@ pub enum Body {
     Message,
 }
 
-/// The kinds that routes ask for, to the letter.
+/// The kinds that routes require, in exact case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     Application,
@@ -125,7 +125,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// As it stands in a body.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Application => "application",

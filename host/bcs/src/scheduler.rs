@@ -1,5 +1,5 @@
-//! The way from the chains to what is behind the driver: to a bcs-mesos-driver as they are, to the scheduler
-//! translated, to other servers, or not at all; and how the replies to translated ones come back.
+//! Forwards requests from the chains: unchanged to a bcs-mesos-driver, translated to the scheduler,
+//! to other servers, or not at all; and handles the replies to translated ones.
 
 mod forwarding;
 mod opened;
@@ -34,26 +34,26 @@ pub use self::{
 };
 use crate::{Bcs, other_servers::OtherServers};
 
-/// So much of a reply's body is read before it is decided what becomes of it, in bytes.
+/// How much of a reply's body is read before its handling is decided, in bytes.
 const START: usize = 1024;
 
-/// Before servers that have done nothing with a request are asked again.
+/// The pause before a request is retried with servers that did not process it.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a [`Scheduler`] waits.
+/// The timeouts of a [`Scheduler`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeouts {
     /// For the beginning of a reply's body, after its head.
     pub(crate) reply: Duration,
-    /// For a server that takes a request, once one has replied that it does not.
+    /// For a server that accepts a request, after one has replied that it does not.
     pub(crate) retry: Duration,
 }
 
 /// What is behind the driver, as a `tower` service. Cheap to clone; lives as long as the driver.
 ///
-/// A request that goes on as it is streams through [`Upstream`]. One that is translated is another request: no
-/// header of the client's goes on, and nothing tells of the client. Its body is read whole only when the
-/// translation needs it, and such a request is retried with another server when one has done nothing with it.
+/// An unchanged request streams through [`Upstream`]. A translated one is a new request: no
+/// header of the client is forwarded, and nothing identifies the client. Its body is read whole only if the
+/// translation needs it; then the request is retried with another server if one did not process it.
 #[derive(Clone, Debug)]
 pub(crate) struct Scheduler(Arc<Inner>);
 
@@ -69,7 +69,7 @@ struct Inner {
 /// The body of a request to the upstream.
 enum Sent {
     Whole(Bytes),
-    /// It can be sent only once.
+    /// A body that can be sent only once.
     Streamed(Body),
 }
 
@@ -92,11 +92,11 @@ impl Scheduler {
     }
 }
 
-/// How a request ends that an upstream did not reply to.
+/// The end of a request without a reply of the upstream.
 pub(crate) fn upstream_end(error: UpstreamError) -> End<'static> {
     let reason = match error {
         UpstreamError::Timeout(limit) => return End::UpstreamTimeout { limit },
-        // As clients of bcs-mesos-driver know it.
+        // The message of bcs-mesos-driver.
         UpstreamError::NoMaster => "scheduler not exist",
         error => error.reason(),
     };
@@ -126,7 +126,7 @@ impl Inner {
         body: Body,
     ) -> Result<Response<Body>, BodyError> {
         Ok(match forwarding {
-            // A body that is in hand is not read again.
+            // The body has been read already.
             Forwarding::AsIs | Forwarding::Translate => {
                 match self.upstream.send(Request::from_parts(head, body)).await {
                     Ok(reply) => reply,
@@ -140,7 +140,7 @@ impl Inner {
                 tokio::select! {
                     biased;
                     reply = &mut reply => reply,
-                    // Else a client that still sends may never see the reply.
+                    // Otherwise a client that is still sending may never see the reply.
                     () = drain(unread, self.limits.size) => reply.await,
                 }
             }
@@ -152,12 +152,12 @@ impl Inner {
         })
     }
 
-    /// The request to the upstream, and what of the client's body is not for it.
+    /// The request to the upstream, and the part of the client's body that is not forwarded.
     fn rewrite(rewritten: Rewritten, head: &Parts, body: Body) -> Result<(Parts, Sent, Body), BodyError> {
         let (sent, unread) = match rewritten.body {
             NextBody::Nothing => (Sent::Whole(Bytes::new()), body),
             NextBody::New(bytes) => (Sent::Whole(bytes), Body::empty()),
-            // The header that would say so does not go on.
+            // The header that says so is not forwarded.
             NextBody::AsIs => match encoding(&head.headers) {
                 Some(encoding) => return Err(BodyError::Encoded { encoding }),
                 None => (Sent::Streamed(body), Body::empty()),
@@ -171,7 +171,7 @@ impl Inner {
         head.method = rewritten.method;
         head.uri = Uri::from(rewritten.path_and_query);
         head.headers = rewritten.headers;
-        // Some servers ask for the length even of nothing (RFC 9110, section 8.6).
+        // Some servers require a length even for an empty body (RFC 9110, section 8.6).
         let wants_length = matches!(head.method, Method::POST | Method::PUT);
         if let Some(length) = length.filter(|length| *length > 0 || wants_length) {
             head.headers.insert(CONTENT_LENGTH, length.into());
@@ -181,8 +181,8 @@ impl Inner {
 
     /// The client's reply to a request that was rewritten.
     ///
-    /// A server that replies that it has done nothing is followed by the next one of a list, and all of them by
-    /// themselves after a while: between the end of a master and the next one, nobody takes requests.
+    /// If a server replies that it did not process the request, the next one of the list is tried, and after a
+    /// pause the whole list again: between the end of a master and the next one, no server accepts requests.
     async fn exchange(&self, head: Parts, sent: Sent) -> Response<Body> {
         let (whole, mut next) = match sent {
             Sent::Whole(body) => (Some(body.clone()), Body::from(body)),
@@ -218,15 +218,15 @@ impl Inner {
         }
     }
 
-    /// The reply in place of the one that the upstream did not give.
+    /// The reply if the upstream did not reply.
     fn unreachable(&self, error: UpstreamError) -> Response<Body> {
         let end = upstream_end(error);
         ended(self.dialect.reply(&end).map(Body::from), end.as_str())
     }
 
-    /// The upstream's reply to a request that was rewritten, as the client gets it.
+    /// The reply for the client from the upstream's reply to a rewritten request.
     async fn relay(&self, reply: Response<Body>) -> Result<Response<Body>, Box<Response<Bytes>>> {
-        // Nobody asked for a compressed one. What it begins with cannot be seen, and nothing of it is to be lost.
+        // Compression was not requested. The content cannot be inspected, so the reply is passed on whole.
         if encoding(reply.headers()).is_some() {
             return Ok(reply);
         }
@@ -235,7 +235,7 @@ impl Inner {
         let mut opened = match opening.await {
             Ok(Ok(opened)) => opened,
             Ok(Err(error)) => {
-                tracing::warn!(%error, "the reply of the upstream broke off");
+                tracing::warn!(%error, "the reply of the upstream was interrupted");
                 return Ok(self.failed(
                     "broken",
                     &End::UpstreamUnreachable {
@@ -261,13 +261,13 @@ impl Inner {
         })
     }
 
-    /// What the client gets in place of a reply that is none.
+    /// The reply for the client in place of an invalid one.
     fn invalid(reply: Response<Bytes>) -> Response<Body> {
         count_upstream_error("invalid");
         ended(reply.map(Body::from), "upstream-invalid")
     }
 
-    /// The reply to a request whose body cannot be had, or that the upstream does not answer.
+    /// The reply to a request whose body cannot be read, or without a reply of the upstream.
     fn end(&self, end: &End<'_>) -> Response<Body> {
         tracing::info!(end = end.as_str(), "the request ends here: {end}");
         ended(self.dialect.reply(end).map(Body::from), end.as_str())
@@ -285,7 +285,7 @@ pub(crate) fn ended(mut reply: Response<Body>, how: &'static str) -> Response<Bo
     reply
 }
 
-/// Read a body and throw it away, up to this many bytes.
+/// Read and discard a body, up to this many bytes.
 async fn drain(mut body: Body, limit: usize) {
     let mut read = 0_usize;
     while read <= limit

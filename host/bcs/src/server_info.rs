@@ -1,47 +1,47 @@
-//! What the servers of BCS say of themselves in ZooKeeper.
+//! The data that servers of BCS register in ZooKeeper.
 
 use std::net::IpAddr;
 
 use admittance_net::upstream::{InvalidServer, Server};
 use serde::{Deserialize, Serialize};
 
-/// What a server of BCS (a scheduler, a driver) says of itself in the node that it registers, as JSON. All
-/// keys are written, as programs of BCS write them; older ones write fewer, and none must be there to be read.
+/// The JSON data in the node that a server of BCS (a scheduler, a driver) registers. All keys are written, as
+/// programs of BCS do; older ones write fewer, so no key is required when reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ServerInfo {
-    /// Where it is reached by others of its network; empty when it has only `ipv6`.
+    /// The internal address; empty if there is only `ipv6`.
     pub ip: String,
-    /// The same, when it has an IPv6 address.
+    /// The internal IPv6 address.
     pub ipv6: String,
     pub port: u16,
-    /// 0: it has none.
+    /// 0: none.
     pub grpc_port: u16,
-    /// Where its operators ask how it is. 0: nowhere.
+    /// The port of health and metrics. 0: none.
     pub metric_port: u16,
     pub hostname: String,
     /// `http` or `https`.
     pub scheme: String,
     pub version: String,
-    /// The id of the cluster that it is for.
+    /// The ID of its cluster.
     pub cluster: String,
     pub pid: u32,
-    /// Where it is reached from outside; empty: as `ip` says.
+    /// The external address; empty: the same as `ip`.
     pub external_ip: String,
-    /// The same, when that is an IPv6 address.
+    /// The external IPv6 address.
     pub external_ipv6: String,
-    /// 0: as `port` says.
+    /// 0: the same as `port`.
     pub external_port: u16,
 }
 
 impl ServerInfo {
-    /// Where it is reached by others of its network.
+    /// The internal URL.
     pub fn server(&self) -> Result<Server, InvalidServer> {
         self.at(either(&self.ip, &self.ipv6), self.port)
     }
 
-    /// Where it is reached from outside, when it says so: address and port both. Else as its own network
-    /// reaches it.
+    /// The external URL, if both the external address and port are registered. Otherwise the internal
+    /// URL.
     pub fn server_from_outside(&self) -> Result<Server, InvalidServer> {
         match either(&self.external_ip, &self.external_ipv6) {
             "" => self.server(),
@@ -66,7 +66,7 @@ impl ServerInfo {
         text.parse()
     }
 
-    /// This address in its two fields, the second of which is for IPv6.
+    /// This address in the two fields for IPv4 and IPv6.
     pub(crate) fn fields_of(ip: IpAddr) -> (String, String) {
         match ip {
             IpAddr::V4(ip) => (ip.to_string(), String::new()),
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn where_it_is() {
         let v4 = json!({"ip": "10.0.0.1", "port": 1, "scheme": "http"});
-        // (what is said besides or in place, its own network, from outside)
+        // (additional or replaced fields, internal URL, external URL)
         for (more, own, outside) in [
             (json!({}), Some("http://10.0.0.1:1"), Some("http://10.0.0.1:1")),
             (

@@ -1,4 +1,4 @@
-//! The states of BCS's parts, as the operator's API shows them.
+//! The states of the parts of BCS, as the admin API shows them.
 
 use admittance::Moment;
 use schemars::JsonSchema;
@@ -64,7 +64,7 @@ pub struct GatewayStatus {
     /// Why the clusters may be stale.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// What knows the tokens; absent when clients need none.
+    /// The source of the tokens; absent if no token is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<TokensStatus>,
 }

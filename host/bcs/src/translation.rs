@@ -1,4 +1,4 @@
-//! A request of a client as one to the scheduler.
+//! Translates requests of clients to requests to the scheduler.
 
 mod container;
 mod fault;
@@ -49,7 +49,7 @@ impl Schema {
         Self { kind, spelling }
     }
 
-    /// The body in the spelling of the documents.
+    /// The body with keys in the documented spelling.
     fn spelled<'a>(&self, text: &'a str) -> Result<Cow<'a, str>, SpellingError> {
         Ok(match self.spelling.canonical(text)? {
             Some(respelled) => respelled.into(),
@@ -57,7 +57,7 @@ impl Schema {
         })
     }
 
-    /// The body, once its types are right.
+    /// The body, after a check of its types.
     fn value(&self, text: &str) -> Result<Value, Fault> {
         let value = serde_json::from_str(text).map_err(|error| Fault::Json(error.to_string()))?;
         self.accepted(value)
@@ -75,7 +75,7 @@ static DEPLOYMENTS: LazyLock<Schema> = LazyLock::new(|| Schema::new(DEPLOYMENT))
 static DAEMONSETS: LazyLock<Schema> = LazyLock::new(|| Schema::new(DAEMONSET));
 static MESSAGES: LazyLock<Schema> = LazyLock::new(|| Schema::new(MESSAGE));
 
-/// How a request goes on, from its head alone.
+/// How to forward a request, from its head alone.
 pub(crate) fn forwarding(head: &Parts) -> Forwarding {
     let matched = match lookup(head) {
         Lookup::Found(matched) => matched,
@@ -110,7 +110,7 @@ pub(crate) fn forwarding(head: &Parts) -> Forwarding {
     next.unwrap_or_else(|fault| Forwarding::Reply(fault.reply()))
 }
 
-/// How a request goes on whose body is in hand.
+/// How to forward a request whose body has been read.
 pub(crate) fn translate(head: &Parts, body: &Bytes) -> Forwarding {
     let Lookup::Found(matched) = lookup(head) else {
         return forwarding(head);
@@ -151,7 +151,7 @@ fn translated(body: &Bytes, call: Call) -> Result<(Address, NextBody), Fault> {
     let text = schema
         .spelled(utf8(body, Fault::Json)?)
         .map_err(|error| Fault::Json(describe(&error)))?;
-    // Few bodies are in another spelling; the others are not read again.
+    // Few bodies use another spelling; the others are not parsed again.
     let value = if text == read {
         schema.accepted(value)?
     } else {
@@ -183,13 +183,13 @@ fn utf8(body: &[u8], fault: fn(String) -> Fault) -> Result<&str, Fault> {
 
 fn describe(error: &SpellingError) -> String {
     match error {
-        // As Go says it.
+        // Go's wording.
         SpellingError::Json(error) if error.is_eof() => "unexpected end of JSON input".to_owned(),
         SpellingError::Json(error) | SpellingError::Ambiguous(error) => error.to_string(),
     }
 }
 
-/// The request to the scheduler. It has no header of the client's but what HTTP itself needs.
+/// The request to the scheduler, with none of the client's headers except those that HTTP requires.
 fn rewritten(
     matched: &Matched,
     call: Call,
@@ -235,7 +235,7 @@ fn definitions(matched: &Matched, query: &str, body: NextBody) -> Result<Forward
     }))
 }
 
-/// A definition under the version of the kube-apiserver. What is no object goes on as it is, to be refused
+/// A definition with the version of the kube-apiserver. Anything but an object is forwarded unchanged, to be refused
 /// there.
 fn with_definitions_version(body: &Bytes) -> NextBody {
     match serde_json::from_slice(body) {
@@ -261,7 +261,7 @@ fn joined(path: &str, below: &str, query: &str) -> Result<PathAndQuery, Fault> {
     PathAndQuery::try_from(text).map_err(|error| Fault::TooLong(error.to_string()))
 }
 
-/// The reply where there is no route, or none with the method; these methods have one.
+/// The reply if there is no route, or none for the method; these methods have one.
 pub(crate) fn no_route(status: StatusCode, methods: &[Method]) -> Response<Bytes> {
     // The original says the same in plain text.
     let message = match status {

@@ -1,16 +1,16 @@
-//! A session with ZooKeeper that is made again when it is lost, who is registered there, and registering.
+//! Sessions with ZooKeeper that reconnect, discovery of members, and registration.
 //!
-//! - [`ZooKeeper`] is one ensemble. It connects in the background, for as long as somebody holds it, and says
-//!   how it is ([`SessionState`]). Nothing waits for it without bound.
-//! - [`Followed`] lists follow the children of a node. While the session is away, a list stays as
-//!   it was and says why it may be stale; a session that is back reads it again at once. A node that is not
-//!   there has no children, which is not the same as not knowing.
-//! - [`Registered`] keeps an ephemeral node of one's own there: made once however often the connection breaks
-//!   while it is made, made again after a session was lost or somebody deleted it.
+//! - [`ZooKeeper`] is one ensemble. It connects in the background while a clone exists, and reports
+//!   its state ([`SessionState`]). Every wait for it is bounded.
+//! - [`Followed`] lists follow the children of a node. While the session is lost, a list stays as
+//!   it was and has the reason why it may be stale; a new session reads it again at once. A node that does not
+//!   exist has no children, which differs from an unknown list.
+//! - [`Registered`] keeps an ephemeral node: it is created once even if the connection breaks
+//!   meanwhile, and created again after the session is lost or the node is deleted.
 //!
-//! Of ZooKeeper only what version 3.4 knows is used here, watches that fire once among it ([`Watch`]). What is
-//! authenticated is the session (the scheme `digest`); the connection is plain TCP, as the servers that BCS
-//! runs offer no other.
+//! Only features of ZooKeeper 3.4 are used, including watches that fire once ([`Watch`]). The
+//! session is authenticated (scheme `digest`); the connection is plain TCP, because the servers that BCS
+//! runs offer nothing else.
 
 mod config;
 mod ensembles;

@@ -6,19 +6,19 @@ use http::{Extensions, Response, request::Parts};
 
 use crate::{End, Rejection};
 
-/// One control plane's way of writing requests and replies. Lives as long as the front door.
+/// The format of one control plane's requests and replies. Lives as long as the front door.
 pub trait Dialect: Send + Sync + Debug + 'static {
-    /// What a request is, from its head alone.
+    /// The class of a request, from its head alone.
     fn classify(&self, head: &Parts) -> Class;
 
     /// The admission request in the body of a request that was classified [`Class::Inspect`].
     ///
-    /// It is called only when a chain may be for the request.
+    /// Called only if a chain may apply to the request.
     ///
     /// # Errors
     ///
-    /// When the body cannot be understood, or could be understood in two ways. What the control plane
-    /// behind might read differently from the chains must not pass.
+    /// If the body cannot be parsed, or is ambiguous. A request that the control plane
+    /// might read differently from the chains must not pass.
     fn read(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<Reading, Rejection>;
 
     /// The body to send on after the chains changed the object. `body` is the body as it came in, or
@@ -29,27 +29,27 @@ pub trait Dialect: Send + Sync + Debug + 'static {
     fn reply(&self, end: &End<'_>) -> Response<Bytes>;
 }
 
-/// What a request is, from its head alone.
+/// The class of a request, from its head alone.
 #[derive(Clone, Debug)]
 pub enum Class {
-    /// Nothing for the chains: it is streamed on untouched.
+    /// Not for the chains: it is streamed through unchanged.
     Pass,
     /// It ends here.
     Refuse(Rejection),
-    /// The body must be read, if any chain may be for such a request.
+    /// The body must be read, if any chain may apply to such a request.
     Inspect(Inspection),
 }
 
-/// What the head of a request says of it. Lives as long as the request.
+/// The parts of an admission request that its head has. Lives as long as the request.
 #[derive(Clone, Debug)]
 pub struct Inspection {
     /// The operation.
     pub operation: Operation,
-    /// The resource, when the head says it.
+    /// The resource, if the head has it.
     pub resource: Option<Arc<GroupVersionResource>>,
-    /// The kind, when the head says it.
+    /// The kind, if the head has it.
     pub kind: Option<Arc<str>>,
-    /// What the dialect keeps for itself from [`Dialect::classify`] to [`Dialect::write`].
+    /// Data of the dialect's own, kept from [`Dialect::classify`] to [`Dialect::write`].
     pub detail: Extensions,
 }
 
@@ -64,7 +64,7 @@ impl Inspection {
         }
     }
 
-    /// What the table of chains may be asked with.
+    /// The query for the table of chains.
     pub fn outline(&self) -> Outline<'_> {
         Outline {
             operation: self.operation,
@@ -74,17 +74,17 @@ impl Inspection {
     }
 }
 
-/// What a body holds.
+/// The result of reading a body.
 #[derive(Clone, Debug)]
 pub enum Reading {
-    /// Nothing for the chains: the body goes on as it is.
+    /// Not for the chains: the body is forwarded unchanged.
     Nothing,
     /// A request for the chains.
     Admit {
         /// The request; the caller gives it its uid.
         request: Box<Request>,
-        /// The body in the only spelling that all readers read alike, when that is not how it came in.
-        /// It goes on in place of the original once a chain has looked at the request.
+        /// The body in the one spelling that all servers read in the same way, if it was not received so.
+        /// It is forwarded in place of the original once a chain has seen the request.
         canonical: Option<Bytes>,
     },
 }

@@ -2,7 +2,7 @@ use std::{fmt, time::Duration};
 
 use admittance_admission::Refusal;
 
-/// Everything that can end a request at the front door, other than the upstream's reply.
+/// Everything other than the upstream's reply that can end a request at the front door.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum End<'a> {
@@ -17,17 +17,17 @@ pub enum End<'a> {
     },
     /// The body of a request that must be read did not arrive in time.
     BodyTimeout {
-        /// How long it may take.
+        /// The timeout.
         limit: Duration,
     },
-    /// The body stopped to arrive, or arrived too slowly.
+    /// The body stalled, or arrived too slowly.
     BodyStalled {
-        /// A sentence.
+        /// The reason, a sentence.
         reason: &'a str,
     },
-    /// The body broke off or was malformed on the wire.
+    /// The body was interrupted or malformed on the wire.
     BodyUnreadable {
-        /// A sentence.
+        /// The reason, a sentence.
         reason: &'a str,
     },
     /// The body of a request that must be read is compressed.
@@ -35,21 +35,21 @@ pub enum End<'a> {
         /// The value of `Content-Encoding`.
         encoding: &'a str,
     },
-    /// Nothing is at its path: what it is for is not there in this configuration.
+    /// Not found: this configuration does not serve its path.
     NoRoute,
     /// The front door has as many requests in flight as it allows.
     Overloaded {
-        /// When to try again.
+        /// When to retry.
         retry_after: Duration,
     },
     /// No connection to any upstream could be made, or it broke before the reply's head.
     UpstreamUnreachable {
-        /// A sentence.
+        /// The reason, a sentence.
         reason: &'a str,
     },
     /// The upstream did not send the head of its reply in time.
     UpstreamTimeout {
-        /// How long it may take.
+        /// The timeout.
         limit: Duration,
     },
 }
@@ -101,11 +101,11 @@ impl fmt::Display for End<'_> {
     }
 }
 
-/// Why a dialect cannot let a request pass. As text: a sentence for the client.
+/// Why a dialect cannot let a request pass. `Display` is a sentence for the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Rejection {
-    /// Which of the reasons.
+    /// The kind.
     pub kind: RejectionKind,
     /// A sentence for the client.
     pub message: String,
@@ -126,10 +126,10 @@ impl Rejection {
 pub enum RejectionKind {
     /// It is for another cluster.
     WrongCluster,
-    /// Its body, or a part of its head, is not what its route takes.
+    /// Its body, or a part of its head, is not valid for its route.
     Malformed,
-    /// It can be read in two ways.
+    /// It is ambiguous.
     Ambiguous,
-    /// No route is for it, and such requests are refused.
+    /// It matches no route, and such requests are refused.
     Unmatched,
 }

@@ -1,14 +1,14 @@
 //! How a front door reads requests and writes replies.
 //!
 //! A [`Dialect`] knows one control plane's way of writing: [`Rest`] any JSON API that rules in the configuration
-//! describe; that of BCS is in a crate of its own. kube-apiserver's webhooks are another matter: nothing is behind
-//! them, and [`Review`]s are read, answered, and done.
+//! describe; that of BCS is in a crate of its own. kube-apiserver's webhooks are different: they have no upstream,
+//! so [`Review`]s are read and answered.
 //!
 //! A dialect turns the head and the body of an HTTP request into an
 //! [`admission::Request`](admittance_admission::Request), a changed object back into a body, and everything
 //! that can end a request at the front door into a reply.
 //!
-//! Nothing here opens a socket or waits: a dialect is a set of plain functions.
+//! Nothing here opens a socket or blocks: a dialect is a set of plain functions.
 
 mod dialect;
 mod end;

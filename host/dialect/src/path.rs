@@ -1,5 +1,5 @@
-//! Paths as the servers behind may read them. A path must not slip past the chains because it is
-//! written in another way than the rules have it.
+//! Paths in the ways in which upstream servers may read them. A path must not bypass the chains because it is
+//! spelled differently from the rules.
 
 use percent_encoding::percent_decode_str;
 
@@ -10,7 +10,7 @@ use percent_encoding::percent_decode_str;
 pub struct PathReadings {
     /// Encoded slashes are still written `%2F`, so that it can be split.
     pub by_segment: String,
-    /// Only when it differs.
+    /// Only if it differs.
     pub whole: Option<String>,
 }
 
@@ -43,14 +43,14 @@ impl PathReadings {
     }
 }
 
-/// How often a path may be encoded, at most.
+/// The most times that a path may be encoded.
 const ROUNDS: usize = 3;
 
-/// A path as the most lenient of servers read it, in lower case: decoded until nothing is left to decode, `\\` for
-/// `/`, without the parameters of segments (`;x`), and cut at what ends a path or a string of C. `None` when
-/// that cannot be told: it is encoded too often, or holds control characters or what is no UTF-8.
+/// A path as the most lenient servers read it, in lower case: decoded repeatedly, `\\` for
+/// `/`, without the parameters of segments (`;x`), and cut at the end of a path or of a C string. `None` if
+/// it is encoded too often, or contains control characters or invalid UTF-8.
 ///
-/// A path that differs from this in more than its case is read in different ways by different servers.
+/// Servers may disagree about a path that differs from this in more than its case.
 pub(crate) fn lenient(path: &str) -> Option<String> {
     let mut text = path.to_owned();
     for round in 0.. {
@@ -81,7 +81,7 @@ pub(crate) fn lenient(path: &str) -> Option<String> {
     Some(normalize(segments))
 }
 
-/// Whether servers of every kind read the path alike.
+/// Whether all servers read the path in the same way.
 pub(crate) fn is_plain(path: &str) -> bool {
     path.bytes()
         .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"/-_~:@".contains(&byte))

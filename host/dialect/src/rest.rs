@@ -27,64 +27,64 @@ use crate::{Class, Dialect, End, Inspection, Reading, Rejection, RejectionKind};
 
 /// The dialect of a JSON API that rules describe. Lives as long as the front door.
 ///
-/// The first route whose method and path match decides. Of requests without a route reads pass untouched, and
-/// [`Unmatched`] says what becomes of writes.
+/// The first route whose method and path match decides. Reads without a route pass unchanged, and
+/// [`Unmatched`] configures how writes without a route are handled.
 ///
-/// A path counts in every way in which a server may read it: encoded letters, dot segments and doubled
-/// slashes do not lead around a route. What a lenient server could read as another route, or as a route
-/// where there is none, is refused: parameters of segments, another case, backslashes, NUL, double encoding, a
-/// method in lower case, and headers that name another method or path.
+/// A path is matched in every way in which a server may read it: encoded letters, dot segments and doubled
+/// slashes do not bypass a route. A request that a lenient server could match to another route, or to a route
+/// although there is none, is refused: segment parameters, another case, backslashes, NUL, double encoding, a
+/// method in lower case, and headers that override the method or path.
 #[derive(Debug)]
 pub struct Rest {
     routes: Vec<Arc<Prepared>>,
     unmatched: Unmatched,
 }
 
-/// A route that cannot be used: which, where in it, and why.
+/// A mistake in a route.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("routes[{route}].{field}: {problem}")]
 pub struct RouteError {
-    /// Its place in the list of routes.
+    /// The index of the route in the list.
     pub route: usize,
-    /// As the configuration calls it.
+    /// The name in the configuration.
     pub field: &'static str,
-    /// Why.
+    /// The reason.
     pub problem: RouteProblem,
 }
 
-/// What is wrong with a part of a route.
+/// A mistake in a part of a route.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RouteProblem {
-    /// The template of the path cannot be read.
-    #[error("`{path}` is no path template: {reason}; write `/v1/job/{{id}}`")]
+    /// The path template is invalid.
+    #[error("`{path}` is not a valid path template: {reason}; write `/v1/job/{{id}}`")]
     Path {
-        /// As it is written.
+        /// The template.
         path: String,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
-    /// A name or namespace is to come from a parameter that the path does not have.
+    /// A name or namespace is read from a parameter that the path does not have.
     #[error("the path has no parameter `{0}`; write {{{0}}} into it")]
     Parameter(String),
-    /// A part of the identity is outside of the object.
+    /// A field of the identity is outside of the object.
     #[error("`{pointer}` is not in the object at `{object}`")]
     Identity {
-        /// The part.
+        /// The pointer to the field.
         pointer: String,
-        /// Where the object is.
+        /// The pointer to the object.
         object: String,
     },
-    /// No method at all.
+    /// No method is given.
     #[error("name at least one method, such as PUT")]
     NoMethod,
 }
 
-/// A route, and what is derived from it once.
+/// A route, and the data derived from it once.
 #[derive(Debug)]
 struct Prepared {
     route: Route,
     template: Router<()>,
-    /// In lower case, but for the names of parameters.
+    /// In lower case, except for the names of parameters.
     lenient_template: Router<()>,
     resource: Arc<admittance_admission::GroupVersionResource>,
     kind: Option<Arc<str>>,
@@ -95,7 +95,7 @@ struct Prepared {
     object_spelling: Spelling,
 }
 
-/// What is kept of a request's head until its body is read.
+/// The data of a request's head that is kept until its body is read.
 #[derive(Clone, Debug)]
 struct Matched {
     route: Arc<Prepared>,
@@ -193,8 +193,8 @@ impl Prepared {
     }
 }
 
-/// The fields that no stage may change, as places in the object: those that are named, or else those
-/// that name, namespace and kind are taken from.
+/// The fields that no stage may change, as pointers into the object: those that are configured, or else those
+/// that name, namespace and kind are read from.
 fn identity(route: &Route) -> Result<IdentityFields, RouteProblem> {
     let outside = |pointer: &str| RouteProblem::Identity {
         pointer: pointer.to_owned(),
@@ -256,7 +256,7 @@ impl Dialect for Rest {
                     canonical: None,
                 }),
                 (false, true) => Ok(Reading::Nothing),
-                (false, false) => Err(malformed("it is empty, and a JSON object is wanted")),
+                (false, false) => Err(malformed("it is empty, expected a JSON object")),
             };
         }
         let canonical = matched
@@ -267,7 +267,7 @@ impl Dialect for Rest {
                 SpellingError::Json(error) => malformed(error),
                 SpellingError::Ambiguous(error) => Rejection::new(
                     RejectionKind::Ambiguous,
-                    format!("the body can be read in two ways: {error}"),
+                    format!("the body is ambiguous: {error}"),
                 ),
             })?;
         let text = canonical.as_deref().unwrap_or(text);
@@ -296,7 +296,7 @@ impl Dialect for Rest {
             let (before, after) = (body.get(..place.start)?, body.get(place.end..)?);
             Some(Bytes::from([before, object.text(), after].concat()))
         });
-        // The place was there when the body was read.
+        // The field existed when the body was read.
         spliced.unwrap_or_else(|| Bytes::copy_from_slice(object.text().as_bytes()))
     }
 
@@ -366,7 +366,7 @@ impl Matched {
         Ok(request)
     }
 
-    /// The first of the sources that has a text.
+    /// The first source with a non-empty value.
     fn first(
         &self,
         sources: &[ValueSource],
@@ -394,7 +394,7 @@ impl Matched {
 }
 
 /// The one value of a query parameter. Servers disagree about which of two counts, and about semicolons
-/// and broken escapes, so these are refused.
+/// and invalid escapes, so these are refused.
 fn from_query(query: &str, name: &str) -> Result<Option<String>, Rejection> {
     let broken_escape = query.split('%').skip(1).any(|rest| {
         !rest
@@ -405,7 +405,7 @@ fn from_query(query: &str, name: &str) -> Result<Option<String>, Rejection> {
     if query.contains(';') || broken_escape {
         return Err(Rejection::new(
             RejectionKind::Ambiguous,
-            "the query holds a semicolon or a broken escape, which servers read in different ways; encode it",
+            "the query has a semicolon or an invalid escape, which servers parse differently; encode it",
         ));
     }
     let mut values = form_urlencoded::parse(query.as_bytes()).filter(|(key, _)| key == name);
@@ -425,7 +425,7 @@ fn from_header(head: &Parts, name: &http::HeaderName) -> Result<Option<String>, 
     if values.next().is_some() {
         return Err(Rejection::new(
             RejectionKind::Ambiguous,
-            format!("the header {name} is there more than once; keep one"),
+            format!("the header {name} is set more than once; keep one"),
         ));
     }
     value
@@ -434,19 +434,19 @@ fn from_header(head: &Parts, name: &http::HeaderName) -> Result<Option<String>, 
         .map_err(|_| malformed(format!("the header {name} is not plain text")))
 }
 
-/// The text at a place; an absent or null one is none.
+/// The string at a pointer; none if absent or null.
 fn text_at(body: &Value, pointer: &Pointer) -> Result<Option<String>, Rejection> {
     match body.pointer(pointer.as_str()) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone())),
-        Some(_) => Err(malformed(format!("what is at {pointer} is not a text"))),
+        Some(_) => Err(malformed(format!("the value at {pointer} is not a string"))),
     }
 }
 
 fn malformed(error: impl std::fmt::Display) -> Rejection {
     Rejection::new(
         RejectionKind::Malformed,
-        format!("the body is not what this route takes: {error}"),
+        format!("the body is not valid for this route: {error}"),
     )
 }
 

@@ -17,14 +17,14 @@ pub use status::status_reply;
 /// An AdmissionReview that asks for a verdict. Lives until its request goes to the chains.
 #[derive(Clone, Debug)]
 pub struct Review {
-    /// The answer has the same one.
+    /// The response has the same one.
     pub version: ReviewVersion,
-    /// What is asked about.
+    /// The request to admit.
     pub request: Request,
 }
 
-/// What kube-apiserver calls no webhook for, by group and resource: the configuration of admission itself,
-/// which must stay repairable whatever the hooks do, and questions that are answered and not stored.
+/// The resources for which kube-apiserver calls no webhook, by group: the configuration of admission itself,
+/// which must stay repairable whatever the hooks do, and reviews that are answered and not stored.
 const NEVER_HOOKED: [(&str, &[&str]); 3] = [
     (
         "admissionregistration.k8s.io",
@@ -50,8 +50,8 @@ const NEVER_HOOKED: [(&str, &[&str]); 3] = [
 ];
 
 impl Review {
-    /// Whether the request is one that no hook may see: it is allowed as it is. The list is
-    /// kube-apiserver's of version 1.37; servers before it do ask about some of these.
+    /// Whether the request must not be sent to any hook, and is allowed unchanged. The list is
+    /// that of kube-apiserver 1.37; older servers do call webhooks for some of these.
     pub fn is_never_hooked(&self) -> bool {
         let resource = &self.request.resource;
         NEVER_HOOKED.iter().any(|(group, resources)| {

@@ -115,7 +115,7 @@ async fn what_is_no_review_is_answered_with_a_status_that_says_why() {
             None,
             right.clone(),
             404,
-            "\"/\" is no path for reviews",
+            "\"/\" is not a path for reviews",
         ),
         (
             "POST",
@@ -133,7 +133,7 @@ async fn what_is_no_review_is_answered_with_a_status_that_says_why() {
             None,
             right.clone(),
             404,
-            "is no path for reviews",
+            "is not a path for reviews",
         ),
         (
             "POST",

@@ -1,4 +1,4 @@
-//! Changes that clients ask for.
+//! Changes requested by clients.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{
     stored::{self, Stored},
 };
 
-/// How long to wait before a change is tried once more that somebody else's came before.
+/// The pause before a change is retried after a conflict.
 const PAUSES: [Duration; 4] = [
     Duration::from_millis(20),
     Duration::from_millis(40),
@@ -20,22 +20,22 @@ const PAUSES: [Duration; 4] = [
     Duration::from_millis(160),
 ];
 
-/// A change of a definition. Lives until it is made or refused.
+/// A change of a definition.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
-    /// It is to be there, and new.
+    /// Create a definition, which must not exist.
     Create(BcsObject),
-    /// What is there is to say this.
+    /// Replace the existing definition.
     Update(BcsObject),
-    /// It is to be there no more.
+    /// Delete the definition.
     Delete(Name),
 }
 
-/// Makes changes for one client. Lives as long as the request.
+/// Applies the changes of one client. Lives as long as the request.
 #[derive(Clone, Debug)]
 pub(super) struct Changer {
     pub(super) host: Host,
-    /// Who asks for it, for the history.
+    /// The author of the change, for the history.
     pub(super) by: Option<String>,
 }
 
@@ -68,12 +68,12 @@ impl Change {
 }
 
 impl Changer {
-    /// Make the change. One that was begun runs to its end, whether or not the client still waits.
+    /// Apply the change. Once begun, it runs to its end even if the client disconnects.
     pub(super) async fn make(self, change: Change) -> Result<(), Refusal> {
         let work = async move { self.work(&change).await };
         match tokio::spawn(work.in_current_span()).await {
             Ok(result) => result,
-            Err(error) => Err(Refusal::Failed(format!("the change broke off: {error}"))),
+            Err(error) => Err(Refusal::Failed(format!("the change was interrupted: {error}"))),
         }
     }
 
@@ -155,7 +155,7 @@ impl Changer {
     }
 }
 
-/// Whether somebody else changed what is there since it was read, so that another attempt may do.
+/// Whether a concurrent change is the cause, so that a retry may succeed.
 fn was_overtaken(error: &ChangeError) -> bool {
     matches!(
         error,

@@ -1,4 +1,4 @@
-//! Why a request about definitions is not done, as clients of the original know it.
+//! Errors of the API for definitions, compatible with the original.
 
 use admittance::{ChangeError, Error, StageError};
 use admittance_definitions::{self as definitions, Location, Mistake, NoBcsObject};
@@ -6,35 +6,35 @@ use admittance_definitions::{self as definitions, Location, Mistake, NoBcsObject
 use super::request::Name;
 use crate::{reply::Code, translation::PARAMETERS};
 
-/// What stands for the body in mistakes: paths of fields are told, and not the line of a text that the client has
+/// The file name of the body in mistakes: they name paths of fields, not lines of a text that the client has
 /// not written.
 pub(super) const BODY: &str = "body";
 
-/// So many mistakes are told; a body may have a million of them.
+/// The most mistakes that are reported; a body may have a million of them.
 const TOLD: usize = 50;
 
-/// Why a request is not done. As text: the message that clients of the original know, with what it leaves out
-/// after it.
+/// Why a request fails. `Display` is the message of the original, with details that it leaves out
+/// appended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
     #[error(transparent)]
     Body(#[from] NoBcsObject),
-    /// The definition cannot work: every mistake in it.
+    /// The definition is invalid: all mistakes in it.
     #[error("{PARAMETERS}: {}", .0.join("\n"))]
     Unusable(Vec<String>),
-    /// One that is to be made is there.
+    /// The definition to create already exists.
     #[error("admission already exist: {name} is in {location}")]
     AlreadyThere { name: Name, location: Location },
-    /// One that is to be changed or removed is not there.
+    /// The definition to change or delete does not exist.
     #[error("admission not exist: there is no {0}")]
     NotThere(Name),
-    /// One that is to be seen is not there, for which the original has no code of its own.
+    /// The definition to read does not exist, for which the original has no code of its own.
     #[error("admission not exist: there is no {0}")]
     NothingToGet(Name),
-    /// What is in the place of the one that is to be seen is no definition.
-    #[error("what the store holds for {0} is not a definition: replace it with PUT, or DELETE it")]
+    /// The stored document is not a definition.
+    #[error("the stored document of {0} is not a definition: replace it with PUT, or DELETE it")]
     Unreadable(Name),
-    /// It cannot be done: why.
+    /// The request failed, with the reason.
     #[error("{0}")]
     Failed(String),
 }
@@ -55,7 +55,6 @@ impl Refusal {
         Self::Failed(error.to_string())
     }
 
-    /// Why this definition is not changed.
     pub(super) fn of_change(name: &Name, error: ChangeError) -> Self {
         match error {
             ChangeError::Definitions(definitions::ChangeError::Unknown { .. }) => {
@@ -89,7 +88,7 @@ impl Refusal {
     }
 }
 
-/// What is wrong, and whether it is with the client's own definition.
+/// The mistakes, and whether they are in the client's own definition.
 fn of_mistakes(mistakes: impl Iterator<Item = (bool, String)>) -> Refusal {
     let mut any_is_own = false;
     let mut texts: Vec<String> = mistakes
@@ -132,7 +131,7 @@ fn of_mistake(mistake: &Mistake) -> String {
     }
 }
 
-/// Without the file, which is not there.
+/// Without the file name, since there is no file.
 fn of_stage(error: &StageError) -> String {
     let text = error.to_string();
     let place = format!("{}: ", error.location);

@@ -5,27 +5,27 @@ use http::request::Parts;
 
 use crate::routes::{Action, Lookup, Verb, lookup};
 
-/// What is in the path of every such route, when it is written plainly.
+/// The segment in the path of every such route.
 const WORD: &str = "admissionwebhook";
 
-/// What a request wants of definitions. Lives as long as the request.
+/// A request to the API for definitions. Lives as long as the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DefinitionRequest {
-    /// To make one. The namespace is that of the path, and counts only where the body has none.
+    /// Create a definition. The namespace of the path is used only if the body has none.
     Create {
         namespace: String,
     },
-    /// To change one. The namespace is that of the path, and counts only where the body has none.
+    /// Update a definition. The namespace of the path is used only if the body has none.
     Update {
         namespace: String,
     },
     Delete(Name),
     Get(Name),
-    /// To see all, of every namespace.
+    /// List the definitions of all namespaces.
     List,
 }
 
-/// The name of a definition. As text: `{namespace}/{name}`.
+/// The name of a definition, displayed as `{namespace}/{name}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Name {
     pub(crate) namespace: String,
@@ -33,10 +33,10 @@ pub(crate) struct Name {
 }
 
 impl Name {
-    /// What kind these definitions are of, in any case.
+    /// The kind of these definitions, in any case.
     const KIND: &str = "admissionwebhook";
 
-    /// That of a definition of BCS.
+    /// The name of a definition of BCS.
     pub(crate) fn of(id: &DefinitionId) -> Option<Self> {
         let (namespace, name) = id.name.split_once('/')?;
         id.kind.eq_ignore_ascii_case(Self::KIND).then(|| Self {
@@ -53,10 +53,10 @@ impl fmt::Display for Name {
 }
 
 impl DefinitionRequest {
-    /// What this request wants of definitions; none when it is for something else.
+    /// The request to the API for definitions; none if it is for something else.
     pub(crate) fn of(head: &Parts) -> Option<Self> {
         let path = head.uri.path();
-        // Most requests are told apart without being routed.
+        // Most requests are ruled out without routing.
         if !path.contains(WORD) && !path.contains('%') {
             return None;
         }
@@ -101,7 +101,7 @@ mod tests {
             namespace: "n".to_owned(),
             name: "w".to_owned(),
         };
-        // (method, path below the prefix, what it wants)
+        // (method, path below the prefix, expected request)
         for (method, path, expected) in [
             (
                 "POST",
@@ -152,7 +152,7 @@ mod tests {
                 "/crd/namespaces/n/admissionwebhook/w",
                 Some(DefinitionRequest::Get(name())),
             ),
-            // However it is written.
+            // Any spelling.
             (
                 "GET",
                 "/namespaces/n//%61dmissionwebhook/./%77/",

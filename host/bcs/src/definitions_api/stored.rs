@@ -1,16 +1,16 @@
-//! The definitions of BCS among those that are there.
+//! The definitions of BCS among the stored ones.
 
 use admittance::{ChangeError, Host};
 use admittance_definitions::{BcsObject, Location, StoredDefinition};
 
 use super::{refusal::Refusal, request::Name};
 
-/// A definition of BCS, and what it says.
+/// A definition of BCS, and its content.
 #[derive(Debug)]
 pub(super) struct Stored {
     pub(super) definition: StoredDefinition,
     pub(super) name: Name,
-    /// None when it cannot be read: only its place tells that it is one.
+    /// None if it cannot be parsed: only its place shows that it is a definition of BCS.
     pub(super) object: Option<BcsObject>,
 }
 
@@ -31,7 +31,7 @@ impl Stored {
         })
     }
 
-    /// The definition with this object in place of its own, as it is to be written. What it says of itself stays,
+    /// The definition with this object in place of its own, to be written. Its own name and namespace stay,
     /// unless that is what is wrong with it.
     pub(super) fn updated_to(&self, object: BcsObject, moment: &str) -> String {
         let after = match &self.object {

@@ -29,7 +29,7 @@ fn scheduler() -> &'static Bcs {
     &SCHEDULER_BEHIND
 }
 
-/// What becomes of a request, in a line: the method and target at the scheduler and, after it, the body if
+/// The handling of a request, in a line: the method and target at the scheduler and, after it, the body if
 /// there is one; or another server; or a reply, with its status.
 fn told(forwarding: Forwarding) -> String {
     match forwarding {
@@ -138,7 +138,7 @@ fn heads() {
         ),
         ("POST", "/mesosdriver/v4/customresources/a/b", good, "pass"),
         ("POST", "/mesosdriver/v4/customresourcedefinitions", good, "pass"),
-        // What is in front of a path does not lead around the hooks.
+        // A prefix of the path does not bypass the hooks.
         (
             "POST",
             "/mesosdriver/v4/webconsole/../namespaces/ns/applications",

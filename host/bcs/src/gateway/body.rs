@@ -1,4 +1,4 @@
-//! Bodies on their way through: streamed up to a limit, or read and turned into JSON.
+//! Request bodies: streamed up to a limit, or read and converted to JSON.
 
 use std::{
     pin::Pin,
@@ -21,12 +21,12 @@ use http_body::{Frame, SizeHint};
 
 use super::{reply::Ended, yaml};
 
-/// The types of bodies that are YAML. The first is the one that bcs-api knows.
+/// The content types of YAML. bcs-api knows only the first.
 const YAML: [&str; 2] = ["application/x-yaml", "application/yaml"];
-/// Smaller bodies are converted where they are; larger ones would keep other requests of the thread waiting.
+/// Smaller bodies are converted inline; larger ones would block other requests of the thread.
 const SMALL: usize = 64 * 1024;
 
-/// Whether the body of the request with this head is YAML.
+/// Whether the body of the request is YAML.
 pub(super) fn is_yaml(head: &Parts) -> bool {
     let Some(value) = head
         .headers
@@ -39,7 +39,7 @@ pub(super) fn is_yaml(head: &Parts) -> bool {
     YAML.iter().any(|yaml| essence.eq_ignore_ascii_case(yaml))
 }
 
-/// The body of this request as JSON. Its head says what it then is.
+/// The body of this request as JSON. Updates the headers of the request to match.
 pub(super) async fn converted(head: &mut Parts, body: Body, limits: BodyLimits) -> Result<Body, Ended> {
     let bytes = limits
         .collect(head, body)
@@ -65,7 +65,7 @@ pub(super) async fn converted(head: &mut Parts, body: Body, limits: BodyLimits) 
     Ok(Body::from(json))
 }
 
-/// Tells whether a body was cut off at its limit.
+/// Records whether a body was cut off at its limit.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CutOff(Arc<AtomicBool>);
 
@@ -75,7 +75,7 @@ impl CutOff {
     }
 }
 
-/// The body of this request, to be streamed up to the limit.
+/// The body of this request, streamed up to the limit.
 pub(super) async fn streamed(
     head: &mut Parts,
     body: Body,
@@ -83,7 +83,7 @@ pub(super) async fn streamed(
 ) -> Result<(Body, CutOff), Ended> {
     let announced = http_body::Body::size_hint(&body).lower();
     if usize::try_from(announced).map_or(true, |announced| announced > limits.size) {
-        // Reading it is refused, in a way that lets the client see the reply.
+        // Refuse to read it, in a way that lets the client see the reply.
         head.headers.remove(http::header::CONTENT_ENCODING);
         let refused = limits.collect(head, body).await;
         return match refused {
@@ -100,7 +100,7 @@ pub(super) async fn streamed(
     Ok((Body::new(bounded), cut_off))
 }
 
-/// A body that breaks when it is larger than allowed.
+/// A body that fails when it exceeds the limit.
 struct Bounded {
     body: Body,
     left: usize,

@@ -16,12 +16,12 @@ use crate::{
     zookeeper::{ChildList, Followed, NodePath, ZooKeeper},
 };
 
-/// The clusters that are listed and those that are found. They are followed until this is dropped.
+/// The listed and the discovered clusters, followed until this is dropped.
 #[derive(Debug)]
 pub(super) struct Clusters {
     known: watch::Receiver<Arc<Known>>,
     path: Option<NodePath>,
-    /// How long a request waits for the clusters to be known at all.
+    /// How long a request waits until the clusters are known.
     patience: Duration,
     _following: Option<AbortOnDropHandle<()>>,
 }
@@ -29,17 +29,17 @@ pub(super) struct Clusters {
 #[derive(Debug, Default)]
 pub(super) struct Known {
     pub(super) clusters: BTreeMap<ClusterId, Arc<Drivers>>,
-    /// Whether it was ever learned which there are.
+    /// Whether the clusters were ever read.
     pub(super) is_known: bool,
     pub(super) lost: Option<String>,
 }
 
-/// The drivers of one cluster. Live as long as the cluster is known, or a request goes to them.
+/// The drivers of one cluster. Live as long as the cluster is known or a request to them is in flight.
 #[derive(Debug)]
 pub(super) struct Drivers {
     pub(super) id: ClusterId,
     pub(super) upstream: Upstream,
-    /// None: they are listed.
+    /// None: the drivers are listed.
     discovery: Option<Discovery>,
     _checking: Option<AbortOnDropHandle<()>>,
 }
@@ -64,7 +64,7 @@ impl Drivers {
         })
     }
 
-    /// Why nobody can be asked, when that is known without asking.
+    /// Why no driver can be reached, if that is known without a request.
     fn nobody(&self) -> Option<&'static str> {
         let servers = self.followed()?;
         (servers.is_known && servers.servers.is_empty()).then_some("no driver of it is registered")
@@ -83,20 +83,20 @@ impl Drivers {
         }
     }
 
-    /// Why requests to them fail, or why they may be stale.
+    /// Why requests to the drivers fail, or why the list may be stale.
     fn problem(&self) -> Option<String> {
         let servers = self.followed()?;
         match (&servers.lost, self.nobody()) {
             (Some(lost), _) => Some(lost.clone()),
             (None, Some(nobody)) => Some(nobody.to_owned()),
             (None, None) if servers.is_known => None,
-            (None, None) => Some("it is not known yet who is registered".to_owned()),
+            (None, None) => Some("the registered drivers are not known yet".to_owned()),
         }
     }
 }
 
 impl Clusters {
-    /// Those of the configuration, and those found in `service`.
+    /// The clusters of the configuration, and those discovered in `service`.
     pub(super) fn start(config: &GatewayConfig, service: Option<&ZooKeeper>) -> Self {
         let listed = config.clusters.iter().map(|(id, servers)| {
             let servers = Servers::Listed(servers.clone());
@@ -132,11 +132,11 @@ impl Clusters {
         }
     }
 
-    /// The drivers of this cluster. While it is not known which clusters there are, this waits for a moment.
+    /// The drivers of this cluster. Waits a moment while the clusters are not known yet.
     pub(super) async fn find(&self, id: &str) -> Result<Arc<Drivers>, Ended> {
         let mut known = self.known.clone();
         let is_decided = |known: &Arc<Known>| known.is_known || known.clusters.contains_key(id);
-        // An error: nobody follows them any more, and what is known holds.
+        // An error: the task that follows them has ended, so the last known clusters are used.
         let _ = tokio::time::timeout(self.patience, known.wait_for(is_decided)).await;
         let known = self.now();
         let reason = match known.clusters.get(id) {
@@ -145,7 +145,7 @@ impl Clusters {
                 Some(reason) => reason,
             },
             None if known.is_known => "",
-            None => "ZooKeeper could not be asked yet which clusters there are",
+            None => "the clusters have not been read from ZooKeeper yet",
         };
         Err(Ended::UnknownCluster {
             cluster: id.to_owned(),
@@ -158,13 +158,13 @@ impl Clusters {
         self.known.borrow().clone()
     }
 
-    /// Where clusters are found, if anywhere.
+    /// The node below which clusters are discovered, if any.
     pub(super) fn path(&self) -> Option<&NodePath> {
         self.path.as_ref()
     }
 }
 
-/// Keeps the clusters those that are in ZooKeeper, beside the listed ones.
+/// Keeps the clusters up to date with ZooKeeper, in addition to the listed ones.
 struct Following {
     zookeeper: ZooKeeper,
     children: Followed<ChildList>,
@@ -183,7 +183,7 @@ impl Following {
         }
     }
 
-    /// The clusters that there are when these are the names of the nodes. What was known of one stays.
+    /// The clusters for these names of nodes. Existing clusters keep their drivers.
     fn known(&self, names: &ChildList) -> Known {
         let before = self.sender.borrow().clone();
         let listed = before
@@ -193,7 +193,7 @@ impl Following {
         let mut clusters: BTreeMap<_, _> = listed
             .map(|(id, drivers)| (id.clone(), drivers.clone()))
             .collect();
-        // What is beside them is no cluster: a driver that registers for the schedulers' sake, for instance.
+        // Other nodes are not clusters: a driver that registers for the schedulers, for example.
         for id in names
             .names
             .iter()

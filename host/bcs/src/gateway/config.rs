@@ -9,22 +9,22 @@ use http::Uri;
 use super::{PlainGroups, Statuses, TokenTable};
 use crate::{ClusterId, zookeeper::NodePath};
 
-/// The front of the drivers of one or many clusters.
+/// The gateway to the drivers of one or many clusters.
 #[derive(Clone, Debug)]
 pub struct GatewayConfig {
-    /// The drivers of clusters, at least one of each. What is listed is not looked up.
+    /// The drivers of clusters, at least one each. Listed clusters are not discovered.
     pub clusters: BTreeMap<ClusterId, Vec<Server>>,
-    /// The node below which drivers of clusters register, in the ensemble of the services around. None: only the
+    /// The node below which drivers of clusters register, in the service ensemble. None: only the
     /// clusters above are known.
     pub discovery: Option<NodePath>,
     pub drivers: UpstreamConfig,
-    /// Who may do what. None: everybody may do everything.
+    /// The users and their permissions. None: no token is required, and every request is allowed.
     pub tokens: Option<TokensConfig>,
     /// The API groups whose custom resources `Write` may change. Default: none.
     pub plain_groups: PlainGroups,
     /// Whether drivers see the tokens of clients. Default: they do not.
     pub forward_token: bool,
-    /// Default: as bcs-api has them.
+    /// Default: as bcs-api does.
     pub statuses: Statuses,
 }
 
@@ -33,29 +33,29 @@ impl GatewayConfig {
     pub const DEFAULT_PATH: &str = "/bcs/services/endpoints/mesosdriver";
 }
 
-/// Who knows what the holder of a token may do.
+/// The source of tokens and permissions.
 #[derive(Clone, Debug)]
 pub enum TokensConfig {
     File(TokenTable),
     Endpoint(EndpointConfig),
 }
 
-/// A server that says whether the holder of a token may do something, as bcs-user-manager does at
+/// A server that checks the permissions of tokens, like bcs-user-manager at
 /// `permissions/verify`.
 #[derive(Clone, Debug)]
 pub struct EndpointConfig {
-    /// Where it is asked. With no path, [`DEFAULT_PATH`](Self::DEFAULT_PATH).
+    /// Its URL. Without a path, [`DEFAULT_PATH`](Self::DEFAULT_PATH) is used.
     pub url: Uri,
-    /// Whom to trust, and what to show.
+    /// The trusted certificate authorities, and the client certificate.
     pub tls: ClientTls,
-    /// The file with the gateway's own token, which is sent with each question; it is read for each. None: none is
+    /// The file with the gateway's own token, which is read for and sent with each request. None: no token is
     /// sent.
     pub token_file: Option<PathBuf>,
-    /// For a question, connecting included. Default: 5 s.
+    /// The timeout of a request, including the connection. Default: 5 s.
     pub timeout: Duration,
-    /// How long an answer holds. Default: 10 s.
+    /// How long an answer is cached. Default: 10 s.
     pub cache: Duration,
-    /// The action that is asked for when definitions of hooks are to be changed; for anything else it is the
+    /// The action that is checked for changes of definitions of hooks; for anything else it is the
     /// request's method. Default: `hooks`.
     pub hooks_action: String,
 }

@@ -1,4 +1,4 @@
-//! Which driver's path a path of the gateway is.
+//! Maps paths of the gateway to paths of a driver.
 
 use http::{Uri, uri::PathAndQuery};
 use percent_encoding::percent_decode_str;
@@ -6,15 +6,15 @@ use percent_encoding::percent_decode_str;
 /// Paths of the gateway begin with one of these. The first is bcs-api's; the second is the other one that
 /// bcs-gateway-discovery leads to drivers, for consoles among others. The longer one comes first.
 const OUTER: [&str; 2] = ["/bcsapi/v4/scheduler/mesos", "/bcsapi/v1"];
-/// Every path of a driver begins with it.
+/// The prefix of all paths of a driver.
 const INNER: &str = "/mesosdriver/v4";
 
-/// Why a path leads to no driver.
+/// Why a path does not lead to a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum InvalidPath {
-    #[error("there is nothing here: paths begin with /bcsapi/v4/scheduler/mesos/ or /bcsapi/v1/")]
+    #[error("not found: paths begin with /bcsapi/v4/scheduler/mesos/ or /bcsapi/v1/")]
     NotFound,
-    /// A driver could read it as another path than the gateway, which has decided who may use it.
+    /// A driver could read the path differently from the gateway, which checks permissions by it.
     #[error("the path has a segment `.` or `..`, or an empty one; write it without")]
     Dots,
     /// It is longer than a URI may be.
@@ -22,7 +22,7 @@ pub(super) enum InvalidPath {
     TooLong,
 }
 
-/// The path of the driver for a path of the gateway. The query is the same, and so is what is percent-encoded.
+/// The path of the driver for a path of the gateway. The query and percent-encoding stay the same.
 pub(super) fn inner(uri: &Uri) -> Result<PathAndQuery, InvalidPath> {
     let path = uri.path();
     let rest = OUTER
@@ -40,7 +40,7 @@ pub(super) fn inner(uri: &Uri) -> Result<PathAndQuery, InvalidPath> {
     text.parse().map_err(|_| InvalidPath::TooLong)
 }
 
-/// Whether every segment between slashes, encoded ones as well, stands for itself. The last may be empty.
+/// Whether no segment between slashes, encoded ones included, is empty, `.` or `..`. The last may be empty.
 fn is_plain(rest: &str) -> bool {
     let decoded = decoded(rest);
     let mut segments: Vec<&str> = decoded.split('/').skip(1).collect();
@@ -50,16 +50,16 @@ fn is_plain(rest: &str) -> bool {
     !segments.iter().any(|segment| matches!(*segment, "" | "." | ".."))
 }
 
-/// Servers on the way may each decode a path; there are not more of them than this.
+/// The most times that servers on the way may decode a path.
 const ROUNDS: usize = 4;
 
-/// Whether every server reads this path in the same way: none of it is encoded twice, and no slash is encoded.
+/// Whether every server reads this path in the same way: nothing is encoded twice, and no slash is encoded.
 pub(super) fn has_one_reading(path: &str) -> bool {
     let once = percent_decode_str(path).decode_utf8();
     once.is_ok_and(|once| !once.contains('%') && once.matches('/').count() == path.matches('/').count())
 }
 
-/// The path with everything decoded that is percent-encoded, also what is encoded several times.
+/// The path with all percent-encoding decoded, repeatedly if it is encoded several times.
 fn decoded(path: &str) -> String {
     let mut text = path.to_owned();
     for _ in 0..ROUNDS {

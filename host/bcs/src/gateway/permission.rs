@@ -7,23 +7,23 @@ use http::{header::UPGRADE, request::Parts};
 use super::path;
 use crate::routes::{Action, Lookup, lookup};
 
-/// What somebody may do with a cluster. The greater one may do what the lesser may.
+/// What a token allows on a cluster. A greater permission includes the lesser ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Permission {
-    /// Read what the routes of a driver show.
+    /// Read through the routes of a driver.
     Read,
-    /// And change what runs: everything that the scheduler does, consoles, and the custom resources of
+    /// Also change workloads: everything that the scheduler does, consoles, and the custom resources of
     /// [plain groups](PlainGroups).
     Write,
-    /// And everything else: the definitions of admission hooks, whatever else decides on everybody's requests, and
-    /// paths that are no known route.
+    /// Also everything else: the definitions of admission hooks, whatever else controls admission for all requests, and
+    /// unknown routes.
     Hooks,
 }
 
 impl Permission {
     pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Hooks];
 
-    /// As files of tokens write it.
+    /// As written in token files.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Read => "Read",
@@ -33,12 +33,12 @@ impl Permission {
     }
 }
 
-/// Below it are the custom resources of the kube-apiserver beside a cluster: `{group}/{version}/...`.
+/// The prefix of the custom resources of the kube-apiserver next to a cluster: `{group}/{version}/...`.
 const CUSTOM_RESOURCES: &str = "/mesosdriver/v4/customresources/";
 
 /// The API groups whose custom resources need only [`Permission::Write`] to be changed. Those of every other group
-/// need [`Permission::Hooks`]: a kube-apiserver keeps there what decides on everybody's requests (definitions of
-/// hooks, admission policies, roles, API services, policy engines). Default: none.
+/// need [`Permission::Hooks`]: they may control admission and access for all requests (definitions of hooks, admission
+/// policies, roles, API services, policy engines). Default: none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlainGroups(BTreeSet<ApiGroup>);
 
@@ -46,15 +46,15 @@ pub struct PlainGroups(BTreeSet<ApiGroup>);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ApiGroup(String);
 
-/// A text that cannot be an API group whose resources are plain.
+/// A string that cannot be used as a plain API group.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidApiGroup {
-    /// It is no name of a group of custom resources.
+    /// Not a valid name of a group of custom resources.
     #[error("{0:?} is not an API group of custom resources: write one such as clb.bmsf.tencent.com")]
     Name(String),
-    /// What is in it decides on everybody's requests.
+    /// Its resources control admission or access for all requests.
     #[error(
-        "{0} holds what decides on everybody's requests, so changes in it always need the permission Hooks: remove it"
+        "{0} controls admission for all requests, so changing it always requires the permission Hooks: remove it"
     )]
     Protected(String),
 }
@@ -75,11 +75,11 @@ impl FromStr for ApiGroup {
             text.strip_suffix(domain)
                 .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
         };
-        // BCS keeps the definitions of hooks in its own group, and its scheduler everything that runs.
+        // BCS keeps the definitions of hooks in its own group, and its scheduler keeps all workloads there.
         if ["k8s.io", "kubernetes.io"].iter().any(|domain| is_within(domain)) || text == "bkbcs.tencent.com" {
             return Err(InvalidApiGroup::Protected(text.to_owned()));
         }
-        // Kubernetes' own groups without a dot (`apps`) hold no custom resources.
+        // Kubernetes' own groups without a dot (`apps`) have no custom resources.
         if !text.contains('.') || !text.split('.').all(is_label) {
             return Err(InvalidApiGroup::Name(text.to_owned()));
         }
@@ -94,7 +94,7 @@ impl FromIterator<ApiGroup> for PlainGroups {
 }
 
 impl PlainGroups {
-    /// Whether the path is for custom resources of one of these groups, written plainly.
+    /// Whether the path, without any encoding, is for custom resources of one of these groups.
     fn contain(&self, path: &str) -> bool {
         path.strip_prefix(CUSTOM_RESOURCES)
             .and_then(|rest| rest.split('/').next())
@@ -102,11 +102,11 @@ impl PlainGroups {
     }
 }
 
-/// What this request to a driver needs: what the table of routes says, if it is for one of them.
+/// The permission that a request to a driver needs: that of its route, if it has one.
 ///
-/// Only what is known to be harmless needs less than [`Permission::Hooks`]: a route of the driver, in a path that can
-/// be read in one way alone. A console is a shell in a container, so opening one is no reading, although it is a GET;
-/// nor is a request that switches protocols.
+/// Only requests known to be harmless need less than [`Permission::Hooks`]: those for a route of the driver, with an
+/// unambiguous path. A console is a shell in a container, so opening one is not a read, although it is a GET;
+/// neither is a request that switches protocols.
 pub(super) fn needed(head: &Parts, plain: &PlainGroups) -> Permission {
     let path = head.uri.path();
     let Lookup::Found(matched) = lookup(head) else {
@@ -158,7 +158,7 @@ mod tests {
             ("POST", "/crd/namespaces/n/admissionwebhook", Hooks),
             ("DELETE", "/crd/namespaces/n/admissionwebhook/a", Hooks),
             ("POST", "/crd/namespaces/n/admissionwebhook2", Write),
-            // However it is written.
+            // Any spelling.
             ("POST", "/namespaces/n/%61dmissionwebhook", Hooks),
             ("POST", "/namespaces/n%2Fadmissionwebhook", Hooks),
             ("POST", "/namespaces/n/admissionwebhook/", Hooks),
@@ -167,7 +167,7 @@ mod tests {
             ("POST", "/crd/namespaces/n/%2561dmissionwebhook", Hooks),
             ("DELETE", "/namespaces/n/applications/a%2Fb", Hooks),
             ("POST", "/admissionwebhooks", Hooks),
-            // What decides on everybody's requests, by way of the kube-apiserver, whole collections among it.
+            // Resources of the kube-apiserver that control admission or access, including whole collections.
             (
                 "DELETE",
                 "/customresources/apiextensions.k8s.io/v1/customresourcedefinitions",
@@ -222,7 +222,7 @@ mod tests {
             ("DELETE", "/customresourcedefinitions/things.example.com", Hooks),
             ("POST", "/customresourcedefinitions", Hooks),
             ("GET", "/customresourcedefinitions", Read),
-            // Groups that are listed, and what only looks like them.
+            // Listed groups, and paths that only look like them.
             (
                 "POST",
                 "/customresources/example.com/v1/namespaces/b/things",
@@ -253,7 +253,7 @@ mod tests {
                 Write,
             ),
             ("POST", "/webconsole/x", Write),
-            // What is no route of the driver may be one of another version of it.
+            // An unknown route may exist in another version of the driver.
             ("GET", "/nothing", Hooks),
             ("POST", "/nothing", Hooks),
             ("DELETE", "/admissionwebhooks", Hooks),
@@ -283,7 +283,7 @@ mod tests {
         }
     }
 
-    /// Every route of the driver: what a table of routes gains is decided on here.
+    /// Every route of the driver, so that a new route needs a decision here.
     #[test]
     fn no_route_that_changes_definitions_needs_less() {
         let mut seen = 0;

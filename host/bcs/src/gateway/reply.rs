@@ -1,4 +1,4 @@
-//! How the gateway says that a request ends at it.
+//! The replies of the gateway to requests that it does not forward.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use http::{
 use super::{path::InvalidPath, yaml::InvalidYaml};
 use crate::reply::{Code, Program, filter_error, handler_error};
 
-/// When a request that could not be decided may be sent again.
+/// The `Retry-After` of a request whose permission could not be checked.
 const LATER: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Statuses {
-    /// As bcs-api has it: 200, whatever the driver's status is and whatever the gateway could not do. The code
-    /// in the body tells.
+    /// Like bcs-api: 200, whatever the status of the driver or the failure of the gateway. The code in the
+    /// body has the result.
     #[default]
     Ok,
-    /// The driver's own, and such as go with what the gateway could not do.
+    /// The driver's status, or the HTTP status that fits the gateway's error.
     Driver,
 }
 
@@ -35,7 +35,7 @@ impl Statuses {
         }
     }
 
-    /// The status of a reply for the client. A switched protocol stays one.
+    /// The status of a reply for the client. A protocol switch keeps its status.
     pub(super) fn of_reply(self, status: StatusCode) -> StatusCode {
         match self {
             Self::Driver => status,
@@ -45,18 +45,18 @@ impl Statuses {
     }
 }
 
-/// Why a request ends at the gateway. As text: the message for the client, which begins as bcs-api's does.
+/// Why a request ends at the gateway. `Display` is the message for the client, which begins like bcs-api's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Ended {
     #[error(transparent)]
     Path(#[from] InvalidPath),
-    #[error("drivers are asked with GET, POST, PUT and DELETE alone")]
+    #[error("method not allowed: drivers accept only GET, POST, PUT and DELETE")]
     Method,
     #[error("http header BCS-ClusterID can't be empty")]
     NoCluster,
-    #[error("http header BCS-ClusterID is there several times, with different values")]
+    #[error("http header BCS-ClusterID is set several times, with different values")]
     SeveralClusters,
-    /// The reason is empty, or says what is known of the cluster.
+    /// The reason may be empty.
     #[error("mesos cluster {cluster} not found{}", after_colon(.reason))]
     UnknownCluster { cluster: String, reason: String },
     #[error("request mesos apiserver failed: {0}")]
@@ -91,21 +91,21 @@ fn after_colon(reason: &str) -> String {
     }
 }
 
-/// Which part of bcs-api would have written the reply: the shape of the envelope goes by it.
+/// The part of bcs-api that would have written the reply, which determines the shape of the envelope.
 #[derive(Clone, Copy, Debug)]
 enum Writer {
-    /// A handler: HTTP 200 when statuses are as bcs-api has them, compact, with the name of its program.
+    /// A handler: HTTP 200 with [`Statuses::Ok`], compact, with the name of its program.
     Handler,
     /// A filter: its own status, indented by one space.
     Filter,
 }
 
-/// How a request's end is told: one word for logs and metrics, and what the reply is made of.
+/// One word for logs and metrics, and the parts of the reply.
 struct Form {
     word: &'static str,
     code: Code,
     writer: Writer,
-    /// Where statuses are as bcs-api has them, that of handlers is 200.
+    /// With [`Statuses::Ok`], handlers reply 200 instead.
     status: StatusCode,
 }
 
@@ -123,7 +123,7 @@ impl Ended {
             Self::Late(_) => ("upstream-timeout", Code::DriverUnreachable, Handler, StatusCode::GATEWAY_TIMEOUT),
             Self::Yaml(_) => ("yaml", Code::Yaml, Handler, StatusCode::BAD_REQUEST),
             Self::Unreadable(_) => ("body-unreadable", Code::ApiReadBody, Handler, StatusCode::BAD_REQUEST),
-            // What bcs-api has no limit for keeps its own status.
+            // bcs-api has no such limits, so these keep their own status.
             Self::Encoded(_) => ("body-encoded", Code::Yaml, Filter, StatusCode::UNSUPPORTED_MEDIA_TYPE),
             Self::TooLarge { .. } => ("body-too-large", Code::ApiReadBody, Filter, StatusCode::PAYLOAD_TOO_LARGE),
             Self::TooSlow(_) => ("body-timeout", Code::ApiReadBody, Filter, StatusCode::REQUEST_TIMEOUT),
@@ -144,7 +144,7 @@ impl Ended {
         self.form().word
     }
 
-    /// The status that goes with it, whatever bcs-api has.
+    /// The HTTP status that fits the error, whatever bcs-api would reply.
     pub(super) fn own_status(&self) -> StatusCode {
         self.form().status
     }
@@ -200,7 +200,7 @@ mod tests {
             cluster: "BCS-X".to_owned(),
             reason: reason.to_owned(),
         };
-        // (what ends it, status as bcs-api has it, status that goes with it, code, message)
+        // (error, status of bcs-api, own status, code, message)
         for (ended, ok, own, code, message) in [
             (
                 Ended::NoCluster,

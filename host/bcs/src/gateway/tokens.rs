@@ -1,4 +1,4 @@
-//! Who may do what: the token of a request, and what its holder may do with the cluster.
+//! Authentication and authorization: the token of a request, and the permissions of its holder.
 
 mod answers;
 mod endpoint;
@@ -15,10 +15,10 @@ pub use self::file::TokenTable;
 use super::{config::TokensConfig, reply::Ended};
 use crate::{Permission, metric_names};
 
-/// The header of bcs-api's own for tokens.
+/// bcs-api's own header for tokens.
 const USER_TOKEN: HeaderName = HeaderName::from_static("x-bcs-user-token");
 
-/// What somebody wants to do with a cluster.
+/// The access to a cluster that a request needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AccessRequest<'a> {
     pub(super) cluster: &'a str,
@@ -27,7 +27,7 @@ pub(super) struct AccessRequest<'a> {
     pub(super) needed: Permission,
 }
 
-/// Who knows the tokens. Lives as long as the gateway.
+/// The source of tokens. Lives as long as the gateway.
 #[derive(Debug)]
 pub(super) enum Tokens {
     File(TokenTable),
@@ -42,7 +42,7 @@ impl Tokens {
         }
     }
 
-    /// Let the holder of the token in these headers do this, and say who it is, when that is known.
+    /// Check that the holder of the token in these headers may do this. Returns the holder's name, if known.
     pub(super) async fn admit(
         &self,
         headers: &HeaderMap,
@@ -60,7 +60,7 @@ impl Tokens {
         }
     }
 
-    /// Read files again whenever they change. It does not end.
+    /// Reload files when they change. Never returns.
     pub(super) async fn follow(&self) {
         match self {
             Self::File(table) => table.follow().await,
@@ -69,7 +69,7 @@ impl Tokens {
     }
 }
 
-/// The token that a request brings. What is in `Authorization` counts before bcs-api's own header.
+/// The token of a request. `Authorization` takes precedence over bcs-api's own header.
 fn presented(headers: &HeaderMap) -> Result<&[u8], Ended> {
     let token = match (only(headers, &AUTHORIZATION)?, only(headers, &USER_TOKEN)?) {
         (Some(value), _) => {
@@ -84,16 +84,18 @@ fn presented(headers: &HeaderMap) -> Result<&[u8], Ended> {
     }
 }
 
-/// Two of them may be two people's, and who is behind might take the other one.
+/// Two tokens may belong to two users, and the driver might use the other one.
 fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h [u8]>, Ended> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
-        (_, Some(_)) => Err(Ended::Unauthorized("there are several tokens; send one")),
+        (_, Some(_)) => Err(Ended::Unauthorized(
+            "the request has more than one token; send one",
+        )),
         (value, None) => Ok(value.map(|value| value.as_bytes())),
     }
 }
 
-/// Take the tokens out of these headers.
+/// Remove the tokens from these headers.
 pub(super) fn remove(headers: &mut HeaderMap) {
     headers.remove(AUTHORIZATION);
     headers.remove(USER_TOKEN);
@@ -115,7 +117,7 @@ mod tests {
             ),
             (&[], None),
             (&[("authorization", "Basic YTpi")], None),
-            // What is there and wrong does not make the other one count.
+            // An invalid token does not make the other header count.
             (
                 &[("authorization", "Basic YTpi"), ("x-bcs-user-token", "def")],
                 None,

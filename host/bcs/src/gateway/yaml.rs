@@ -1,9 +1,9 @@
 //! YAML bodies as JSON.
 //!
-//! Scalars are read as YAML 1.1 has it, as the original's reader does: `yes` and `on` are true, `0777` is 511. A
-//! key is the text that is written: `on: 1` has the key `on`.
-//! Anchors, aliases and merge keys (`<<`) are there. What the original drops or changes without a word is
-//! refused here: a key that is written twice, a second document, a number that JSON cannot hold.
+//! Scalars are YAML 1.1, as in the original's parser: `yes` and `on` are true, `0777` is 511. A
+//! key is always a string: `on: 1` has the key `on`.
+//! Anchors, aliases and merge keys (`<<`) are supported. What the original silently drops or changes is
+//! refused here: a duplicate key, a second document, a number that JSON cannot represent.
 
 mod read;
 mod scalar;
@@ -13,7 +13,7 @@ use saphyr_parser::Marker;
 
 use self::tree::LimitedText;
 
-/// Why a body cannot be turned into JSON. As text: a sentence, with the line and column where it is.
+/// Why a body cannot be converted to JSON. `Display` is a sentence with the line and column.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{reason}", at(.place))]
 pub(super) struct InvalidYaml {
@@ -45,7 +45,7 @@ impl InvalidYaml {
     }
 }
 
-/// The one document in this text as JSON; an empty text stays one. The JSON has at most `limit` bytes, however
+/// The one document in this text as JSON; an empty text stays empty. The JSON has at most `limit` bytes, however
 /// often aliases repeat something.
 pub(super) fn to_json(body: &[u8], limit: usize) -> Result<Vec<u8>, InvalidYaml> {
     let text = std::str::from_utf8(body).map_err(|error| {
@@ -64,7 +64,7 @@ pub(super) fn to_json(body: &[u8], limit: usize) -> Result<Vec<u8>, InvalidYaml>
     };
     match serde_json::to_writer(&mut json, &root) {
         Ok(()) => Ok(json.text),
-        // Nothing else can be wrong with it.
+        // No other error is possible.
         Err(_) => Err(InvalidYaml::new(format!(
             "as JSON it is larger than the {limit} bytes that are allowed here"
         ))),

@@ -15,19 +15,19 @@ use ipnet::IpNet;
 use super::plain;
 use crate::scheduler::upstream_end;
 
-/// What the original says when it cannot reach the console of a WebSocket.
+/// The original's message if it cannot reach the console of a WebSocket.
 const WEBSOCKET_FAILED: &str = "errcode: 1405064, couldn't dial to remote backend url";
 
-/// Where consoles are: terminals in containers, which a program on each host of the cluster serves.
+/// The consoles: terminals in containers, served by a program on each host of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsoleConfig {
-    /// On every host. Default: 8083.
+    /// The port on every host. Default: 8083.
     pub port: u16,
     /// Default: plain HTTP.
     pub scheme: ConsoleScheme,
-    /// The hosts that may be asked, which clients name by their addresses. None: any host, as with
-    /// bcs-mesos-driver; whoever may send requests for the cluster then reaches that port of every host that
-    /// this program reaches.
+    /// The allowed hosts, which clients name by their addresses. None: any host, as with
+    /// bcs-mesos-driver; clients of the cluster can then reach that port on every host that
+    /// this program can reach.
     pub hosts: Option<Vec<IpNet>>,
 }
 
@@ -42,7 +42,7 @@ pub enum ConsoleScheme {
 impl ConsoleConfig {
     pub const DEFAULT_PORT: u16 = 8083;
 
-    /// Whether the console on this host may be asked.
+    /// Whether the console on this host is allowed.
     pub fn allows(&self, host: IpAddr) -> bool {
         match &self.hosts {
             Some(hosts) => hosts.iter().any(|network| network.contains(&host)),
@@ -78,12 +78,12 @@ pub(super) struct Consoles {
 }
 
 impl Consoles {
-    /// They are reached as the upstream is: with its timeouts, and its TLS if they are to be asked with TLS.
+    /// Connections use the timeouts of the upstream and, if consoles use TLS, its TLS settings.
     pub(super) fn new(config: ConsoleConfig, upstream: Upstream) -> Self {
         Self { config, upstream }
     }
 
-    /// Hand a request on to the console on a host, with the headers that the client has sent. A switched protocol
+    /// Forward a request to the console on a host, with the client's headers. A switched protocol
     /// becomes a tunnel.
     pub(super) async fn send(
         &self,
@@ -91,11 +91,11 @@ impl Consoles {
         path_and_query: PathAndQuery,
         mut request: Request<Body>,
     ) -> Response<Body> {
-        // An address has several spellings, and rules are for all of them.
+        // An address has several spellings, and rules apply to all of them.
         let host = host.to_canonical();
         let Some(server) = self.config.allows(host).then(|| self.server(host)).flatten() else {
-            tracing::info!(%host, "a console is asked for on a host that is not listed");
-            let text = format!("host_ip {host} is none of the hosts on which consoles may be used");
+            tracing::info!(%host, "a console was requested on a host that is not listed");
+            let text = format!("host_ip {host} is not one of the hosts on which consoles are allowed");
             return plain(StatusCode::FORBIDDEN, &text, "rejected");
         };
         let is_websocket = request.headers().contains_key(UPGRADE);
@@ -122,7 +122,7 @@ impl Consoles {
     }
 }
 
-/// What clients get of a console that does not reply.
+/// The reply for a console that does not respond.
 fn no_reply(is_websocket: bool, end: &End<'_>) -> Response<Body> {
     let (status, text) = match is_websocket {
         true => (
@@ -131,7 +131,7 @@ fn no_reply(is_websocket: bool, end: &End<'_>) -> Response<Body> {
         ),
         false => (
             StatusCode::BAD_GATEWAY,
-            format!("the console cannot be asked: {end}"),
+            format!("the console cannot be reached: {end}"),
         ),
     };
     plain(status, &text, end.as_str())

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use super::plain;
 use crate::scheduler::{NextBody, definitions_reply};
 
-/// A reply that is changed is read whole: 64 MiB, more than a kube-apiserver keeps definitions of.
+/// The limit of a reply that is rewritten, and so read whole: 64 MiB, more than the definitions of a kube-apiserver.
 const REPLY_LIMIT: usize = 64 << 20;
 
 /// Definitions of custom resources, with the driver's version in the replies.
@@ -57,7 +57,7 @@ pub(super) async fn definitions(
     }
 }
 
-/// Custom resources. The namespace of one that is created is made, when there is none.
+/// Custom resources. The namespace of a new resource is created if it does not exist.
 pub(super) async fn custom_resources(
     cluster: &Cluster,
     limits: BodyLimits,
@@ -71,7 +71,7 @@ pub(super) async fn custom_resources(
         && let Err(error) = cluster.ensure_namespace(&namespace).await
     {
         // If it is missing, the kube-apiserver says so.
-        tracing::warn!(%error, "the namespace of a custom resource");
+        tracing::warn!(%error, "the namespace of a custom resource could not be created");
     }
     match cluster.forward(request(head, to, body)).await {
         Ok(reply) => Ok(reply.map(Body::new)),
@@ -85,7 +85,7 @@ fn request(head: Parts, to: PathAndQuery, body: Bytes) -> Request<Bytes> {
     request
 }
 
-/// What `metadata.namespace` of an object says.
+/// `metadata.namespace` of an object.
 fn namespace_of(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Object {
@@ -95,16 +95,16 @@ fn namespace_of(body: &[u8]) -> Option<String> {
     struct Metadata {
         namespace: Option<String>,
     }
-    // What is no object with metadata has no namespace to make.
+    // Anything but an object with metadata has no namespace to create.
     let object: Object = serde_json::from_slice(body).ok()?;
     object.metadata.namespace
 }
 
 fn unreachable(error: &ForwardError) -> Response<Body> {
-    tracing::warn!(%error, "a request could not be handed on to the kube-apiserver");
+    tracing::warn!(%error, "a request could not be forwarded to the kube-apiserver");
     plain(
         StatusCode::BAD_GATEWAY,
-        "the kube-apiserver does not answer",
+        "the kube-apiserver does not respond",
         "upstream-unreachable",
     )
 }

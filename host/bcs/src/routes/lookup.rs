@@ -1,4 +1,4 @@
-//! Which route a request is for.
+//! Finds the route of a request.
 
 use std::sync::LazyLock;
 
@@ -8,17 +8,17 @@ use matchit::Router;
 
 use super::{Action, PREFIX, Route, Target, Verb, routes};
 
-/// What the table says to the head of a request.
+/// The result of a lookup.
 #[derive(Clone, Debug)]
 pub enum Lookup {
     Found(Matched),
-    /// There are routes with its path, but other methods: these.
+    /// The path has routes, but only for these methods.
     OtherMethod(Vec<Method>),
-    /// There is no route with its path.
+    /// No route has this path.
     NotFound,
 }
 
-/// A route, and the parameters in the path of a request for it. Lives as long as the request.
+/// A route, and the path parameters of a request for it. Lives as long as the request.
 #[derive(Clone, Debug)]
 pub struct Matched {
     pub route: &'static Route,
@@ -27,7 +27,7 @@ pub struct Matched {
 }
 
 impl Matched {
-    /// A parameter of the path, decoded; empty when the route has none of that name.
+    /// A path parameter, decoded; empty if the route has none of that name.
     pub fn parameter(&self, name: &str) -> &str {
         self.parameters
             .iter()
@@ -35,21 +35,21 @@ impl Matched {
             .map_or("", |(_, value)| value)
     }
 
-    /// Where the scheduler is asked, if it is.
+    /// The scheduler's target, if the route has one.
     pub(crate) fn target(&self) -> Option<&'static Target> {
         self.target
     }
 }
 
-/// A route, and what is derived from it once.
+/// A route, and the data derived from it once.
 #[derive(Debug)]
 struct Prepared {
     route: &'static Route,
     target: Option<Target>,
 }
 
-/// One matcher for each method: a path that is written out for one method (`/applications/rollback`) is a
-/// name for the others.
+/// One matcher for each method: a literal path of one method (`/applications/rollback`) is a
+/// name for the other methods.
 #[derive(Debug)]
 struct Routing {
     routers: Vec<(Verb, Router<Prepared>)>,
@@ -65,7 +65,7 @@ static ROUTING: LazyLock<Routing> = LazyLock::new(|| Routing {
                     Action::Scheduler(call) | Action::Definitions(call) => call.target(),
                     Action::Console | Action::CustomResourceDefinitions | Action::CustomResources => None,
                 };
-                // A test holds that each of them is taken.
+                // A test checks that each of them is accepted.
                 let _ = router.insert(pattern(route.path), Prepared { route, target });
             }
             (*verb, router)
@@ -73,12 +73,12 @@ static ROUTING: LazyLock<Routing> = LazyLock::new(|| Routing {
         .collect(),
 });
 
-/// The path of a route as the matcher wants it.
+/// The path of a route in the matcher's syntax.
 pub(crate) fn pattern(path: &str) -> String {
     path.replace("{uri:*}", "{*uri}")
 }
 
-/// Find the route for the head of a request.
+/// Find the route of a request by its head.
 ///
 /// A path is read as Go's servers read it: decoded before it is split. So a parameter never holds a slash.
 pub fn lookup(head: &Parts) -> Lookup {
@@ -114,7 +114,7 @@ pub fn lookup(head: &Parts) -> Lookup {
     }
 }
 
-/// The name of a parameter, as it stands in the route's own path.
+/// The name of a parameter in the route's own path.
 fn parameter_name(route: &'static Route, key: &str) -> Option<&'static str> {
     route
         .path

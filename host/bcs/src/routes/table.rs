@@ -1,7 +1,7 @@
-//! The routes of bcs-mesos-driver, in the order of its own list, and what it asks the scheduler for each.
+//! The routes of bcs-mesos-driver, in the order of its own list, and the scheduler's request for each.
 //!
-//! A row reads: permission, method, path below `/mesosdriver/v4`, the scheduler's method and path, what becomes of
-//! the body, what the route does. How a target is written is told at [`Target`](super::target::Target).
+//! A row has: permission, method, path below `/mesosdriver/v4`, the scheduler's method and path, the handling of
+//! the body, a description. [`Target`](super::target::Target) documents the notation of targets.
 
 use super::{
     Action::{self, Console, CustomResourceDefinitions, CustomResources, Definitions, Scheduler},
@@ -37,7 +37,7 @@ const fn define(verb: Verb, target: &'static str, body: Body) -> Action {
     Definitions(Call { verb, target, body })
 }
 
-/// The routes that the original has, all 85.
+/// All 85 routes of the original.
 #[rustfmt::skip]
 pub(crate) const ROUTES: [Route; 85] = [
     // Applications.
@@ -126,7 +126,7 @@ pub(crate) const ROUTES: [Route; 85] = [
     row(Hooks, Delete, "/namespaces/{ns}/admissionwebhook/{name}",               define(Delete, "/v1/admissionwebhook/{ns}/{name}", Nothing), "delete a definition"),
     row(Read,  Get,    "/namespaces/{ns}/admissionwebhook/{name}",               define(Get,    "/v1/admissionwebhook/{ns}/{name}", Nothing), "get a definition"),
     row(Read,  Get,    "/admissionwebhooks",                                     define(Get,    "/v1/admissionwebhooks", Nothing), "list definitions"),
-    // What other servers answer.
+    // Routes of other servers.
     row(Write, Get,    "/webconsole/{uri:*}",                                    Console, "use a console"),
     row(Write, Post,   "/webconsole/{uri:*}",                                    Console, "use a console"),
     row(Read,  Get,    "/customresourcedefinitions/{name}",                      CustomResourceDefinitions, "get a definition of custom resources"),

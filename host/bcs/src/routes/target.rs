@@ -1,4 +1,4 @@
-//! Where a request to the scheduler goes.
+//! The target of a request to the scheduler.
 
 use form_urlencoded::Serializer;
 use http::uri::PathAndQuery;
@@ -7,18 +7,18 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use super::Matched;
 use crate::translation::Fault;
 
-/// What a segment of a path may hold unencoded (RFC 3986's unreserved characters).
+/// The characters that a path segment may contain unencoded (RFC 3986's unreserved characters).
 pub(crate) const SEGMENT: AsciiSet = NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
 
-/// The path and query of a request to the scheduler, with places to fill in. Constant.
+/// The path and query of a request to the scheduler, with placeholders.
 ///
 /// It is written as in `/v1/apps/{ns}/{name}/scale?instances={instances}&kind=application`:
 ///
-/// - `{ns}` is a parameter of the driver's path, `{instances:integer}` one that must be a whole number;
+/// - `{ns}` is a parameter of the driver's path, `{instances:integer}` one that must be an integer;
 /// - `{RunAs}`, `{ID}` and `{Instances}` are those of the `Version` that the body becomes,
 ///   `{metadata.namespace}` and `{metadata.name}` those of the body;
 /// - `enforce=` is the parameter of that name of the request's own query, empty when it has none;
@@ -29,7 +29,7 @@ pub(crate) struct Target {
     query: Vec<(&'static str, Source)>,
 }
 
-/// What stands at one place of a target.
+/// A part of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Source {
     Literal(&'static str),
@@ -41,7 +41,7 @@ enum Source {
     Instances,
 }
 
-/// What a body says about where its request goes. Lives as long as the request.
+/// The values of a body that targets use. Lives as long as the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Address {
     /// `RunAs` of a `Version`, else `metadata.namespace`.
@@ -53,7 +53,7 @@ pub(crate) struct Address {
 }
 
 impl Target {
-    /// Read a target. `None` when it is not written as it should be.
+    /// Parse a target. `None` if it is invalid.
     pub(crate) fn parse(text: &'static str) -> Option<Self> {
         let (path, query) = text.split_once('?').unwrap_or((text, ""));
         Some(Self {
@@ -77,7 +77,7 @@ impl Target {
         })
     }
 
-    /// The names of the parameters of the driver's path that it takes.
+    /// The names of the driver's path parameters that it uses.
     #[cfg(test)]
     pub(crate) fn parameters(&self) -> impl Iterator<Item = &'static str> {
         let query = self.query.iter().map(|(_, source)| source);
@@ -87,7 +87,7 @@ impl Target {
         })
     }
 
-    /// Fill the places in. Every value is encoded, so that none can lead to another route of the
+    /// Fill in the placeholders. Every value is encoded, so that none can lead to another route of the
     /// scheduler or add to the query; the original joins them as they are.
     pub(crate) fn fill(
         &self,
@@ -149,7 +149,7 @@ impl Source {
         })
     }
 
-    /// What a client calls the value.
+    /// The client's name of the value.
     fn what(&self) -> &'static str {
         match self {
             Self::Literal(name) | Self::Parameter(name) | Self::Integer(name) | Self::Query(name) => name,
@@ -168,7 +168,7 @@ pub(crate) fn first(query: &str, name: &str) -> String {
         .unwrap_or_default()
 }
 
-/// A whole number as Go's `strconv.Atoi` reads it.
+/// An integer as Go's `strconv.Atoi` parses it.
 fn integer(text: &str) -> Result<i64, Fault> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let reason = if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -3,36 +3,36 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode, uri::PathAndQuery};
 
-/// How a request goes on to the control plane, once the chains have let it pass. Lives as long as the
+/// How a request is forwarded to the control plane, once the chains have let it pass. Lives as long as the
 /// request.
 #[derive(Clone, Debug)]
 pub enum Forwarding {
     AsIs,
     /// With another head, and perhaps another body.
     Rewritten(Rewritten),
-    /// That depends on its body, which must be read whole: [`Bcs::translate`](crate::Bcs::translate) says how.
+    /// Depends on its body, which must be read whole and passed to [`Bcs::translate`](crate::Bcs::translate).
     Translate,
-    /// To another server than the scheduler.
+    /// To a server other than the scheduler.
     OtherServer(OtherServer),
     Reply(Response<Bytes>),
 }
 
-/// A request as the scheduler gets it.
+/// A request to the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rewritten {
     pub method: Method,
     pub path_and_query: PathAndQuery,
-    /// All of its headers, but for `Host`, `Content-Length` and those of the connection: none of the client's goes
-    /// on.
+    /// All of its headers, except `Host`, `Content-Length` and those of the connection: none of the client's is
+    /// forwarded.
     pub headers: HeaderMap,
     pub body: NextBody,
 }
 
-/// The body of a request as the next server gets it.
+/// The body of a forwarded request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NextBody {
     Nothing,
-    /// As it is, or as the chains left it.
+    /// Unchanged, or as the chains left it.
     AsIs,
     New(Bytes),
 }
@@ -42,8 +42,8 @@ pub enum OtherServer {
     /// A console on a host of the cluster, at the port that consoles have there. The request may be one for
     /// a WebSocket.
     Console {
-        /// The host, as the client says it. Whoever may use consoles reaches any address by it, unless the front
-        /// door allows only some.
+        /// The host named by the client. Clients that may use consoles can reach any address with it, unless the front
+        /// door restricts the hosts.
         host: IpAddr,
         path_and_query: PathAndQuery,
     },
@@ -58,20 +58,20 @@ pub enum OtherServer {
     CustomResources { path_and_query: PathAndQuery },
 }
 
-/// What becomes of a reply of the scheduler. Lives as long as the reply.
+/// How a reply of the scheduler is passed on. Lives as long as the reply.
 #[derive(Clone, Debug)]
 pub enum Relay {
-    /// It goes to the client as it is.
+    /// Unchanged.
     AsIs,
-    /// Its body goes to the client as it is, below this head.
+    /// Its body unchanged, with this head.
     Head {
         status: StatusCode,
-        /// All of its headers, but for `Content-Length` and those of the connection.
+        /// All of its headers, except `Content-Length` and those of the connection.
         headers: HeaderMap,
     },
-    /// The client gets this in its place.
+    /// Replaced by this reply.
     Reply(Response<Bytes>),
-    /// The server that replied has done nothing with the request, which is for another one, or for itself later.
-    /// The client gets this when none takes it.
+    /// The server did not process the request, which can be retried with another one, or later.
+    /// The client gets this reply if no server accepts it.
     Idle(Response<Bytes>),
 }

@@ -9,7 +9,7 @@ use http::HeaderMap;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
 
-/// A body of which the beginning has been read, and which can still be sent whole. Lives as long as the reply.
+/// A body whose beginning has been read, and which can still be sent whole. Lives as long as the reply.
 #[derive(Debug)]
 pub(super) struct Opened {
     start: Bytes,
@@ -19,7 +19,7 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// Read at least so many bytes of the body, or all of it when it has fewer.
+    /// Read at least this many bytes of the body, or all of it if it is shorter.
     pub(super) async fn open(mut body: Body, enough: usize) -> Result<Self, axum::Error> {
         let mut start = BytesMut::new();
         let mut trailers = None;

@@ -1,4 +1,4 @@
-//! The scheduler's replies as clients of the driver know them.
+//! Converts the scheduler's replies for clients of the driver.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
@@ -6,15 +6,15 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 use super::Relay;
 use crate::reply::{Code, failure};
 
-/// So many characters of a reply that is no envelope are told to the client.
+/// How many characters of a reply that is not an envelope are quoted to the client.
 const TOLD: usize = 300;
 
 /// The version of definitions of custom resources at the kube-apiserver.
 pub(crate) const DEFINITIONS_VERSION: &str = "apiextensions.k8s.io/v1beta1";
-/// The same to clients of the driver.
+/// The version for clients of the driver.
 const DRIVER_VERSION: &str = "v4";
 
-/// A reply of the kube-apiserver about definitions of custom resources, with the driver's version in the first
+/// A reply of the kube-apiserver with definitions of custom resources, with the driver's version in the first
 /// place where its own is.
 pub fn definitions_reply(body: &Bytes) -> Bytes {
     match std::str::from_utf8(body) {
@@ -25,14 +25,14 @@ pub fn definitions_reply(body: &Bytes) -> Bytes {
     }
 }
 
-/// What becomes of a reply of the scheduler. `start` is the beginning of its body: all of it, or enough of
-/// it to tell.
+/// How to pass on a reply of the scheduler. `start` is the beginning of its body: all of it, or enough of
+/// it to decide.
 ///
 /// Whatever its status was, the client gets HTTP 200 and the body byte for byte: result, code, message and
 /// data are the scheduler's. The original does so with every body. Here one that cannot be an envelope
-/// becomes one, with the code of an upstream that could not be asked: clients fail on anything else.
+/// becomes one, with the code of a failed request to the upstream: clients fail on anything else.
 ///
-/// A scheduler that is not the master does nothing with any request, and replies with nothing.
+/// A scheduler that is not the master does not process requests, and replies with an empty body.
 pub(crate) fn relay(status: StatusCode, start: &[u8]) -> Relay {
     if status == StatusCode::OK && start.is_empty() {
         return Relay::Idle(replacement(status, start));
@@ -53,10 +53,10 @@ fn replacement(status: StatusCode, start: &[u8]) -> Response<Bytes> {
     let text = String::from_utf8_lossy(start);
     let text: String = text.trim().chars().take(TOLD).collect();
     let reason = if text.is_empty() {
-        // A scheduler that is not the master writes nothing, and does nothing.
-        format!("the scheduler replied {status} without a body, as one does that is not the master")
+        // A scheduler that is not the master writes no body.
+        format!("the scheduler replied {status} without a body; it may not be the master")
     } else {
-        format!("the scheduler replied {status} and no JSON: {text}")
+        format!("the scheduler replied {status} without JSON: {text}")
     };
     failure(Code::HttpDo, &format!("do http request failed!{reason}"))
 }

@@ -1,4 +1,4 @@
-//! Definitions as custom resources of a Kubernetes cluster, where BCS keeps them when its store is etcd.
+//! Definitions as custom resources of a Kubernetes cluster, where BCS keeps them if its store is etcd.
 
 mod name;
 
@@ -24,17 +24,17 @@ const KIND: ResourceKind = ResourceKind {
 };
 
 const SCHEME: &str = "customresources";
-/// How long to wait before the API server is asked again that gave no answer, or that is not watched.
+/// The pause before the next request to an API server that did not respond or is not watched.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
-/// How often a resource that changes in something else than its definition is written again.
+/// How often a write is retried if the resource changes elsewhere than in its definition.
 const ATTEMPTS: usize = 5;
 
 /// The resources `admissionwebhookconfigurations.bkbcs.tencent.com` of a cluster. Lives as long as the host;
 /// its watch ends with it.
 ///
-/// The definition is what stands under `spec`. It counts whatever the resource is called and in whatever
-/// namespace it is; where it has no name or namespace of its own, those of the resource stand in. One that
-/// is written keeps its resource, and a new one gets a resource in the store's namespace. The resource's
+/// The definition is the `spec`. It counts whatever the resource's name and
+/// namespace; if it has no name or namespace of its own, the resource's are used. An updated definition
+/// keeps its resource, and a new one gets a resource in the store's namespace. The resource's
 /// version guards every write, and there is no transaction over several of them, so it takes one change at
 /// a time.
 #[derive(Debug)]
@@ -44,17 +44,17 @@ pub struct CustomResourceStore {
     last: Mutex<Option<LastRead>>,
 }
 
-/// What is known of the last read.
+/// The result of the last read.
 #[derive(Clone, Debug)]
 struct LastRead {
-    /// What [`Resources::changes`] was when it began, or when the same was found again.
+    /// [`Resources::changes`] at its beginning, or when the same content was found again.
     changes: u64,
     at: Instant,
-    /// What was there; none when it failed.
+    /// The content; none if the read failed.
     found: Option<Vec<Version>>,
 }
 
-/// A resource, and which of its versions.
+/// A resource and its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Version {
     namespace: String,
@@ -64,8 +64,8 @@ struct Version {
 }
 
 impl CustomResourceStore {
-    /// The definitions of this cluster; new ones are written to `namespace`. Begins to watch, and asks
-    /// nothing: the API server may be away.
+    /// The definitions of this cluster; new ones are written to `namespace`. Starts to watch without
+    /// waiting: the API server may be unavailable.
     pub fn new(cluster: &Cluster, namespace: impl Into<String>) -> Self {
         Self {
             resources: cluster.resources(&KIND),
@@ -76,9 +76,9 @@ impl CustomResourceStore {
 
     pub const DEFAULT_NAMESPACE: &'static str = "bkbcs";
 
-    /// Write a change after which there may be two definitions for one operation and kind, of which one would have
-    /// to go. There is no transaction over several resources, so it is looked for others before and after: who wrote
-    /// later takes it back.
+    /// Write a change that may lead to two definitions for one operation and kind, one of which would have
+    /// to go. There is no transaction over several resources, so this checks for others before and after: the
+    /// later writer reverts its change.
     async fn write_guarded(&self, change: &FileChange, subject: &Subject) -> Result<(), StoreError> {
         let conflict = |other: &Resource| StoreError::Conflict {
             path: change.path.clone(),
@@ -95,7 +95,7 @@ impl CustomResourceStore {
         self.write(change).await?;
         let there = list().await.map_err(|error| self.unknown(change, error))?;
         let Some(own) = there.iter().find(|resource| is_own(resource)) else {
-            // Somebody has removed it already.
+            // It was removed meanwhile.
             return Ok(());
         };
         let was_first = |other: &&Resource| is_rival(other) && version_of(other) <= version_of(own);
@@ -113,14 +113,13 @@ impl CustomResourceStore {
         }
     }
 
-    /// The error when it is not known whether a change is written.
+    /// The error if it is unknown whether a change was written.
     fn unknown(&self, change: &FileChange, error: StoreError) -> StoreError {
         match error {
             StoreError::Unreachable { store, reason } => {
                 let path = change.path.display();
-                let reason = format!(
-                    "{reason}; whether {path} is written is not known: look at it before you try again"
-                );
+                let reason =
+                    format!("{reason}; it is unknown whether {path} was written: check it before you retry");
                 StoreError::Unreachable { store, reason }
             }
             error => error,
@@ -161,7 +160,7 @@ impl CustomResourceStore {
             };
             match written {
                 Ok(()) => return Ok(()),
-                // Its definition may be the same still.
+                // Its definition may still be the same.
                 Err(ResourceError::Conflict(_) | ResourceError::NotFound(_)) if there.is_some() => {}
                 Err(ResourceError::Conflict(_)) => break,
                 Err(ResourceError::Unavailable(reason)) => {
@@ -175,7 +174,7 @@ impl CustomResourceStore {
         })
     }
 
-    /// For a write whose answer did not come.
+    /// For a write without a response.
     async fn look_whether_written(&self, change: &FileChange, reason: String) -> Result<(), StoreError> {
         let (namespace, name) = place_in(&change.path).ok_or_else(|| self.refuses(&change.path))?;
         if let Ok(there) = self.resources.get(namespace, name).await {
@@ -194,7 +193,7 @@ impl CustomResourceStore {
     fn refuses(&self, path: &Path) -> StoreError {
         StoreError::Refused {
             store: self.location(),
-            reason: format!("{} is no resource here", path.display()),
+            reason: format!("{} is not a resource of this store", path.display()),
         }
     }
 
@@ -263,7 +262,7 @@ impl DefinitionStore for CustomResourceStore {
             if last.found.is_some() && self.resources.is_watched() {
                 return changed.await;
             }
-            // Nothing tells of changes now, or it is to be seen whether the server is there again.
+            // There is no watch now, or it is time to check whether the server is available again.
             tokio::select! {
                 () = changed => {}
                 () = tokio::time::sleep_until(last.at + ASK_AGAIN) => {}
@@ -282,7 +281,7 @@ impl DefinitionStore for CustomResourceStore {
     }
 }
 
-/// Counts the writes of a cluster. Of a resource without one nothing is known, and it counts as the oldest.
+/// A counter of the writes of a cluster. A resource without one counts as the oldest.
 fn version_of(resource: &Resource) -> u64 {
     let version = resource.metadata("resourceVersion");
     version
@@ -322,14 +321,14 @@ fn path_of(namespace: &str, name: &str) -> PathBuf {
     PathBuf::from(format!("{SCHEME}:{namespace}/{name}"))
 }
 
-/// Namespace and name of the resource of a path.
+/// Namespace and name of the resource at a path.
 fn place_in(path: &Path) -> Option<(&str, &str)> {
     let place = path.to_str()?.strip_prefix(SCHEME)?.strip_prefix(':')?;
     let (namespace, name) = place.split_once('/')?;
     (!namespace.is_empty() && !name.is_empty() && !name.contains('/')).then_some((namespace, name))
 }
 
-/// The definition of a resource. One without a definition is given as it is, and its reader says what is
+/// The definition of a resource. A resource without one is returned as it is, and its reader reports what is
 /// missing.
 fn text_of(resource: &Resource) -> String {
     match resource.object.get("spec") {

@@ -5,9 +5,9 @@ use std::path::Path;
 use admittance_definitions::{DefinitionId, FileChange, Location, Mistake, Mistakes, StoreError};
 use serde_json::{Map, Value};
 
-/// What BCS calls them in `kind`, in any case.
+/// The `kind` of the documents, in any case.
 const KIND: &str = "admissionwebhook";
-/// What BCS writes in `apiVersion`, and reads never.
+/// The `apiVersion` that BCS writes and never reads.
 const API_VERSION: &str = "v4";
 
 /// Namespace and name of a definition.
@@ -18,7 +18,7 @@ pub(crate) struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// Of a definition that is kept in such documents, and whose name tells where the namespace ends.
+    /// The ID of a definition of this kind whose name has a namespace part.
     pub(crate) fn of(id: &'a DefinitionId) -> Option<Self> {
         if !id.kind.eq_ignore_ascii_case(KIND) {
             return None;
@@ -27,7 +27,7 @@ impl<'a> Place<'a> {
         (!namespace.is_empty() && !name.is_empty() && !name.contains('/')).then_some(Self { namespace, name })
     }
 
-    /// The definition that is kept here when its document says nothing else.
+    /// The definition with this ID, unless its document says otherwise.
     pub(crate) fn id(self) -> DefinitionId {
         DefinitionId {
             kind: KIND.to_owned(),
@@ -36,7 +36,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// What BCS allows one definition for: an operation and a kind, in lower case.
+/// BCS allows one definition per operation and kind, which are in lower case here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Subject {
     operation: String,
@@ -44,7 +44,7 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    /// Of a definition; none when it does not tell.
+    /// The operation and kind of a definition; none if they are missing.
     pub(crate) fn of(text: &str) -> Option<Self> {
         let document: Map<String, Value> = serde_json::from_str(text).ok()?;
         let reference = field(&document, "resourcesRef")?.as_object()?;
@@ -55,7 +55,7 @@ impl Subject {
         })
     }
 
-    /// What a change makes a definition of that was none of it before.
+    /// The operation and kind that a change newly covers.
     pub(crate) fn gained(change: &FileChange) -> Option<Self> {
         let after = Self::of(change.after.as_deref()?)?;
         let before = change.before.as_deref().and_then(Self::of);
@@ -63,16 +63,16 @@ impl Subject {
     }
 }
 
-/// A field, which Go finds in any case; none when it is not set.
+/// A field, matched in any case like in Go; none if it is not set.
 fn field<'a>(object: &'a Map<String, Value>, field: &str) -> Option<&'a Value> {
     let found = object.iter().find(|(key, _)| key.eq_ignore_ascii_case(field));
     found.map(|(_, value)| value).filter(|value| !is_nothing(value))
 }
 
-/// The document with what the place where it was found says better: BCS goes by that.
+/// The document, with the name and namespace of its place, which take precedence in BCS.
 pub(crate) fn completed(mut document: Map<String, Value>, place: Place<'_>) -> Map<String, Value> {
     let mut whole = Map::new();
-    // `kind` and `apiVersion` in front, however they were written.
+    // `kind` and `apiVersion` come first, whatever their spelling.
     for (field, text) in [("apiVersion", API_VERSION), ("kind", KIND)] {
         take(&mut document, field);
         whole.insert(field.to_owned(), text.into());
@@ -81,7 +81,7 @@ pub(crate) fn completed(mut document: Map<String, Value>, place: Place<'_>) -> M
         None | Some(Value::Null) => Map::new(),
         Some(Value::Object(metadata)) => metadata,
         Some(other) => {
-            // Who reads it says what is wrong.
+            // Its reader reports what is wrong.
             whole.insert("metadata".to_owned(), other);
             whole.extend(document);
             return whole;
@@ -101,10 +101,10 @@ pub(crate) fn completed(mut document: Map<String, Value>, place: Place<'_>) -> M
     whole
 }
 
-/// The text of a node: as it is, unless its reader would miss what its place says, or what BCS takes for
+/// The text of a node: unchanged, unless its reader needs the name from its place, or defaults that BCS takes for
 /// granted.
 pub(crate) fn as_kept(text: String, place: Place<'_>) -> String {
-    // What is no document at all is for its reader to tell.
+    // Its reader reports what is not a document at all.
     let Ok(document) = serde_json::from_str::<Map<String, Value>>(&text) else {
         return text;
     };
@@ -122,24 +122,24 @@ pub(crate) fn as_kept(text: String, place: Place<'_>) -> String {
     }
 }
 
-/// Removes a field, which Go finds in any case.
+/// Removes a field, matched in any case like in Go.
 fn take(object: &mut Map<String, Value>, field: &str) -> Option<Value> {
     let key = object.keys().find(|key| key.eq_ignore_ascii_case(field))?.clone();
     object.shift_remove(&key)
 }
 
-/// As Go writes what is not set.
+/// The way Go writes an unset value.
 fn is_nothing(value: &Value) -> bool {
     value.is_null() || value == ""
 }
 
-/// Whether two texts are the same document, in whatever order and spacing: a store may write it anew.
+/// Whether two texts are the same document, except for order and spacing, which a store may change.
 pub(crate) fn are_the_same(one: &str, other: &str) -> bool {
     let read = |text: &str| serde_json::from_str::<Value>(text);
     one == other || matches!((read(one), read(other)), (Ok(one), Ok(other)) if one == other)
 }
 
-/// The document that is to be written: BCS reads JSON, and takes whatever it finds for a definition.
+/// The document to write: BCS reads JSON, and takes everything that it finds for a definition.
 pub(crate) fn to_be_written(path: &Path, text: &str) -> Result<Map<String, Value>, StoreError> {
     let wrong = |message: String| {
         let mut mistakes = Mistakes::new();
@@ -153,7 +153,7 @@ pub(crate) fn to_be_written(path: &Path, text: &str) -> Result<Map<String, Value
     };
     let document = match serde_json::from_str(text) {
         Ok(Value::Object(document)) => document,
-        Ok(_) => return Err(wrong("this is no document".to_owned())),
+        Ok(_) => return Err(wrong("this is not a definition document".to_owned())),
         Err(error) => return Err(wrong(format!("this is not JSON: {error}"))),
     };
     let kind = document
@@ -162,7 +162,9 @@ pub(crate) fn to_be_written(path: &Path, text: &str) -> Result<Map<String, Value
         .and_then(|(_, kind)| kind.as_str());
     match kind {
         Some(kind) if kind.eq_ignore_ascii_case(KIND) => Ok(document),
-        Some(kind) => Err(wrong(format!("a definition of kind {kind:?} is not kept here"))),
+        Some(kind) => Err(wrong(format!(
+            "a definition of kind {kind:?} cannot be stored here"
+        ))),
         None => Err(wrong("kind is missing".to_owned())),
     }
 }
@@ -199,7 +201,7 @@ mod tests {
 
     #[test]
     fn what_a_definition_is_for() {
-        // (before, after, what it is now for and was not)
+        // (before, after, operation and kind that are newly covered)
         let create = r#"{"resourcesRef":{"operation":"Create","kind":"Application"}}"#;
         let respelled = r#"{"ResourcesRef":{"Kind":"application","Operation":"CREATE"}}"#;
         let update = r#"{"resourcesRef":{"operation":"Update","kind":"Application"}}"#;
@@ -233,7 +235,7 @@ mod tests {
             namespace: "outer",
             name: "name",
         };
-        // (as it is kept, as it is read)
+        // (as stored, as read)
         for (kept, expected) in [
             (
                 r#"{"kind":"admissionwebhook","apiVersion":"v4","metadata":{"name":"a","namespace":"b"},"x":1}"#,
@@ -268,7 +270,7 @@ mod tests {
             name: "a",
         };
         let named = r#""metadata":{"name":"b","namespace":"m"}"#;
-        // (as it is kept, as it is read; none is as it is kept)
+        // (as stored, as read; none if unchanged)
         for (kept, expected) in [
             (format!("{{ \"kind\": \"AdmissionWebhook\", {named}, \"ResourcesRef\": {{}} }}"), None),
             (format!(r#"{{"kind":"admissionwebhook","apiVersion":"",{named}}}"#), None),
@@ -314,11 +316,11 @@ mod tests {
             (r#"{"kind":"AdmissionWebhook"}"#, None),
             ("kind: admissionwebhook", Some("this is not JSON")),
             ("", Some("this is not JSON")),
-            ("[]", Some("no document")),
+            ("[]", Some("not a definition document")),
             ("{}", Some("kind is missing")),
             (
                 r#"{"kind":"AdmissionChain"}"#,
-                Some("of kind \"AdmissionChain\" is not kept here"),
+                Some("of kind \"AdmissionChain\" cannot be stored here"),
             ),
         ] {
             match (to_be_written(Path::new("zookeeper:/a/b/c"), text), expected) {

@@ -26,21 +26,21 @@ use self::{
 use crate::stores::document::{self, Place, Subject};
 
 const SCHEME: &str = "zookeeper";
-/// How long everything that is asked for one read, or one commit, may take.
+/// The timeout of all requests of one read or one commit.
 const LIMIT: Duration = Duration::from_secs(10);
-/// How long to wait before a node is read again that could not be read while there is a session.
+/// The pause before a failed read is retried while there is a session.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
-/// How often a commit is begun again when nodes change in something else than their definitions, or others write
+/// How often a commit is retried if nodes change elsewhere than in their definitions, or others write
 /// theirs at the same time.
 const ATTEMPTS: usize = 20;
-/// Bytes that a node takes: what ZooKeeper reads at once, by default, is a little more (`jute.maxbuffer`).
+/// The largest node, in bytes: a little less than ZooKeeper's default `jute.maxbuffer`.
 const LARGEST: usize = 1_000_000;
 
 /// The nodes `{root}/{namespace}/{name}` of an ensemble. Lives as long as the host.
 ///
-/// A node without data is no definition: it is what a program leaves that is killed while it makes one. A
-/// root that is not there has no definitions, and the first that is written makes it. Namespaces stay when
-/// their last definition goes.
+/// A node without data is not a definition: a program that is killed while it creates one leaves it. A
+/// missing root has no definitions, and the first write creates it. Namespaces stay when
+/// their last definition is deleted.
 #[derive(Debug)]
 pub struct ZooKeeperStore {
     zookeeper: ZooKeeper,
@@ -49,12 +49,12 @@ pub struct ZooKeeperStore {
     last: Mutex<LastRead>,
 }
 
-/// What is known of the last read.
+/// The result of the last read.
 #[derive(Debug)]
 enum LastRead {
     None,
     Failed,
-    /// Something is another thing now when this says so, or its sender is gone.
+    /// Fires, or loses its sender, when something has changed.
     Watched {
         is_over: watch::Receiver<bool>,
         _task: AbortOnDropHandle<()>,
@@ -64,12 +64,12 @@ enum LastRead {
 impl ZooKeeperStore {
     pub const DEFAULT_ROOT: &'static str = "/blueking/admissionwebhook";
 
-    /// The definitions below this node, which need not be there. Asks nothing: the ensemble may be away.
+    /// The definitions below this node, which need not exist. Sends no request: the ensemble may be unavailable.
     pub fn new(zookeeper: ZooKeeper, root: impl Into<String>) -> Result<Self, &'static str> {
         let root = root.into();
         check_path(&root)?;
         if root == "/" {
-            return Err("definitions are below a node of their own, not below the root of everything");
+            return Err("definitions need a node of their own, not the root `/`");
         }
         Ok(Self {
             zookeeper,
@@ -83,7 +83,7 @@ impl ZooKeeperStore {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Namespace and name of the node of a path, and the node's own path.
+    /// Namespace and name of a definition's path, and the path of its node.
     fn place_in<'a>(&self, path: &'a Path) -> Option<(Place<'a>, &'a str)> {
         let node = path.to_str()?.strip_prefix(SCHEME)?.strip_prefix(':')?;
         let below = node.strip_prefix(&self.root)?.strip_prefix('/')?;
@@ -97,7 +97,7 @@ impl ZooKeeperStore {
         client.map_err(|error| self.unreachable(error.to_string()))
     }
 
-    /// Does something for as long as there is a connection, and not for ever.
+    /// Runs a future while there is a connection, with a timeout.
     async fn bounded<T>(&self, action: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         let mut states = self.zookeeper.states();
         tokio::select! {
@@ -105,7 +105,7 @@ impl ZooKeeperStore {
             _ = states.wait_for(|state| !state.is_connected()) => {
                 Err(self.unreachable("the connection was lost".to_owned()))
             }
-            () = tokio::time::sleep(LIMIT) => Err(self.unreachable("no answer in time".to_owned())),
+            () = tokio::time::sleep(LIMIT) => Err(self.unreachable("no response in time".to_owned())),
         }
     }
 
@@ -115,20 +115,20 @@ impl ZooKeeperStore {
             let read = self.reader.read(&client, &self.root).await;
             match read.map_err(|At(path, error)| self.error(&path, &error))? {
                 Some(snapshot) => Ok(snapshot),
-                None => Err(self.unreachable("it kept changing while it was read".to_owned())),
+                None => Err(self.unreachable("it kept changing while it was being read".to_owned())),
             }
         };
         self.bounded(read).await
     }
 
-    /// Follows what a read found until something of it is another.
+    /// Watches the result of a read until it changes.
     fn watched(snapshot: &mut Snapshot) -> LastRead {
         let (over, is_over) = watch::channel(false);
         let watches = std::mem::take(&mut snapshot.watches);
         let task = tokio::spawn(async move {
             nodes::first(watches).await;
             over.send_replace(true);
-            // Who comes to wait later is told, too.
+            // Later waiters are notified, too.
             over.closed().await;
         });
         LastRead::Watched {
@@ -137,7 +137,7 @@ impl ZooKeeperStore {
         }
     }
 
-    /// What a node holds; none when it is no definition. What is no UTF-8 is read as Go reads it.
+    /// The text of a node; none if it is not a definition. Invalid UTF-8 is replaced as in Go.
     fn file(node: &Node) -> Option<DefinitionFile> {
         if node.data.is_empty() {
             return None;
@@ -154,11 +154,11 @@ impl ZooKeeperStore {
         })
     }
 
-    /// The guard of changes after which there might be two definitions for one operation and kind; none when these
+    /// The guard of changes that might lead to two definitions for one operation and kind; none if these
     /// cannot lead to that.
     ///
-    /// Programs that write such changes write the root as well, and none of them does when the root was written since
-    /// it looked for what is there.
+    /// Programs that make such changes also write the root, and fail if the root was written since
+    /// they read the definitions.
     async fn guard(&self, client: &Client, changes: &[FileChange]) -> Result<Option<Write>, StoreError> {
         if changes.iter().all(|change| Subject::gained(change).is_none()) {
             return Ok(None);
@@ -189,10 +189,10 @@ impl ZooKeeperStore {
         }))
     }
 
-    /// What a change means for the node that is there now; an error if it is not the one that was meant.
+    /// The write of a change, for the current node; an error if the node has changed.
     async fn prepare(&self, client: &Client, change: &FileChange) -> Result<Option<Write>, StoreError> {
         let Some((place, path)) = self.place_in(&change.path) else {
-            let reason = format!("{} is no node here", change.path.display());
+            let reason = format!("{} is not a node of this store", change.path.display());
             return Err(self.refused(reason));
         };
         let data = match &change.after {
@@ -204,7 +204,9 @@ impl ZooKeeperStore {
         };
         if data.as_ref().is_some_and(|data| data.len() > LARGEST) {
             let path = change.path.display();
-            return Err(self.refused(format!("{path} has more than {LARGEST} bytes, which no node has")));
+            return Err(self.refused(format!(
+                "{path} has more than {LARGEST} bytes, the limit for a node"
+            )));
         }
         let (text, there) = match client.get_data(path).await {
             Ok((found, stat)) => (Some(found), Some(stat.version)),
@@ -245,7 +247,7 @@ impl ZooKeeperStore {
         changes: &[FileChange],
         is_sent: &AtomicBool,
     ) -> Result<(), StoreError> {
-        // A server that is behind would show what somebody has replaced by now.
+        // A server that lags behind would show replaced data.
         let synced = client.sync(&self.root).await;
         synced.map_err(|error| self.error(&self.root, &error))?;
         for _ in 0..ATTEMPTS {
@@ -257,7 +259,7 @@ impl ZooKeeperStore {
             match writes::transact(client, &mut writes, self.zookeeper.acls()).await {
                 Ok(()) => return Ok(()),
                 Err(At(_, Error::BadVersion | Error::NoNode | Error::NodeExists)) => {
-                    // Looking again tells whether it is another definition.
+                    // The next read tells whether the definition has changed.
                 }
                 Err(At(path, error)) => return Err(self.error(&path, &error)),
             }
@@ -268,7 +270,7 @@ impl ZooKeeperStore {
         })
     }
 
-    /// For a commit whose answer did not come: whether all of it is there.
+    /// For a commit without a response: whether all of it was written.
     async fn is_written(&self, changes: &[FileChange]) -> bool {
         let Ok(client) = self.client().await else {
             return false;
@@ -355,7 +357,7 @@ impl DefinitionStore for ZooKeeperStore {
                     return Ok(());
                 }
                 Err(self.unreachable(format!(
-                    "{reason}; whether the change is written is not known: look at it before you try again"
+                    "{reason}; it is unknown whether the change was written: check it before you retry"
                 )))
             }
             other => other,
@@ -377,13 +379,13 @@ impl DefinitionStore for ZooKeeperStore {
                             if over.is_ok() {
                                 return;
                             }
-                            // Another read took the place of that one.
+                            // Another read has replaced that one.
                         }
                         _ = states.wait_for(|state| !state.is_connected()) => return,
                     }
                 }
                 None => {
-                    // A state that cannot change any more is as good as one that does not.
+                    // A state without a sender no longer changes.
                     let _ = states.wait_for(|state| state.is_connected()).await;
                     if self.snapshot().await.is_ok() {
                         return;

@@ -7,7 +7,7 @@ use super::{
     view::{View, keep_others, members},
 };
 
-/// What of a container becomes something else of the scheduler's. The rest goes on under its own keys.
+/// The keys of a container that are translated. The rest is copied under its own keys.
 const READ: [&str; 17] = [
     "hostname",
     "command",
@@ -46,7 +46,7 @@ pub(super) fn container(container: View<'_>, pod: View<'_>) -> Result<Map<String
         "Docker": docker(container, pod, requests, limits),
         "Volumes": container.at("volumes").elements().map(volume).collect::<Value>(),
         "Resources": requests.value(),
-        // Its misspelled name is the scheduler's.
+        // The misspelled name is the scheduler's.
         "LimitResoures": limits.value(),
         "DataClass": {
             "Resources": requests.value(),
@@ -111,7 +111,7 @@ fn port(port: View<'_>) -> Value {
     into.into()
 }
 
-/// A volume, which is a name and the volume itself: the other keys of both go on.
+/// A volume, which is a name and the volume itself: the other keys of both are copied.
 fn volume(unit: View<'_>) -> Value {
     let volume = unit.at("volume");
     let mut into = members(json!({
@@ -190,7 +190,7 @@ impl Quantities {
     }
 }
 
-/// A quantity; what is no number is 0, as the original has it.
+/// A quantity; anything that is not a number is 0, as in the original.
 fn quantity_of(list: View<'_>, key: &str) -> Result<f64, Fault> {
     let text = list.at(key).text();
     let number = quantity::parse(text).unwrap_or_default();

@@ -6,46 +6,41 @@ use crate::reply::{Code, failure, plain};
 /// The sentence that begins every message about a parameter (bcs-common's).
 pub(crate) const PARAMETERS: &str = "there is some error in the parameters";
 
-/// Why a request cannot be put to the scheduler. As text: the message that clients of the original know, with
-/// what the original leaves out after it.
+/// Why a request cannot be translated for the scheduler. `Display` is the message of the original, with
+/// details that it leaves out appended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Fault {
-    /// The body does not say its kind.
+    /// The body has no kind.
     #[error("Unmarshal TypeMeta failed: {0}")]
     TypeMeta(String),
-    /// The body is of another kind than its route.
+    /// The kind of the body does not match the route.
     #[error("Kind {0} is invalid")]
     Kind(String),
-    /// The body is not what its kind is.
+    /// The body is not valid for its kind.
     #[error("json decode failed!{0}")]
     Json(String),
-    /// A quantity is no number that JSON has.
+    /// A quantity is not a number that JSON can represent.
     #[error("json encode failed!encode version by json: {0}")]
     Encode(String),
-    /// The name has a dot in it. The doubled word is the original's.
+    /// The name contains a dot. The doubled word is the original's.
     #[error("Name can't contains contains '.'")]
     Name,
     /// No such restart policy.
     #[error("{PARAMETERS}restart policy error")]
     RestartPolicy,
-    /// Nothing says what is to be run.
+    /// There is no template.
     #[error("{PARAMETERS} no template")]
     NoTemplate,
     /// The template has nothing to run.
     #[error("{PARAMETERS}no containers and processes")]
     NothingToRun,
-    /// The template has both.
+    /// The template has both containers and processes.
     #[error("{PARAMETERS}containers and processes cannot coexist")]
     ContainersAndProcesses,
-    /// A value cannot stand in the scheduler's path.
-    #[error("{PARAMETERS} {what} is `{value}`, which names nothing")]
-    Unaddressable {
-        /// Which value.
-        what: &'static str,
-        /// It.
-        value: String,
-    },
-    /// The table has a target that is not in its notation. A test holds that there is none.
+    /// A value is not allowed in the scheduler's path.
+    #[error("{PARAMETERS} {what} is `{value}`, which is not a valid value")]
+    Unaddressable { what: &'static str, value: String },
+    /// The table has an invalid target. A test checks that there is none.
     #[error("mesos driver common error: `{0}` is no target")]
     NoTarget(&'static str),
     /// The scheduler's path is too long for HTTP.
@@ -54,19 +49,18 @@ pub(crate) enum Fault {
     /// No message of that type.
     #[error("unkown the message type")]
     MessageType,
-    /// What must be a whole number is none.
+    /// A value is not an integer.
     #[error("strconv.Atoi: parsing {text:?}: {reason}")]
     NoInteger {
-        /// As it was written.
         text: String,
-        /// As Go says it.
+        /// Go's wording.
         reason: &'static str,
     },
-    /// A request for a console does not say on which host.
+    /// A request for a console does not name a host.
     #[error("param host_ip must not be empty")]
     NoHost,
-    /// What it says is no address, but perhaps the name of a host that is none of the cluster's.
-    #[error("param host_ip must be an IP address, and `{0}` is none")]
+    /// The host is not an IP address; a name could belong to a host outside the cluster.
+    #[error("param host_ip must be an IP address, and `{0}` is not one")]
     NoHostAddress(String),
     /// Custom resources cannot be watched.
     #[error("Not Found")]

@@ -1,22 +1,22 @@
-//! What Go's JSON decoder takes for a type, as the driver and the scheduler use it.
+//! The types of Go's JSON decoder, as the driver and the scheduler use it.
 
 use serde_json::Value;
 
 use admittance_admission::Pattern;
 
-/// So many mistakes are told; a body may have a million of them.
+/// The most mistakes that are reported; a body may have a million of them.
 const TOLD: usize = 16;
 
-/// A type of a Go program, as far as it matters to what JSON it takes. `null` is taken for each of them,
-/// and is its zero value. Constant.
+/// A type of a Go program, as far as its JSON form is concerned. `null` is accepted for each of them,
+/// and is its zero value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Type {
     /// `string`, and named types over it.
     Text,
     /// `bool`.
     Flag,
-    /// `int`, `int32` or `int64`, and named types over them. What the scheduler keeps in 32 bits is asked
-    /// to fit: the original cuts the rest off.
+    /// `int`, `int32` or `int64`, and named types over them. Values that the scheduler keeps in 32 bits must
+    /// fit: the original truncates them.
     Integer(Width),
     /// `float64`.
     Number,
@@ -42,12 +42,12 @@ pub(crate) enum Width {
     Unsigned64,
 }
 
-/// A field of a struct: its key in JSON, and its type. Constant.
+/// A field of a struct: its key in JSON, and its type.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Field(pub(crate) &'static str, pub(crate) Type);
 
 impl Type {
-    /// Check that the decoder takes the value, in which keys are spelled as in the type.
+    /// Check that the decoder accepts the value, in which keys are spelled as in the type.
     pub(crate) fn accept(&self, value: &Value) -> Result<(), String> {
         let mut found = Vec::new();
         self.check(value, "", &mut found);
@@ -62,7 +62,7 @@ impl Type {
 
     /// The places of every key of the type.
     pub(crate) fn patterns(&self) -> Vec<Pattern> {
-        // A test holds that each of them is a pattern.
+        // A test checks that each of them is a valid pattern.
         self.places()
             .iter()
             .filter_map(|text| text.parse().ok())
@@ -130,14 +130,14 @@ impl Type {
 
     fn wanted(&self) -> &'static str {
         match self {
-            Self::Text => "a text",
+            Self::Text => "a string",
             Self::Flag => "true or false",
-            Self::Integer(Width::Signed32) => "a whole number of 32 bits",
-            Self::Integer(Width::Signed64) => "a whole number",
-            Self::Integer(Width::Unsigned32) => "a whole number of 32 bits, not below 0",
-            Self::Integer(Width::Unsigned64) => "a whole number, not below 0",
+            Self::Integer(Width::Signed32) => "a 32-bit integer",
+            Self::Integer(Width::Signed64) => "an integer",
+            Self::Integer(Width::Unsigned32) => "an unsigned 32-bit integer",
+            Self::Integer(Width::Unsigned64) => "an unsigned integer",
             Self::Number => "a number",
-            Self::Texts => "an object of texts",
+            Self::Texts => "an object of strings",
             Self::List(_) => "a list",
             Self::Struct(_) => "an object",
             Self::Any => "anything",

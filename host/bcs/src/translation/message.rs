@@ -7,7 +7,7 @@ use super::{
     view::{View, keep_others, members},
 };
 
-/// What a message does, as clients write it, and the scheduler's number for it.
+/// The message types of clients, and the scheduler's numbers for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MessageType {
     Local = 1,
@@ -26,7 +26,7 @@ const READ: [&str; 7] = [
     "msgdata",
     "taskgroupid",
 ];
-/// The keys of `BcsMessage` that need not be there.
+/// The optional keys of `BcsMessage`.
 const OPTIONAL: [&str; 14] = [
     "Local",
     "Sig",
@@ -46,7 +46,7 @@ const OPTIONAL: [&str; 14] = [
 /// The keys of `Msg_Remote` that the driver never sets.
 const REMOTE: [&str; 3] = ["Type", "RemoteUser", "RemotePasswd"];
 
-/// The scheduler's `BcsMessage`. Other fields of the message and of its data go on where the scheduler has
+/// The scheduler's `BcsMessage`. Other fields of the message and of its data are copied if the scheduler has
 /// none of that name.
 pub(super) fn message(message: View<'_>) -> Result<Value, Fault> {
     let kind = match message.at("msgtype").text() {
@@ -116,7 +116,7 @@ pub(super) fn message(message: View<'_>) -> Result<Value, Fault> {
     Ok(into.into())
 }
 
-/// The number of a signal, of which the scheduler keeps 32 bits.
+/// The number of a signal, which the scheduler keeps in 32 bits.
 fn signal(value: View<'_>) -> Result<u32, Fault> {
     value
         .value()

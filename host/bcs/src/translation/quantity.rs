@@ -1,6 +1,6 @@
-//! Quantities as Go's `strconv.ParseFloat` reads them.
+//! Quantities as Go's `strconv.ParseFloat` parses them.
 
-/// The number of a text; none when it is no number. Beside decimal numbers these are hexadecimal ones (`0x1p-2`), and
+/// Parse a number; none if it is not one. Accepts decimal and hexadecimal numbers (`0x1p-2`), and
 /// underscores between digits (`1_000`).
 pub(super) fn parse(text: &str) -> Option<f64> {
     let plain = without_underscores(text)?;
@@ -11,7 +11,7 @@ pub(super) fn parse(text: &str) -> Option<f64> {
     };
     match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
         Some(digits) => hexadecimal(digits).map(|number| sign * number),
-        // A second sign is no number.
+        // A second sign is invalid.
         None => digits
             .starts_with(|first: char| first != '-' && first != '+')
             .then(|| digits.parse::<f64>().ok())?
@@ -19,7 +19,7 @@ pub(super) fn parse(text: &str) -> Option<f64> {
     }
 }
 
-/// Each underscore stands between two digits, or between the base and a digit.
+/// Each underscore must be between two digits, or between the base and a digit.
 fn without_underscores(text: &str) -> Option<String> {
     if !text.contains('_') {
         return Some(text.to_owned());
@@ -43,10 +43,10 @@ fn without_underscores(text: &str) -> Option<String> {
         .then(|| text.replace('_', ""))
 }
 
-/// More digits than this do not count.
+/// Further digits are ignored.
 const DIGITS: usize = 30;
 
-/// Digits, a point somewhere or nowhere, and an exponent of 2, which must be there.
+/// Digits with an optional point, and a mandatory exponent of 2.
 fn hexadecimal(text: &str) -> Option<f64> {
     let (digits, exponent) = text.split_once(['p', 'P'])?;
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));

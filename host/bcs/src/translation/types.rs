@@ -2,7 +2,7 @@
 //! documents, and what it takes. To be compared with `rc.go`, `deployment.go`, `daemonset.go`, `meta.go` and
 //! `constraint.go` of its package `types`.
 //!
-//! A time is a text here; the scheduler says when it is none.
+//! A time is a string here; the scheduler validates it.
 
 use super::go::{
     Field,

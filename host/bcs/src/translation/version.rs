@@ -1,4 +1,4 @@
-//! What is to be run, as the scheduler's `Version`.
+//! Workloads as the scheduler's `Version`.
 
 use serde_json::{Map, Value, json};
 
@@ -9,16 +9,16 @@ use super::{
 };
 use crate::routes::Kind;
 
-/// Spaces are taken out of the values of labels and annotations whose keys hold this: they are lists of
+/// Spaces are removed from the values of labels and annotations whose keys contain this: they are lists of
 /// addresses.
 const REQUESTED_ADDRESSES: &str = "io.tencent.bcs.netsvc.requestip.";
 
-/// Where an application without a namespace goes.
+/// The namespace of an application without one.
 const DEFAULT_NAMESPACE: &str = "defaultGroup";
 
-/// What of a daemonset's `spec` becomes something else.
+/// The keys of a daemonset's `spec` that are translated.
 const DAEMONSET_SPEC: [&str; 3] = ["instance", "selector", "template"];
-/// What of a template's `spec` becomes something else.
+/// The keys of a template's `spec` that are translated.
 const POD_SPEC: [&str; 4] = ["containers", "processes", "networkMode", "networkType"];
 
 /// `RunAs`: the namespace of an application or process; only theirs has a default.
@@ -83,7 +83,7 @@ pub(super) fn version(kind: Kind, object: View<'_>) -> Result<Map<String, Value>
             kind => kind.as_str(),
         },
     }));
-    // The scheduler gets the whole of any other object beside this.
+    // Any other object is also sent whole.
     if kind == Kind::Daemonset {
         keep_others(object.at("spec"), &DAEMONSET_SPEC, &mut version, &["raw_json"]);
         keep_others(pod, &POD_SPEC, &mut version, &["raw_json"]);
@@ -122,7 +122,7 @@ fn pod_metadata(metadata: View<'_>, template: View<'_>) -> Map<String, Value> {
     into
 }
 
-/// The labels of the object and of the template; those of the template count.
+/// The labels of the object and of the template; the template's take precedence.
 fn labels(kind: Kind, metadata: View<'_>, template: View<'_>) -> Map<String, Value> {
     let mut into = metadata.at("labels").object();
     into.extend(template.at("labels").object());

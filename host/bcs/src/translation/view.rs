@@ -1,4 +1,4 @@
-//! Reading a value whose types were checked: what is absent, or `null`, is Go's zero value.
+//! Access to a value whose types were checked: an absent value, or `null`, is Go's zero value.
 
 use serde_json::{Map, Value};
 
@@ -56,14 +56,14 @@ impl<'a> View<'a> {
         self.0.cloned().unwrap_or_default()
     }
 
-    /// The object as it is, in which every other key survives; empty when there is none.
+    /// The unchanged object, including unknown keys; empty if there is none.
     pub(super) fn object(self) -> Map<String, Value> {
         self.0.and_then(Value::as_object).cloned().unwrap_or_default()
     }
 }
 
-/// Keep what the original drops: the members of `from` that the translation does not read go on in `into`,
-/// under the keys that they have.
+/// Keep fields that the original drops: the members of `from` that the translation does not read are copied to `into`,
+/// under their own keys.
 ///
 /// Left out are those that the scheduler would read as one of its own fields: those that are in `into`
 /// already, and the `optional` ones. It would refuse them, or act on what the driver does not know.

@@ -1,10 +1,10 @@
-//! Applications, processes, deployments and daemonsets as the scheduler wants them.
+//! Applications, processes, deployments and daemonsets in the scheduler's format.
 //!
-//! # What becomes of fields that the original does not know
+//! # Fields that the original does not know
 //!
 //! The original decodes a body into its own types and writes these, so every other field is lost. The
-//! scheduler decodes in the same way and ignores what it does not know, so such fields can go on to it, and
-//! they do:
+//! scheduler decodes in the same way and ignores unknown fields, so such fields can be forwarded, and
+//! they are:
 //!
 //! - the whole object is `raw_json`, byte for byte, for applications, processes and deployments;
 //! - what the scheduler has under the type that the driver has (metadata, policies, constraints, processes,
@@ -37,10 +37,10 @@ const DAEMONSET: [&str; 6] = [
     "restartPolicy",
     "killPolicy",
 ];
-/// The keys of `BcsDaemonsetDef` that need not be there.
+/// The optional keys of `BcsDaemonsetDef`.
 const DAEMONSET_DEF: [&str; 4] = ["creationTimestamp", "labels", "annotations", "clusterName"];
 
-/// What the scheduler is sent for an object of this kind. `text` is the object as it stands.
+/// The body sent to the scheduler for an object of this kind. `text` is the unchanged object.
 pub(super) fn workload(kind: Kind, object: View<'_>, text: &RawValue) -> Result<Vec<u8>, Fault> {
     // Names are parts of the ids of taskgroups, which are split at their dots.
     if object.at("metadata").at("name").text().contains('.') {
@@ -63,7 +63,7 @@ pub(super) fn workload(kind: Kind, object: View<'_>, text: &RawValue) -> Result<
     serde_json::to_vec(&sent).map_err(|error| Fault::Encode(error.to_string()))
 }
 
-/// Where an object of this kind goes.
+/// The target values of an object of this kind.
 pub(super) fn address(kind: Kind, object: View<'_>) -> Address {
     Address {
         namespace: run_as(kind, object),
@@ -72,7 +72,7 @@ pub(super) fn address(kind: Kind, object: View<'_>) -> Address {
     }
 }
 
-/// `DeploymentDef`. Without a template the deployment binds an application that is there already.
+/// `DeploymentDef`. Without a template the deployment binds an existing application.
 fn deployment(object: View<'_>) -> Result<Map<String, Value>, Fault> {
     let spec = object.at("spec");
     let mut into = members(json!({"metadata": object_metadata(Kind::Deployment, object.at("metadata"))}));

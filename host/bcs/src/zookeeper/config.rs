@@ -1,24 +1,24 @@
-//! What a session is made of.
+//! The configuration of a session.
 
 use std::{fmt, time::Duration};
 
 use crate::zookeeper::Servers;
 
-/// Where an ensemble is and how it is entered.
+/// The address and credentials of an ensemble.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnsembleConfig {
-    /// The servers, and the node that paths are below.
+    /// The servers, and the root node of all paths.
     pub servers: Servers,
-    /// Who the session is. Nodes that are made then belong to this user alone. Default: nobody, and nodes are
-    /// open to anyone.
+    /// The user. Created nodes then belong to this user alone. Default: no user, and nodes are
+    /// open to everyone.
     pub digest: Option<Digest>,
-    /// How long the ensemble keeps a session, and the ephemeral nodes in it, that it does not hear of. The
-    /// ensemble has bounds of its own for it. Default: 10 s.
+    /// The session timeout, after which the ensemble removes a silent session and its ephemeral nodes. The
+    /// ensemble enforces its own bounds. Default: 10 s.
     pub session_timeout: Duration,
 }
 
 impl EnsembleConfig {
-    /// An ensemble with the defaults of everything else.
+    /// An ensemble, with defaults for everything else.
     pub fn new(servers: Servers) -> Self {
         Self {
             servers,
@@ -36,7 +36,7 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// This user. A user's name has no colon: the password begins after the first. Both may be empty, as they are in
+    /// This user. The name must not contain a colon, which separates the password. Both may be empty, as they are in
     /// BCS when it is built without them.
     pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
         Self {

@@ -9,28 +9,28 @@ use metrics::{counter, gauge};
 use super::{EnsembleConfig, SessionState, ZooKeeper};
 use crate::{metric_names, status::EnsembleStatus};
 
-/// The ensembles of ZooKeeper that are known.
+/// The configured ensembles of ZooKeeper.
 #[derive(Clone, Debug, Default)]
 pub struct ZooKeeperConfig {
     /// The cluster's own: schedulers register there. `sched_regdiscv` of bcs-mesos-driver.
     pub cluster: Option<EnsembleConfig>,
-    /// The one of the services around: drivers register there, and gateways look them up. `bcs_zookeeper` of
+    /// The service ensemble: drivers register there, and gateways discover them. `bcs_zookeeper` of
     /// bcs-mesos-driver. None: the cluster's own.
     pub service: Option<EnsembleConfig>,
 }
 
-/// A setting needs an ensemble that the configuration does not have.
+/// A setting needs an ensemble that is not configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{setting} needs the ensemble `{ensemble}`, which is not known")]
+#[error("{setting} needs the ensemble `{ensemble}`, which is not configured")]
 pub struct NoEnsemble {
-    /// `upstream.discover`, for instance.
+    /// For example `upstream.discover`.
     pub setting: &'static str,
-    /// `zookeeper.cluster`, for instance.
+    /// For example `zookeeper.cluster`.
     pub ensemble: &'static str,
 }
 
-/// Sessions with the ensembles of a configuration. Cheap to clone; they last as long as a clone, or anything
-/// that is looked up or registered by them.
+/// Sessions with the configured ensembles. Cheap to clone; they last as long as a clone, or anything
+/// that was discovered or registered with them.
 #[derive(Clone, Debug, Default)]
 pub struct Ensembles {
     cluster: Option<ZooKeeper>,
@@ -39,7 +39,7 @@ pub struct Ensembles {
 }
 
 impl Ensembles {
-    /// Begin to connect to these ensembles. This returns at once; to be called in a runtime of tokio.
+    /// Start connecting to these ensembles and return at once. Must be called in a tokio runtime.
     pub fn open(config: &ZooKeeperConfig) -> Self {
         let open = |config| ZooKeeper::open(Clone::clone(config));
         // One session is enough for one ensemble.
@@ -57,19 +57,19 @@ impl Ensembles {
         self.cluster.as_ref()
     }
 
-    /// The one of the services around: the cluster's own when there is no other.
+    /// The service ensemble; the cluster's own if there is no other.
     pub fn service(&self) -> Option<&ZooKeeper> {
         self.service.as_ref().or(self.cluster.as_ref())
     }
 
-    /// Each, by the name that the configuration has for it.
+    /// Each ensemble, by its name in the configuration.
     fn each(&self) -> impl Iterator<Item = (&'static str, &ZooKeeper)> {
         let cluster = self.cluster.as_ref().map(|zookeeper| ("cluster", zookeeper));
         let service = self.service.as_ref().map(|zookeeper| ("service", zookeeper));
         cluster.into_iter().chain(service)
     }
 
-    /// The sessions as they are now.
+    /// The current states of the sessions.
     pub fn status(&self) -> Vec<EnsembleStatus> {
         let status = |(ensemble, zookeeper): (&'static str, &ZooKeeper)| {
             let state = zookeeper.state();

@@ -1,21 +1,21 @@
-//! What can be wrong.
+//! Errors of ZooKeeper.
 
 use zookeeper_client::Error;
 
 use crate::zookeeper::Servers;
 
-/// Why something in ZooKeeper was not done.
+/// Why a request to ZooKeeper failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ZooKeeperError {
-    #[error("ZooKeeper at {servers} is away: {reason}")]
+    #[error("ZooKeeper at {servers} is unavailable: {reason}")]
     Away { servers: Servers, reason: String },
-    /// The servers were given with a node that paths are below, and nobody has made it.
-    #[error("ZooKeeper at {servers}: the node that all paths are below is not there; make it")]
+    /// The root node of the connection string does not exist.
+    #[error("ZooKeeper at {servers}: the root node of the connection string does not exist; create it")]
     NoRoot { servers: Servers },
-    /// ZooKeeper did not do what it was asked for.
+    /// ZooKeeper refused the request.
     #[error("ZooKeeper, {action} {path}: {}", describe(.source))]
     Refused {
-        /// What was asked for: `reading`, `creating`.
+        /// The action: `reading`, `creating`.
         action: &'static str,
         path: String,
         source: Error,
@@ -23,7 +23,7 @@ pub enum ZooKeeperError {
 }
 
 impl ZooKeeperError {
-    /// Whether it is the connection that failed, so that it is to be tried again when there is one.
+    /// Whether the connection failed, so that the request can be retried with a new one.
     pub fn is_away(&self) -> bool {
         match self {
             Self::Away { .. } => true,
@@ -41,7 +41,7 @@ impl ZooKeeperError {
     }
 }
 
-/// Tells for which node something failed.
+/// Adds the node to an error.
 pub(crate) trait At<T> {
     fn at(self, action: &'static str, path: &str) -> Result<T, ZooKeeperError>;
 }
@@ -56,7 +56,7 @@ impl<T> At<T> for Result<T, Error> {
     }
 }
 
-/// An error of the client's, and what to do about it where that is known.
+/// The text of a client error, with a hint where there is one.
 fn describe(error: &Error) -> String {
     match error {
         Error::NoAuth => {
@@ -64,8 +64,8 @@ fn describe(error: &Error) -> String {
              that the other programs of the cluster have?"
                 .to_owned()
         }
-        Error::AuthFailed => "the user and the password were refused".to_owned(),
-        Error::NoNode => "there is no such node".to_owned(),
+        Error::AuthFailed => "authentication failed: check the user and the password".to_owned(),
+        Error::NoNode => "the node does not exist".to_owned(),
         Error::ConnectionLoss => "the connection was lost".to_owned(),
         Error::SessionExpired => "the session has expired".to_owned(),
         Error::ClientClosed => "the session was closed".to_owned(),
@@ -73,24 +73,24 @@ fn describe(error: &Error) -> String {
     }
 }
 
-/// Whether this can be the path of a node; if not, a sentence says why. ZooKeeper has the same rules.
+/// Checks whether this is a valid path of a node; the error is a sentence. ZooKeeper has the same rules.
 pub fn check_path(path: &str) -> Result<(), &'static str> {
     let Some(rest) = path.strip_prefix('/') else {
-        return Err("a path of ZooKeeper begins with `/`");
+        return Err("a ZooKeeper path must begin with `/`");
     };
     if rest.is_empty() {
         return Ok(());
     }
     for name in rest.split('/') {
         match name {
-            "" => return Err("a path of ZooKeeper has no `/` at its end, and no two in a row"),
-            "." | ".." => return Err("a path of ZooKeeper has no `.` and no `..` for a name"),
+            "" => return Err("a ZooKeeper path must not end with `/` or contain `//`"),
+            "." | ".." => return Err("a ZooKeeper path must not contain `.` or `..` as a name"),
             _ => {}
         }
     }
     let is_refused = |character: char| matches!(character, '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..='\u{ffff}');
     if rest.contains(is_refused) {
-        return Err("a path of ZooKeeper has no control characters");
+        return Err("a ZooKeeper path must not contain control characters");
     }
     Ok(())
 }

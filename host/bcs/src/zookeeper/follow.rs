@@ -7,25 +7,25 @@ use zookeeper_client::{Client, Error};
 
 use crate::zookeeper::{Watch, ZooKeeper, ZooKeeperError, check_path, error::At};
 
-/// How long after an error that is not the connection's it tries again.
+/// The pause before a retry after an error other than of the connection.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long after a request found no connection, which the session itself will tell of, too.
+/// The pause after a request without a connection, which the session also reports.
 pub(crate) const SOON: Duration = Duration::from_millis(20);
 
-/// A list of children, of whatever is known of each.
+/// A list of children.
 pub trait List: Clone + Default + PartialEq + Send + Sync + 'static {
-    /// What these children are. Who is gone by now is left out.
+    /// Reads these children. Children that are gone meanwhile are left out.
     fn read(
         client: &Client,
         path: &str,
         names: Vec<String>,
     ) -> impl Future<Output = Result<Self, ZooKeeperError>> + Send;
 
-    /// Say why the list may be old.
+    /// Set the reason why the list may be stale.
     fn lose(&mut self, reason: String);
 }
 
-/// What is below a node, followed in the background until this is dropped.
+/// The children of a node, followed in the background until this is dropped.
 #[derive(Debug)]
 pub struct Followed<L> {
     list: watch::Receiver<Arc<L>>,
@@ -40,12 +40,12 @@ impl<L: List> Followed<L> {
         Self { list, task }
     }
 
-    /// The list as it is known now.
+    /// The last known list.
     pub fn borrow(&self) -> Arc<L> {
         self.list.borrow().clone()
     }
 
-    /// Wait until the list, or what is known of it, has changed since this was last awaited.
+    /// Wait until the list or its state has changed since the last call.
     pub async fn changed(&mut self) {
         if self.list.changed().await.is_err() {
             // The task has ended with the runtime: nothing changes any more.
@@ -53,7 +53,7 @@ impl<L: List> Followed<L> {
         }
     }
 
-    /// The list, to be followed by somebody else. It no longer changes once this is dropped.
+    /// A receiver of the list. It no longer changes once this is dropped.
     pub fn receiver(&self) -> watch::Receiver<Arc<L>> {
         self.list.clone()
     }
@@ -67,7 +67,7 @@ impl<L> Drop for Followed<L> {
 
 async fn follow<L: List>(zookeeper: &ZooKeeper, path: &str, show: &watch::Sender<Arc<L>>) {
     if let Err(reason) = check_path(path) {
-        lose(show, format!("{path:?} can be no node: {reason}"));
+        lose(show, format!("{path:?} is not a valid node path: {reason}"));
         return std::future::pending().await;
     }
     loop {
@@ -91,7 +91,7 @@ async fn in_session<L: List>(client: &Client, path: &str, show: &watch::Sender<A
     }
 }
 
-/// Show what is there, and wait until it is something else.
+/// Publish the current children, and wait until they change.
 async fn once<L: List>(
     client: &Client,
     path: &str,
@@ -103,7 +103,7 @@ async fn once<L: List>(
             publish(show, list);
             watch
         }
-        // Nobody has ever registered. The watch is for the node to be made.
+        // The node does not exist yet. The watch fires when it is created.
         Err(Error::NoNode) => {
             let (node, watch) = Watch::node(client, path).await.at("reading", path)?;
             if node.is_some() {

@@ -1,35 +1,35 @@
-//! What is below a node: registered members, or children of any name.
+//! The children of a node: registered members, or children of any name.
 
 use bytes::Bytes;
 use zookeeper_client::{Client, Error};
 
 use crate::zookeeper::{ZooKeeperError, error::At, follow::List};
 
-/// How many characters at a name's end are the sequence. ZooKeeper pads it to them.
+/// The length of the sequence number at the end of a name, padded by ZooKeeper.
 const SEQUENCE_LENGTH: usize = 10;
 
-/// Somebody who is registered: a child whose name ends with a sequence number.
+/// A registered member: a child whose name ends with a sequence number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// The node's name, without those above it.
     pub name: String,
-    /// When it registered, in relation to the others: ZooKeeper counts them.
+    /// The sequence number, which orders members by the time of their registration.
     pub sequence: i64,
-    /// What it says of itself, as it was when the list of members last changed.
+    /// Its data, as of the last change of the list of members.
     pub data: Bytes,
 }
 
-/// Who is registered below a node.
+/// The members registered below a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemberList {
-    /// The members, those who have been registered longest first.
+    /// The members, oldest registration first.
     ///
-    /// As BCS has it, the last 10 characters of a name are its sequence; children whose names are not longer
-    /// than that, or end with no number, are no members.
+    /// As in BCS, the last 10 characters of a name are its sequence number; children whose names are not longer
+    /// than that, or do not end with a number, are not members.
     pub members: Vec<Member>,
-    /// Whether they were ever read: if not, nobody knows whether there are any.
+    /// Whether the list was ever read; if not, it is unknown.
     pub is_read: bool,
-    /// Why they may be old. They are who was there last.
+    /// Why the list may be stale. The last known members are kept.
     pub lost: Option<String>,
 }
 
@@ -38,15 +38,15 @@ pub struct MemberList {
 pub struct ChildList {
     /// The names, sorted.
     pub names: Vec<String>,
-    /// Whether they were ever read: if not, nobody knows whether there are any.
+    /// Whether the list was ever read; if not, it is unknown.
     pub is_read: bool,
-    /// Why they may be stale. They are what was read last.
+    /// Why the list may be stale. The last known names are kept.
     pub lost: Option<String>,
 }
 
 impl List for MemberList {
     async fn read(client: &Client, path: &str, names: Vec<String>) -> Result<Self, ZooKeeperError> {
-        // All are asked for before the first answer is awaited.
+        // Send all requests before awaiting the first response.
         let requests: Vec<_> = in_order(names)
             .into_iter()
             .map(|(sequence, name)| {
@@ -63,7 +63,7 @@ impl List for MemberList {
                     sequence,
                     data: data.into(),
                 }),
-                // It has gone since, and the watch knows.
+                // The node is gone meanwhile; the watch fires for that.
                 Err(Error::NoNode) => {}
                 Err(error) => return Err(error).at("reading", &path),
             }

@@ -6,7 +6,7 @@ use super::check_path;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodePath(String);
 
-/// A text that is no path of a node.
+/// A string that is not a valid path of a node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` cannot be used: {reason}; write one such as /bcs/services/endpoints/scheduler")]
 pub struct InvalidNodePath {
@@ -24,7 +24,7 @@ impl NodePath {
         if name.contains('/') {
             return Err(InvalidNodePath {
                 text: name.to_owned(),
-                reason: "the name of a node has no `/`",
+                reason: "the name of a node must not contain `/`",
             });
         }
         format!("{}/{name}", self.0).parse()
@@ -41,7 +41,7 @@ impl FromStr for NodePath {
         };
         check_path(text).map_err(wrong)?;
         if text == "/" {
-            return Err(wrong("the root is everybody's"));
+            return Err(wrong("the root is not allowed"));
         }
         Ok(Self(text.to_owned()))
     }

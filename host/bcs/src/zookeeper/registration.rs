@@ -1,4 +1,4 @@
-//! A node of one's own, for as long as one is there.
+//! Registration: an ephemeral node of this program.
 
 mod hold;
 
@@ -8,19 +8,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::zookeeper::ZooKeeper;
 
-/// What is to be registered: an ephemeral node with a sequence number, which ZooKeeper removes with the session.
+/// A node to register: ephemeral, with a sequence number. ZooKeeper removes it with the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration {
-    /// The node above it. It and those above are made if they are not there, to stay, and with no data.
+    /// The parent node. It and its ancestors are created if missing, persistent and without data.
     pub parent: String,
-    /// What the node's name has between the part that is only this one's and the sequence: the node is
+    /// The part of the node's name between the unique prefix and the sequence number: the node is
     /// `{parent}/_c_{32 hexadecimal digits}-{name}{sequence}`, as BCS names its own.
     pub name: String,
     pub data: Bytes,
 }
 
-/// Something that is registered. It is there until this is withdrawn or dropped: registered again after a
-/// session was lost, and within 3 s after somebody else deleted it.
+/// A registered node. It exists until this is withdrawn or dropped: it is registered again after a
+/// session is lost, and within 3 s if it is deleted.
 #[derive(Debug)]
 pub struct Registered {
     state: watch::Receiver<RegistrationState>,
@@ -32,7 +32,7 @@ pub enum RegistrationState {
     Registered {
         path: String,
     },
-    /// It is not, or nobody can tell.
+    /// It is not registered, or its state is unknown.
     Missing {
         reason: String,
     },
@@ -58,12 +58,12 @@ impl Registered {
         self.state.borrow().clone()
     }
 
-    /// Whether it is registered, to wait for that to change.
+    /// The state, to wait for changes.
     pub fn states(&self) -> watch::Receiver<RegistrationState> {
         self.state.clone()
     }
 
-    /// Remove the node. When this returns it is gone, or ZooKeeper has not answered for 2 s and the node goes
+    /// Remove the node. When this returns it is gone, or ZooKeeper has not responded for 2 s and the node is removed
     /// with the session.
     pub async fn withdraw(&self) {
         self.stop.cancel();

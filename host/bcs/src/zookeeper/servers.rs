@@ -1,10 +1,10 @@
-//! Which servers an ensemble has.
+//! The servers of an ensemble.
 
 use std::{fmt, str::FromStr};
 
 use crate::zookeeper::check_path;
 
-/// The port of a server whose address has none.
+/// The default port.
 const DEFAULT_PORT: u16 = 2181;
 
 /// One server of an ensemble: `host`, `host:port` or `[2001:db8::1]:port`. The port's default is 2181.
@@ -14,9 +14,9 @@ pub struct Server {
     port: u16,
 }
 
-/// The servers of an ensemble, one at least, and the node that all paths are below.
+/// The servers of an ensemble, at least one, and the root node of all paths.
 ///
-/// As text it is what every program takes that uses ZooKeeper: `10.0.0.1:2181,10.0.0.2:2181`, and
+/// The text form is ZooKeeper's connection string: `10.0.0.1:2181,10.0.0.2:2181`, or
 /// `10.0.0.1:2181/below/this/node`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Servers {
@@ -25,21 +25,21 @@ pub struct Servers {
     root: Option<String>,
 }
 
-/// Why a text names no servers.
+/// Why a connection string is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ServersError {
-    /// There is no server in it.
+    /// No server is given.
     #[error("no server is given; write `host:port`, with commas between several")]
     Empty,
-    #[error("{text:?} is no server of ZooKeeper: {reason}; write `host:port`")]
+    #[error("{text:?} is not a valid ZooKeeper server: {reason}; write `host:port`")]
     Server { text: String, reason: &'static str },
-    /// The node that paths are to be below can be no node.
-    #[error("{path:?} can be no node: {reason}")]
+    /// The root node is not a valid path.
+    #[error("{path:?} is not a valid node path: {reason}")]
     Root { path: String, reason: &'static str },
 }
 
 impl Server {
-    /// The host: a name or an address, an IPv6 address without brackets.
+    /// The host: a name or an address; IPv6 addresses are without brackets.
     pub fn host(&self) -> &str {
         &self.host
     }
@@ -50,7 +50,7 @@ impl Server {
 }
 
 impl Servers {
-    /// These servers, and the node that paths are below (`/` is the same as none).
+    /// These servers, and the root node of all paths (`/` is the same as none).
     pub fn new(
         servers: impl IntoIterator<Item = Server>,
         root: Option<String>,
@@ -78,7 +78,7 @@ impl Servers {
         self.servers.iter()
     }
 
-    /// The node that paths are below, if not the root.
+    /// The root node of all paths, if not `/`.
     pub fn root(&self) -> Option<&str> {
         self.root.as_deref()
     }
@@ -93,7 +93,7 @@ impl FromStr for Server {
             reason,
         };
         if text.contains("://") {
-            return Err(wrong("servers have no scheme"));
+            return Err(wrong("a server must not have a scheme"));
         }
         let (host, port) = match text.strip_prefix('[') {
             Some(rest) => {
@@ -101,12 +101,12 @@ impl FromStr for Server {
                     .split_once(']')
                     .ok_or_else(|| wrong("its bracket is not closed"))?;
                 if host.parse::<std::net::Ipv6Addr>().is_err() {
-                    return Err(wrong("in brackets there is an IPv6 address"));
+                    return Err(wrong("brackets must hold an IPv6 address"));
                 }
                 match rest.strip_prefix(':') {
                     Some(port) => (host, Some(port)),
                     None if rest.is_empty() => (host, None),
-                    None => return Err(wrong("after the bracket there is a colon")),
+                    None => return Err(wrong("a colon must follow the bracket")),
                 }
             }
             None => match text.split_once(':') {
@@ -118,13 +118,13 @@ impl FromStr for Server {
             return Err(wrong("it has no host"));
         }
         if host.contains(|character: char| character.is_whitespace() || "/,@?#".contains(character)) {
-            return Err(wrong("its host is no name and no address"));
+            return Err(wrong("its host is not a valid name or address"));
         }
         let port = match port {
             None => DEFAULT_PORT,
-            Some(port) if port.contains(':') => return Err(wrong("IPv6 addresses are in brackets")),
+            Some(port) if port.contains(':') => return Err(wrong("IPv6 addresses must be in brackets")),
             Some(port) => match port.parse() {
-                Ok(0) | Err(_) => return Err(wrong("its port is no number of 1 to 65535")),
+                Ok(0) | Err(_) => return Err(wrong("its port is not a number from 1 to 65535")),
                 Ok(port) => port,
             },
         };
@@ -142,7 +142,7 @@ impl FromStr for Servers {
         if text.contains("://") {
             return Err(ServersError::Server {
                 text: text.to_owned(),
-                reason: "servers have no scheme",
+                reason: "a server must not have a scheme",
             });
         }
         let (servers, root) = match text.find('/') {
@@ -202,25 +202,25 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_told_why() {
+    fn invalid_texts_are_refused_with_a_reason() {
         for (text, part) in [
             ("", "no server is given"),
             (" ", "no server is given"),
             ("/bcs", "no server is given"),
             ("a,,b", "has no host"),
             (":2181", "has no host"),
-            ("a:", "no number of 1 to 65535"),
-            ("a:0", "no number of 1 to 65535"),
-            ("a:65536", "no number of 1 to 65535"),
-            ("a:x", "no number of 1 to 65535"),
+            ("a:", "not a number from 1 to 65535"),
+            ("a:0", "not a number from 1 to 65535"),
+            ("a:65536", "not a number from 1 to 65535"),
+            ("a:x", "not a number from 1 to 65535"),
             ("::1", "has no host"),
-            ("2001:db8::1", "in brackets"),
+            ("2001:db8::1", "must be in brackets"),
             ("[::1", "not closed"),
             ("[a]:2181", "an IPv6 address"),
-            ("[::1]2181", "there is a colon"),
-            ("a b:2181", "no name and no address"),
-            ("tcp+tls://a:2181", "have no scheme"),
-            ("a/bcs/", "no `/` at its end"),
+            ("[::1]2181", "a colon must follow"),
+            ("a b:2181", "not a valid name or address"),
+            ("tcp+tls://a:2181", "must not have a scheme"),
+            ("a/bcs/", "must not end with `/`"),
         ] {
             let error = text.parse::<Servers>().unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");

@@ -1,4 +1,4 @@
-//! The session, made again whenever it is lost.
+//! The session, which is opened again when it is lost.
 
 mod connect;
 
@@ -16,10 +16,10 @@ use crate::zookeeper::{
     ChildList, EnsembleConfig, Followed, MemberList, Registered, Registration, Servers, ZooKeeperError,
 };
 
-/// How long somebody who needs a session waits for one.
+/// How long a caller waits for a session.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// An ensemble, with a session that is made again whenever it is lost. Cheap to clone; it lives as long as a
+/// An ensemble, with a session that is opened again when it is lost. Cheap to clone; it lives as long as a
 /// clone, or a list or a registration that was made with one.
 #[derive(Clone)]
 pub struct ZooKeeper {
@@ -38,24 +38,24 @@ struct Shared {
 pub enum SessionState {
     Connecting {
         since: Instant,
-        /// Why the last try failed, if there was one.
+        /// Why the last attempt failed, if there was one.
         reason: Option<String>,
     },
-    /// There is one, and a server that it is connected to.
+    /// The session exists, and is connected to a server.
     Connected {
         since: Instant,
-        /// Which one: it stays the same while only the connection comes and goes.
+        /// The session ID, which survives reconnects.
         session: SessionId,
     },
-    /// There was one, and the connection or the session itself is gone.
+    /// The connection or the session was lost.
     Lost {
         since: Instant,
-        /// Why, or why the last try to have it back failed.
+        /// Why it was lost, or why the last attempt to reconnect failed.
         reason: String,
     },
 }
 
-/// The same, with what is needed to use it.
+/// The same, with the client.
 #[derive(Clone, Debug)]
 pub(crate) enum Session {
     Here(Client),
@@ -63,7 +63,7 @@ pub(crate) enum Session {
 }
 
 impl SessionState {
-    /// Whether ZooKeeper can be asked something.
+    /// Whether requests to ZooKeeper are possible.
     pub fn is_connected(&self) -> bool {
         matches!(self, Self::Connected { .. })
     }
@@ -76,7 +76,7 @@ impl SessionState {
         }
     }
 
-    /// Why ZooKeeper can not be asked anything, where that is known.
+    /// Why requests to ZooKeeper are not possible, if known.
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Connecting { reason, .. } => reason.as_deref(),
@@ -87,8 +87,8 @@ impl SessionState {
 }
 
 impl ZooKeeper {
-    /// Use this ensemble. This returns at once, whether it is there or not: a task connects to it, and tries
-    /// again after 0.1 s, and then ever later, up to 2 s. To be called in a runtime of tokio.
+    /// Use this ensemble. Returns at once, whether it is reachable or not: a task connects to it, and retries
+    /// after 0.1 s, backing off to 2 s. Must be called in a tokio runtime.
     pub fn open(config: EnsembleConfig) -> Self {
         let servers = config.servers.clone();
         let is_authenticated = config.digest.is_some();
@@ -117,16 +117,16 @@ impl ZooKeeper {
         self.shared.states.borrow().clone()
     }
 
-    /// How the session is, to wait for it to change. It ends with the last clone of this.
+    /// The state of the session, to wait for changes. Ends with the last clone of this.
     pub fn states(&self) -> watch::Receiver<SessionState> {
         self.shared.states.clone()
     }
 
-    /// A client of the session. If there is none, this waits up to 2 s for one.
+    /// A client of the session. Waits up to 2 s for a session if there is none.
     ///
-    /// The client is of this session alone: ask for one for each thing that is to be done, and keep none. A
-    /// request that is made while the connection is gone waits in it for as long as the session lasts, so give
-    /// it a bound.
+    /// The client belongs to this session alone: get a new one for each task. A
+    /// request made while the connection is lost waits for as long as the session lasts, so give
+    /// it a timeout.
     pub async fn client(&self) -> Result<Client, ZooKeeperError> {
         match timeout(PATIENCE, self.connected(drop)).await {
             Ok(client) => Ok(client),
@@ -134,8 +134,8 @@ impl ZooKeeper {
         }
     }
 
-    /// The access list of nodes that are made: the user of the configuration and nobody else, or, without a
-    /// user, anyone.
+    /// The access list of created nodes: only the configured user or, without a
+    /// user, everyone.
     pub fn acls(&self) -> Acls<'static> {
         if self.shared.is_authenticated {
             Acls::creator_all()
@@ -144,22 +144,22 @@ impl ZooKeeper {
         }
     }
 
-    /// Follow who is registered below this node, in the background. The node need not be there.
+    /// Follow the members registered below this node, in the background. The node need not exist.
     pub fn members(&self, path: &str) -> Followed<MemberList> {
         Followed::start(self.clone(), path)
     }
 
-    /// Follow the names of this node's children, in the background. The node need not be there.
+    /// Follow the names of this node's children, in the background. The node need not exist.
     pub fn children(&self, path: &str) -> Followed<ChildList> {
         Followed::start(self.clone(), path)
     }
 
-    /// Keep a node there, from now until the result is withdrawn or dropped.
+    /// Keep a node registered until the result is withdrawn or dropped.
     pub fn register(&self, registration: Registration) -> Registered {
         Registered::keep(self.clone(), registration)
     }
 
-    /// Wait for a session, and tell why there is none, again whenever that is another reason.
+    /// Wait for a session, and report why there is none, whenever the reason changes.
     pub(crate) async fn connected(&self, mut tell: impl FnMut(ZooKeeperError)) -> Client {
         let mut session = self.shared.session.clone();
         loop {
@@ -174,7 +174,7 @@ impl ZooKeeper {
         }
     }
 
-    /// Do something for as long as there is a connection; nothing if there is none any more.
+    /// Run a future while there is a connection; none if it is lost.
     pub(crate) async fn while_connected<T>(&self, action: impl Future<Output = T>) -> Option<T> {
         let mut session = self.shared.session.clone();
         tokio::select! {
@@ -187,7 +187,7 @@ impl ZooKeeper {
     pub(crate) fn away(&self) -> ZooKeeperError {
         let reason = match &*self.shared.session.borrow() {
             Session::Away(reason) => reason.clone(),
-            Session::Here(_) => "the connection was gone, and is back now".to_owned(),
+            Session::Here(_) => "the connection was lost, and is restored now".to_owned(),
         };
         ZooKeeperError::Away {
             servers: self.shared.servers.clone(),

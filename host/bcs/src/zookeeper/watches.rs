@@ -1,4 +1,4 @@
-//! Watches that may be given up.
+//! Watches that may be dropped.
 
 use std::{
     fmt,
@@ -15,9 +15,9 @@ type Event = Pin<Box<dyn Future<Output = WatchedEvent> + Send>>;
 /// A watch that fires once: a future that ends when something has happened to the node. Its error is that the
 /// session has ended. It may be dropped.
 ///
-/// The client has the server remove a watch of its own that is dropped. Version 3.4 does not know that
-/// request, and closes the connection; so this one stays until it fires for nobody, or the session ends. It
-/// costs a task then: whoever reads a node again and again keeps the watch of one time for the next.
+/// The client makes the server remove a watch of its own that is dropped. Version 3.4 does not know that
+/// request, and closes the connection; so this watch stays until it fires or the session ends. It
+/// costs a task meanwhile: repeated reads of a node should reuse the previous watch.
 pub struct Watch {
     /// None: it has fired.
     event: Option<Event>,
@@ -33,19 +33,19 @@ impl fmt::Debug for Watch {
 }
 
 impl Watch {
-    /// The names of a node's children, and a watch for others to come, some to go, and the node to go.
+    /// The names of a node's children, and a watch for children created or deleted, and for the node's deletion.
     pub async fn children(client: &Client, path: &str) -> Result<(Vec<String>, Self), Error> {
         let (client, path) = (client.clone(), path.to_owned());
         Self::ask(async move { client.list_and_watch_children(&path).await }).await
     }
 
-    /// What is known of a node, if it is there, and a watch for it to come, to change, and to go.
+    /// The stat of a node, if it exists, and a watch for its creation, change and deletion.
     pub async fn node(client: &Client, path: &str) -> Result<(Option<Stat>, Self), Error> {
         let (client, path) = (client.clone(), path.to_owned());
         Self::ask(async move { client.check_and_watch_stat(&path).await }).await
     }
 
-    /// What a node says, and a watch for it to say something else, and to go.
+    /// The data of a node, and a watch for its change and deletion.
     pub async fn data(client: &Client, path: &str) -> Result<((Vec<u8>, Stat), Self), Error> {
         let (client, path) = (client.clone(), path.to_owned());
         Self::ask(async move {
@@ -60,8 +60,8 @@ impl Watch {
         self.await
     }
 
-    /// Ask, in a task that goes on when nobody waits for the answer any more. It holds the client until there
-    /// is one.
+    /// Send the request in a task that continues even if the caller is gone. It holds the client until there
+    /// is a response.
     async fn ask<T: Send + 'static>(
         request: impl Future<Output = Result<(T, OneshotWatcher), Error>> + Send + 'static,
     ) -> Result<(T, Self), Error> {
@@ -73,7 +73,7 @@ impl Watch {
                 let event = Some(event);
                 (read, Self { event, runtime })
             });
-            // Whoever asked may be gone; then the watch is given up here.
+            // The caller may be gone; then the watch is dropped here.
             let _ = answer.send(answered);
         });
         // Without an answer the task has ended with the runtime.
@@ -86,7 +86,7 @@ impl Future for Watch {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(event) = &mut self.event else {
-            // It has ended before, and is not asked again.
+            // It has ended before, and is not polled again.
             return Poll::Pending;
         };
         let event = ready!(event.as_mut().poll(context));

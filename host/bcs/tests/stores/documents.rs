@@ -7,10 +7,10 @@ use admittance_definitions::{
 };
 use serde_json::{Value, json};
 
-/// Longer than anything takes on a busy machine: it ends a wait that would not end.
+/// A timeout that is generous even on a busy machine.
 const NEVER: Duration = Duration::from_secs(120);
 
-/// Await, but not for ever.
+/// Await, with a timeout.
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(NEVER, future).await {
         Ok(result) => result,

@@ -31,7 +31,7 @@ const MANIFEST: &str = include_str!("../../../../docs/examples/bcs/admissionwebh
 const RESOURCES: &str = "/apis/bkbcs.tencent.com/v2/admissionwebhookconfigurations";
 const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// Longer than anything takes on a busy machine: it ends a wait that would not end.
+/// A timeout that is generous even on a busy machine.
 const NEVER: Duration = Duration::from_secs(300);
 /// Between two looks at a server, which does not tell when it is ready.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);

@@ -117,9 +117,9 @@ async fn where_definitions_are() {
     let nodes = Nodes::new(false).await;
     let zookeeper = ZooKeeper::open(nodes.config());
     for (root, expected) in [
-        ("blueking", "begins with `/`"),
-        ("/blueking/", "no `/` at its end"),
-        ("/", "not below the root"),
+        ("blueking", "begin with `/`"),
+        ("/blueking/", "must not end with `/`"),
+        ("/", "not the root"),
     ] {
         let error = ZooKeeperStore::new(zookeeper.clone(), root).unwrap_err();
         assert!(error.contains(expected), "{root}: {error}");

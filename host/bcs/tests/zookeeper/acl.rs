@@ -1,4 +1,4 @@
-//! Who may read and write the nodes that are made.
+//! The access lists of created nodes.
 
 use admittance_bcs::zookeeper::{Digest, EnsembleConfig, RegistrationState, ZooKeeper};
 use zookeeper_client::{Error, Permission};
@@ -44,7 +44,7 @@ async fn nodes_belong_to_the_user_that_made_them() {
     }
     let nobody = somebody(shared()).await;
     assert_eq!(nobody.get_data(&path).await.unwrap_err(), Error::NoAuth);
-    // Whoever has the password is the same user, and sees it.
+    // A client with the password is the same user, and can read it.
     let too = ZooKeeper::open(as_user("secret"));
     let members = too.members("/acl/of/user");
     let list = until(&mut members.receiver(), |list| list.is_read).await;

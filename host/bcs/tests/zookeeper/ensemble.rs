@@ -70,7 +70,7 @@ wait $program
 if [ -n "$REMOVE" ]; then rm -rf "$REMOVE"; fi
 "#;
 
-/// Longer than anything takes on a busy machine: it ends a wait that would not end.
+/// A timeout that is generous even on a busy machine.
 const NEVER: Duration = Duration::from_secs(120);
 
 /// Between two looks at a server, which does not tell when it is ready.

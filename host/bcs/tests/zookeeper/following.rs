@@ -1,4 +1,4 @@
-//! Who is there.
+//! Following members and children.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ async fn members_are_in_the_order_of_their_sequences() {
     let zookeeper = ZooKeeper::open(config(shared()));
     let members = zookeeper.members(parent);
     let mut list = members.receiver();
-    // The node that they are below is not there yet.
+    // The parent node does not exist yet.
     until_said(&mut list, &[]).await;
     let somebody = somebody(shared()).await;
     somebody.mkdir(parent, &PERSISTENT).await.unwrap();
@@ -106,7 +106,7 @@ async fn what_can_be_no_node_has_no_members() {
         let state = until(&mut members.receiver(), |list| list.lost.is_some()).await;
         assert!(!state.is_read, "{path}");
         let reason = state.lost.clone().unwrap();
-        assert!(reason.contains("can be no node"), "{path}: {reason}");
+        assert!(reason.contains("is not a valid node"), "{path}: {reason}");
     }
 }
 
@@ -130,7 +130,7 @@ async fn who_was_there_stays_listed_while_the_server_is_away() {
     assert!(old.is_read, "{old:?}");
     let reason = old.lost.clone().unwrap();
     assert!(reason.contains(server.address()), "{reason}");
-    // Somebody who begins now knows nothing.
+    // A new follower has no list.
     let unknown = zookeeper.members("/m");
     let first = until(&mut unknown.receiver(), |list| list.lost.is_some()).await;
     assert!(!first.is_read && first.members.is_empty(), "{first:?}");

@@ -1,4 +1,4 @@
-//! A node of one's own.
+//! Registration of an ephemeral node.
 
 use admittance_bcs::zookeeper::{Registered, Registration, RegistrationState, ZooKeeper};
 use zookeeper_client::Client;
@@ -178,7 +178,7 @@ async fn a_node_is_made_once_however_the_connection_breaks() {
         let path = path(&registered).await;
         assert!(interruption.was(), "{moment:?}");
         assert_eq!(session(&zookeeper, None).await, before, "{moment:?}");
-        // Nothing was made besides, and nothing made and removed again.
+        // No other node was created, or created and removed again.
         let (names, stat) = somebody.get_children(parent).await.unwrap();
         assert_eq!(names, [path.rsplit_once('/').unwrap().1], "{moment:?}");
         assert_eq!(stat.cversion, 1, "{moment:?}");
@@ -192,7 +192,7 @@ async fn the_node_that_paths_are_below_is_there_or_missed() {
     let registered = zookeeper.register(registration("/parent", "x"));
     let missed = until(
         &mut registered.states(),
-        |state| matches!(state, RegistrationState::Missing { reason } if reason.contains("make it")),
+        |state| matches!(state, RegistrationState::Missing { reason } if reason.contains("create it")),
     )
     .await;
     assert!(format!("{missed:?}").contains(&servers), "{missed:?}");
@@ -218,7 +218,7 @@ async fn what_can_be_no_node_is_told_so() {
             name: name.to_owned(),
             data: Default::default(),
         });
-        let told = |state: &RegistrationState| matches!(state, RegistrationState::Missing { reason } if reason.contains("can be no node"));
+        let told = |state: &RegistrationState| matches!(state, RegistrationState::Missing { reason } if reason.contains("is not a valid node"));
         until(&mut registered.states(), told).await;
     }
 }

@@ -1,4 +1,4 @@
-//! What most of the tests do.
+//! Helpers of the tests.
 
 use std::{future::Future, time::Duration};
 
@@ -7,10 +7,10 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, SessionId};
 
-/// Longer than anything takes on a busy machine: it ends a wait that would not end.
+/// A timeout that is generous even on a busy machine.
 const NEVER: Duration = Duration::from_secs(60);
 
-/// Open to anyone, and to stay.
+/// Persistent, and open to everyone.
 pub(crate) const PERSISTENT: CreateOptions<'static> = CreateMode::Persistent.with_acls(Acls::anyone_all());
 
 /// The ensemble at these addresses.
@@ -31,7 +31,7 @@ pub(crate) async fn somebody(servers: &str) -> Client {
     soon(Client::connect(servers)).await.unwrap()
 }
 
-/// Await, but not for ever.
+/// Await, with a timeout.
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(NEVER, future).await.unwrap()
 }

@@ -1,4 +1,4 @@
-//! Which route a request is for, in every way in which a server may read its method and path.
+//! Finds the route of a request, for every way in which a server may read its method and path.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ impl Prepared {
     }
 }
 
-/// The parameters of a path, when it is of this template.
+/// The parameters of a path, if it matches this template.
 fn parameters(template: &Router<()>, path: &str) -> Option<Vec<(String, String)>> {
     let found = template.at(path).ok()?;
     let parameters = found.params.iter();
@@ -31,7 +31,7 @@ fn parameters(template: &Router<()>, path: &str) -> Option<Vec<(String, String)>
     )
 }
 
-/// A template in lower case, but for the names of its parameters.
+/// A template in lower case, except for the names of its parameters.
 pub(super) fn in_lower_case(template: &str) -> String {
     let mut is_name = false;
     let lower = |letter: char| {
@@ -50,7 +50,7 @@ pub(super) fn in_lower_case(template: &str) -> String {
 }
 
 impl Matched {
-    /// Whether a lenient server, which may not care for case, acts on the same things.
+    /// Whether a lenient server, which may ignore case, uses the same route and parameters.
     fn agrees_with(&self, lenient: &Self) -> bool {
         let lower = |parameters: &[(String, String)]| -> Vec<String> {
             parameters.iter().map(|(_, value)| value.to_lowercase()).collect()
@@ -87,7 +87,7 @@ impl Rest {
             })
     }
 
-    /// The route that a request is for, if there is one. An error says why that cannot be told.
+    /// The route of a request, if there is one. The error says why the request is ambiguous.
     pub(super) fn route(&self, head: &Parts) -> Result<Option<Matched>, Rejection> {
         let (method, path) = (&head.method, head.uri.path());
         let readings = PathReadings::of(path);
@@ -98,35 +98,35 @@ impl Rest {
             && !(Arc::ptr_eq(&first.route, &second.route) && first.parameters == second.parameters)
         {
             return Err(ambiguous(
-                "its path can be read in two ways; write slashes and dots plainly",
+                "servers may read its path in different ways; write slashes and dots plainly",
             ));
         }
         if path::is_plain(path) && is_known(method) {
             return Ok(first);
         }
         let Some(lenient) = path::lenient(path) else {
-            // What cannot be read has no route that could be missed when no route takes such a method.
+            // An unreadable path cannot bypass a route if no route has such a method.
             return match self.routes.iter().any(|route| route.takes(method)) || !is_known(method) {
                 true => Err(ambiguous(
-                    "its path is encoded several times, or is no plain text",
+                    "its path is encoded several times, or has control characters or invalid UTF-8",
                 )),
                 false => Ok(None),
             };
         };
         match (&first, self.find_lenient(method, &lenient)) {
             (Some(first), Some(lenient)) if !first.agrees_with(&lenient) => Err(ambiguous(
-                "its path can be read in two ways; write it without `;`, `\\`, encoded slashes and dots, and in \
+                "servers may read its path in different ways; write it without `;`, `\\`, encoded slashes and dots, and in \
                  the case of the API",
             )),
             (None, Some(_)) => Err(ambiguous(
-                "its method or path is not as the API has it, but some servers would take it for that; write it \
+                "its method or path differs from the API's, but some servers would accept it; write it \
                  plainly",
             )),
             _ => Ok(first),
         }
     }
 
-    /// Whether some server could take the path for one of a route, whatever the method.
+    /// Whether some server could match the path to a route, whatever the method.
     pub(super) fn may_be_routed(&self, path: &str) -> bool {
         let Some(lenient) = path::lenient(path) else {
             return true;
@@ -138,18 +138,18 @@ impl Rest {
         })
     }
 
-    /// What becomes of a request that no route is for.
+    /// How a request without a route is handled.
     pub(super) fn unmatched(&self, head: &Parts) -> Class {
         let is_read = is_read(&head.method);
         match self.unmatched {
             _ if is_read => Class::Pass,
             Unmatched::Refuse => Class::Refuse(Rejection::new(
                 RejectionKind::Unmatched,
-                "no route is for this method and path, and such writes are refused here",
+                "no route matches this method and path, and unmatched writes are refused",
             )),
-            // Nobody can know what a server does with such a method.
+            // It is unknown what a server does with such a method.
             Unmatched::Pass if !is_known(&head.method) && self.may_be_routed(head.uri.path()) => {
-                Class::Refuse(ambiguous("its method is none that is known"))
+                Class::Refuse(ambiguous("its method is unknown"))
             }
             Unmatched::Pass => Class::Pass,
         }
@@ -168,6 +168,6 @@ fn is_known(method: &Method) -> bool {
 pub(super) fn ambiguous(why: &str) -> Rejection {
     Rejection::new(
         RejectionKind::Ambiguous,
-        format!("the request can be read in two ways: {why}"),
+        format!("the request is ambiguous: {why}"),
     )
 }

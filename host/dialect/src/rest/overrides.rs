@@ -1,15 +1,15 @@
-//! Ways in which a request names another method or path than its own, for servers that listen to them.
+//! Headers and parameters that override the method or path of a request, which some servers obey.
 
 use http::request::Parts;
 
-/// Headers that name another method.
+/// Headers that override the method.
 const METHOD_HEADERS: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method-override"];
-/// Headers that name another path.
+/// Headers that override the path.
 const PATH_HEADERS: [&str; 2] = ["x-original-url", "x-rewrite-url"];
-/// The query parameter that names another method.
+/// The query parameter that overrides the method.
 const METHOD_PARAMETER: &str = "_method";
 
-/// What of this head names another method or path than the head's own, if anything does.
+/// The header or parameter that names a method or path other than the request's own, if any.
 pub(super) fn overridden(head: &Parts) -> Option<String> {
     let method = head.method.as_str();
     let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
@@ -20,7 +20,7 @@ pub(super) fn overridden(head: &Parts) -> Option<String> {
             PATH_HEADERS.contains(&name) && value != path.as_bytes()
         }
     };
-    // Gateways to other programs (CGI, WSGI) do not tell `_` from `-`.
+    // Gateways to other programs (CGI, WSGI) do not distinguish `_` from `-`.
     let mut headers = head
         .headers
         .iter()

@@ -3,30 +3,30 @@ use http::{HeaderName, Method};
 
 use crate::{Pattern, Pointer};
 
-/// The routes of a JSON API that the chains may be for, in order: the first that matches decides.
+/// The routes of a JSON API that chains may apply to, in order: the first match decides.
 #[derive(Clone, Debug, Default)]
 pub struct RestConfig {
     /// In order.
     pub routes: Vec<Route>,
-    /// What becomes of a write that none of them matches.
+    /// How a write is handled that matches no route.
     pub unmatched: Unmatched,
 }
 
-/// What becomes of a request that no route matches and that is no GET, HEAD, OPTIONS or TRACE; those pass.
+/// How a request is handled that matches no route and is not a GET, HEAD, OPTIONS or TRACE; those pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unmatched {
-    /// It is refused: every write goes through the chains or nowhere.
+    /// It is refused, so that no write bypasses the chains.
     #[default]
     Refuse,
-    /// It passes untouched, unless a lenient server could take it for one that a route matches.
+    /// It passes unchanged, unless a lenient server could match it to a route.
     Pass,
 }
 
 impl Unmatched {
-    /// Each of them.
+    /// All values.
     pub const ALL: [Self; 2] = [Self::Refuse, Self::Pass];
 
-    /// As the configuration writes it.
+    /// The value in the configuration.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Refuse => "refuse",
@@ -35,53 +35,53 @@ impl Unmatched {
     }
 }
 
-/// Which requests these are, and where the parts of the admission request stand in them.
+/// The requests that a route matches, and where they hold the parts of the admission request.
 #[derive(Clone, Debug)]
 pub struct Route {
-    /// Any of these.
+    /// The methods, any of which matches.
     pub methods: Vec<Method>,
     /// A path with parameters: `/v1/job/{id}`; `{*id}` takes the rest of the path.
     pub path: String,
-    /// What such a request does.
+    /// The operation of such a request.
     pub operation: Operation,
-    /// The collection that rules know it by.
+    /// The resource that rules match.
     pub resource: GroupVersionResource,
-    /// `scale` and so on; none for the resource itself.
+    /// The subresource, such as `scale`; none for the resource itself.
     pub subresource: Option<String>,
-    /// Where the kind comes from.
+    /// The source of the kind.
     pub kind: KindSource,
-    /// Where the namespace comes from: the first of these that has a text. Their order must be the
+    /// The sources of the namespace: the first that is not empty. Their order must be the
     /// control plane's own, or a client could name one namespace to the chains and another to it.
     pub namespace: Vec<ValueSource>,
-    /// Where the name comes from, likewise.
+    /// The sources of the name, likewise.
     pub name: Vec<ValueSource>,
     /// The part of the body that is the object; by default the whole body.
     pub object: Pointer,
     /// A body without the object passes; otherwise it is refused.
     pub optional: bool,
-    /// The parts of the body that no stage may change, all in the object. By default those that name,
-    /// namespace and kind are taken from, as far as they are in it.
+    /// The fields of the body that no stage may change, all in the object. By default those that name,
+    /// namespace and kind are read from, as far as they are in it.
     pub identity: Option<Vec<Pointer>>,
-    /// More keys of the body that are brought into this spelling, as servers written in Go read keys
-    /// whatever their case. The keys on the way of every other pointer of the route always are.
+    /// More keys of the body to normalize to this spelling, because servers written in Go read keys
+    /// in any case. The keys of all other pointers of the route are always normalized.
     pub spellings: Vec<Pattern>,
     /// The control plane will not store the result.
     pub dry_run: bool,
 }
 
-/// Where the kind of an object comes from.
+/// The source of the kind of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KindSource {
     /// Every object of the route is of this kind.
     Fixed(String),
-    /// It stands in the body.
+    /// A field of the body.
     Pointer(Pointer),
 }
 
-/// Where a name or namespace comes from.
+/// The source of a name or namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValueSource {
-    /// It is always this.
+    /// A constant.
     Fixed(String),
     /// A parameter of the path template.
     Path(String),
@@ -89,7 +89,7 @@ pub enum ValueSource {
     Query(String),
     /// A header.
     Header(HeaderName),
-    /// A place in the body.
+    /// A field of the body.
     Pointer(Pointer),
 }
 
@@ -119,7 +119,7 @@ impl Route {
         }
     }
 
-    /// The places in the body that name, namespace and kind come from.
+    /// The fields of the body that name, namespace and kind are read from.
     pub(super) fn body_pointers(&self) -> impl Iterator<Item = &Pointer> {
         let kind = match &self.kind {
             KindSource::Pointer(pointer) => Some(pointer),

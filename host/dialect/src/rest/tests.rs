@@ -130,12 +130,12 @@ fn class(dialect: &Rest, head: &Parts) -> &'static str {
     }
 }
 
-/// Spellings that lead a lenient server to a route. None of them may pass by it.
+/// Spellings that a lenient server may match to a route. None of them may bypass it.
 #[test]
 fn no_spelling_leads_around_a_route() {
     // (why, method, path, with `refuse`, with `pass`)
     for (why, method, path, refuse, pass) in [
-        ("as the API has it", "PUT", "/v1/jobs", "inspect", "inspect"),
+        ("differs from the API", "PUT", "/v1/jobs", "inspect", "inspect"),
         ("a slash at the end", "PUT", "/v1/jobs/", "inspect", "inspect"),
         ("doubled slashes", "PUT", "/v1//jobs", "inspect", "inspect"),
         ("many slashes", "PUT", "////v1///jobs//", "inspect", "inspect"),
@@ -549,42 +549,42 @@ fn bodies() {
             "PUT",
             "/v1/jobs",
             "{}",
-            "the body is not what this route takes: there is nothing at /Job",
+            "the body is not valid for this route: there is nothing at /Job",
         ),
         (
             "empty",
             "PUT",
             "/v1/jobs",
             "",
-            "the body is not what this route takes: it is empty",
+            "the body is not valid for this route: it is empty",
         ),
         (
             "array",
             "PUT",
             "/v1/jobs",
             "[]",
-            "the body is not what this route takes: not a JSON object",
+            "the body is not valid for this route: not a JSON object",
         ),
         (
             "not an object",
             "PUT",
             "/v1/jobs",
             r#"{"Job":"a"}"#,
-            "the body is not what this route takes: at `/Job`: not a JSON object",
+            "the body is not valid for this route: at `/Job`: not a JSON object",
         ),
         (
             "a name that is no text",
             "PUT",
             "/v1/jobs",
             r#"{"Job":{"ID":1}}"#,
-            "the body is not what this route takes: what is at /Job/ID is not a text",
+            "the body is not valid for this route: the value at /Job/ID is not a string",
         ),
         (
             "two jobs",
             "PUT",
             "/v1/jobs",
             r#"{"Job":{},"job":{}}"#,
-            "the body can be read in two ways: `Job` and `job` are two spellings of one key; keep `Job`",
+            "the body is ambiguous: `Job` and `job` are two spellings of one key; keep `Job`",
         ),
         (
             "two namespaces",
@@ -598,14 +598,14 @@ fn bodies() {
             "PUT",
             "/v1/jobs?namespace=a;b",
             r#"{"Job":{"ID":"a"}}"#,
-            "the query holds a semicolon or a broken escape",
+            "the query has a semicolon or an invalid escape",
         ),
         (
-            "a broken escape",
+            "an invalid escape",
             "PUT",
             "/v1/jobs?namespace=a%2",
             r#"{"Job":{"ID":"a"}}"#,
-            "the query holds a semicolon or a broken escape",
+            "the query has a semicolon or an invalid escape",
         ),
     ] {
         let head = head(method, uri);
@@ -702,8 +702,8 @@ fn wrong_routes() {
         .map(ToString::to_string)
         .collect();
     for (error, expected) in errors.iter().zip([
-        "routes[0].path: `v1/jobs` is no path template: it does not start with `/`",
-        "routes[1].path: `/v1/{id` is no path template",
+        "routes[0].path: `v1/jobs` is not a valid path template: it does not start with `/`",
+        "routes[1].path: `/v1/{id` is not a valid path template",
         "routes[2].method: name at least one method",
         "routes[2].name: the path has no parameter `id`; write {id} into it",
         "routes[2].identity: `/Namespace` is not in the object at `/Job`",

@@ -1,4 +1,4 @@
-//! What the path and the query of a call say: which chains are asked, and until when.
+//! The path and the query of a webhook call: its chains and its timeout.
 
 use std::time::Duration;
 
@@ -6,25 +6,25 @@ use admittance_admission::{Phase, Selection};
 use http::Uri;
 use percent_encoding::percent_decode_str;
 
-/// Which chains a call asks, and how long the caller waits. Lives as long as the call.
+/// The chains of a call, and the caller's timeout. Lives as long as the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReviewAddress {
     /// The chains.
     pub selection: Selection,
-    /// The caller's own patience, if it says so.
+    /// The caller's timeout, if given.
     pub timeout: Option<Duration>,
 }
 
-/// Why an address is none that reviews are sent to.
+/// Why an address is not valid for reviews.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// Another path.
     #[error(
-        "{0:?} is no path for reviews: use /mutate, /validate or /admit, or a chain's own /mutate/{{chain}} or /validate/{{chain}}"
+        "{0:?} is not a path for reviews: use /mutate, /validate or /admit, or a chain's own /mutate/{{chain}} or /validate/{{chain}}"
     )]
     Path(String),
-    /// The query's `timeout` is no duration.
-    #[error("the timeout {0:?} in the query is no duration: write `timeout=5s`")]
+    /// The query's `timeout` is not a valid duration.
+    #[error("the timeout {0:?} in the query is not a valid duration: write `timeout=5s`")]
     Timeout(String),
 }
 
@@ -34,7 +34,7 @@ impl ReviewAddress {
     ///
     /// # Errors
     ///
-    /// For any other path, and for a timeout that is none.
+    /// For any other path, and for an invalid timeout.
     pub fn parse(uri: &Uri) -> Result<Self, AddressError> {
         let path = uri.path();
         let unknown = || AddressError::Path(path.to_owned());

@@ -1,4 +1,4 @@
-//! From the text of an AdmissionReview to a request.
+//! Parses an AdmissionReview into a request.
 
 use std::collections::BTreeMap;
 
@@ -11,38 +11,36 @@ use serde_json::value::RawValue;
 
 use super::Review;
 
-/// Why a text is no AdmissionReview that can be judged.
+/// Why an AdmissionReview is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum ReviewError {
     /// Not JSON, or a field of another type.
     #[error("not an AdmissionReview: {0}")]
     Malformed(#[from] serde_json::Error),
-    /// Another object, or a version that is not known.
+    /// Another object, or an unknown version.
     #[error(
         "not an AdmissionReview of admission.k8s.io/v1 or v1beta1: apiVersion is `{api_version}`, kind is `{kind}`"
     )]
     NotAReview {
-        /// As the text says.
+        /// The value in the text.
         api_version: String,
-        /// As the text says.
+        /// The value in the text.
         kind: String,
     },
     /// Without `request`.
-    #[error("the AdmissionReview has no `request`: it is an answer, or was cut")]
+    #[error("the AdmissionReview has no `request`: it is a response, or is truncated")]
     RequestMissing,
-    /// `request.operation` is none.
+    /// `request.operation` is not a valid operation.
     #[error("request.operation: {0}")]
     Operation(#[from] UnknownOperation),
-    /// One of the objects in it is not one.
+    /// One of its objects is not a JSON object.
     #[error("request.{field}: {source}")]
     Object {
-        /// Which.
         field: &'static str,
-        /// Why.
         source: ObjectError,
     },
-    /// The object has one of the keys that say who it is twice, or in another spelling.
-    #[error("request.object can be read in two ways: {0}")]
+    /// The object has one of the keys of its identity twice, or in another spelling.
+    #[error("request.object is ambiguous: {0}")]
     Ambiguous(String),
 }
 
@@ -118,7 +116,7 @@ struct User {
 ///
 /// # Errors
 ///
-/// When the text is not such a review, or what is in it cannot be a request.
+/// If the text is not such a review, or its request is invalid.
 pub fn read_review(text: &[u8]) -> Result<Review, ReviewError> {
     let envelope: Envelope<'_> = serde_json::from_slice(text)?;
     let version =
@@ -172,7 +170,7 @@ pub fn read_review(text: &[u8]) -> Result<Review, ReviewError> {
     if let Some(raw) = review.object {
         match request.spelling.canonical(raw.get()) {
             Ok(None) => {}
-            // kube-apiserver reads the exact spelling alone, and the patch is for the object as it has it.
+            // kube-apiserver reads only the exact spelling, and the patch applies to its own object.
             Ok(Some(_)) => {
                 return Err(ReviewError::Ambiguous(
                     "a key of its identity is not spelled as documented".into(),
@@ -298,11 +296,11 @@ mod tests {
             (with("/request/namespace", json!(1)), "expected a string"),
             (
                 with("/request/object", json!({"kind": "Scale", "Kind": "Pod"})),
-                "request.object can be read in two ways: `kind` and `Kind` are two spellings of one key",
+                "request.object is ambiguous: `kind` and `Kind` are two spellings of one key",
             ),
             (
                 with("/request/object", json!({"metadata": {"NAME": "x"}})),
-                "request.object can be read in two ways",
+                "request.object is ambiguous",
             ),
         ] {
             let error = read_review(text.as_bytes()).unwrap_err().to_string();

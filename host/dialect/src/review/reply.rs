@@ -1,4 +1,4 @@
-//! From an outcome to the text of an AdmissionReview.
+//! Writes an outcome as an AdmissionReview.
 
 use std::collections::BTreeMap;
 
@@ -50,9 +50,9 @@ struct Status<'a> {
 /// The AdmissionReview that answers one of this version and uid. Without an outcome the request is allowed
 /// as it is.
 ///
-/// A patch is there only when the object changed, and never beside a refusal: kube-apiserver takes any
+/// A patch is present only if the object changed, and never with a refusal: kube-apiserver takes any
 /// patch for a change and calls other webhooks again. Warnings are kept within its limits. The audit
-/// annotations of stages are named `{stage}.{key}`, and a failure that a policy passed over is noted as
+/// annotations of stages are named `{stage}.{key}`, and a failure ignored by its policy is noted as
 /// `failed-open.{stage}`; names that kube-apiserver would drop are not sent.
 pub fn write_review(version: ReviewVersion, uid: &Uid, outcome: Option<&Outcome>) -> Bytes {
     let mut response = Response {
@@ -85,7 +85,7 @@ pub fn write_review(version: ReviewVersion, uid: &Uid, outcome: Option<&Outcome>
         api_version: version.api_version(),
         response,
     };
-    // Texts, numbers and maps of texts can always be written.
+    // Serializing strings, numbers and maps of strings does not fail.
     serde_json::to_vec(&envelope).map(Bytes::from).unwrap_or_default()
 }
 
@@ -120,7 +120,7 @@ fn audit_annotations(outcome: &Outcome) -> BTreeMap<String, &str> {
             None => tracing::debug!(
                 stage = %note.stage,
                 key = note.key,
-                "an audit annotation is not sent: its key is no qualified name"
+                "an audit annotation is not sent: its key is not a valid qualified name"
             ),
         }
     }

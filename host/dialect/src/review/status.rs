@@ -1,10 +1,10 @@
-//! What a caller is told who sent no review, or one that cannot be judged.
+//! The reply to a caller that sent no review, or an invalid one.
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::json;
 
-/// A reply that is no AdmissionReview: Kubernetes' `Status`, whose message kube-apiserver passes on.
+/// A reply other than an AdmissionReview: Kubernetes' `Status`, whose message kube-apiserver passes on.
 pub fn status_reply(status: StatusCode, message: &str) -> Response<Bytes> {
     let reason = match status {
         StatusCode::BAD_REQUEST => "BadRequest",

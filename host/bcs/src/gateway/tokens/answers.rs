@@ -1,4 +1,4 @@
-//! What an endpoint has answered lately.
+//! The cache of an endpoint's answers.
 
 use std::{
     collections::HashMap,
@@ -9,22 +9,21 @@ use std::{
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
-/// How many answers are kept. Bounds the memory that a client can take by trying tokens.
+/// The capacity. Bounds the memory that a client can use by trying tokens.
 const MOST: usize = 10_000;
 
-/// What was asked, as a digest of all that was sent: the token itself is kept nowhere, and the server may decide by
-/// any part of the question.
+/// A digest of the whole request: the token itself is not stored, and the server may decide by
+/// any part of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Question([u8; 32]);
 
 impl Question {
-    /// The question that this body asks.
     pub(super) fn new(body: &[u8]) -> Self {
         Self(Sha256::digest(body).into())
     }
 }
 
-/// Answers that still hold. Lives as long as the endpoint is asked.
+/// Cached answers. Lives as long as the endpoint.
 #[derive(Debug)]
 pub(super) struct Answers {
     lifetime: Duration,
@@ -32,7 +31,7 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// An answer holds for `lifetime`.
+    /// Answers expire after `lifetime`.
     pub(super) fn new(lifetime: Duration) -> Self {
         Self {
             lifetime,
@@ -40,7 +39,7 @@ impl Answers {
         }
     }
 
-    /// The answer, if there is one that holds.
+    /// The cached answer, unless it has expired.
     pub(super) fn get(&self, question: &Question) -> Option<bool> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let (allowed, until) = known.get(question)?;

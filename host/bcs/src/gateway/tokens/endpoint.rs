@@ -1,4 +1,4 @@
-//! Tokens that a server knows: bcs-user-manager, or one that answers as it does.
+//! Tokens checked by a server: bcs-user-manager, or a compatible one.
 
 use std::{path::Path, time::Duration};
 
@@ -28,15 +28,15 @@ use crate::{
     metric_names,
 };
 
-/// The most bytes of an answer. They are two hundred.
+/// The largest response, in bytes. About 200 are usual.
 const LONGEST_ANSWER: usize = 64 * 1024;
-/// What the answer is about. Servers of other things ask about other types.
+/// The resource type of the check. Servers for other resources use other types.
 const CLUSTER: &str = "cluster";
 const MESOS: &str = "mesos";
-/// The action of somebody who writes with a GET.
+/// The action of a GET that writes.
 const POST: &str = "POST";
 
-/// A server that knows tokens. Lives as long as the gateway.
+/// A server that checks tokens. Lives as long as the gateway.
 #[derive(Debug)]
 pub(in super::super) struct Endpoint {
     config: EndpointConfig,
@@ -44,7 +44,7 @@ pub(in super::super) struct Endpoint {
     answers: Answers,
 }
 
-/// What is asked. Version 1 of `permissions/verify` reads the first four, version 2 the others as well.
+/// The request body. Version 1 of `permissions/verify` reads the first four fields, version 2 also the others.
 #[derive(Debug, Serialize)]
 struct Verify<'a> {
     user_token: &'a str,
@@ -67,18 +67,18 @@ struct Verdict {
     allowed: bool,
 }
 
-/// Why the server gave no answer; for the log.
+/// Why the check failed; for the log.
 #[derive(Debug, thiserror::Error)]
 enum Unanswered {
     #[error("the gateway's own token cannot be read from {file}: {reason}")]
     OwnToken { file: String, reason: String },
-    #[error("it cannot be asked: {0}")]
+    #[error("the request failed: {0}")]
     Unreachable(String),
-    #[error("it did not answer within {0:?}")]
+    #[error("it did not respond within {0:?}")]
     Late(Duration),
-    #[error("it answered with the status {0}")]
+    #[error("it responded with status {0}")]
     Status(http::StatusCode),
-    #[error("its answer is not the JSON that is wanted: {0}")]
+    #[error("its response is not valid: {0}")]
     NoAnswer(String),
 }
 
@@ -92,9 +92,10 @@ impl Endpoint {
         }
     }
 
-    /// Ask whether the holder of this token may do that; not twice within a short time.
+    /// Check whether the holder of this token may do that. Answers are cached.
     pub(super) async fn admit(&self, token: &[u8], asked: AccessRequest<'_>) -> Result<(), Ended> {
-        let text = std::str::from_utf8(token).map_err(|_| Ended::Unauthorized("the token is no text"))?;
+        let text =
+            std::str::from_utf8(token).map_err(|_| Ended::Unauthorized("the token is not valid UTF-8"))?;
         let action = self.action(asked);
         let body = verify(text, action, asked);
         let question = Question::new(&body);
@@ -109,9 +110,9 @@ impl Endpoint {
                     counter!(metric_names::TOKEN_CHECKS, "source" => "endpoint", "result" => "unanswered")
                         .increment(1);
                     let endpoint = &self.config.url;
-                    tracing::error!(%endpoint, %reason, "whether a token is allowed is not known: it is refused");
+                    tracing::error!(%endpoint, %reason, "a token could not be checked, so the request is refused");
                     return Err(Ended::Undecided(
-                        "who knows the tokens could not be asked whether this one is allowed; try again later",
+                        "the token could not be checked: the endpoint failed; try again later",
                     ));
                 }
             },
@@ -127,7 +128,7 @@ impl Endpoint {
         }
     }
 
-    /// The action that is asked for: the method, where that says what is done.
+    /// The action to check: usually the method.
     fn action<'a>(&'a self, asked: AccessRequest<'a>) -> &'a str {
         match asked.needed {
             Permission::Hooks => &self.config.hooks_action,
@@ -175,7 +176,7 @@ impl Endpoint {
         &self.config.url
     }
 
-    /// Read its TLS files again whenever they change. It does not end.
+    /// Reload its TLS files when they change. Never returns.
     pub(super) async fn keep_tls_fresh(&self) {
         self.config.tls.keep_fresh().await;
     }
@@ -194,10 +195,10 @@ fn verify(token: &str, action: &str, asked: AccessRequest<'_>) -> Bytes {
     json!(verify).to_string().into()
 }
 
-/// The largest file of a token, in bytes.
+/// The largest token file, in bytes.
 const LARGEST_TOKEN: u64 = 64 << 10;
 
-/// The gateway's own token as a header. It is read each time, so that a new one is used at once.
+/// The gateway's own token as a header. The file is read each time, so that a new token is used at once.
 async fn own_token(path: &Path) -> Result<HeaderValue, Unanswered> {
     let unreadable = |reason: String| Unanswered::OwnToken {
         file: path.display().to_string(),
@@ -209,7 +210,7 @@ async fn own_token(path: &Path) -> Result<HeaderValue, Unanswered> {
         .map_err(|error| unreadable(error.to_string()))?
         .map_err(|error| unreadable(error.to_string()))?;
     let mut value = HeaderValue::try_from(format!("Bearer {}", text.trim()))
-        .map_err(|_| unreadable("it holds no token".to_owned()))?;
+        .map_err(|_| unreadable("the file does not hold a valid token".to_owned()))?;
     value.set_sensitive(true);
     Ok(value)
 }

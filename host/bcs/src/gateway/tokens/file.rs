@@ -18,13 +18,13 @@ use metrics::gauge;
 use super::AccessRequest;
 use crate::{ClusterId, Permission, gateway::reply::Ended, metric_names};
 
-/// Stands for every cluster that a token does not name.
+/// Matches every cluster that a token does not name.
 const EVERY: &str = "*";
 
-/// The tokens in a file, which is read again when it changes: whose they are, and what they may do with which
-/// cluster. Cheap to clone, and clones are the same one; lives as long as the gateway.
+/// The tokens in a file, which is reloaded when it changes: their holders and their permissions for each
+/// cluster. Cheap to clone; clones share the same table. Lives as long as the gateway.
 ///
-/// The file holds digests of tokens, and no token. One that is no good, or gone, leaves what was read last.
+/// The file holds only digests of tokens. If it becomes invalid or is removed, the last valid content stays in use.
 #[derive(Clone, Debug)]
 pub struct TokenTable(Arc<Inner>);
 
@@ -32,7 +32,7 @@ pub struct TokenTable(Arc<Inner>);
 struct Inner {
     path: PathBuf,
     holders: ArcSwap<Vec<Holder>>,
-    /// Why what the file holds now is not in use.
+    /// Why the current content of the file is not in use.
     problem: Mutex<Option<String>>,
 }
 
@@ -41,7 +41,7 @@ struct Holder {
     name: Arc<str>,
     digest: TokenDigest,
     clusters: BTreeMap<ClusterId, Permission>,
-    /// For the clusters that are not named.
+    /// The permission for clusters that are not named.
     every: Option<Permission>,
 }
 
@@ -60,7 +60,7 @@ impl TokenTable {
         })))
     }
 
-    /// Whose token this is, when they may do what is asked. It takes the same time for each that it could be.
+    /// The holder of this token, if the access is allowed. Takes constant time over all tokens.
     pub(super) fn admit(&self, token: &[u8], asked: AccessRequest<'_>) -> Result<Arc<str>, Ended> {
         let presented = TokenDigest::of(token);
         let holders = self.0.holders.load();
@@ -70,7 +70,7 @@ impl TokenTable {
                 found = found.or(Some(holder));
             }
         }
-        let holder = found.ok_or(Ended::Unauthorized("nobody has this token"))?;
+        let holder = found.ok_or(Ended::Unauthorized("unknown token"))?;
         let (name, cluster) = (&holder.name, asked.cluster);
         match holder.permission(cluster) {
             Some(permission) if permission >= asked.needed => Ok(name.clone()),
@@ -85,12 +85,12 @@ impl TokenTable {
         }
     }
 
-    /// Read the file again whenever it changes. It does not end.
+    /// Reload the file when it changes. Never returns.
     pub(super) async fn follow(&self) {
         gauge!(metric_names::TOKENS_RELOADED).set(1);
         let mut watch = Watch::new([self.0.path.clone()], WatchConfig::default()).await;
         loop {
-            // The first look is for what changed between the start and now.
+            // The first check finds changes made since the start.
             let path = self.0.path.clone();
             // An error: the runtime is stopping.
             if let Ok(read) = tokio::task::spawn_blocking(move || read(&path)).await {
@@ -104,12 +104,14 @@ impl TokenTable {
         let file = self.0.path.display();
         let problem = match read {
             Ok(holders) => {
-                tracing::debug!(%file, tokens = holders.len(), "tokens were read");
+                tracing::debug!(%file, tokens = holders.len(), "tokens loaded");
                 self.0.holders.store(Arc::new(holders));
                 None
             }
             Err(mistakes) => {
-                tracing::error!("changed tokens are not used, those before them stay: {mistakes}");
+                tracing::error!(
+                    "the changed tokens are invalid, so the previous tokens stay in use: {mistakes}"
+                );
                 Some(mistakes.to_string())
             }
         };
@@ -121,7 +123,7 @@ impl TokenTable {
         self.0.holders.load().len()
     }
 
-    /// Why what the file holds now is not in use.
+    /// Why the current content of the file is not in use.
     pub(crate) fn problem(&self) -> Option<String> {
         self.0
             .problem
@@ -138,7 +140,7 @@ fn read(path: &Path) -> Result<Vec<Holder>, Mistakes> {
         let mut fields = document.root().object(&mut mistakes)?;
         let tokens = fields.required(
             "tokens",
-            "list who may use the gateway; [] lets nobody in",
+            "list the users of the gateway; [] admits no user",
             &mut mistakes,
         );
         fields.finish(&mut mistakes);
@@ -156,13 +158,13 @@ fn listed(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Holder>> {
             continue;
         };
         if !names.insert(holder.name.clone()) {
-            let message = format!("there are two of the name {:?}", holder.name);
-            node.wrong(message, "give each a name of its own", mistakes);
+            let message = format!("duplicate name {:?}", holder.name);
+            node.wrong(message, "give each user a unique name", mistakes);
         }
         if !digests.insert(digest.to_ascii_lowercase()) {
             node.wrong(
-                "somebody before has the same token",
-                "give each a token of its own",
+                "an earlier user has the same token",
+                "give each user a unique token",
                 mistakes,
             );
         }
@@ -171,7 +173,7 @@ fn listed(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Holder>> {
     Some(holders)
 }
 
-/// Somebody who has a token, and its digest as it is written.
+/// A user, and the digest of the token as written.
 fn holder<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<(Holder, &'a str)> {
     let mut fields = node.object(mistakes)?;
     let name = fields
@@ -269,16 +271,16 @@ mod tests {
         let (_directory, table) = table(&text());
         let table = table.unwrap();
         assert_eq!(table.len(), 4);
-        // (token, cluster, the most that it may)
+        // (token, cluster, greatest permission)
         for (token, cluster, most) in [
             ("READER", "BCS-1", Some(Read)),
             ("READER", "BCS-2", None),
             ("WRITER", "BCS-1", Some(Write)),
             ("WRITER", "BCS-2", Some(Read)),
-            // To the letter.
+            // Case matters.
             ("WRITER", "bcs-1", Some(Read)),
             ("ADMIN", "BCS-1", Some(Hooks)),
-            // The cluster's own name counts, also when it says less.
+            // The entry of the cluster counts, even if it allows less.
             ("ADMIN", "BCS-2", Some(Read)),
             ("NOBODY", "BCS-1", None),
         ] {
@@ -302,11 +304,7 @@ mod tests {
         }
         for token in ["", "reader", "READER2", &digest("READER")] {
             let found = table.admit(token.as_bytes(), asked("BCS-1", Read));
-            assert_eq!(
-                found,
-                Err(Ended::Unauthorized("nobody has this token")),
-                "{token}"
-            );
+            assert_eq!(found, Err(Ended::Unauthorized("unknown token")), "{token}");
         }
     }
 
@@ -329,8 +327,8 @@ mod tests {
             ),
             ("tokens: [{ name: a, token: secret }]\n", "unknown field"),
             (&text().replace("Hooks", "hooks"), "case matters: write Hooks"),
-            (&text().replace("BCS-1", "B S"), "is no cluster id"),
-            (&text().replace("writer", "reader"), "two of the name \"reader\""),
+            (&text().replace("BCS-1", "B S"), "is not a valid cluster ID"),
+            (&text().replace("writer", "reader"), "duplicate name \"reader\""),
             (
                 &text().replace(&digest("WRITER"), &digest("READER").to_uppercase()),
                 "the same token",

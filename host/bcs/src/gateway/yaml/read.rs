@@ -12,7 +12,7 @@ use super::{
     tree::{DEEPEST, Entry, Node, Shared},
 };
 
-/// The one document of a text; none when there is nothing in it. Merged maps have at most `most` fields in all.
+/// The one document of a text; none if it is empty. Merged maps have at most `most` fields in total.
 pub(super) fn document(text: &str, most: usize) -> Result<Option<Shared>, InvalidYaml> {
     let mut builder = Builder {
         open: Vec::new(),
@@ -25,7 +25,7 @@ pub(super) fn document(text: &str, most: usize) -> Result<Option<Shared>, Invali
         let (event, span) = event.map_err(|error| {
             InvalidYaml::at(*error.marker(), format!("this is not YAML: {}", error.info()))
         })?;
-        // A document without content, such as after a last `---`, is none.
+        // Skip a document without content, such as after a last `---`.
         let is_nothing = builder.open.is_empty() && is_nothing(&event);
         let Some(root) = builder.take(event, span)? else {
             continue;
@@ -47,7 +47,7 @@ fn is_nothing(event: &Event<'_>) -> bool {
     matches!(event, Event::Scalar(text, ScalarStyle::Plain, 0, None) if text.is_empty())
 }
 
-/// A list or map whose end has not come yet.
+/// A list or map that is still open.
 struct Open {
     start: Marker,
     anchor: usize,
@@ -60,7 +60,7 @@ enum Content {
     Map {
         entries: Vec<Entry>,
         keys: HashSet<Rc<str>>,
-        /// What `<<` brings in, in its order.
+        /// The fields merged by `<<`, in order.
         merged: Vec<(Marker, Shared)>,
         next: Next,
     },
@@ -75,9 +75,9 @@ enum Next {
 
 struct Builder {
     open: Vec<Open>,
-    /// What anchors name, by the parser's number.
+    /// The anchored values, by the parser's number.
     anchors: HashMap<usize, Shared>,
-    /// How many fields were merged into maps.
+    /// The number of fields merged into maps.
     merged: usize,
     most: usize,
 }
@@ -115,7 +115,7 @@ impl Builder {
                 Some(value) => self.put(value.clone(), 0, mark),
                 None => Err(InvalidYaml::at(
                     mark,
-                    "this alias stands for something that it is a part of",
+                    "this alias refers to a node that contains the alias",
                 )),
             },
             Event::DocumentEnd => {
@@ -158,7 +158,7 @@ impl Builder {
         Ok(None)
     }
 
-    /// A scalar where a key may be expected. A key is the text that is written, whatever it would be as a value.
+    /// A scalar, possibly in the place of a key. A key is a string as written, whatever its type would be as a value.
     fn put_scalar(
         &mut self,
         text: &str,
@@ -183,7 +183,7 @@ impl Builder {
             if !keys.insert(key.clone()) {
                 return Err(InvalidYaml::at(
                     mark,
-                    format!("the key {key:?} is written a second time in one map: keep one of the two"),
+                    format!("duplicate key {key:?} in a map: remove one"),
                 ));
             }
             if anchor != 0 {
@@ -231,7 +231,7 @@ impl Builder {
 
     fn close(&mut self, open: Open) -> Result<Shared, InvalidYaml> {
         let depth = open.depth + 1;
-        // Aliases make it deeper than what is open.
+        // Aliases may nest deeper than the open lists and maps.
         if depth > DEEPEST {
             return Err(too_deep(open.start));
         }
@@ -285,7 +285,7 @@ impl Builder {
             }
             Node::List(_) | Node::Scalar(_) => Err(InvalidYaml::at(
                 mark,
-                "`<<` takes a map, or a list of maps: write an alias of one",
+                "`<<` must be a map or a list of maps: write an alias of one",
             )),
         }
     }
@@ -313,7 +313,7 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>, mark: Marker) -> Re
     let no_json = |NoJson| {
         InvalidYaml::at(
             mark,
-            format!("`{text}` is a number that JSON cannot hold: put it in quotes if it is a text"),
+            format!("`{text}` is a number that JSON cannot hold: put it in quotes if it is a string"),
         )
     };
     let Some(tag) = tag else {
@@ -347,13 +347,13 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>, mark: Marker) -> Re
 }
 
 fn unknown_tag(tag: &Tag, mark: Marker) -> InvalidYaml {
-    InvalidYaml::at(mark, format!("JSON has nothing for the tag `{tag}`: remove it"))
+    InvalidYaml::at(mark, format!("JSON cannot represent the tag `{tag}`: remove it"))
 }
 
 fn no_key(mark: Marker) -> InvalidYaml {
     InvalidYaml::at(
         mark,
-        "a key must be a text, a number, true or false, and be there once in its map",
+        "a key must be a string, a number, true or false, and unique in its map",
     )
 }
 

@@ -1,4 +1,4 @@
-//! What a plain scalar is: YAML 1.1, as gopkg.in/yaml.v2 reads it.
+//! Resolves plain scalars as YAML 1.1, like gopkg.in/yaml.v2.
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Scalar {
@@ -7,7 +7,7 @@ pub(super) enum Scalar {
     /// As JSON.
     Number(String),
     String(String),
-    /// The key under which maps are merged in.
+    /// The merge key.
     Merge,
 }
 
@@ -23,7 +23,7 @@ impl Scalar {
     }
 }
 
-/// A number that JSON cannot hold.
+/// A number that JSON cannot represent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NoJson;
 
@@ -37,7 +37,7 @@ const FALSE: [&str; 11] = [
 const NOT_FINITE: [&str; 3] = [".inf", ".Inf", ".INF"];
 const NOT_A_NUMBER: [&str; 3] = [".nan", ".NaN", ".NAN"];
 
-/// What a scalar without quotes and without a tag is.
+/// Resolve a scalar without quotes and without a tag.
 pub(super) fn plain(text: &str) -> Result<Scalar, NoJson> {
     if NULL.contains(&text) {
         return Ok(Scalar::Null);
@@ -62,7 +62,7 @@ pub(super) fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// A number as JSON, exact however many digits it has; none when it is no number.
+/// A number as JSON, exact for any number of digits; none if it is not a number.
 pub(super) fn number(text: &str) -> Result<Option<String>, NoJson> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     if NOT_FINITE.contains(&unsigned) || NOT_A_NUMBER.contains(&text) {
@@ -84,7 +84,7 @@ pub(super) fn number(text: &str) -> Result<Option<String>, NoJson> {
     float(unsigned).map(|float| float.map(|float| format!("{sign}{float}")))
 }
 
-/// The value of an integer that is written with its base; none when it is written without.
+/// The value of an integer with a base prefix; none without one.
 fn of_base(digits: &str) -> Option<Result<u64, NoJson>> {
     let prefixed = [
         ("0x", 16),
@@ -98,7 +98,7 @@ fn of_base(digits: &str) -> Option<Result<u64, NoJson>> {
     let (rest, base) = prefixed
         .iter()
         .find_map(|(prefix, base)| Some((digits.strip_prefix(prefix)?, *base)))?;
-    // `0` itself, and `08`, which is no octal number.
+    // `0` itself, and `08`, which is not a valid octal number.
     if rest.is_empty() || !rest.chars().all(|c| c.is_digit(base)) {
         return None;
     }

@@ -3,10 +3,10 @@ use std::{io, rc::Rc};
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// How deep lists and maps may be in one another: writing and dropping a tree goes down as deep.
+/// The maximum nesting of lists and maps: writing and dropping a tree recurses as deep.
 pub(super) const DEEPEST: usize = 64;
 
-/// A value. What an anchor names is shared by its aliases.
+/// A value. Aliases share the value of their anchor.
 #[derive(Debug)]
 pub(super) enum Node {
     Scalar(Box<RawValue>),
@@ -14,7 +14,7 @@ pub(super) enum Node {
     Map(Vec<Entry>),
 }
 
-/// A value, with how deep it is: 0 for a scalar.
+/// A value with its depth: 0 for a scalar.
 #[derive(Clone, Debug)]
 pub(super) struct Shared {
     pub(super) node: Rc<Node>,

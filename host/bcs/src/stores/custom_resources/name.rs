@@ -1,4 +1,4 @@
-//! What resources are called.
+//! The names of resources.
 
 use std::fmt::Write as _;
 
@@ -8,16 +8,16 @@ use crate::stores::document::Place;
 
 /// The longest name that the API server takes.
 const LONGEST: usize = 253;
-/// How much of a definition's own name is in one that is made of it.
+/// The length of the readable part of a derived name.
 const READABLE: usize = 200;
-/// Bytes of the digest that tells names apart which read alike.
+/// The bytes of the digest that makes derived names unique.
 const DIGEST: usize = 8;
 
-/// The name of the resource of a definition: always the same, another for every definition, and one that
+/// The name of the resource of a definition: stable, unique for every definition, and one that
 /// Kubernetes allows.
 ///
-/// What BCS itself keeps in `namespace` is called as BCS calls it. It knows no other namespace; its names
-/// may have capitals, and dots at any place.
+/// Definitions that BCS itself keeps in `namespace` have the name that BCS uses. It knows no other namespace; its names
+/// may have capitals, and dots anywhere.
 pub(super) fn of(definition: Place<'_>, namespace: &str) -> String {
     if definition.namespace == namespace && is_allowed(definition.name) && !is_made(definition.name) {
         return definition.name.to_owned();
@@ -36,13 +36,13 @@ pub(super) fn of(definition: Place<'_>, namespace: &str) -> String {
         name.push('-');
     }
     for byte in Sha256::digest(whole.as_bytes()).iter().take(DIGEST) {
-        // A text takes whatever is written.
+        // Writing to a string does not fail.
         let _ = write!(name, "{byte:02x}");
     }
     name
 }
 
-/// Whether it ends as a name that is made of another, so that no two are the same.
+/// Whether it ends like a derived name, and so could collide with one.
 fn is_made(name: &str) -> bool {
     let end = name.rsplit('-').next().unwrap_or_default();
     end.len() == DIGEST * 2 && end.bytes().all(|byte| byte.is_ascii_hexdigit())
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn names() {
         let long = "a".repeat(300);
-        // (namespace, name, how the resource is called, or begins to be)
+        // (namespace, name, name of the resource, or its beginning)
         let rows = [
             ("bkbcs", "webhook-test", "webhook-test"),
             ("bkbcs", "a.b", "a.b"),
@@ -96,7 +96,7 @@ mod tests {
             assert_eq!(made, of(Place { namespace, name }, "bkbcs"));
             assert!(seen.insert(made.clone()), "{made} is there twice");
         }
-        // One that is made cannot be the name of another.
+        // A derived name cannot be the name of another definition.
         for made in seen.iter().filter(|made| is_made(made)) {
             let name = made.as_str();
             let namespace = "bkbcs";

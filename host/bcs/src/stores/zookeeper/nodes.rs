@@ -1,4 +1,4 @@
-//! Reading all nodes as they are at one moment.
+//! Reads a consistent snapshot of all nodes.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,10 +11,9 @@ use futures_util::{
 use tokio::sync::Mutex;
 use zookeeper_client::{Client, Error, SessionId};
 
-/// How often nodes that change while they are read are read again.
+/// How often the read is retried if nodes change meanwhile.
 const ATTEMPTS: usize = 10;
 
-/// A node with data, or without.
 pub(super) struct Node {
     pub(super) path: String,
     pub(super) namespace: String,
@@ -22,22 +21,20 @@ pub(super) struct Node {
     pub(super) data: Vec<u8>,
 }
 
-/// All nodes at one moment, and what tells when one is another, comes or goes. The session's end is told
-/// by all of them.
+/// A snapshot of all nodes, and watches for changed, created and deleted nodes. All of them also report the
+/// end of the session.
 pub(super) struct Snapshot {
     pub(super) nodes: Vec<Node>,
     pub(super) watches: Watches,
 }
 
-/// Each ends with the change that it waits for.
+/// Each completes with the change that it waits for.
 pub(super) type Watches = FuturesUnordered<Change>;
 
 type Change = Shared<BoxFuture<'static, ()>>;
 
-/// What ZooKeeper said of which node.
 pub(super) struct At(pub(super) String, pub(super) Error);
 
-/// What is watched of which node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Watched {
     Existence(String),
@@ -45,12 +42,12 @@ enum Watched {
     Data(String),
 }
 
-/// Reads the nodes below a root, and keeps the watches of one time for the next: a watch cannot be taken back
+/// Reads the nodes below a root, and reuses the watches of the previous read: a watch cannot be removed
 /// from an old server. Lives as long as the store.
 #[derive(Debug, Default)]
 pub(super) struct Reader(Mutex<Kept>);
 
-/// The watches of a session that had not fired when they were last looked at.
+/// The pending watches of a session.
 #[derive(Debug, Default)]
 struct Kept {
     session: Option<SessionId>,
@@ -58,10 +55,10 @@ struct Kept {
 }
 
 impl Reader {
-    /// The nodes below `root`; none when they keep changing.
+    /// The nodes below `root`; none if they keep changing.
     ///
-    /// Every one is watched from before it is read. ZooKeeper tells a client of a change before it answers
-    /// anything later, so when no watch has fired by the last answer, all is as it was at that moment.
+    /// Every node is watched before it is read. ZooKeeper notifies a client of a change before it answers
+    /// any later request, so if no watch has fired by the last response, the snapshot is consistent.
     pub(super) async fn read(&self, client: &Client, root: &str) -> Result<Option<Snapshot>, At> {
         let mut kept = self.0.lock().await;
         let session = Some(client.session_id());
@@ -69,7 +66,7 @@ impl Reader {
             let watches = HashMap::new();
             *kept = Kept { session, watches };
         }
-        // So that what another driver has written is there, whichever server answers.
+        // Sync, so that the writes of other drivers are visible on any server.
         client
             .sync(root)
             .await
@@ -86,7 +83,7 @@ impl Reader {
                 continue;
             };
             let used = attempt.used;
-            // The others are of nodes that are gone.
+            // The others belong to deleted nodes.
             kept.watches.retain(|watched, _| used.contains(watched));
             let mut watches: Watches = kept.watches.values().cloned().collect();
             if watches.next().now_or_never().is_none() {
@@ -97,8 +94,8 @@ impl Reader {
     }
 }
 
-/// All nodes below this root, one after another, and not watched: what changes meanwhile is read as it was or as it
-/// is.
+/// All nodes below this root, one after another, without watches: concurrent changes may or may not be
+/// included.
 pub(super) async fn all(client: &Client, root: &str) -> Result<Vec<Node>, At> {
     let mut nodes = Vec::new();
     for namespace in names(client, root).await? {
@@ -120,7 +117,7 @@ pub(super) async fn all(client: &Client, root: &str) -> Result<Vec<Node>, At> {
     Ok(nodes)
 }
 
-/// The names of a node's children; none when it is not there.
+/// The names of a node's children; none if it does not exist.
 async fn names(client: &Client, path: &str) -> Result<Vec<String>, At> {
     match client.list_children(path).await {
         Ok(names) => Ok(names),
@@ -129,10 +126,10 @@ async fn names(client: &Client, path: &str) -> Result<Vec<String>, At> {
     }
 }
 
-/// Waits for the first of them.
+/// Waits for the first of the watches.
 pub(super) async fn first(mut watches: Watches) {
     if watches.next().await.is_none() {
-        // Nothing is watched, so nothing will be seen.
+        // There are no watches, so no change will be reported.
         std::future::pending::<()>().await;
     }
 }
@@ -144,7 +141,7 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// None when a node goes meanwhile.
+    /// None if a node is deleted meanwhile.
     async fn nodes(&mut self, root: &str) -> Result<Option<Vec<Node>>, At> {
         let at = |path: &str| {
             let path = path.to_owned();
@@ -165,7 +162,7 @@ impl Attempt<'_> {
             }
             Err(error) => return Err(at(root)(error)),
         };
-        // All are asked for at once; the answers come in the same order.
+        // All requests are sent at once; the responses come in the same order.
         let lists = namespaces.into_iter().map(|namespace| {
             let path = format!("{root}/{namespace}");
             let is_kept = self.is_kept(&Watched::Children(path.clone()));
@@ -247,7 +244,7 @@ async fn children(
     Ok((names, Some(watch)))
 }
 
-/// What a node says, and a watch unless there is one.
+/// The data of a node, and a watch unless there is one.
 async fn data(client: &Client, path: &str, is_watched: bool) -> Result<(Vec<u8>, Option<Watch>), Error> {
     if is_watched {
         return Ok((client.get_data(path).await?.0, None));
@@ -256,7 +253,7 @@ async fn data(client: &Client, path: &str, is_watched: bool) -> Result<(Vec<u8>,
     Ok((data, Some(watch)))
 }
 
-/// Whether a node is there, and a watch unless there is one.
+/// Whether a node exists, and a watch unless there is one.
 async fn existence(client: &Client, path: &str, is_watched: bool) -> Result<(bool, Option<Watch>), Error> {
     if is_watched {
         return Ok((client.check_stat(path).await?.is_some(), None));

@@ -1,4 +1,4 @@
-//! Writing several nodes: all of them or none.
+//! Atomic writes of several nodes.
 
 use std::collections::HashSet;
 
@@ -6,18 +6,18 @@ use zookeeper_client::{Acls, Client, CreateMode, MultiWriteError};
 
 use super::nodes::At;
 
-/// What a change writes, and over what.
+/// The write of a change, and the version that it replaces.
 pub(super) struct Write {
     pub(super) path: String,
-    /// The version of the node that is there.
+    /// The version of the existing node.
     pub(super) there: Option<i32>,
-    /// None deletes it.
+    /// None: delete the node.
     pub(super) data: Option<Vec<u8>>,
 }
 
-/// Write all or nothing. What a transaction of ZooKeeper 3.4 does not have is to make a node in the way
-/// that newer versions have it, so new nodes are there first, without data, which is no definition. A
-/// single one needs no transaction.
+/// Write all or nothing. Transactions of ZooKeeper 3.4 cannot create a node in the way
+/// of newer versions, so new nodes are created first, without data, which is not a definition. A
+/// single write needs no transaction.
 pub(super) async fn transact(client: &Client, writes: &mut [Write], acls: Acls<'_>) -> Result<(), At> {
     let options = CreateMode::Persistent.with_acls(acls);
     for write in writes.iter().filter(|write| write.there.is_none()) {
@@ -57,7 +57,7 @@ pub(super) async fn transact(client: &Client, writes: &mut [Write], acls: Acls<'
     }
     if done.is_err() {
         for path in made {
-            // One that cannot be removed is no definition either.
+            // An empty node that cannot be removed is not a definition either.
             let _ = client.delete(&path, Some(0)).await;
         }
     }

@@ -1,4 +1,4 @@
-//! Making the node, watching it, and removing it.
+//! Creates the node, watches it, and removes it.
 
 use std::time::Duration;
 
@@ -15,20 +15,20 @@ use crate::zookeeper::{
     Watch, ZooKeeper, ZooKeeperError, check_path, error::At, follow::SOON, members::join,
 };
 
-/// The first pause before the node is made again that is gone or could not be made; it doubles.
+/// The first pause before the node is created again; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// The longest. BCS's own programs always wait as long.
+/// The longest pause, which BCS's own programs always use.
 const LAST_PAUSE: Duration = Duration::from_secs(3);
-/// How long removing the node may take.
+/// The timeout of removing the node.
 const WITHDRAWAL: Duration = Duration::from_secs(2);
 
-/// The node that is being made or was made.
+/// The node that is being created or was created.
 struct Node {
-    /// Whose it is: with this session it goes.
+    /// The session that it belongs to.
     session: SessionId,
-    /// The beginning of its name, up to what was registered.
+    /// The unique prefix of its name.
     prefix: String,
-    /// Where it is, once that is known.
+    /// Its path, once known.
     path: Option<String>,
 }
 
@@ -40,7 +40,7 @@ struct Hold {
     pause: Duration,
 }
 
-/// Keep the node there until told to stop, and then remove it.
+/// Keep the node registered until told to stop, and then remove it.
 pub(super) async fn keep(
     zookeeper: ZooKeeper,
     registration: Registration,
@@ -66,7 +66,9 @@ impl Hold {
     async fn for_ever(&mut self) -> std::convert::Infallible {
         if let Err(reason) = check(&self.registration) {
             let Registration { parent, name, .. } = &self.registration;
-            self.missing(format!("{name:?} below {parent:?} can be no node: {reason}"));
+            self.missing(format!(
+                "{name:?} below {parent:?} is not a valid node name: {reason}"
+            ));
             return std::future::pending().await;
         }
         let zookeeper = self.zookeeper.clone();
@@ -86,7 +88,7 @@ impl Hold {
         }
     }
 
-    /// Have the node there until something fails.
+    /// Keep the node registered until something fails.
     async fn in_session(&mut self, client: &Client) -> ZooKeeperError {
         loop {
             if let Err(error) = self.once(client).await {
@@ -95,7 +97,7 @@ impl Hold {
         }
     }
 
-    /// Make the node, or find it, and wait until something happens to it.
+    /// Create or find the node, and wait until it changes.
     async fn once(&mut self, client: &Client) -> Result<(), ZooKeeperError> {
         let path = self.path(client).await?;
         let (data, watch) = match Watch::data(client, &path).await {
@@ -109,7 +111,7 @@ impl Hold {
             Err(error) => return Err(error).at("reading", &path),
         };
         if data != self.registration.data {
-            tracing::warn!(path, "what is registered was overwritten, and is put right");
+            tracing::warn!(path, "the registration was overwritten, and is restored");
             let put_right = client.set_data(&path, &self.registration.data, None).await;
             if put_right != Err(Error::NoNode) {
                 put_right.at("writing", &path)?;
@@ -125,7 +127,7 @@ impl Hold {
         self.pause = (self.pause * 2).min(LAST_PAUSE);
     }
 
-    /// Where the node is; it is made unless this session has made it.
+    /// The path of the node, which is created unless this session has created it already.
     async fn path(&mut self, client: &Client) -> Result<String, ZooKeeperError> {
         let session = client.session_id();
         let parent = self.registration.parent.clone();
@@ -134,7 +136,7 @@ impl Hold {
                 if let Some(path) = &node.path {
                     return Ok(path.clone());
                 }
-                // The answer to the earlier try may have been lost with the connection.
+                // The response to the earlier attempt may have been lost with the connection.
                 if let Some(path) = find(client, &parent, &node.prefix).await? {
                     return Ok(node.path.insert(path).clone());
                 }
@@ -142,7 +144,7 @@ impl Hold {
             }
             _ => self.node.insert(Node {
                 session,
-                // It is told from other tries by a name that no other has.
+                // Its unique name tells it apart from other attempts.
                 prefix: format!("_c_{}-", Uuid::new_v4().simple()),
                 path: None,
             }),
@@ -170,7 +172,7 @@ impl Hold {
         Ok(node.path.insert(format!("{begin}{sequence}")).clone())
     }
 
-    /// Remove the node, wherever making it was when it was stopped.
+    /// Remove the node, even if its creation was interrupted.
     async fn withdraw(&mut self) {
         let Some(node) = self.node.take() else {
             return;
@@ -205,7 +207,7 @@ impl Hold {
             parent,
             name = self.registration.name,
             reason,
-            "what is registered could not be removed, and goes with the session"
+            "the registration could not be removed; it disappears when the session ends"
         );
     }
 
@@ -240,19 +242,19 @@ impl Hold {
     }
 }
 
-/// Whether there can be such a node.
+/// Checks whether the name and the path are valid.
 fn check(registration: &Registration) -> Result<(), &'static str> {
     let Registration { parent, name, .. } = registration;
     if name.is_empty() || name.contains('/') {
-        return Err("a name is one part of a path");
+        return Err("a name must be one segment of a path");
     }
     check_path(parent)?;
     check_path(&join(parent, name))
 }
 
-/// The child whose name begins so.
+/// The child whose name begins with this prefix.
 async fn find(client: &Client, parent: &str, prefix: &str) -> Result<Option<String>, ZooKeeperError> {
-    // Another server may know of what was made a little later than the one that made it.
+    // Another server may see the new node a little later than the one that created it.
     match client.sync(parent).await {
         Ok(()) => {}
         Err(Error::NoNode) => return Ok(None),

@@ -1,4 +1,4 @@
-//! Connecting, again and again.
+//! Connects, with retries.
 
 use std::time::{Duration, Instant};
 
@@ -12,13 +12,13 @@ use zookeeper_client::{Client, Error, SessionState as ClientState};
 use super::{Session, SessionState};
 use crate::zookeeper::{EnsembleConfig, Server};
 
-/// The first pause between two tries, which doubles with each.
+/// The first pause between two attempts, which doubles with each.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(2);
-/// How long a server is given that is asked why it opened no session.
+/// The timeout of a probe that finds out why a server opened no session.
 const PROBE: Duration = Duration::from_secs(1);
 
-/// Who is told how the session is.
+/// Publishes the state of the session.
 struct Shown {
     states: watch::Sender<SessionState>,
     session: watch::Sender<Session>,
@@ -26,7 +26,7 @@ struct Shown {
     had_one: bool,
 }
 
-/// Have a session for as long as this is polled.
+/// Keep a session for as long as this is polled.
 pub(super) async fn keep(
     config: EnsembleConfig,
     states: watch::Sender<SessionState>,
@@ -58,9 +58,9 @@ pub(super) async fn keep(
 async fn connect(config: &EnsembleConfig) -> Result<Client, Error> {
     let mut connector = Client::connector()
         .with_session_timeout(config.session_timeout)
-        // One try with each server: when to try again is decided here.
+        // One attempt with each server: retries are scheduled here.
         .with_fail_eagerly()
-        // It then makes nodes with the operation that each version knows.
+        // Makes the client create nodes with the operation that every version knows.
         .with_server_version(3, 4, 0);
     if let Some(digest) = &config.digest {
         connector = connector.with_auth("digest", &digest.credentials());
@@ -68,7 +68,7 @@ async fn connect(config: &EnsembleConfig) -> Result<Client, Error> {
     connector.connect(&config.servers.to_string()).await
 }
 
-/// Tell how the session is until it has ended, and then why it has.
+/// Publish the state of the session until it has ended, and return why.
 async fn stay(client: Client, shown: &mut Shown) -> String {
     let mut watcher = client.state_watcher();
     let mut state = client.state();
@@ -77,15 +77,17 @@ async fn stay(client: Client, shown: &mut Shown) -> String {
             ClientState::SyncConnected | ClientState::ConnectedReadOnly => shown.here(&client),
             ClientState::Disconnected => shown.away("the connection was lost".to_owned()),
             ClientState::Expired => return "the session has expired".to_owned(),
-            ClientState::AuthFailed => return "the user and the password were refused".to_owned(),
+            ClientState::AuthFailed => {
+                return "authentication failed: check the user and the password".to_owned();
+            }
             ClientState::Closed => return "the session was closed".to_owned(),
         }
         state = watcher.changed().await;
     }
 }
 
-/// Why no session came of a try. The client says no more than that no server was good for one, so each is
-/// asked.
+/// Why an attempt opened no session. The client only reports that no server was usable, so each server is
+/// probed.
 async fn explain(error: &Error, config: &EnsembleConfig) -> String {
     match error {
         Error::NoHosts | Error::Timeout | Error::ConnectionLoss => {
@@ -98,22 +100,22 @@ async fn explain(error: &Error, config: &EnsembleConfig) -> String {
                 .collect();
             let mut reasons = Vec::with_capacity(probes.len());
             for probe in probes {
-                // It fails only with the runtime.
+                // Fails only if the runtime stops.
                 reasons.extend(probe.await);
             }
             reasons.join("; ")
         }
-        Error::AuthFailed => "the user and the password were refused".to_owned(),
+        Error::AuthFailed => "authentication failed: check the user and the password".to_owned(),
         error => error.to_string(),
     }
 }
 
 async fn probe(server: Server) -> String {
     match timeout(PROBE, TcpStream::connect((server.host(), server.port()))).await {
-        Err(_) => format!("{server} does not answer"),
+        Err(_) => format!("{server} does not respond"),
         Ok(Err(error)) => format!("{server}: {error}"),
         Ok(Ok(_)) => {
-            format!("{server} accepts connections and opens no session (its ensemble may have no leader)")
+            format!("{server} accepts connections but opens no session (its ensemble may have no leader)")
         }
     }
 }
@@ -135,14 +137,14 @@ impl Shown {
 
     fn away(&mut self, reason: String) {
         let before = self.states.borrow().clone();
-        // Why it is away may become another thing while it is; since when does not.
+        // The reason may change while the session is lost; the time of the loss does not.
         let since = if before.is_connected() {
             Instant::now()
         } else {
             before.since()
         };
         if before.reason() != Some(&reason) {
-            tracing::warn!(servers = self.servers, reason, "ZooKeeper is away");
+            tracing::warn!(servers = self.servers, reason, "ZooKeeper is unavailable");
         }
         self.session.send_replace(Session::Away(reason.clone()));
         self.states.send_replace(if self.had_one {

@@ -151,9 +151,9 @@ async fn consoles_that_are_not_asked() {
     for (source, query, upgrade, status, expected) in [
         ("1.3 no host_ip", "", false, 400, "param host_ip must not be empty"),
         ("here alone: a name", "?host_ip=localhost", false, 400, "param host_ip must be an IP address"),
-        ("dialect.bcs.console.hosts", "?host_ip=127.0.1.1", false, 403, "host_ip 127.0.1.1 is none of the hosts"),
-        ("dialect.bcs.console.hosts", "?host_ip=::ffff:127.0.1.1", true, 403, "host_ip 127.0.1.1 is none of the hosts"),
-        ("dialect.bcs.console.hosts", "?host_ip=::1", false, 403, "host_ip ::1 is none of the hosts"),
+        ("dialect.bcs.console.hosts", "?host_ip=127.0.1.1", false, 403, "host_ip 127.0.1.1 is not one of the hosts"),
+        ("dialect.bcs.console.hosts", "?host_ip=::ffff:127.0.1.1", true, 403, "host_ip 127.0.1.1 is not one of the hosts"),
+        ("dialect.bcs.console.hosts", "?host_ip=::1", false, 403, "host_ip ::1 is not one of the hosts"),
         ("nobody there", "?host_ip=127.0.0.1", false, 502, "no server of the upstream accepted a connection"),
         ("nobody there", "?host_ip=127.0.0.1", true, 503, "errcode: 1405064, couldn't dial to remote backend url"),
     ] {

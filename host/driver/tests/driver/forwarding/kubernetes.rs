@@ -224,7 +224,7 @@ async fn a_kube_apiserver_that_is_away() {
         let (status, reply) = text(response).await;
         assert_eq!(
             (status, reply.as_str()),
-            (502, "the kube-apiserver does not answer\n"),
+            (502, "the kube-apiserver does not respond\n"),
             "{path}"
         );
     }

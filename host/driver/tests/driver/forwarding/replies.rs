@@ -26,9 +26,9 @@ async fn envelopes() {
         ("1.4 whatever its status", 500, r#"{"result":false,"code":1405200,"message":"x","data":{}}"#.to_owned(), None),
         ("1.4 byte for byte", 404, "\n {\"code\": 0 }\n".to_owned(), None),
         ("1.4 however long", 200, format!(r#"{{"data":"{}"}}"#, "x".repeat(100_000)), None),
-        ("2.2 not the master", 200, String::new(), Some(refused("the scheduler replied 200 OK without a body, as one does that is not the master"))),
-        ("1.3 commented out", 404, "404: Page Not Found".to_owned(), Some(refused("the scheduler replied 404 Not Found and no JSON: 404: Page Not Found"))),
-        ("a proxy between", 302, "<a href=\"x\">Found</a>.".to_owned(), Some(refused("the scheduler replied 302 Found and no JSON: <a href=\\\"x\\\">Found</a>."))),
+        ("2.2 not the master", 200, String::new(), Some(refused("the scheduler replied 200 OK without a body; it may not be the master"))),
+        ("1.3 commented out", 404, "404: Page Not Found".to_owned(), Some(refused("the scheduler replied 404 Not Found without JSON: 404: Page Not Found"))),
+        ("a proxy between", 302, "<a href=\"x\">Found</a>.".to_owned(), Some(refused("the scheduler replied 302 Found without JSON: <a href=\\\"x\\\">Found</a>."))),
     ] {
         let sent = body.clone();
         let reply = move || {

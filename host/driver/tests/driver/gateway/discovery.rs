@@ -160,7 +160,7 @@ async fn without_zookeeper_only_what_is_listed_is_known() {
     let (code, message) = asked(&gateway, "BCS-1").await;
     assert_eq!(code, 1_405_051);
     assert!(
-        message.contains("not found: ZooKeeper could not be asked yet"),
+        message.contains("not found: the clusters have not been read from ZooKeeper yet"),
         "{message}"
     );
     assert_ne!(detail(&gateway).await["problem"], Value::Null);

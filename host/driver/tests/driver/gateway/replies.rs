@@ -94,7 +94,7 @@ async fn ends() {
                 404,
                 404,
                 1_405_061,
-                "there is nothing here",
+                "not found: paths begin with",
             ),
             (
                 "GET",
@@ -103,7 +103,7 @@ async fn ends() {
                 404,
                 404,
                 1_405_061,
-                "there is nothing here",
+                "not found: paths begin with",
             ),
             (
                 "GET",

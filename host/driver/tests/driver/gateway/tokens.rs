@@ -147,7 +147,7 @@ async fn a_file_says_who_may_do_what() {
             &[one, ("authorization", "Bearer wrong")],
             401,
             1_405_059,
-            "nobody has this token",
+            "unknown token",
         ),
         (
             "GET",
@@ -163,7 +163,7 @@ async fn a_file_says_who_may_do_what() {
             &[one, ("authorization", "Bearer wrong"), writes],
             401,
             1_405_059,
-            "nobody has this token",
+            "unknown token",
         ),
         // Whether a cluster exists is nobody's business who may do nothing with it.
         (
@@ -423,7 +423,7 @@ async fn an_endpoint_that_does_not_answer_lets_nobody_in() {
         );
         let message = body["message"].as_str().unwrap();
         assert!(
-            message.contains("bcs auth check error: who knows the tokens could not be asked"),
+            message.contains("bcs auth check error: the token could not be checked"),
             "{body}"
         );
     };

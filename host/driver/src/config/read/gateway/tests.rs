@@ -158,7 +158,7 @@ fn mistakes() {
         (
             "clusters: { _c_1: [\"http://a\"] }",
             "",
-            "dialect.gateway.clusters._c_1: `_c_1` is no cluster id",
+            "dialect.gateway.clusters._c_1: `_c_1` is not a valid cluster ID",
         ),
         (
             &format!("{listed}, statuses: bcs"),
@@ -178,7 +178,7 @@ fn mistakes() {
         (
             &format!("{listed}, customResourceGroups: [rbac.authorization.k8s.io]"),
             "",
-            "always need the permission Hooks",
+            "always requires the permission Hooks",
         ),
         (
             &format!("{listed}, tokens: {{}}"),
