@@ -28,7 +28,7 @@ pub struct HttpOrigin(String);
 /// A text that is no https origin. It is not repeated: there may be a password in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "this is no origin: write https, the host, and the port if it is not 443, `https://policy.example.com`"
+    "this is not a valid origin: write https, the host, and the port if it is not 443, `https://policy.example.com`"
 )]
 pub struct InvalidHttpOrigin;
 

@@ -11,7 +11,7 @@ pub trait Word: Copy + PartialEq + 'static {
 
 /// A text that is none of the words of a set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no {what}; write {words}")]
+#[error("{text:?} is not a valid {what}; write {words}")]
 pub struct UnknownWord {
     what: &'static str,
     text: String,
@@ -104,7 +104,7 @@ mod tests {
         let error = "none".parse::<SideEffects>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "\"none\" is no kind of side effects; write None, NoneOnDryRun, Some or Unknown"
+            "\"none\" is not a valid kind of side effects; write None, NoneOnDryRun, Some or Unknown"
         );
     }
 }

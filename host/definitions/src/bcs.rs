@@ -248,7 +248,7 @@ fn read_client(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<WebhookDefini
 fn printable(text: &str) -> Result<String, String> {
     if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
         return Err(format!(
-            "{text} is no name: remove the spaces and control characters",
+            "{text} is not a valid name: remove the spaces and control characters",
             text = quoted(text)
         ));
     }
@@ -261,11 +261,11 @@ fn segment(text: &str) -> Result<String, String> {
     let text = quoted(text);
     if name.contains('/') {
         return Err(format!(
-            "{text} is no name: remove the `/`, which stands between namespace and name"
+            "{text} is not a valid name: remove the `/`, which stands between namespace and name"
         ));
     }
     if matches!(name.as_str(), "." | "..") {
-        return Err(format!("{text} is no name: in a path it means something else"));
+        return Err(format!("{text} is not a valid name: in a path it means something else"));
     }
     Ok(name)
 }

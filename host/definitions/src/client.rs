@@ -25,7 +25,7 @@ pub(crate) fn url(node: &Node<'_>, protocol: &Protocol, mistakes: &mut Mistakes)
         // The text is not repeated: there may be a password in it.
         Err(error) => {
             node.wrong(
-                format!("this is no URL: {error}"),
+                format!("this is not a valid URL: {error}"),
                 "write https://host/path",
                 mistakes,
             );
@@ -184,14 +184,14 @@ pub(crate) fn read_bundle(text: &str) -> Result<Vec<CertificateDer<'static>>, (S
         let certificate = certificate.map_err(|error| {
             let what = match error {
                 pem::Error::MissingSectionEnd { .. } => "has no END line",
-                _ => "is no PEM",
+                _ => "is not valid PEM",
             };
             (format!("certificate {number} in it {what}"), ENCODE)
         })?;
-        // The same reading as that of the TLS client, whose words for what is wrong help nobody.
+        // The same reading as that of the TLS client, whose messages do not help.
         webpki::anchor_from_trusted_cert(&certificate).map_err(|_| {
             (
-                format!("certificate {number} in it is no X.509 certificate"),
+                format!("certificate {number} in it is not a valid X.509 certificate"),
                 ENCODE,
             )
         })?;

@@ -65,7 +65,7 @@ fn read_one<'a>(
     if let Err(ConditionError::Name { name, why }) = &compiled {
         if let Some(node) = &name_node {
             node.wrong(
-                format!("{} is no name of a condition: {why}", quoted(name)),
+                format!("{} is not a valid condition name: {why}", quoted(name)),
                 "",
                 mistakes,
             );

@@ -139,7 +139,7 @@ impl<'a> Head<'a> {
         match &self.version_node {
             Some(node) => {
                 let message = format!(
-                    "{version} is no version of {kind} that is known here",
+                    "{version} is not a supported version of {kind}",
                     version = quoted(self.version),
                     kind = self.kind
                 );

@@ -133,7 +133,7 @@ fn read_share(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Share> {
             Ok(share) => format!("write {share}"),
             Err(InvalidShare { fix, .. }) => format!("write {fix}"),
         };
-        node.wrong(format!("{number} is no share"), fix, mistakes);
+        node.wrong(format!("{number} is not a valid share"), fix, mistakes);
         return None;
     }
     node.parse(mistakes)

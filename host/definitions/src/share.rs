@@ -5,9 +5,9 @@ use std::{fmt, num::NonZeroU16, str::FromStr};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Share(NonZeroU16);
 
-/// A text that is no share.
+/// A text that is not a valid share.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no share; write {fix}")]
+#[error("`{text}` is not a valid share; write {fix}")]
 pub struct InvalidShare {
     /// What was written.
     pub text: String,
@@ -161,7 +161,7 @@ mod tests {
             ("ten", range),
         ] {
             let error = text.parse::<Share>().unwrap_err();
-            assert_eq!(error.to_string(), format!("`{text}` is no share; write {fix}"));
+            assert_eq!(error.to_string(), format!("`{text}` is not a valid share; write {fix}"));
         }
     }
 

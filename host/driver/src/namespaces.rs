@@ -98,7 +98,7 @@ fn document_of(node: &Node<'_>, found: &mut Vec<(String, Labels)>, mistakes: &mu
         }
         Some(kind) => {
             let fix = "write Namespaces, a List of them, or `name: { label: value }`";
-            node.wrong(format!("{kind:?} is no Namespace"), fix, mistakes);
+            node.wrong(format!("{kind:?} is not a Namespace"), fix, mistakes);
         }
     }
 }
@@ -164,7 +164,7 @@ mod tests {
                 "prod: { team: 1 }\n",
                 "prod.team: a number where a string is expected",
             ),
-            ("kind: Pod\nmetadata: { name: a }\n", "\"Pod\" is no Namespace"),
+            ("kind: Pod\nmetadata: { name: a }\n", "\"Pod\" is not a Namespace"),
             ("kind: Namespace\nmetadata: {}\n", "metadata.name: missing"),
             ("kind: List\n", "items: missing"),
         ] {

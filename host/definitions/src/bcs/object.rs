@@ -29,7 +29,7 @@ pub enum NoBcsObject {
     /// It is no JSON, or can be read in two ways.
     #[error("json decode failed!{0}")]
     Json(String),
-    /// It is no object, or its kind is no text.
+    /// It is no object, or its kind is not a string.
     #[error("Unmarshal TypeMeta failed: {0}")]
     TypeMeta(String),
     /// It is of another kind, to the letter.
@@ -59,11 +59,11 @@ impl BcsObject {
             Json::Object(value) => value,
             // Go takes it for an object without fields.
             Json::Null => Map::new(),
-            _ => return Err(NoBcsObject::TypeMeta("the body is no object".to_owned())),
+            _ => return Err(NoBcsObject::TypeMeta("the body is not an object".to_owned())),
         };
         for key in ["apiVersion", "kind"] {
             if value.get(key).is_some_and(|value| !value.is_string()) {
-                return Err(NoBcsObject::TypeMeta(format!("{key} is no text")));
+                return Err(NoBcsObject::TypeMeta(format!("{key} is not a string")));
             }
         }
         match value.get("kind").and_then(Json::as_str).unwrap_or_default() {

@@ -36,7 +36,7 @@ impl fmt::Display for Location {
 
 /// One thing that is wrong in a document: where, what, and what to write instead.
 ///
-/// Its text is one line: `chains/pods.yaml:14:24: spec.stages[0].failurePolicy: "fial" is no failure
+/// Its text is one line: `chains/pods.yaml:14:24: spec.stages[0].failurePolicy: "fial" is not a valid failure
 /// policy; write Fail or Ignore`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, thiserror::Error)]
 pub struct Mistake {

@@ -162,7 +162,7 @@ impl<'a> Node<'a> {
         match value.filter(|value| range.contains(value)) {
             Some(value) => Some(value),
             None if number.is_f64() => {
-                self.wrong(format!("{written} is no whole number"), fix(), mistakes);
+                self.wrong(format!("{written} is not a whole number"), fix(), mistakes);
                 None
             }
             None => {
@@ -194,7 +194,7 @@ impl<'a> Node<'a> {
                 None
             }
             Err(_) => {
-                let message = format!("{text} is no duration", text = quoted(text));
+                let message = format!("{text} is not a valid duration", text = quoted(text));
                 self.wrong(message, "write a number and its unit, `250ms` or `1s`", mistakes);
                 None
             }
@@ -209,7 +209,7 @@ impl<'a> Node<'a> {
             _ => return self.expected("a size", "write one with its unit, `64MiB`", mistakes),
         };
         let Ok(size) = written.parse::<bytesize::ByteSize>() else {
-            let message = format!("{written} is no size", written = quoted(written));
+            let message = format!("{written} is not a valid size", written = quoted(written));
             self.wrong(message, "write a number and its unit, `64MiB`", mistakes);
             return None;
         };
@@ -271,7 +271,7 @@ impl<'a> Node<'a> {
                 _ => format!("write {}", either(names())),
             },
         };
-        self.wrong(format!("{text} is no {what}", text = quoted(text)), fix, mistakes);
+        self.wrong(format!("{text} is not a valid {what}", text = quoted(text)), fix, mistakes);
         None
     }
 

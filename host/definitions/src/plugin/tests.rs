@@ -146,19 +146,19 @@ fn mistakes_in_candidates() {
         ),
         (
             "candidate: { source: file:b.wasm, share: 10 }",
-            "46: candidate.share: 10 is no share; write 10%".to_owned(),
+            "46: candidate.share: 10 is not a valid share; write 10%".to_owned(),
         ),
         (
             "candidate: { source: file:b.wasm, share: 0.001 }",
-            format!("46: candidate.share: 0.001 is no share; write {range}"),
+            format!("46: candidate.share: 0.001 is not a valid share; write {range}"),
         ),
         (
             "candidate: { source: file:b.wasm, share: 101% }",
-            format!("46: candidate.share: `101%` is no share; write {range}"),
+            format!("46: candidate.share: `101%` is not a valid share; write {range}"),
         ),
         (
             "candidate: { source: file:b.wasm, share: all }",
-            format!("46: candidate.share: `all` is no share; write {range}"),
+            format!("46: candidate.share: `all` is not a valid share; write {range}"),
         ),
         (
             "candidate: { source: file:b.wasm, refresh: 1h }",

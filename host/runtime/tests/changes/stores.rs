@@ -118,7 +118,7 @@ async fn what_is_wrong_in_a_store_is_told_with_its_place() {
         ("{".to_owned(), "shelf:/a/n/y:1:"),
         (
             bcs("y", "Secret", "1").replace("Fail\"", "Fial\""),
-            "shelf:/a/n/y:1:192: admissionWebhooks[0].failurePolicy: \"Fial\" is no failure policy; write Fail or Ignore",
+            "shelf:/a/n/y:1:192: admissionWebhooks[0].failurePolicy: \"Fial\" is not a valid failure policy; write Fail or Ignore",
         ),
         (
             bcs("y", "Secret", "1").replace(client, plugin),

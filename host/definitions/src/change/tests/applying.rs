@@ -295,7 +295,7 @@ fn why_a_text_is_not_applied() {
         (
             beside.clone(),
             format!("\n{}", b.replace("CREATE", "CREAT")),
-            "new.yaml:8:20: spec.rules[0].operations[0]: \"CREAT\" is no operation; did you mean CREATE?".to_owned(),
+            "new.yaml:8:20: spec.rules[0].operations[0]: \"CREAT\" is not a valid operation; did you mean CREATE?".to_owned(),
         ),
         (
             beside.clone(),

@@ -29,7 +29,7 @@ pub(super) fn dialect(node: &Node<'_>, has_cluster: bool, mistakes: &mut Mistake
         .and_then(|node| node.parse::<ClusterId>(mistakes));
     let words = [("scheduler", Behind::Scheduler), ("driver", Behind::Driver)];
     let behind = if_there(fields.optional("behind"), mistakes, |node, mistakes| {
-        node.one_of("thing behind a driver", &words, mistakes)
+        node.one_of("value of `behind`", &words, mistakes)
     });
     let console_node = fields.optional("console");
     if let (Some(node), Some(Some(Behind::Driver))) = (&console_node, behind) {
@@ -110,7 +110,7 @@ fn network(text: &str) -> Result<IpNet, String> {
         (Ok(network), _) => Ok(network),
         (Err(_), Ok(address)) => Ok(IpNet::from(address)),
         (Err(_), Err(_)) => Err(format!(
-            "{text:?} is no network: write one such as 10.0.0.0/8, or an address"
+            "{text:?} is not a valid network: write one such as 10.0.0.0/8, or an address"
         )),
     }
 }
@@ -186,7 +186,7 @@ fn ip(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<IpAddr> {
         Ok(_) => Err(format!(
             "nobody is reached at {text}: write the address of a machine, 10.0.0.5"
         )),
-        Err(_) => Err(format!("{text:?} is no IP address: write one such as 10.0.0.5")),
+        Err(_) => Err(format!("{text:?} is not a valid IP address: write one such as 10.0.0.5")),
     };
     node.parse_with(read, mistakes)
 }

@@ -92,6 +92,6 @@ fn namespace(text: &str) -> Result<String, String> {
         && !text.starts_with('-')
         && !text.ends_with('-');
     is_one.then(|| text.to_owned()).ok_or_else(|| {
-        format!("{text:?} is no namespace: write lower case letters, digits and -, such as bkbcs")
+        format!("{text:?} is not a valid namespace: write lower case letters, digits and -, such as bkbcs")
     })
 }

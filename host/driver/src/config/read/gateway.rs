@@ -52,7 +52,7 @@ pub(super) fn gateway(
     let forward_token = section(fields.optional("forwardToken"), mistakes, Node::boolean);
     let words = Statuses::ALL.map(|statuses| (statuses.as_str(), statuses));
     let statuses = section(fields.optional("statuses"), mistakes, |node, mistakes| {
-        node.one_of("way of statuses", &words, mistakes)
+        node.one_of("value of `statuses`", &words, mistakes)
     });
     fields.finish(mistakes);
     Some(GatewayConfig {
@@ -147,7 +147,7 @@ fn endpoint(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<EndpointConfig> 
 
 /// Where tokens are asked about, with a path.
 fn url(text: &str) -> Result<Uri, String> {
-    let wrong = || format!("{text:?} is no URL to ask: write https://usermanager:8080");
+    let wrong = || format!("{text:?} is not a valid URL: write https://usermanager:8080");
     let uri: Uri = text.parse().map_err(|_| wrong())?;
     let mut parts = uri.into_parts();
     let is_http = parts

@@ -14,7 +14,7 @@ pub(super) fn address(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Socket
     let address = text.parse().ok();
     if address.is_none() {
         node.wrong(
-            format!("{text:?} is no address to listen on"),
+            format!("{text:?} is not a valid address to listen on"),
             "write an IP address and a port, 127.0.0.1:8080",
             mistakes,
         );

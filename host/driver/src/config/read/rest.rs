@@ -88,7 +88,7 @@ fn methods(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Method>> {
     let read = |text: &str| {
         let upper = text.bytes().all(|byte| byte.is_ascii_uppercase());
         let method = upper.then(|| text.parse::<Method>().ok()).flatten();
-        method.ok_or_else(|| format!("{text:?} is no method: write it in capitals, PUT"))
+        method.ok_or_else(|| format!("{text:?} is not a valid method: write it in capitals, PUT"))
     };
     each(&entries, mistakes, |entry, mistakes| {
         entry.parse_with(read, mistakes)

@@ -35,7 +35,7 @@ fn rule(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<SignatureRule> {
         (Some(node), None, None) => public_keys(&node, mistakes).map(Requirement::Keys),
         (None, Some(node), None) => keyless(&node, mistakes).map(Requirement::Keyless),
         (None, None, Some(node)) => node
-            .one_of("thing to accept", &[("Unsigned", ())], mistakes)
+            .one_of("value of `accept`", &[("Unsigned", ())], mistakes)
             .map(|()| Requirement::Unsigned),
         _ => {
             node.wrong(

@@ -288,7 +288,7 @@ listening: {}
     )
     .unwrap_err();
     for expected in [
-        "listen.address: \"localhost\" is no address to listen on",
+        "listen.address: \"localhost\" is not a valid address to listen on",
         "listen.tls.certificate: ",
         "listen.tls.key: ",
         "admin.address: missing",
@@ -297,13 +297,13 @@ listening: {}
         "upstream.tls.certificate: ",
         "upstream.tls: a certificate is of no use without its key",
         "upstream.connectTimeout: 5 has no unit",
-        "upstream.health.path: \"healthz\" is no path",
+        "upstream.health.path: \"healthz\" is not a valid path",
         "limits.body: 1 is out of range",
         "limits.concurrency: ",
-        "limits.headerTimeout: \"forever\" is no duration",
+        "limits.headerTimeout: \"forever\" is not a valid duration",
         "limits.other: unknown field",
         "sandbox.callsInFlight: ",
-        "log.level: \"loud\" is no log level",
+        "log.level: \"loud\" is not a valid log level",
         "listening: unknown field",
     ] {
         assert!(

@@ -135,7 +135,7 @@ fn upstream_tls(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ClientTls> {
         None => Some(tls),
         Some(node) => node.parse_with(
             |name| {
-                let wrong = |_| format!("{name:?} is no DNS name: write one that the certificates have");
+                let wrong = |_| format!("{name:?} is not a valid DNS name: write one that the certificates have");
                 tls.with_server_name(name).map_err(wrong)
             },
             mistakes,
@@ -150,7 +150,7 @@ fn health(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<HealthCheck> {
         .and_then(|node| {
             let read = |text: &str| match text.parse::<PathAndQuery>() {
                 Ok(path) if text.starts_with('/') => Ok(path),
-                _ => Err(format!("{text:?} is no path: write /healthz")),
+                _ => Err(format!("{text:?} is not a valid path: write /healthz")),
             };
             node.parse_with(read, mistakes)
         });

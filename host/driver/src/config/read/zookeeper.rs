@@ -127,7 +127,7 @@ fn digest(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Digest> {
 /// The password begins after the first colon of what is sent.
 fn user(text: &str) -> Result<String, String> {
     match text.contains(':') {
-        true => Err(format!("{text:?} is no user: a name has no colon")),
+        true => Err(format!("{text:?} is not a valid user: a name has no colon")),
         false => Ok(text.to_owned()),
     }
 }

@@ -81,7 +81,7 @@ async fn what_cannot_be_recorded() {
         ("?count=1000001", "count: write 1 to 1000000"),
         ("?count=many", "the query is not what is asked for"),
         ("?seconds=3601", "seconds: write 1 to 3600"),
-        ("?share=half", "share: `half` is no share"),
+        ("?share=half", "share: `half` is not a valid share"),
         ("?redact=spec", "redact: `spec` is not a valid field"),
         ("?shares=10%25", "the query is not what is asked for"),
     ] {

@@ -163,7 +163,7 @@ fn mistakes() {
         (
             &format!("{listed}, statuses: bcs"),
             "",
-            "dialect.gateway.statuses: \"bcs\" is no way of statuses",
+            "dialect.gateway.statuses: \"bcs\" is not a valid value of `statuses`",
         ),
         (
             &format!("{listed}, forwardToken: x"),
@@ -203,17 +203,17 @@ fn mistakes() {
         (
             &format!("{listed}, tokens: {{ endpoint: {{ url: usermanager }} }}"),
             "",
-            "dialect.gateway.tokens.endpoint.url: \"usermanager\" is no URL",
+            "dialect.gateway.tokens.endpoint.url: \"usermanager\" is not a valid URL",
         ),
         (
             &format!("{listed}, tokens: {{ endpoint: {{ url: \"ftp://a\" }} }}"),
             "",
-            "\"ftp://a\" is no URL",
+            "\"ftp://a\" is not a valid URL",
         ),
         (
             &format!("{listed}, tokens: {{ endpoint: {{ url: \"http://u:p@a\" }} }}"),
             "",
-            "is no URL",
+            "is not a valid URL",
         ),
         (
             &format!("{listed}, tokens: {{ endpoint: {{ url: \"http://a\", tokenFile: open }} }}"),

@@ -88,7 +88,7 @@ fn mistakes() {
         (
             "127.0.0.1:1",
             with("sha256: abc"),
-            "admin.tokens[0].sha256: this is no SHA-256 digest",
+            "admin.tokens[0].sha256: this is not a valid SHA-256 digest",
         ),
         (
             "127.0.0.1:1",
@@ -103,7 +103,7 @@ fn mistakes() {
         (
             "127.0.0.1:1",
             "tokens: [{ name: a, role: Write, file: token }]".to_owned(),
-            "admin.tokens[0].role: \"Write\" is no role",
+            "admin.tokens[0].role: \"Write\" is not a valid role",
         ),
         (
             "127.0.0.1:1",

@@ -181,7 +181,7 @@ fn what_cannot_be() {
         ),
         (
             &["dialect: { bcs: { cluster: A, behind: Scheduler } }", LISTED],
-            "dialect.bcs.behind: \"Scheduler\" is no ",
+            "dialect.bcs.behind: \"Scheduler\" is not a valid ",
         ),
         (
             &[REST, CLUSTER, LISTED, "registration: {}"],
@@ -220,7 +220,7 @@ fn what_cannot_be() {
         ),
         (
             &[DIALECT, LISTED, CLUSTER, "registration: { ip: host }"],
-            "registration.ip: \"host\" is no IP address",
+            "registration.ip: \"host\" is not a valid IP address",
         ),
         (
             &[DIALECT, LISTED, CLUSTER, "registration: { port: 0 }"],
@@ -318,7 +318,7 @@ fn what_cannot_be() {
                 "cluster: {}",
                 "definitions: [ { customResources: { namespace: A } } ]",
             ],
-            "definitions[0].customResources.namespace: \"A\" is no namespace",
+            "definitions[0].customResources.namespace: \"A\" is not a valid namespace",
         ),
         (
             &[
@@ -390,7 +390,7 @@ fn what_becomes_of_bad_definitions() {
             (Ok(config), Some(expected)) => assert_eq!(config.on_bad_definition, expected, "{text}"),
             (Err(mistakes), None) => {
                 assert!(
-                    mistakes.join("\n").contains("onBadDefinition: \"refuse\" is no"),
+                    mistakes.join("\n").contains("onBadDefinition: \"refuse\" is not a valid"),
                     "{mistakes:?}"
                 );
             }

@@ -64,7 +64,7 @@ fn mistakes() {
         ("source: \"**\", keys: [fulcio.pem]", "keys[0]: public key"),
         (
             "source: \"**\", accept: unsigned",
-            "accept: \"unsigned\" is no thing to accept",
+            "accept: \"unsigned\" is not a valid value of `accept`",
         ),
         (
             "source: \"**\", keyless: { identity: \"ci@example.com\", issuer: login, trustRoot: { authorities: fulcio.pem, signatureLog: cosign.pub } }",
