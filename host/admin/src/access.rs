@@ -62,28 +62,27 @@ impl fmt::Display for Caller {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Denied {
     #[error(
-        "nobody is known at this address: list who may use the API in `admin.tokens` or `admin.clients` of the \
-         configuration, or listen on 127.0.0.1"
+        "no authentication is configured, so /v1 is refused on an address that is not loopback: set `admin.tokens` or \
+         `admin.clients`, or listen on 127.0.0.1"
     )]
     Closed,
-    #[error("the API is not for web pages, and this request is of one")]
+    #[error("requests from web pages are refused")]
     Browser,
     #[error(
-        "`{0}` is no name of the loopback address: ask for 127.0.0.1 or localhost, or list who may use the API \
-         in `admin.tokens`"
+        "the host `{0}` is not a loopback address: use 127.0.0.1 or localhost, or set `admin.tokens`"
     )]
     ForeignHost(String),
-    #[error("say who you are: send `Authorization: Bearer TOKEN`")]
+    #[error("unauthenticated: send `Authorization: Bearer TOKEN`")]
     NoToken,
-    #[error("say who you are: show a certificate that is listed in `admin.clients`")]
+    #[error("unauthenticated: use a client certificate that is listed in `admin.clients`")]
     NoCertificate,
-    #[error("`Authorization` is not `Bearer` and a token")]
+    #[error("`Authorization` must be `Bearer` and a token")]
     OtherScheme,
-    #[error("nobody has this token")]
+    #[error("unknown token")]
     UnknownToken,
-    #[error("no name of this certificate is in `admin.clients`: {0}")]
+    #[error("the client certificate is not listed in `admin.clients`; its names: {0}")]
     UnknownCertificate(String),
-    #[error("{caller} has the role Read, and this needs the role Admin")]
+    #[error("{caller} has the role Read, but the role Admin is required")]
     OnlyReads { caller: Caller },
 }
 

@@ -105,7 +105,7 @@ impl AdminService {
             .fallback(async |request: Request<Body>| {
                 let path = request.uri().path();
                 ApiError::NotFound(format!(
-                    "there is nothing at {path}; /v1/openapi.json says what there is"
+                    "{path} was not found; see /v1/openapi.json"
                 ))
             });
         Self(router.with_state(api))
@@ -127,7 +127,7 @@ impl Handler for AdminService {
             .headers_mut()
             .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         let status = response.status().as_u16();
-        tracing::debug!(client = %client.address, %method, path, status, "the operator's port answered");
+        tracing::debug!(client = %client.address, %method, path, status, "request to the admin port");
         response
     }
 }

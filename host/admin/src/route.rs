@@ -107,7 +107,7 @@ impl ReplyForm {
     fn ok(media_type: &'static str, schema: Schema) -> Self {
         Self {
             status: 200,
-            description: "What was asked for.",
+            description: "Success.",
             content: Content { media_type, schema },
         }
     }
@@ -162,7 +162,7 @@ impl ReadBody for DefinitionText {
         let bytes = collect(body).await?;
         String::from_utf8(bytes.into())
             .map(Self)
-            .map_err(|_| ApiError::Malformed("the body is no UTF-8 text".to_owned()))
+            .map_err(|_| ApiError::Malformed("the body is not valid UTF-8".to_owned()))
     }
 
     fn contents(generator: &mut SchemaGenerator) -> Vec<Content> {
@@ -185,7 +185,7 @@ impl<T: DeserializeOwned + JsonSchema + Send> ReadBody for Json<T> {
         let bytes = collect(body).await?;
         serde_json::from_slice(&bytes)
             .map(Self)
-            .map_err(|error| ApiError::Malformed(format!("the body is not what is asked for: {error}")))
+            .map_err(|error| ApiError::Malformed(format!("the body is invalid: {error}")))
     }
 
     fn contents(generator: &mut SchemaGenerator) -> Vec<Content> {
@@ -305,7 +305,7 @@ async fn path<P: DeserializeOwned + Send>(head: &mut Parts) -> Result<P, ApiErro
 
 fn query<Q: DeserializeOwned>(head: &Parts) -> Result<Q, ApiError> {
     serde_html_form::from_str(head.uri.query().unwrap_or_default())
-        .map_err(|error| ApiError::Malformed(format!("the query is not what is asked for: {error}")))
+        .map_err(|error| ApiError::Malformed(format!("the query is invalid: {error}")))
 }
 
 /// A body of no type is what was meant.
@@ -326,7 +326,7 @@ async fn collect(body: Body) -> Result<Bytes, ApiError> {
     match collected {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(ApiError::TooLarge(BODY_LIMIT)),
-        Ok(Err(error)) => Err(ApiError::Malformed(format!("the body broke off: {error}"))),
+        Ok(Err(error)) => Err(ApiError::Malformed(format!("the body ended early: {error}"))),
         Err(_) => Err(ApiError::BodyTimeout),
     }
 }

@@ -38,11 +38,11 @@ pub enum TokenFileError {
     #[error("{path}: {source}", path = path.display())]
     Unreadable { path: PathBuf, source: std::io::Error },
     /// Everybody on the machine may read it.
-    #[error("{path}: everybody may read the token: chmod o-r {path}", path = path.display())]
+    #[error("{path}: the token file is world-readable: chmod o-r {path}", path = path.display())]
     WorldReadable { path: PathBuf },
     /// What is in it is none.
     #[error(
-        "{path}: this is no token: write one of {shortest} to {longest} letters, digits and signs, with no \
+        "{path}: not a valid token: write one of {shortest} to {longest} letters, digits and signs, with no \
          spaces between them, as `openssl rand -hex 32` prints",
         path = path.display(), shortest = SHORTEST, longest = LONGEST,
     )]
@@ -81,12 +81,12 @@ impl TokenFile {
             Ok(token) => {
                 let before = self.current.swap(Some(Arc::new(token)));
                 if !before.is_some_and(|before| before.is(&token).into()) {
-                    tracing::info!(file = %self.path.display(), "a changed token is in use");
+                    tracing::info!(file = %self.path.display(), "reloaded a changed token");
                 }
             }
             Err(error) => {
                 self.current.store(None);
-                tracing::error!("nobody is let in with a token of a file that is no good: {error}");
+                tracing::error!("a token file is invalid, so its token is refused: {error}");
             }
         }
     }
@@ -187,12 +187,12 @@ mod tests {
             (good.to_owned(), 0o600, Ok(good)),
             (format!(" \n{good}\r\n"), 0o640, Ok(good)),
             (format!("{longest}\n"), 0o400, Ok(longest.as_str())),
-            (good.to_owned(), 0o604, Err("everybody may read the token")),
+            (good.to_owned(), 0o604, Err("the token file is world-readable")),
             (good[1..].to_owned(), 0o600, Err("16 to 1024")),
             (format!("{longest}a"), 0o600, Err("16 to 1024")),
             (format!("{good} {good}"), 0o600, Err("no spaces")),
-            (format!("{good}é"), 0o600, Err("no token")),
-            (String::new(), 0o600, Err("no token")),
+            (format!("{good}é"), 0o600, Err("not a valid token")),
+            (String::new(), 0o600, Err("not a valid token")),
         ] {
             std::fs::write(&path, &text).unwrap();
             std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();

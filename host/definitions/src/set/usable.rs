@@ -55,15 +55,15 @@ pub struct BadDefinition {
     pub is_transient: bool,
 }
 
-/// What is served of a definition that cannot be used as it is.
+/// What is served in place of a definition that cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Served {
     /// Nothing: what it would have checked passes unchecked.
     Nothing,
-    /// The version of it that was in force last.
+    /// The last valid version.
     LastVersion,
-    /// All of it, with the modules that were in force last.
+    /// The definition, with the modules that were used last.
     LastModules,
     /// All of it; the stages whose modules are missing fail, and their failure policy decides.
     FailingStages,

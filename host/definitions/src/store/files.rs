@@ -41,7 +41,7 @@ impl FileStore {
     fn broken_off(&self, error: &JoinError) -> StoreError {
         StoreError::Unreachable {
             store: self.location(),
-            reason: format!("the work broke off: {error}"),
+            reason: format!("the work was interrupted: {error}"),
         }
     }
 }

@@ -181,7 +181,7 @@ fn check_token(path: &Path) -> Result<(), String> {
     let text = file::read_secret_to_string(path, MOST).map_err(|error| match error {
         SecretError::Unreadable(error) => format!("{shown}: {error}"),
         SecretError::WorldReadable => {
-            format!("{shown}: everybody may read the token: chmod o-r {shown}")
+            format!("{shown}: the token file is world-readable: chmod o-r {shown}")
         }
     })?;
     let token = text.trim();

@@ -138,7 +138,7 @@ fn password(path: &Path, may_be_empty: bool) -> Result<String, String> {
     let text = file::read_secret_to_string(path, most).map_err(|error| match error {
         SecretError::Unreadable(error) => format!("{shown} cannot be read: {error}"),
         SecretError::WorldReadable => {
-            format!("everybody may read {shown}; take that right away (chmod o-r)")
+            format!("the file is world-readable: chmod o-r {shown}")
         }
     })?;
     // An editor's newline is no part of it; a space may be.

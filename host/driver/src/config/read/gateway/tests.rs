@@ -218,7 +218,7 @@ fn mistakes() {
         (
             &format!("{listed}, tokens: {{ endpoint: {{ url: \"http://a\", tokenFile: open }} }}"),
             "",
-            "everybody may read the token",
+            "the token file is world-readable",
         ),
         (
             &format!("{listed}, tokens: {{ endpoint: {{ url: \"http://a\", tokenFile: spaced }} }}"),

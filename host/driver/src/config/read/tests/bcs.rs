@@ -281,7 +281,7 @@ fn what_cannot_be() {
                 LISTED,
                 "zookeeper: { cluster: { servers: [a], digest: { user: u, passwordFile: open } } }",
             ],
-            "zookeeper.cluster.digest.passwordFile: everybody may read ",
+            "zookeeper.cluster.digest.passwordFile: the file is world-readable: chmod o-r ",
         ),
         (
             &[
