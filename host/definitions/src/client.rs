@@ -37,12 +37,12 @@ pub(crate) fn url(node: &Node<'_>, protocol: &Protocol, mistakes: &mut Mistakes)
         "https" => {}
         "http" if of_bcs => {}
         "http" => node.wrong(
-            "an AdmissionReview webhook is called over https alone",
+            "an AdmissionReview webhook must be called over https",
             "write https://",
             mistakes,
         ),
         scheme => node.wrong(
-            format!("the scheme `{scheme}` is not possible"),
+            format!("the scheme `{scheme}` is not supported"),
             "write https://",
             mistakes,
         ),
@@ -53,7 +53,7 @@ pub(crate) fn url(node: &Node<'_>, protocol: &Protocol, mistakes: &mut Mistakes)
     }
     if authority.contains('@') {
         node.wrong(
-            "user and password are not possible in the URL",
+            "user and password are not allowed in the URL",
             "remove them",
             mistakes,
         );
@@ -69,14 +69,14 @@ pub(crate) fn url(node: &Node<'_>, protocol: &Protocol, mistakes: &mut Mistakes)
     }
     if url.fragment().is_some() {
         node.wrong(
-            "a fragment (`#...`) is not possible in the URL",
+            "a fragment (`#...`) is not allowed in the URL",
             "remove it",
             mistakes,
         );
     }
     if url.query().is_some() && !of_bcs {
         node.wrong(
-            "a query (`?...`) is not possible in the URL",
+            "a query (`?...`) is not allowed in the URL",
             "remove it",
             mistakes,
         );

@@ -47,10 +47,10 @@ pub struct StageId {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidId {
     /// Of a definition.
-    #[error("`{0}` names no definition; write its kind and its name, `AdmissionChain/pods`")]
+    #[error("`{0}` is not the name of a definition; write its kind and its name, `AdmissionChain/pods`")]
     Definition(String),
     /// Of a stage.
-    #[error("`{0}` names no stage; write the chain and the stage, `pods/images` or `Mutating:pods/images`")]
+    #[error("`{0}` is not the name of a stage; write the chain and the stage, `pods/images` or `Mutating:pods/images`")]
     Stage(String),
 }
 

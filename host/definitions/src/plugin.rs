@@ -111,15 +111,15 @@ impl Written {
 fn never_another(source: &ModuleReference, is_pinned: bool) -> Option<(&'static str, &'static str)> {
     match source {
         ModuleReference::File(_) => Some((
-            "a file is read again when it changes; only `https:` and `oci:` are asked for",
+            "a file is read again when it changes; only `https:` and `oci:` are refreshed",
             "remove it",
         )),
         ModuleReference::Https(_) | ModuleReference::Oci(_) if is_pinned => Some((
-            "`digest` pins the module, so there is nothing to ask for again",
+            "`digest` pins the module, so there is nothing to refresh",
             "remove it, or `digest`",
         )),
         ModuleReference::Oci(reference) if reference.digest().is_some() => Some((
-            "`@sha256:` in the source pins the module, so there is nothing to ask for again",
+            "`@sha256:` in the source pins the module, so there is nothing to refresh",
             "remove it, or `@sha256:` and the digits after it",
         )),
         ModuleReference::Https(_) | ModuleReference::Oci(_) => None,
@@ -143,7 +143,7 @@ fn read_source(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ModuleReferen
     match node.text(mistakes)?.parse() {
         Ok(ModuleReference::File(path)) if path.is_relative() && !node.is_in_directory() => {
             let path = quoted(&path.display().to_string());
-            let message = format!("the path {path} is relative, and this definition is in no directory");
+            let message = format!("the path {path} is relative, and this definition is not in a directory");
             node.wrong(message, "write an absolute path, or `https:` or `oci:`", mistakes);
             None
         }

@@ -89,7 +89,7 @@ pub enum StoreError {
         reason: String,
     },
     /// It refuses, for lack of a right for instance.
-    #[error("{store} refuses: {reason}")]
+    #[error("{store} refused the change: {reason}")]
     Refused {
         /// [`DefinitionStore::location`].
         store: String,

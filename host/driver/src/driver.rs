@@ -38,7 +38,7 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("{setting}: {address} cannot be listened on: {source}")]
+    #[error("{setting}: cannot listen on {address}: {source}")]
     Bind {
         /// The setting that names it: `listen.address` or `admin.address`.
         setting: &'static str,
@@ -316,7 +316,7 @@ fn serve_admin(admin: AdminPort, observed: Observed, stop: Stop) -> JoinHandle<(
 async fn end_admin(mut server: JoinHandle<()>, stop: &Stop) {
     stop.graceful.cancel();
     if tokio::time::timeout(LAST_ANSWERS, &mut server).await.is_err() {
-        tracing::debug!("a client of the operator's port is cut off");
+        tracing::debug!("aborting a connection to the admin port");
         stop.now.cancel();
         // It cannot fail: nothing in it panics, and nobody aborts it.
         let _ = server.await;
@@ -385,9 +385,9 @@ async fn stop_in_order(
     tracing::info!(?timeout, "stopping: requests in flight are finished first");
     stop.graceful.cancel();
     tokio::select! {
-        () = shutdown.now.cancelled() => tracing::warn!("told twice to stop: requests in flight are cut off"),
+        () = shutdown.now.cancelled() => tracing::warn!("second stop signal: aborting requests in flight"),
         () = tokio::time::sleep(timeout) => {
-            tracing::warn!(?timeout, "requests in flight took too long and are cut off");
+            tracing::warn!(?timeout, "requests in flight took too long: aborting them");
         }
     }
 }

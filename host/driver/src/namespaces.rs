@@ -57,7 +57,7 @@ impl FileNamespaces {
                 Ok(namespaces) => self.current.store(Arc::new(namespaces)),
                 Err(mistakes) => {
                     tracing::error!(
-                        "the changed namespaces are not used, those before them stay: {mistakes}"
+                        "the changed namespaces are invalid, so the previous ones stay in use: {mistakes}"
                     );
                 }
             }

@@ -134,7 +134,7 @@ impl Stores {
                 None => {
                     return Err(ChangeError::Store(StoreError::Refused {
                         store: change.path.display().to_string(),
-                        reason: "this is in none of the places that are configured".to_owned(),
+                        reason: "it is not in any of the configured stores".to_owned(),
                     }));
                 }
             };

@@ -162,7 +162,7 @@ fn mistakes_in_candidates() {
         ),
         (
             "candidate: { source: file:b.wasm, refresh: 1h }",
-            "48: candidate.refresh: a file is read again when it changes; only `https:` and `oci:` are asked for; remove it"
+            "48: candidate.refresh: a file is read again when it changes; only `https:` and `oci:` are refreshed; remove it"
                 .to_owned(),
         ),
     ];
@@ -239,7 +239,7 @@ fn how_often_a_source_is_asked_again() {
     ] {
         assert_eq!(read(&plugin), Ok(expected), "{plugin}");
     }
-    let pinned = "pins the module, so there is nothing to ask for again; remove it, or";
+    let pinned = "pins the module, so there is nothing to refresh; remove it, or";
     for (plugin, expected) in [
         (
             format!("{oci}, refresh: 9s"),
@@ -255,7 +255,7 @@ fn how_often_a_source_is_asked_again() {
         ),
         (
             "source: file:a.wasm, refresh: 1m".to_owned(),
-            "a file is read again when it changes; only `https:` and `oci:` are asked for; remove it"
+            "a file is read again when it changes; only `https:` and `oci:` are refreshed; remove it"
                 .to_owned(),
         ),
         (

@@ -41,7 +41,7 @@ pub(super) fn read(paths: &[PathBuf], mistakes: &mut Mistakes) -> Vec<Definition
         before = after;
     }
     for path in paths {
-        let message = "this kept changing while it was read".to_owned();
+        let message = "the file kept changing while it was read".to_owned();
         mistakes.push(of_path(path, message, "read it again when it is whole"));
     }
     Vec::new()

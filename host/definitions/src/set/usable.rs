@@ -77,9 +77,9 @@ impl fmt::Display for BadDefinition {
             None => write!(f, "{}", self.path.display())?,
         }
         let served = match self.served {
-            Served::Nothing => "cannot be used, and nothing of it is in force",
-            Served::LastVersion => "cannot be used, and the version of before stays in force",
-            Served::LastModules => "is in force with the modules of before",
+            Served::Nothing => "cannot be used and is not in force",
+            Served::LastVersion => "cannot be used; its previous version stays in force",
+            Served::LastModules => "is in force with its previous modules",
             Served::FailingStages => "is in force, and the stages whose modules are missing fail",
         };
         write!(f, " {served}: {}", self.reasons.join("; "))

@@ -169,7 +169,7 @@ fn lock(directory: &Path) -> Result<File, HistoryError> {
         .and_then(|()| file.rewind())
         .and_then(|()| write!(file, "{}", std::process::id()));
     if let Err(error) = note {
-        tracing::debug!(path = %path.display(), %error, "the owner of the lock is not noted");
+        tracing::debug!(path = %path.display(), %error, "the owner of the lock cannot be recorded");
     }
     Ok(file)
 }
@@ -180,11 +180,11 @@ fn read(path: &Path) -> io::Result<Entry> {
     let end = bytes
         .iter()
         .position(|byte| *byte == b'\n')
-        .ok_or_else(|| wrong("it is cut off"))?;
+        .ok_or_else(|| wrong("it is truncated"))?;
     let (digest, text) = bytes.split_at(end);
     let text = text.get(1..).unwrap_or_default();
     if digest != Digest::of(text).to_string().as_bytes() {
-        return Err(wrong("its digest is another than its own first line says"));
+        return Err(wrong("its digest does not match its first line"));
     }
     Ok(serde_json::from_slice(text)?)
 }

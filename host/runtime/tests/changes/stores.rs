@@ -123,7 +123,7 @@ async fn what_is_wrong_in_a_store_is_told_with_its_place() {
         (
             bcs("y", "Secret", "1").replace(client, plugin),
             "shelf:/a/n/y:1:218: admissionWebhooks[0].plugin.source: the path \"x.wasm\" is relative, and this \
-             definition is in no directory; write an absolute path, or `https:` or `oci:`",
+             definition is not in a directory; write an absolute path, or `https:` or `oci:`",
         ),
         (
             bcs("y", "Application", "1"),

@@ -72,7 +72,7 @@ fn addresses() {
         ("clientConfig: { url: 'https://h.example/?' }", ""),
         (
             "clientConfig: { url: 'http://example.com' }",
-            "6:26: .clientConfig.url: an AdmissionReview webhook is called over https alone; write https://",
+            "6:26: .clientConfig.url: an AdmissionReview webhook must be called over https; write https://",
         ),
         (
             "clientConfig: { url: 'https:///fancy/webhook' }",
@@ -84,19 +84,19 @@ fn addresses() {
         ),
         (
             "clientConfig: { url: 'https://example.com/#bookmark' }",
-            "6:26: .clientConfig.url: a fragment (`#...`) is not possible in the URL; remove it",
+            "6:26: .clientConfig.url: a fragment (`#...`) is not allowed in the URL; remove it",
         ),
         (
             "clientConfig: { url: 'https://example.com?arg=value' }",
-            "6:26: .clientConfig.url: a query (`?...`) is not possible in the URL; remove it",
+            "6:26: .clientConfig.url: a query (`?...`) is not allowed in the URL; remove it",
         ),
         (
             "clientConfig: { url: 'https://harry.potter@example.com/' }",
-            "6:26: .clientConfig.url: user and password are not possible in the URL; remove them",
+            "6:26: .clientConfig.url: user and password are not allowed in the URL; remove them",
         ),
         (
             "clientConfig: { url: 'https://@example.com/' }",
-            "6:26: .clientConfig.url: user and password are not possible in the URL; remove them",
+            "6:26: .clientConfig.url: user and password are not allowed in the URL; remove them",
         ),
         (
             "clientConfig: { url: 'arg#backwards=thisis?html.index/port:host//:https' }",
@@ -260,7 +260,7 @@ fn review_versions() {
         ("admissionReviewVersions: [v2, v1, v1beta1]", ""),
         (
             "admissionReviewVersions: [0v]",
-            "8:30: .admissionReviewVersions: there is no version among them that is known here; list v1, v1beta1 or both\n8:31: .admissionReviewVersions[0]: \"0v\" is not a valid version name: use lower-case letters, digits and `-`, beginning with a letter, ending with a letter or digit, 63 characters at most",
+            "8:30: .admissionReviewVersions: none of these versions is supported; list v1, v1beta1 or both\n8:31: .admissionReviewVersions[0]: \"0v\" is not a valid version name: use lower-case letters, digits and `-`, beginning with a letter, ending with a letter or digit, 63 characters at most",
         ),
         (
             "admissionReviewVersions: [v1, V2]",
@@ -268,11 +268,11 @@ fn review_versions() {
         ),
         (
             "admissionReviewVersions: [invalid-version]",
-            "8:30: .admissionReviewVersions: there is no version among them that is known here; list v1, v1beta1 or both",
+            "8:30: .admissionReviewVersions: none of these versions is supported; list v1, v1beta1 or both",
         ),
         (
             "admissionReviewVersions: [invalidVersion]",
-            "8:30: .admissionReviewVersions: there is no version among them that is known here; list v1, v1beta1 or both\n8:31: .admissionReviewVersions[0]: \"invalidVersion\" is not a valid version name: use lower-case letters, digits and `-`, beginning with a letter, ending with a letter or digit, 63 characters at most",
+            "8:30: .admissionReviewVersions: none of these versions is supported; list v1, v1beta1 or both\n8:31: .admissionReviewVersions[0]: \"invalidVersion\" is not a valid version name: use lower-case letters, digits and `-`, beginning with a letter, ending with a letter or digit, 63 characters at most",
         ),
         (
             "admissionReviewVersions: [v1beta1, v1beta1]",

@@ -176,7 +176,7 @@ fn mistakes_in_webhooks() {
         ),
         (
             "url: 'http://h.example'",
-            "8:61: .url: an AdmissionReview webhook is called over https alone; write https://",
+            "8:61: .url: an AdmissionReview webhook must be called over https; write https://",
         ),
         (
             "url: 'ftp://h.example'",
@@ -192,9 +192,9 @@ fn mistakes_in_webhooks() {
         ),
         (
             "url: 'https://u:p@h.example/?a#b'",
-            "8:61: .url: a fragment (`#...`) is not possible in the URL; remove it\n\
-             8:61: .url: a query (`?...`) is not possible in the URL; remove it\n\
-             8:61: .url: user and password are not possible in the URL; remove them",
+            "8:61: .url: a fragment (`#...`) is not allowed in the URL; remove it\n\
+             8:61: .url: a query (`?...`) is not allowed in the URL; remove it\n\
+             8:61: .url: user and password are not allowed in the URL; remove them",
         ),
         (
             "url: 'https://h.example', versions: []",

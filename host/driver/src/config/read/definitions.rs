@@ -22,7 +22,7 @@ pub(super) fn definitions(
         // Two stores of one place would have every definition twice.
         if place.as_file().is_none() {
             if stores.contains(&place) {
-                entry.wrong("this store is named a second time", "remove it", mistakes);
+                entry.wrong("this store is listed twice", "remove it", mistakes);
             }
             stores.push(place.clone());
         }
@@ -63,7 +63,7 @@ fn place(
             fields.finish(mistakes);
             if !has_cluster {
                 resources.wrong(
-                    "there is no Kubernetes cluster that they could be resources of",
+                    "no Kubernetes cluster is configured",
                     "write `cluster: {}`, or `cluster: { kubeconfig: ... }`",
                     mistakes,
                 );
@@ -75,7 +75,7 @@ fn place(
         }
         _ => {
             node.wrong(
-                "this is not one place of definitions",
+                "exactly one store of definitions is expected",
                 "write a path, `zookeeper: {}` or `customResources: {}`",
                 mistakes,
             );

@@ -160,7 +160,7 @@ fn dialect(
         }
         (None, None, None, None) => {
             node.wrong(
-                "there is no dialect",
+                "no dialect is configured",
                 "write `bcs: { cluster: ... }`, `rest: { routes: [ ... ] }`, `kubernetes: {}` or `gateway: { discover: {} }`",
                 mistakes,
             );
@@ -168,7 +168,7 @@ fn dialect(
         }
         _ => {
             node.wrong(
-                "there are several dialects",
+                "several dialects are configured",
                 "keep one of `bcs`, `rest`, `kubernetes` and `gateway`",
                 mistakes,
             );

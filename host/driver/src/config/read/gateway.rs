@@ -32,7 +32,7 @@ pub(super) fn gateway(
     });
     if !fields.has("clusters") && !fields.has("discover") {
         node.wrong(
-            "it is not said where the drivers are",
+            "no drivers are configured",
             "write `clusters: { BCS-MESOS-10001: [ \"http://10.0.0.5:8090\" ] }`, or `discover: {}`",
             mistakes,
         );
@@ -109,7 +109,7 @@ fn tokens(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<TokensConfig> {
         },
         (None, Some(node)) => endpoint(&node, mistakes).map(TokensConfig::Endpoint),
         _ => {
-            let message = "it is not said in one way who knows the tokens";
+            let message = "exactly one source of tokens is required";
             node.wrong(message, "write one of `file` and `endpoint`", mistakes);
             None
         }
@@ -186,7 +186,7 @@ fn check_token(path: &Path) -> Result<(), String> {
     })?;
     let token = text.trim();
     if token.is_empty() || HeaderValue::from_str(token).is_err() || token.contains(char::is_whitespace) {
-        return Err(format!("{shown}: it holds no token: write it on one line"));
+        return Err(format!("{shown}: it contains no token: write it on one line"));
     }
     Ok(())
 }

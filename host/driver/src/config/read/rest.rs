@@ -160,7 +160,7 @@ fn source(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ValueSource> {
         (None, None, None, None, Some(node)) => node.parse(mistakes).map(ValueSource::Pointer),
         _ => {
             node.wrong(
-                "this is not one source",
+                "exactly one source is expected",
                 "write one of `value`, `path`, `query`, `header` and `pointer`",
                 mistakes,
             );

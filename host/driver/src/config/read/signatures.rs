@@ -39,7 +39,7 @@ fn rule(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<SignatureRule> {
             .map(|()| Requirement::Unsigned),
         _ => {
             node.wrong(
-                "it is not said in one way what is required",
+                "exactly one requirement is expected",
                 "write one of `keys`, `keyless` and `accept`",
                 mistakes,
             );
@@ -65,14 +65,14 @@ fn keyless(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Keyless> {
     let identity = fields
         .required(
             "identity",
-            "write the e-mail address or the URI of who signs",
+            "write the e-mail address or the URI of the signer",
             mistakes,
         )
         .and_then(|node| node.parse::<IdentityPattern>(mistakes));
     let issuer = fields
         .required(
             "issuer",
-            "write the URL of who vouches for the identity, https://token.actions.githubusercontent.com",
+            "write the URL of the issuer of the identity, https://token.actions.githubusercontent.com",
             mistakes,
         )
         .and_then(|node| node.parse::<IssuerUrl>(mistakes));

@@ -292,10 +292,10 @@ listening: {}
         "listen.tls.certificate: ",
         "listen.tls.key: ",
         "admin.address: missing",
-        "dialect: there are several dialects",
+        "dialect: several dialects are configured",
         "upstream.servers[1]: `127.0.0.1` is not a valid server",
         "upstream.tls.certificate: ",
-        "upstream.tls: a certificate is of no use without its key",
+        "upstream.tls: a certificate and its key are only used together",
         "upstream.connectTimeout: 5 has no unit",
         "upstream.health.path: \"healthz\" is not a valid path",
         "limits.body: 1 is out of range",
@@ -320,7 +320,7 @@ fn what_must_be_there() {
     assert_eq!(
         read("dialect: {}\nupstream: { servers: [] }").unwrap_err(),
         [
-            "dialect: there is no dialect",
+            "dialect: no dialect is configured",
             "upstream.servers: the list is empty"
         ]
     );
@@ -343,7 +343,7 @@ fn routes() {
     for (change, expected) in [
         ("name: { path: c }", ": name: the path has no parameter `c`"),
         ("name: b", ".name: "),
-        ("name: { path: b, query: c }", ".name: this is not one source"),
+        ("name: { path: b, query: c }", ".name: exactly one source is expected"),
         (
             "namespace: [{ pointer: a }]",
             ".namespace[0].pointer: `a` is not a JSON Pointer",

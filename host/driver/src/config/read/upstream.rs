@@ -23,7 +23,7 @@ pub(super) fn upstream(
     let listed = match &discover {
         None => fields.required("servers", fix, mistakes),
         Some(_) => {
-            let why = "the servers are listed, and discovered too";
+            let why = "`servers` and `discover` cannot both be set";
             fields.refuse("servers", why, "keep `servers` or `discover`", mistakes);
             None
         }
@@ -114,7 +114,7 @@ fn upstream_tls(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ClientTls> {
         (None, None) => None,
         _ => {
             node.wrong(
-                "a certificate is of no use without its key, nor the key without the certificate",
+                "a certificate and its key are only used together",
                 "name both, or neither",
                 mistakes,
             );

@@ -35,7 +35,7 @@ impl Ensembles {
     pub(super) fn need_cluster(self, node: &Node<'_>, mistakes: &mut Mistakes) -> Option<()> {
         if !self.cluster {
             node.wrong(
-                "there is no `zookeeper.cluster`, which this is in",
+                "`zookeeper.cluster` is not configured",
                 "write `zookeeper: { cluster: { servers: [ \"127.0.0.1:2181\" ] } }`",
                 mistakes,
             );
@@ -47,7 +47,7 @@ impl Ensembles {
     pub(super) fn need_any(self, node: &Node<'_>, mistakes: &mut Mistakes) -> Option<()> {
         if !self.any {
             node.wrong(
-                "there is no `zookeeper`, which this is in",
+                "`zookeeper` is not configured",
                 "write `zookeeper: { service: { servers: [ \"127.0.0.1:2181\" ] } }`",
                 mistakes,
             );
@@ -145,7 +145,7 @@ fn password(path: &Path, may_be_empty: bool) -> Result<String, String> {
     let text = text.trim_end_matches(['\r', '\n']);
     if (text.is_empty() && !may_be_empty) || text.len() + 2 > LONGEST_PASSWORD || text.contains(['\r', '\n'])
     {
-        return Err(format!("{shown} holds no password: write it on one line"));
+        return Err(format!("{shown} contains no password: write it on one line"));
     }
     Ok(text.to_owned())
 }

@@ -139,11 +139,11 @@ fn mistakes() {
     let listed = "clusters: { BCS-1: [\"http://127.0.0.1:1\"] }";
     // (what stands in `gateway`, what else is there, the mistake)
     for (gateway, more, expected) in [
-        ("", "", "dialect.gateway: it is not said where the drivers are"),
+        ("", "", "dialect.gateway: no drivers are configured"),
         (
             "discover: {}",
             "",
-            "dialect.gateway.discover: there is no `zookeeper`",
+            "dialect.gateway.discover: `zookeeper` is not configured",
         ),
         (
             "clusters: { BCS-1: [] }",
@@ -183,12 +183,12 @@ fn mistakes() {
         (
             &format!("{listed}, tokens: {{}}"),
             "",
-            "dialect.gateway.tokens: it is not said in one way",
+            "dialect.gateway.tokens: exactly one source of tokens is required",
         ),
         (
             &format!("{listed}, tokens: {{ file: tokens.yaml, endpoint: {{ url: \"http://a\" }} }}"),
             "",
-            "dialect.gateway.tokens: it is not said in one way",
+            "dialect.gateway.tokens: exactly one source of tokens is required",
         ),
         (
             &format!("{listed}, tokens: {{ file: none.yaml }}"),

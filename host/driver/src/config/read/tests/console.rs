@@ -60,7 +60,7 @@ fn mistakes_about_consoles() {
     for (bcs, expected) in [
         (
             "behind: driver, console: {}",
-            "dialect.bcs.console: the driver behind this one asks the consoles",
+            "dialect.bcs.console: the driver behind this one calls the consoles",
         ),
         (
             "behind: scheduler, console: { port: 0 }",
@@ -109,12 +109,12 @@ fn custom_resources() {
         (
             "behind: scheduler, customResources: true",
             "",
-            "dialect.bcs.customResources: there is no Kubernetes cluster to ask",
+            "dialect.bcs.customResources: no Kubernetes cluster is configured",
         ),
         (
             "behind: driver, customResources: true",
             "cluster: { kubeconfig: here }",
-            "dialect.bcs.customResources: the driver behind this one asks the kube-apiserver",
+            "dialect.bcs.customResources: the driver behind this one calls the kube-apiserver",
         ),
         (
             "behind: scheduler, customResources: {}",

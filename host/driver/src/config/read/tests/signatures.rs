@@ -54,10 +54,10 @@ fn mistakes() {
             "source: \"ftp://registry\", accept: Unsigned",
             "source: `ftp://registry`",
         ),
-        ("source: \"**\"", " it is not said in one way what is required"),
+        ("source: \"**\"", " exactly one requirement is expected"),
         (
             "source: \"**\", keys: [cosign.pub], accept: Unsigned",
-            " it is not said in one way what is required",
+            " exactly one requirement is expected",
         ),
         ("source: \"**\", keys: []", "keys: the list is empty"),
         ("source: \"**\", keys: [missing.pub]", "keys[0]: "),
