@@ -89,7 +89,7 @@ pub enum StoreError {
         reason: String,
     },
     /// It refuses, for lack of a right for instance.
-    #[error("{store} refused the change: {reason}")]
+    #[error("{store} refused the request: {reason}")]
     Refused {
         /// [`DefinitionStore::location`].
         store: String,

@@ -223,7 +223,7 @@ fn mistakes() {
         (
             &format!("{listed}, tokens: {{ endpoint: {{ url: \"http://a\", tokenFile: spaced }} }}"),
             "",
-            "it holds no token",
+            "it contains no token",
         ),
         (
             &format!("{listed}, tokens: {{ endpoint: {{ url: \"http://a\", timeout: 0s }} }}"),
