@@ -22,17 +22,17 @@ use crate::{
 /// Whether the request was made by a page of another site, as browsers say it.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Who may use the API. Cheap to clone; lives as long as the operator's port.
+/// Who may use the API. Cheap to clone; lives as long as the admin port.
 #[derive(Clone, Debug)]
 pub struct Access(Arc<AccessPolicy>);
 
 #[derive(Debug)]
 enum AccessPolicy {
-    /// Only programs of this machine come here, and all of them may do everything.
+    /// On loopback without authentication: all programs of this machine have the role Admin.
     Open,
-    /// Anybody may come here, and nobody is known.
+    /// Reachable from the network without authentication: the API is refused.
     Closed,
-    /// Those who are known may do what their role allows.
+    /// Clients authenticate, and their role decides.
     Guarded {
         tokens: Vec<Token>,
         clients: Vec<CertificateHolder>,
@@ -42,9 +42,9 @@ enum AccessPolicy {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Caller {
     Loopback,
-    /// Who has the token of this name.
+    /// The token of this name.
     Token(Arc<str>),
-    /// Who has a certificate of this name.
+    /// The certificate of this name.
     Certificate(Arc<str>),
 }
 
@@ -58,7 +58,7 @@ impl fmt::Display for Caller {
     }
 }
 
-/// Why somebody is not let in.
+/// Why a request to the API is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Denied {
     #[error(
@@ -87,7 +87,7 @@ pub(crate) enum Denied {
 }
 
 impl Denied {
-    /// Whether somebody tried what they may not, and did not only forget to say who they are.
+    /// Whether to log it: the client presented wrong credentials or lacks a role, and did not merely omit credentials.
     pub(crate) fn is_notable(&self) -> bool {
         !matches!(self, Self::Closed | Self::NoToken | Self::NoCertificate)
     }
@@ -107,7 +107,7 @@ impl Access {
         Self(Arc::new(policy))
     }
 
-    /// The caller and its role, when that one suffices.
+    /// The caller and its role, if the role suffices.
     pub(crate) fn admit(&self, head: &Parts, needed: Role) -> Result<(Caller, Role), Denied> {
         let (caller, role) = match &*self.0 {
             AccessPolicy::Closed => return Err(Denied::Closed),
@@ -124,7 +124,7 @@ impl Access {
         Ok((caller, role))
     }
 
-    /// Read token files again whenever they change. It does not end.
+    /// Reloads token files when they change. Never completes.
     pub async fn follow(&self) {
         match &*self.0 {
             AccessPolicy::Guarded { tokens, .. } => token::follow(tokens).await,
@@ -133,7 +133,7 @@ impl Access {
     }
 }
 
-/// A token counts before a certificate: it was sent on purpose.
+/// A token takes precedence over a certificate: it was sent on purpose.
 fn known(head: &Parts, tokens: &[Token], clients: &[CertificateHolder]) -> Result<(Caller, Role), Denied> {
     if let Some(value) = head.headers.get(AUTHORIZATION) {
         let presented = bearer(value.as_bytes()).ok_or(Denied::OtherScheme)?;
@@ -147,7 +147,7 @@ fn known(head: &Parts, tokens: &[Token], clients: &[CertificateHolder]) -> Resul
             Denied::NoToken
         });
     };
-    // Browsers show certificates on behalf of every page.
+    // Browsers send the client certificate with requests of any page.
     no_browser(head)?;
     let names = subject_names(certificate);
     let client = clients

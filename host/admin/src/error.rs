@@ -19,18 +19,18 @@ pub(crate) enum ApiError {
     Denied(Denied),
     /// The request itself is wrong: why.
     Malformed(String),
-    /// What it names is not there.
+    /// Not found.
     NotFound(String),
     OtherMethod,
     /// The body did not come in time.
     BodyTimeout,
-    /// What it asks for cannot be done as things are now.
+    /// It conflicts with the current state.
     Conflict(String),
     /// The body is larger than this many bytes.
     TooLarge(usize),
     /// The body is neither YAML nor JSON.
     OtherMediaType(String),
-    /// Nothing was changed, since what it says cannot go live: each mistake.
+    /// Nothing was changed, because the definitions cannot go live: each mistake.
     CannotGoLive(Vec<String>),
     /// The driver cannot do it now: why.
     Unavailable(String),

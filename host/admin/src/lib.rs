@@ -1,4 +1,4 @@
-//! The operator's port: `/healthz`, `/readyz`, `/metrics`, and the API below `/v1`, whose types are in [`api`].
+//! The admin port: `/healthz`, `/readyz`, `/metrics`, and the API below `/v1`, whose types are in [`api`].
 //!
 //! [`routes`] is the table of everything that it answers. The router and the OpenAPI document are made from it.
 
@@ -51,7 +51,7 @@ pub struct Sources {
     pub status: Box<dyn Fn() -> DriverStatus + Send + Sync>,
     /// `/healthz` in the way of bcs-mesos-driver; none unless the driver takes its place.
     pub health: Box<dyn Fn() -> Option<HealthInfo> + Send + Sync>,
-    /// Whether the driver was told to stop.
+    /// Whether the driver is stopping.
     pub is_stopping: Arc<AtomicBool>,
     pub metrics: RenderMetrics,
 }
@@ -122,7 +122,7 @@ impl Handler for AdminService {
             Ok(response) => response,
             Err(never) => match never {},
         };
-        // It is of one moment, and for whoever asked.
+        // The reply is a snapshot for this client.
         response
             .headers_mut()
             .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -1,4 +1,4 @@
-//! The OpenAPI document of the operator's port, made from the table of its routes.
+//! The OpenAPI document of the admin port, generated from the table of its routes.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{
 /// Refusals that every route with a role may give.
 const REFUSALS: [u16; 3] = [400, 401, 403];
 
-/// For what is read: a field with a default need not be there.
+/// For input: a field with a default is optional.
 fn reader() -> SchemaGenerator {
     let settings = SchemaSettings::draft2020_12().for_deserialize();
     settings
@@ -120,7 +120,7 @@ fn description(route: &Route) -> String {
     [route.about.description, &role].join(" ").trim().to_owned()
 }
 
-/// On loopback without credentials, everybody is let in: `{}`.
+/// `{}` means no authentication: on loopback, if no credentials are configured.
 fn security(role: Option<Role>) -> Json {
     match role {
         None => json!([]),

@@ -1,4 +1,4 @@
-//! What probes and scrapers ask: `/healthz`, `/readyz`, `/metrics`. Everybody may.
+//! `/healthz`, `/readyz` and `/metrics`, for probes and scrapers. No authentication is required.
 
 use admittance_bcs::HealthInfo;
 use axum::response::{IntoResponse, Response};

@@ -57,9 +57,9 @@ pub(crate) struct About {
     pub(crate) name: &'static str,
     pub(crate) summary: &'static str,
     pub(crate) description: &'static str,
-    /// None: everybody may.
+    /// `None`: no authentication is required.
     pub(crate) role: Option<Role>,
-    /// Statuses of refusals, beside those that every route has.
+    /// Error statuses in addition to those that every route has.
     pub(crate) refusals: &'static [u16],
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct Content {
     pub(crate) schema: Schema,
 }
 
-/// A reply that is no refusal.
+/// A successful reply.
 #[derive(Clone, Debug)]
 pub(crate) struct ReplyForm {
     pub(crate) status: u16,
@@ -117,7 +117,7 @@ impl ReplyForm {
 #[derive(Debug)]
 pub(crate) struct Call<P = Nothing, Q = Nothing, B = Nothing> {
     pub(crate) api: Api,
-    /// Who asks; none where nobody is asked who they are.
+    /// The client; `None` if no authentication is required.
     pub(crate) caller: Option<Caller>,
     /// What they may do, in the same cases.
     pub(crate) role: Option<Role>,
@@ -253,7 +253,7 @@ impl Route {
     }
 }
 
-/// Who asks comes first: who may not ask does not hear what is wrong with the question.
+/// Authenticates first, so that unauthorized clients learn nothing about the request's validity.
 async fn called<P, Q, B>(
     api: Api,
     role: Option<Role>,

@@ -1,4 +1,4 @@
-//! Tokens: what a client sends to say who it is, and the files that hold them.
+//! Tokens that authenticate clients, and the files that contain them.
 
 use std::{
     path::{Path, PathBuf},
@@ -27,7 +27,7 @@ pub struct Token {
 
 #[derive(Clone, Debug)]
 pub enum TokenSource {
-    /// Its digest stands in the configuration.
+    /// The configuration contains its digest.
     Digest(TokenDigest),
     File(TokenFile),
 }
@@ -37,10 +37,10 @@ pub enum TokenSource {
 pub enum TokenFileError {
     #[error("{path}: {source}", path = path.display())]
     Unreadable { path: PathBuf, source: std::io::Error },
-    /// Everybody on the machine may read it.
+    /// It is world-readable.
     #[error("{path}: the token file is world-readable: chmod o-r {path}", path = path.display())]
     WorldReadable { path: PathBuf },
-    /// What is in it is none.
+    /// It does not contain a valid token.
     #[error(
         "{path}: not a valid token: write one of {shortest} to {longest} letters, digits and signs, with no \
          spaces between them, as `openssl rand -hex 32` prints",
@@ -62,7 +62,7 @@ const LONGEST: usize = 1024;
 #[derive(Clone, Debug)]
 pub struct TokenFile {
     path: PathBuf,
-    /// None: the file is no good now.
+    /// `None`: the file is currently invalid.
     current: Arc<ArcSwapOption<TokenDigest>>,
 }
 
@@ -75,7 +75,7 @@ impl TokenFile {
         })
     }
 
-    /// Read it again; whether all is well with it.
+    /// Reads the file again.
     fn refresh(&self) {
         match read(&self.path) {
             Ok(token) => {
@@ -93,7 +93,7 @@ impl TokenFile {
 }
 
 fn read(path: &Path) -> Result<TokenDigest, TokenFileError> {
-    // With room for spaces around it, and no more: a token is short.
+    // Leaves room for surrounding whitespace.
     let most = 2 * u64::try_from(LONGEST).unwrap_or(u64::MAX);
     let bytes = file::read_secret(path, most).map_err(|error| {
         let path = path.to_owned();
@@ -112,7 +112,7 @@ fn read(path: &Path) -> Result<TokenDigest, TokenFileError> {
     Ok(TokenDigest::of(token))
 }
 
-/// Whose token this is. It takes the same time for each that it could be.
+/// The holder of this token. Compares in constant time, with all tokens.
 pub(crate) fn holder<'t>(tokens: &'t [Token], presented: &[u8]) -> Option<&'t Token> {
     let presented = TokenDigest::of(presented);
     let mut found = None;
@@ -131,7 +131,7 @@ pub(crate) fn holder<'t>(tokens: &'t [Token], presented: &[u8]) -> Option<&'t To
     found
 }
 
-/// Read the files of these tokens again whenever they change. It does not end.
+/// Reloads the files of these tokens when they change. Never completes.
 pub(crate) async fn follow(tokens: &[Token]) {
     let files: Vec<TokenFile> = tokens
         .iter()
@@ -145,7 +145,7 @@ pub(crate) async fn follow(tokens: &[Token]) {
     }
     let paths: Vec<PathBuf> = files.iter().map(|file| file.path.clone()).collect();
     let mut watch = Watch::new(paths.clone(), WatchConfig::default()).await;
-    // The first look is for what changed between the start and now.
+    // The first refresh covers changes between the start and now.
     let mut changed = paths;
     loop {
         let files: Vec<TokenFile> = files

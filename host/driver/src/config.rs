@@ -24,11 +24,11 @@ use admittance_net::{
 
 use crate::namespaces::NamespacesConfig;
 
-/// Everything the driver is told. Lives until it is bound; each part may be changed before that.
+/// The configuration of the driver. Lives until it is bound; each part may be changed before that.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub listen: ListenConfig,
-    /// The operator's port; none when it has none.
+    /// The admin port, if there is one.
     pub admin: Option<AdminConfig>,
     pub front: FrontConfig,
     pub limits: Limits,
@@ -45,7 +45,7 @@ pub struct Config {
     /// How modules are had from servers and registries, and which must be signed. Its store is `store`.
     pub catalog: CatalogConfig,
     pub sandbox: SandboxConfig,
-    /// The labels of namespaces, when there is no cluster to ask.
+    /// The labels of namespaces, if no cluster is configured.
     pub namespaces: NamespacesConfig,
     /// The Kubernetes cluster that namespaces, objects for plugins and answers on what users may do come
     /// from.

@@ -52,7 +52,7 @@ pub enum Error {
     Registration(#[from] RegistrationError),
 }
 
-/// What the driver asks beside the servers behind it.
+/// The servers that the driver uses in addition to its upstream.
 #[derive(Clone, Debug, Default)]
 pub struct Connections {
     pub ensembles: Ensembles,
@@ -109,7 +109,7 @@ pub enum Stopped {
 }
 
 impl Shutdown {
-    /// First call: accept no more, and finish what is in flight. Second call: stop now.
+    /// The first call stops accepting connections, and finishes requests in flight. The second call aborts them.
     pub fn signal(&self) {
         if self.graceful.is_cancelled() {
             self.now.cancel();
@@ -225,7 +225,7 @@ impl Driver {
         self.admin.as_ref().map(|admin| admin.port.address)
     }
 
-    /// Serve until told to stop, and end what is in flight.
+    /// Serves until it is stopped, then finishes requests in flight.
     pub async fn run(self, shutdown: Shutdown) -> Stopped {
         let Self {
             port,
@@ -262,7 +262,7 @@ impl Driver {
             admin.as_ref().map(|admin| admin.access.clone()),
             namespaces,
         );
-        // The operator's port outlives the other, to show how it ends.
+        // The admin port stays open longer, to show the progress of the shutdown.
         let admin_stop = Stop::default();
         let admin_server = admin.map(|admin| serve_admin(admin, observed, admin_stop.clone()));
         let stop = Stop::default();
@@ -318,7 +318,7 @@ async fn end_admin(mut server: JoinHandle<()>, stop: &Stop) {
     if tokio::time::timeout(LAST_ANSWERS, &mut server).await.is_err() {
         tracing::debug!("aborting a connection to the admin port");
         stop.now.cancel();
-        // It cannot fail: nothing in it panics, and nobody aborts it.
+        // It cannot fail: it does not panic and is not aborted.
         let _ = server.await;
     }
 }
@@ -400,7 +400,7 @@ fn connection_limits(limits: &Limits, upstream_timeout: Option<Duration>) -> Con
         transfer: TransferLimits {
             client: limits.idle_timeout,
             minimum_rate: limits.minimum_rate,
-            // What is answered here may take as long as it wants.
+            // No timeout for these replies.
             upstream: upstream_timeout.unwrap_or(limits.stream_idle_timeout),
             stream: limits.stream_idle_timeout,
         },

@@ -185,7 +185,7 @@ fn by(caller: Option<Caller>) -> String {
     caller.map(|caller| caller.to_string()).unwrap_or_default()
 }
 
-/// Whoever asked may hang up, which drops the future that waits here, and not the work.
+/// If the client disconnects, only the future that waits here is dropped; the work continues.
 async fn to_its_end<T: Send + 'static>(
     work: impl Future<Output = Result<T, ChangeError>> + Send + 'static,
 ) -> Result<Json<T>, ApiError> {
@@ -236,7 +236,7 @@ mod tests {
         };
         tokio::select! {
             _ = to_its_end(work) => unreachable!("nobody lets it go on"),
-            // Whoever asked for it hangs up.
+            // The client disconnects.
             () = begun.notified() => {}
         }
         go_on.notify_one();

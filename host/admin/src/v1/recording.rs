@@ -1,4 +1,4 @@
-//! Requests as they pass, for whoever may see objects.
+//! Records requests as they are answered.
 
 use std::{convert::Infallible, time::Duration};
 

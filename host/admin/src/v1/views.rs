@@ -1,4 +1,4 @@
-//! What is live, and what was.
+//! Status, definitions and history.
 
 use admittance::{Comparison, RevisionDetail};
 use admittance_definitions::{StoredDefinition, without_granted_values};

@@ -18,7 +18,7 @@ use super::{
     zookeeper::{Ensembles, path},
 };
 
-/// What stands in `dialect.gateway`.
+/// The content of `dialect.gateway`.
 pub(super) fn gateway(
     node: &Node<'_>,
     ensembles: Ensembles,
@@ -83,7 +83,7 @@ fn clusters(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<BTreeMap<Cluster
             .and_then(|_| parsed_list::<Server>(&node, mistakes));
         clusters.extend(id.zip(servers));
     }
-    // One that is wrong has been told, and is missing.
+    // Invalid ones were reported, and are missing.
     (clusters.len() == count).then_some(clusters)
 }
 
@@ -173,7 +173,7 @@ fn own_token(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<PathBuf> {
     Some(path)
 }
 
-/// Whether a token can be read from a file, and not by everybody.
+/// Checks that the file contains a token, and is not world-readable.
 fn check_token(path: &Path) -> Result<(), String> {
     /// A header has to hold it.
     const MOST: u64 = 4096;

@@ -84,7 +84,7 @@ fn route(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Route> {
 
 fn methods(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Method>> {
     let entries = node.filled_list("write [PUT, POST]", mistakes)?;
-    // `put` would be another method, which nobody sends.
+    // `put` would be a different method, which no client sends.
     let read = |text: &str| {
         let upper = text.bytes().all(|byte| byte.is_ascii_uppercase());
         let method = upper.then(|| text.parse::<Method>().ok()).flatten();

@@ -11,7 +11,7 @@ use super::{good, if_there, parsed_list};
 
 /// The ensemble has bounds of its own, which are within these.
 const SESSION_TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_secs(600);
-/// In bytes. Nobody's password is longer.
+/// In bytes. Passwords are shorter.
 const LONGEST_PASSWORD: usize = 4096;
 
 /// Which ensembles the configuration names, whether rightly or not.
@@ -141,7 +141,7 @@ fn password(path: &Path, may_be_empty: bool) -> Result<String, String> {
             format!("the file is world-readable: chmod o-r {shown}")
         }
     })?;
-    // An editor's newline is no part of it; a space may be.
+    // A trailing newline is not part of the password; a space may be.
     let text = text.trim_end_matches(['\r', '\n']);
     if (text.is_empty() && !may_be_empty) || text.len() + 2 > LONGEST_PASSWORD || text.contains(['\r', '\n'])
     {
