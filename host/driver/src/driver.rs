@@ -31,9 +31,9 @@ use crate::{
     status::Observed,
 };
 
-/// How many connections the operator's port takes.
+/// The maximum number of connections of the admin port.
 const ADMIN_CONNECTIONS: usize = 256;
-/// For clients of the operator's port at the very end.
+/// The time that clients of the admin port get at shutdown.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +45,7 @@ pub enum Error {
         address: SocketAddr,
         source: std::io::Error,
     },
-    /// A setting needs an ensemble that was not opened.
+    /// A setting requires an ensemble that is not connected.
     #[error(transparent)]
     NoEnsemble(#[from] NoEnsemble),
     #[error("registration: {0}")]
@@ -56,11 +56,11 @@ pub enum Error {
 #[derive(Clone, Debug, Default)]
 pub struct Connections {
     pub ensembles: Ensembles,
-    /// The Kubernetes cluster that the host asks, and that requests about custom resources go to.
+    /// The Kubernetes cluster that the host uses, and to which requests for custom resources are forwarded.
     pub cluster: Option<Cluster>,
 }
 
-/// The front door with its ports bound. Requests that come before [`run`](Self::run) wait.
+/// The driver with its ports bound. Requests that arrive before [`run`](Self::run) wait.
 #[derive(Debug)]
 pub struct Driver {
     port: Port,
@@ -94,7 +94,7 @@ impl std::fmt::Debug for AdminPort {
     }
 }
 
-/// Says when the driver is to stop. Cheap to clone.
+/// Stops the driver. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Shutdown {
     graceful: CancellationToken,
@@ -104,7 +104,7 @@ pub struct Shutdown {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
     Cleanly,
-    /// The shutdown timeout, or a second signal, cut some off.
+    /// The shutdown timeout or a second signal aborted some requests.
     Cut,
 }
 
@@ -158,7 +158,7 @@ impl AdminPort {
 }
 
 impl Driver {
-    /// Bind the ports. `metrics` writes what `/metrics` shows; `connections` are those of the configuration.
+    /// Binds the ports. `metrics` renders the reply of `/metrics`; `connections` are those of the configuration.
     ///
     /// The limits that are the host's own (`limits.request_timeout`, `sandbox`, `definitions` and so on)
     /// must have been given to the host when it was built.
@@ -215,12 +215,12 @@ impl Driver {
         })
     }
 
-    /// Where it listens: with the port that the system chose, when the configuration says 0.
+    /// The listen address, with the port that the system chose if the configured one is 0.
     pub fn address(&self) -> SocketAddr {
         self.port.address
     }
 
-    /// Where the operator's endpoints are, if anywhere.
+    /// The address of the admin port, if there is one.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(|admin| admin.port.address)
     }
@@ -238,7 +238,7 @@ impl Driver {
             namespaces,
         } = self;
         let is_stopping = Arc::new(AtomicBool::new(false));
-        // Its port is bound: who connects from now on is answered.
+        // Its port is bound: connections are answered from now on.
         let registrations = registrar.map(Registrar::register).unwrap_or_default();
         let observed = Observed {
             host: host.clone(),
@@ -356,7 +356,7 @@ async fn follow(
     std::future::pending().await
 }
 
-/// Wait for the order to stop, and stop in order. Returns when requests in flight are to be cut off.
+/// Waits for the stop signal, then shuts down gracefully. Returns when requests in flight must be aborted.
 async fn stop_in_order(
     shutdown: &Shutdown,
     stop: &Stop,
@@ -392,7 +392,7 @@ async fn stop_in_order(
     }
 }
 
-/// What connections may take. `upstream_timeout` is for the servers behind; none when there are none.
+/// The limits of connections. `upstream_timeout` is that of the upstream; `None` without one.
 fn connection_limits(limits: &Limits, upstream_timeout: Option<Duration>) -> ConnectionLimits {
     ConnectionLimits {
         connections: limits.connections.unwrap_or_else(default_connections),

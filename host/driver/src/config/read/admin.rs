@@ -64,7 +64,7 @@ fn has_field(node: &Node<'_>, name: &str) -> bool {
     node.json().get(name).is_some_and(|value| !value.is_null())
 }
 
-/// A list of things of different names; none when one of them is wrong.
+/// A list of entries with unique names; `None` if one is invalid.
 fn named_list<T>(
     node: &Node<'_>,
     read: impl Fn(&Node<'_>, &mut Mistakes) -> Option<T>,

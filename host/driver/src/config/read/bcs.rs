@@ -13,10 +13,10 @@ use super::{
 };
 use crate::config::ListenConfig;
 
-/// What `dialect.bcs` says.
+/// The content of `dialect.bcs`.
 pub(super) struct BcsDialect {
     pub(super) cluster: ClusterId,
-    /// None: it depends on the upstream.
+    /// `None`: it depends on the upstream.
     pub(super) behind: Option<Behind>,
     pub(super) console: Option<ConsoleConfig>,
     pub(super) custom_resources: bool,

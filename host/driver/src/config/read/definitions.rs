@@ -19,7 +19,7 @@ pub(super) fn definitions(
         let Some(place) = place(entry, ensembles, has_cluster, mistakes) else {
             continue;
         };
-        // Two stores of one place would have every definition twice.
+        // Otherwise every definition would be read twice.
         if place.as_file().is_none() {
             if stores.contains(&place) {
                 entry.wrong("this store is listed twice", "remove it", mistakes);
@@ -84,7 +84,7 @@ fn place(
     }
 }
 
-/// A name as Kubernetes takes it for a namespace.
+/// A valid name of a Kubernetes namespace.
 fn namespace(text: &str) -> Result<String, String> {
     let is_plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
     let is_one = (1..=63).contains(&text.len())

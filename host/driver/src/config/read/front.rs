@@ -15,7 +15,7 @@ use super::{
 };
 use crate::config::{FrontConfig, ListenConfig};
 
-/// What `dialect` says: of a proxy, of a webhook server, or of a front of drivers.
+/// The content of `dialect`: a proxy, a webhook server, or a gateway.
 enum DialectConfig {
     Bcs(BcsDialect),
     Rest(Arc<dyn Dialect>),
@@ -119,7 +119,7 @@ pub(super) fn front(
     }
 }
 
-/// `upstream.discover` cannot be.
+/// Refuses `upstream.discover`.
 fn undiscovered(
     upstream: Option<Node<'_>>,
     why: &str,

@@ -125,7 +125,7 @@ fn endpoint(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<EndpointConfig> 
     let tls = upstream::client_tls(&mut fields, needs_authorities, mistakes);
     let token_file = if_there(fields.optional("tokenFile"), mistakes, own_token);
     let timeout = duration(&mut fields, "timeout", EndpointConfig::DEFAULT_TIMEOUT, mistakes);
-    // 0s: every request asks.
+    // 0s: no cache.
     let cache = or(
         fields.optional("cache"),
         EndpointConfig::DEFAULT_CACHE,
@@ -145,7 +145,7 @@ fn endpoint(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<EndpointConfig> 
     })
 }
 
-/// Where tokens are asked about, with a path.
+/// The URL of the token endpoint, with a path.
 fn url(text: &str) -> Result<Uri, String> {
     let wrong = || format!("{text:?} is not a valid URL: write https://usermanager:8080");
     let uri: Uri = text.parse().map_err(|_| wrong())?;
@@ -175,7 +175,7 @@ fn own_token(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<PathBuf> {
 
 /// Checks that the file contains a token, and is not world-readable.
 fn check_token(path: &Path) -> Result<(), String> {
-    /// A header has to hold it.
+    /// It must fit into a header.
     const MOST: u64 = 4096;
     let shown = path.display();
     let text = file::read_secret_to_string(path, MOST).map_err(|error| match error {

@@ -101,7 +101,7 @@ impl std::str::FromStr for Registry {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let url = Url::parse(&format!("http://{text}/")).ok();
-        // Nothing but host and port: what else there may be in a URL would be in the text of it.
+        // Only host and port: any other part of a URL would change the text.
         url.filter(|url| url.path() == "/" && !text.contains(['/', '?', '#', '@', '\\']))
             .map(|_| Self(text.to_owned()))
             .ok_or_else(|| format!("{text:?} is not a valid registry: write host and port, registry.local:5000"))

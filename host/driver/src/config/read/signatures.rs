@@ -7,7 +7,7 @@ use admittance_watch::file;
 
 use super::{each, good, if_there};
 
-/// The list of rules. An empty one would refuse everything, and is a mistake.
+/// The list of rules. An empty one would refuse all modules, so it is a mistake.
 pub(super) fn signatures(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<SignaturePolicy> {
     let entries = node.filled_list(
         "write [ { source: \"oci://registry/**\", keys: [ cosign.pub ] } ]",
@@ -91,7 +91,7 @@ fn keyless(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Keyless> {
     })
 }
 
-/// A file of sigstore, or the PEM files that it would be made of.
+/// A `trusted_root.json` of sigstore, or the equivalent PEM files.
 fn trust_root(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<TrustRoot> {
     if node.json().is_string() {
         let path = node.file(mistakes)?;

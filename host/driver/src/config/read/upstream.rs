@@ -69,7 +69,7 @@ pub(super) fn reached(
     })
 }
 
-/// `tls` of a client. Without a server that needs them, the system's authorities need not be there.
+/// `tls` of a client. The system's authorities are only required if a server needs them.
 pub(super) fn client_tls(
     fields: &mut Fields<'_>,
     needs_authorities: bool,
@@ -121,7 +121,7 @@ fn upstream_tls(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ClientTls> {
             return None;
         }
     };
-    // An authority that cannot be read must not become the system's own.
+    // An unreadable authority must not fall back to the system's authorities.
     let ca = match ca {
         Some(path) => Some(path?),
         None => None,

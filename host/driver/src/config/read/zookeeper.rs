@@ -9,12 +9,12 @@ use admittance_watch::file::{self, SecretError};
 
 use super::{good, if_there, parsed_list};
 
-/// The ensemble has bounds of its own, which are within these.
+/// The servers of an ensemble have their own bounds within these.
 const SESSION_TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_secs(600);
 /// In bytes. Passwords are shorter.
 const LONGEST_PASSWORD: usize = 4096;
 
-/// Which ensembles the configuration names, whether rightly or not.
+/// Which ensembles are configured, valid or not.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ensembles {
     cluster: bool,
@@ -124,7 +124,7 @@ fn digest(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Digest> {
     Some(Digest::new(user?, password?))
 }
 
-/// The password begins after the first colon of what is sent.
+/// Without a colon, because the password begins after the first one.
 fn user(text: &str) -> Result<String, String> {
     match text.contains(':') {
         true => Err(format!("{text:?} is not a valid user: a name has no colon")),
