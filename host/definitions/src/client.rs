@@ -58,7 +58,7 @@ pub(crate) fn url(node: &Node<'_>, protocol: &Protocol, mistakes: &mut Mistakes)
             mistakes,
         );
     }
-    // To Kubernetes, an empty fragment or query is none.
+    // Kubernetes ignores an empty fragment or query.
     if !of_bcs {
         if url.fragment() == Some("") {
             url.set_fragment(None);
@@ -140,7 +140,7 @@ pub(crate) fn service(
     })
 }
 
-/// The CAs in a bundle. An empty text counts as none, as in Kubernetes; `None` also after a mistake.
+/// The CAs in a bundle. An empty bundle is ignored, as in Kubernetes; `None` also after a mistake.
 pub(crate) fn ca_bundle(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<CertificateDer<'static>>> {
     let text = node.string(mistakes)?;
     if text.is_empty() {

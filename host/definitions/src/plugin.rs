@@ -12,7 +12,7 @@ use crate::{
     model::{CandidateDefinition, HookDefinition, PluginDefinition},
 };
 
-/// The least and the most memory a plugin may be given: 1 MiB, and what 32 bits address.
+/// The range of a plugin's memory limit: 1 MiB to the 32-bit address space.
 const MEMORY: RangeInclusive<u64> = 1 << 20..=1 << 32;
 
 /// How often a reference may be resolved again: not so often that it burdens a registry.
@@ -25,7 +25,7 @@ pub(crate) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<PluginDef
     Some(written.with_defaults(&PluginDefinition::new(written.source.clone()?)))
 }
 
-/// `candidate` of a stage that calls `hook`; none if that could not be read.
+/// `candidate` of a stage that calls `hook`; `None` if it could not be read.
 pub(crate) fn read_candidate(
     fields: &mut Fields<'_>,
     hook: Option<&HookDefinition>,
@@ -51,7 +51,7 @@ pub(crate) fn read_candidate(
     None
 }
 
-/// What is written of a plugin.
+/// The fields of a plugin.
 struct Written {
     source: Option<ModuleReference>,
     digest: Option<Digest>,
@@ -107,7 +107,7 @@ impl Written {
     }
 }
 
-/// Why resolving this source again never gives another module, and what to do about it.
+/// Why `refresh` has no effect for this source, and what to do about it.
 fn never_another(source: &ModuleReference, is_pinned: bool) -> Option<(&'static str, &'static str)> {
     match source {
         ModuleReference::File(_) => Some((
@@ -127,7 +127,7 @@ fn never_another(source: &ModuleReference, is_pinned: bool) -> Option<(&'static 
 }
 
 fn read_share(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Share> {
-    // YAML takes `10` for a number, and means nothing by it.
+    // In YAML, `10` is a number.
     if let Json::Number(number) = node.json() {
         let fix = match number.to_string().parse::<Share>() {
             Ok(share) => format!("write {share}"),

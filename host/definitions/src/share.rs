@@ -9,9 +9,9 @@ pub struct Share(NonZeroU16);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a valid share; write {fix}")]
 pub struct InvalidShare {
-    /// What was written.
+    /// The text.
     pub text: String,
-    /// What to write.
+    /// What to write instead.
     pub fix: String,
 }
 

@@ -53,10 +53,10 @@ pub enum ChangeError {
         /// Its place.
         path: PathBuf,
     },
-    /// There is no such definition.
+    /// The definition does not exist.
     #[error("there is no {id}{}", did_you_mean(.near))]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         id: DefinitionId,
         /// Those with a name like it.
         near: Vec<DefinitionId>,
@@ -64,15 +64,15 @@ pub enum ChangeError {
     /// There are several definitions of this name.
     #[error("there are several of the name {id}: {}; edit the file", list(.locations))]
     Ambiguous {
-        /// What was asked for.
+        /// The requested name.
         id: DefinitionId,
         /// Where they are.
         locations: Vec<Location>,
     },
-    /// There is no such stage.
+    /// The stage does not exist.
     #[error("there is no stage {id}{}", did_you_mean(.near))]
     UnknownStage {
-        /// What was asked for.
+        /// The requested name.
         id: StageId,
         /// Those with a name like it.
         near: Vec<StageId>,
@@ -80,9 +80,9 @@ pub enum ChangeError {
     /// There are several stages of this name.
     #[error("there are several stages of the name {id}; write {}", list(.meant))]
     AmbiguousStage {
-        /// What was asked for.
+        /// The requested name.
         id: StageId,
-        /// What could be meant.
+        /// The candidates.
         meant: Vec<StageId>,
     },
     /// The stage has no candidate.
