@@ -68,9 +68,7 @@ pub(crate) enum Denied {
     Closed,
     #[error("requests from web pages are refused")]
     Browser,
-    #[error(
-        "the host `{0}` is not a loopback address: use 127.0.0.1 or localhost, or set `admin.tokens`"
-    )]
+    #[error("the host `{0}` is not a loopback address: use 127.0.0.1 or localhost, or set `admin.tokens`")]
     ForeignHost(String),
     #[error("unauthenticated: send `Authorization: Bearer TOKEN`")]
     NoToken,

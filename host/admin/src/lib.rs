@@ -104,9 +104,7 @@ impl AdminService {
             .method_not_allowed_fallback(async || ApiError::OtherMethod)
             .fallback(async |request: Request<Body>| {
                 let path = request.uri().path();
-                ApiError::NotFound(format!(
-                    "{path} was not found; see /v1/openapi.json"
-                ))
+                ApiError::NotFound(format!("{path} was not found; see /v1/openapi.json"))
             });
         Self(router.with_state(api))
     }

@@ -111,10 +111,7 @@ impl Reply for Readiness {
                 schema: generator.subschema_for::<Self>(),
             },
         };
-        vec![
-            form(200, "Ready."),
-            form(503, "Stopping."),
-        ]
+        vec![form(200, "Ready."), form(503, "Stopping.")]
     }
 }
 

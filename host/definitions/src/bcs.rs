@@ -265,7 +265,9 @@ fn segment(text: &str) -> Result<String, String> {
         ));
     }
     if matches!(name.as_str(), "." | "..") {
-        return Err(format!("{text} is not a valid name: in a path it means something else"));
+        return Err(format!(
+            "{text} is not a valid name: in a path it means something else"
+        ));
     }
     Ok(name)
 }

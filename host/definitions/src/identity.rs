@@ -50,7 +50,9 @@ pub enum InvalidId {
     #[error("`{0}` is not the name of a definition; write its kind and its name, `AdmissionChain/pods`")]
     Definition(String),
     /// Of a stage.
-    #[error("`{0}` is not the name of a stage; write the chain and the stage, `pods/images` or `Mutating:pods/images`")]
+    #[error(
+        "`{0}` is not the name of a stage; write the chain and the stage, `pods/images` or `Mutating:pods/images`"
+    )]
     Stage(String),
 }
 

@@ -19,7 +19,10 @@ pub(crate) fn subdomain(text: &str) -> Result<String, String> {
     if is_dns_subdomain(text) {
         Ok(text.to_owned())
     } else {
-        Err(format!("{text} is not a valid name: {SUBDOMAIN}", text = quoted(text)))
+        Err(format!(
+            "{text} is not a valid name: {SUBDOMAIN}",
+            text = quoted(text)
+        ))
     }
 }
 

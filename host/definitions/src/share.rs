@@ -161,7 +161,10 @@ mod tests {
             ("ten", range),
         ] {
             let error = text.parse::<Share>().unwrap_err();
-            assert_eq!(error.to_string(), format!("`{text}` is not a valid share; write {fix}"));
+            assert_eq!(
+                error.to_string(),
+                format!("`{text}` is not a valid share; write {fix}")
+            );
         }
     }
 

@@ -14,19 +14,13 @@ pub(crate) const STREAMS: &str = "admittance_http_streams_open";
 pub fn describe_metrics() {
     admittance_net::describe_metrics();
     admittance_bcs::describe_metrics();
-    describe_counter!(
-        REQUESTS,
-        "Answered requests, by status class (2xx) and passage"
-    );
+    describe_counter!(REQUESTS, "Answered requests, by status class (2xx) and passage");
     describe_histogram!(
         REQUEST_DURATION,
         Unit::Seconds,
         "Time from a request's head to the head of its reply, including chains and upstream"
     );
-    describe_gauge!(
-        IN_FLIGHT,
-        "Requests in flight, without watches and tunnels"
-    );
+    describe_gauge!(IN_FLIGHT, "Requests in flight, without watches and tunnels");
     describe_gauge!(STREAMS, "Open watches and tunnels");
     describe_counter!(
         SHED,

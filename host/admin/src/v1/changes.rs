@@ -191,7 +191,9 @@ async fn to_its_end<T: Send + 'static>(
 ) -> Result<Json<T>, ApiError> {
     match tokio::spawn(work).await {
         Ok(result) => Ok(Json(result?)),
-        Err(error) => Err(ApiError::Unavailable(format!("the change was interrupted: {error}"))),
+        Err(error) => Err(ApiError::Unavailable(format!(
+            "the change was interrupted: {error}"
+        ))),
     }
 }
 

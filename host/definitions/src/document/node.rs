@@ -271,7 +271,11 @@ impl<'a> Node<'a> {
                 _ => format!("write {}", either(names())),
             },
         };
-        self.wrong(format!("{text} is not a valid {what}", text = quoted(text)), fix, mistakes);
+        self.wrong(
+            format!("{text} is not a valid {what}", text = quoted(text)),
+            fix,
+            mistakes,
+        );
         None
     }
 

@@ -33,7 +33,10 @@ fn bodies() {
             ),
         ),
         ("[]", Some("Unmarshal TypeMeta failed: the body is not an object")),
-        ("\"a\"", Some("Unmarshal TypeMeta failed: the body is not an object")),
+        (
+            "\"a\"",
+            Some("Unmarshal TypeMeta failed: the body is not an object"),
+        ),
         (
             r#"{"kind":1}"#,
             Some("Unmarshal TypeMeta failed: kind is not a string"),

@@ -186,7 +186,9 @@ fn ip(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<IpAddr> {
         Ok(_) => Err(format!(
             "no driver can be reached at {text}: write the address of a machine, 10.0.0.5"
         )),
-        Err(_) => Err(format!("{text:?} is not a valid IP address: write one such as 10.0.0.5")),
+        Err(_) => Err(format!(
+            "{text:?} is not a valid IP address: write one such as 10.0.0.5"
+        )),
     };
     node.parse_with(read, mistakes)
 }

@@ -104,6 +104,8 @@ impl std::str::FromStr for Registry {
         // Only host and port: any other part of a URL would change the text.
         url.filter(|url| url.path() == "/" && !text.contains(['/', '?', '#', '@', '\\']))
             .map(|_| Self(text.to_owned()))
-            .ok_or_else(|| format!("{text:?} is not a valid registry: write host and port, registry.local:5000"))
+            .ok_or_else(|| {
+                format!("{text:?} is not a valid registry: write host and port, registry.local:5000")
+            })
     }
 }

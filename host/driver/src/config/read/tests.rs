@@ -343,7 +343,10 @@ fn routes() {
     for (change, expected) in [
         ("name: { path: c }", ": name: the path has no parameter `c`"),
         ("name: b", ".name: "),
-        ("name: { path: b, query: c }", ".name: exactly one source is expected"),
+        (
+            "name: { path: b, query: c }",
+            ".name: exactly one source is expected",
+        ),
         (
             "namespace: [{ pointer: a }]",
             ".namespace[0].pointer: `a` is not a JSON Pointer",

@@ -135,7 +135,8 @@ fn upstream_tls(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ClientTls> {
         None => Some(tls),
         Some(node) => node.parse_with(
             |name| {
-                let wrong = |_| format!("{name:?} is not a valid DNS name: write one that the certificates have");
+                let wrong =
+                    |_| format!("{name:?} is not a valid DNS name: write one that the certificates have");
                 tls.with_server_name(name).map_err(wrong)
             },
             mistakes,

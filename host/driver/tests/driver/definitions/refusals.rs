@@ -168,7 +168,9 @@ async fn what_is_refused() {
             ROUTE,
             with(&json!({"resourcesRef": {"operation": "Delete", "kind": "Deployment"}})),
             1_405_231,
-            format!("{PARAMETERS}resourcesRef.operation: \"Delete\" is not a valid operation; write Create or Update"),
+            format!(
+                "{PARAMETERS}resourcesRef.operation: \"Delete\" is not a valid operation; write Create or Update"
+            ),
         ),
         (
             "POST",

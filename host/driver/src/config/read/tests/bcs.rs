@@ -390,7 +390,9 @@ fn what_becomes_of_bad_definitions() {
             (Ok(config), Some(expected)) => assert_eq!(config.on_bad_definition, expected, "{text}"),
             (Err(mistakes), None) => {
                 assert!(
-                    mistakes.join("\n").contains("onBadDefinition: \"refuse\" is not a valid"),
+                    mistakes
+                        .join("\n")
+                        .contains("onBadDefinition: \"refuse\" is not a valid"),
                     "{mistakes:?}"
                 );
             }
