@@ -55,8 +55,7 @@ impl Role {
 pub struct TokensInTheClear(pub SocketAddr);
 
 impl AdminConfig {
-    /// Whoever reaches this address is not asked who they are. The API is only open when it is a loopback
-    /// address.
+    /// Without authentication. The API is then only available if the address is loopback.
     pub fn new(address: SocketAddr) -> Self {
         Self {
             address,

@@ -15,8 +15,7 @@ use subtle::Choice;
 
 use crate::config::Role;
 
-/// What somebody sends to say who they are, and what they may do. Cheap to clone, and clones follow the
-/// same file; lives as long as the operator's port.
+/// A token and its role. Cheap to clone, and clones follow the same file; lives as long as the admin port.
 #[derive(Clone, Debug)]
 pub struct Token {
     /// Whose it is, as the log calls them.
@@ -57,8 +56,8 @@ const LONGEST: usize = 1024;
 /// A token in a file that is read again when it changes. Cheap to clone, and clones are the same one;
 /// lives as long as the operator's port.
 ///
-/// When the file is no good, nobody is let in with it, neither with the token before: taking the file away
-/// is a way to take the token back.
+/// While the file is invalid or missing, neither it nor the previous token is accepted: removing the file revokes
+/// the token.
 #[derive(Clone, Debug)]
 pub struct TokenFile {
     path: PathBuf,

@@ -9,7 +9,7 @@ pub(crate) const IN_FLIGHT: &str = "admittance_http_requests_in_flight";
 pub(crate) const SHED: &str = "admittance_http_requests_shed_total";
 pub(crate) const STREAMS: &str = "admittance_http_streams_open";
 
-/// Tell the exporter what the driver's metrics mean, and begin its counters of failures at 0. Call it once, after
+/// Describes the driver's metrics to the exporter, and sets its counters of failures to 0. Call it once, after
 /// the exporter is installed.
 pub fn describe_metrics() {
     admittance_net::describe_metrics();

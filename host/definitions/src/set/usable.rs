@@ -16,7 +16,7 @@ use crate::{
     document::{self, Document, Mistakes},
 };
 
-/// What becomes of a definition in a store that turns bad: a text that is no definition, a mistake in it, a second
+/// How to treat an invalid definition in a store: a text that is not a definition, a mistake in it, a second
 /// definition of one name or for one operation and kind. The other definitions are served either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnBadDefinition {
