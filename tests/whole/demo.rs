@@ -34,7 +34,7 @@ async fn the_demo_says_what_to_do_when_its_port_is_taken() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(
-        stderr.contains(&format!("listen.address: {address} cannot be listened on")),
+        stderr.contains(&format!("listen.address: cannot listen on {address}")),
         "{stderr}"
     );
     assert!(stderr.contains("cargo task demo --listen"), "{stderr}");

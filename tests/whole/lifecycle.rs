@@ -441,7 +441,7 @@ async fn a_port_that_is_taken_is_told() {
         .listen_as_configured();
     let ended = serve.finish().await.unwrap();
     assert_eq!(ended.code, Some(2), "{}", ended.stderr);
-    let words = format!("listen.address: {address} cannot be listened on");
+    let words = format!("listen.address: cannot listen on {address}");
     assert!(ended.stderr.contains(&words), "{}", ended.stderr);
 }
 

@@ -22,17 +22,17 @@ use crate::{
 /// Whether the request was made by a page of another site, as browsers say it.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Who may use the API. Cheap to clone; lives as long as the operator's port.
+/// Who may use the API. Cheap to clone; lives as long as the admin port.
 #[derive(Clone, Debug)]
 pub struct Access(Arc<AccessPolicy>);
 
 #[derive(Debug)]
 enum AccessPolicy {
-    /// Only programs of this machine come here, and all of them may do everything.
+    /// On loopback without authentication: all programs of this machine have the role Admin.
     Open,
-    /// Anybody may come here, and nobody is known.
+    /// Reachable from the network without authentication: the API is refused.
     Closed,
-    /// Those who are known may do what their role allows.
+    /// Clients authenticate, and their role decides.
     Guarded {
         tokens: Vec<Token>,
         clients: Vec<CertificateHolder>,
@@ -42,9 +42,9 @@ enum AccessPolicy {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Caller {
     Loopback,
-    /// Who has the token of this name.
+    /// The token of this name.
     Token(Arc<str>),
-    /// Who has a certificate of this name.
+    /// The certificate of this name.
     Certificate(Arc<str>),
 }
 
@@ -58,37 +58,34 @@ impl fmt::Display for Caller {
     }
 }
 
-/// Why somebody is not let in.
+/// Why a request to the API is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Denied {
     #[error(
-        "nobody is known at this address: list who may use the API in `admin.tokens` or `admin.clients` of the \
-         configuration, or listen on 127.0.0.1"
+        "no authentication is configured, so /v1 is refused on an address that is not loopback: set `admin.tokens` or \
+         `admin.clients`, or listen on 127.0.0.1"
     )]
     Closed,
-    #[error("the API is not for web pages, and this request is of one")]
+    #[error("requests from web pages are refused")]
     Browser,
-    #[error(
-        "`{0}` is no name of the loopback address: ask for 127.0.0.1 or localhost, or list who may use the API \
-         in `admin.tokens`"
-    )]
+    #[error("the host `{0}` is not a loopback address: use 127.0.0.1 or localhost, or set `admin.tokens`")]
     ForeignHost(String),
-    #[error("say who you are: send `Authorization: Bearer TOKEN`")]
+    #[error("unauthenticated: send `Authorization: Bearer TOKEN`")]
     NoToken,
-    #[error("say who you are: show a certificate that is listed in `admin.clients`")]
+    #[error("unauthenticated: use a client certificate that is listed in `admin.clients`")]
     NoCertificate,
-    #[error("`Authorization` is not `Bearer` and a token")]
+    #[error("`Authorization` must be `Bearer` and a token")]
     OtherScheme,
-    #[error("nobody has this token")]
+    #[error("unknown token")]
     UnknownToken,
-    #[error("no name of this certificate is in `admin.clients`: {0}")]
+    #[error("the client certificate is not listed in `admin.clients`; its names: {0}")]
     UnknownCertificate(String),
-    #[error("{caller} has the role Read, and this needs the role Admin")]
+    #[error("{caller} has the role Read, but the role Admin is required")]
     OnlyReads { caller: Caller },
 }
 
 impl Denied {
-    /// Whether somebody tried what they may not, and did not only forget to say who they are.
+    /// Whether to log it: the client presented wrong credentials or lacks a role, and did not merely omit credentials.
     pub(crate) fn is_notable(&self) -> bool {
         !matches!(self, Self::Closed | Self::NoToken | Self::NoCertificate)
     }
@@ -108,7 +105,7 @@ impl Access {
         Self(Arc::new(policy))
     }
 
-    /// The caller and its role, when that one suffices.
+    /// The caller and its role, if the role suffices.
     pub(crate) fn admit(&self, head: &Parts, needed: Role) -> Result<(Caller, Role), Denied> {
         let (caller, role) = match &*self.0 {
             AccessPolicy::Closed => return Err(Denied::Closed),
@@ -125,7 +122,7 @@ impl Access {
         Ok((caller, role))
     }
 
-    /// Read token files again whenever they change. It does not end.
+    /// Reloads token files when they change. Never completes.
     pub async fn follow(&self) {
         match &*self.0 {
             AccessPolicy::Guarded { tokens, .. } => token::follow(tokens).await,
@@ -134,7 +131,7 @@ impl Access {
     }
 }
 
-/// A token counts before a certificate: it was sent on purpose.
+/// A token takes precedence over a certificate: it was sent on purpose.
 fn known(head: &Parts, tokens: &[Token], clients: &[CertificateHolder]) -> Result<(Caller, Role), Denied> {
     if let Some(value) = head.headers.get(AUTHORIZATION) {
         let presented = bearer(value.as_bytes()).ok_or(Denied::OtherScheme)?;
@@ -148,7 +145,7 @@ fn known(head: &Parts, tokens: &[Token], clients: &[CertificateHolder]) -> Resul
             Denied::NoToken
         });
     };
-    // Browsers show certificates on behalf of every page.
+    // Browsers send the client certificate with requests of any page.
     no_browser(head)?;
     let names = subject_names(certificate);
     let client = clients

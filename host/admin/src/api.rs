@@ -20,7 +20,7 @@ pub use self::status::{CertificateStatus, ClusterStatus, ClusterWatch, DriverSta
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RevisionList {
-    /// Those that are kept, the newest first.
+    /// The revisions that are kept, newest first.
     pub revisions: Vec<Revision>,
 }
 
@@ -53,7 +53,7 @@ pub struct Definition {
     pub file: PathBuf,
     /// The line of the file on which it begins, from 1.
     pub line: u32,
-    /// What is written, comments among it.
+    /// The text, including comments.
     pub text: String,
     /// Phase and name of the chain that it makes, `Mutating:pods`; absent while there are mistakes in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -80,7 +80,7 @@ impl From<StoredDefinition> for Definition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RollbackRequest {
-    /// Which to go live with.
+    /// The revision to roll back to.
     pub revision: u64,
 }
 
@@ -93,7 +93,7 @@ pub struct PromoteRequest {
     pub stage: String,
 }
 
-/// The body of every refusal.
+/// The body of every error reply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ErrorReply {

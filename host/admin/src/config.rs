@@ -4,7 +4,7 @@ use admittance_net::{listener::is_loopback, tls::ServerTls};
 
 use crate::token::Token;
 
-/// The operator's port, and who may do what there. Lives until the driver is bound.
+/// The configuration of the admin port. Lives until the driver is bound.
 #[derive(Clone, Debug)]
 pub struct AdminConfig {
     address: SocketAddr,
@@ -29,10 +29,10 @@ pub struct CertificateHolder {
     pub role: Role,
 }
 
-/// What somebody may do at the operator's port. The greater one may do what the lesser may.
+/// The permissions of a client of the admin port. Each role includes the lesser one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// See what is live and what was.
+    /// Reads status, definitions and history.
     Read,
     /// And change it, and see what passes.
     Admin,
@@ -49,14 +49,13 @@ impl Role {
     }
 }
 
-/// Everybody on the way could read the tokens, and use them.
+/// Tokens would be sent unencrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("tokens would be sent over the network in the clear, to {0}")]
 pub struct TokensInTheClear(pub SocketAddr);
 
 impl AdminConfig {
-    /// Whoever reaches this address is not asked who they are. The API is only open when it is a loopback
-    /// address.
+    /// Without authentication. The API is then only available if the address is loopback.
     pub fn new(address: SocketAddr) -> Self {
         Self {
             address,

@@ -19,18 +19,18 @@ pub(crate) enum ApiError {
     Denied(Denied),
     /// The request itself is wrong: why.
     Malformed(String),
-    /// What it names is not there.
+    /// Not found.
     NotFound(String),
     OtherMethod,
     /// The body did not come in time.
     BodyTimeout,
-    /// What it asks for cannot be done as things are now.
+    /// It conflicts with the current state.
     Conflict(String),
     /// The body is larger than this many bytes.
     TooLarge(usize),
     /// The body is neither YAML nor JSON.
     OtherMediaType(String),
-    /// Nothing was changed, since what it says cannot go live: each mistake.
+    /// Nothing was changed, because the definitions cannot go live: each mistake.
     CannotGoLive(Vec<String>),
     /// The driver cannot do it now: why.
     Unavailable(String),
@@ -139,17 +139,17 @@ impl ApiError {
             | Self::Conflict(message)
             | Self::Unavailable(message) => (message, Vec::new()),
             Self::OtherMethod => (
-                "this path does not take the method; /v1/openapi.json says which".to_owned(),
+                "the path does not allow this method; see /v1/openapi.json".to_owned(),
                 Vec::new(),
             ),
             Self::BodyTimeout => ("the body did not arrive in time".to_owned(), Vec::new()),
             Self::TooLarge(limit) => (format!("the body is larger than {limit} bytes"), Vec::new()),
             Self::OtherMediaType(found) => (
-                format!("a body of type `{found}` is not read: send application/yaml or application/json"),
+                format!("unsupported content type `{found}`: send application/yaml or application/json"),
                 Vec::new(),
             ),
             Self::CannotGoLive(mistakes) => (
-                "nothing was changed, since this cannot go live".to_owned(),
+                "nothing was changed, because the definitions cannot go live".to_owned(),
                 mistakes,
             ),
         };

@@ -1,4 +1,4 @@
-//! The operator's port: `/healthz`, `/readyz`, `/metrics`, and the API below `/v1`, whose types are in [`api`].
+//! The admin port: `/healthz`, `/readyz`, `/metrics`, and the API below `/v1`, whose types are in [`api`].
 //!
 //! `routes` is the table of everything that it answers. The router and the OpenAPI document are made from it.
 
@@ -51,7 +51,7 @@ pub struct Sources {
     pub status: Box<dyn Fn() -> DriverStatus + Send + Sync>,
     /// `/healthz` in the way of bcs-mesos-driver; none unless the driver takes its place.
     pub health: Box<dyn Fn() -> Option<HealthInfo> + Send + Sync>,
-    /// Whether the driver was told to stop.
+    /// Whether the driver is stopping.
     pub is_stopping: Arc<AtomicBool>,
     pub metrics: RenderMetrics,
 }
@@ -104,9 +104,7 @@ impl AdminService {
             .method_not_allowed_fallback(async || ApiError::OtherMethod)
             .fallback(async |request: Request<Body>| {
                 let path = request.uri().path();
-                ApiError::NotFound(format!(
-                    "there is nothing at {path}; /v1/openapi.json says what there is"
-                ))
+                ApiError::NotFound(format!("{path} was not found; see /v1/openapi.json"))
             });
         Self(router.with_state(api))
     }
@@ -122,12 +120,12 @@ impl Handler for AdminService {
             Ok(response) => response,
             Err(never) => match never {},
         };
-        // It is of one moment, and for whoever asked.
+        // The reply is a snapshot for this client.
         response
             .headers_mut()
             .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         let status = response.status().as_u16();
-        tracing::debug!(client = %client.address, %method, path, status, "the operator's port answered");
+        tracing::debug!(client = %client.address, %method, path, status, "request to the admin port");
         response
     }
 }

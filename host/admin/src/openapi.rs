@@ -1,4 +1,4 @@
-//! The OpenAPI document of the operator's port, made from the table of its routes.
+//! The OpenAPI document of the admin port, generated from the table of its routes.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{
 /// Refusals that every route with a role may give.
 const REFUSALS: [u16; 3] = [400, 401, 403];
 
-/// For what is read: a field with a default need not be there.
+/// For input: a field with a default is optional.
 fn reader() -> SchemaGenerator {
     let settings = SchemaSettings::draft2020_12().for_deserialize();
     settings
@@ -41,7 +41,7 @@ pub(crate) fn document(routes: &[Route]) -> Json {
         "openapi": "3.1.0",
         "info": {
             "title": "Admittance",
-            "description": "The operator's port of `admittance serve`: what is live, what was, and changing it.",
+            "description": "The admin port of `admittance serve`: status, history and changes of the live definitions.",
             "version": "v1",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
@@ -114,13 +114,13 @@ fn operation(route: &Route, error: &Schema, generator: &mut SchemaGenerator) -> 
 
 fn description(route: &Route) -> String {
     let role = match route.about.role {
-        None => "Nobody is asked who they are.".to_owned(),
+        None => "No authentication is required.".to_owned(),
         Some(role) => format!("Needs the role {}.", role.as_str()),
     };
     [route.about.description, &role].join(" ").trim().to_owned()
 }
 
-/// On loopback without credentials, everybody is let in: `{}`.
+/// `{}` means no authentication: on loopback, if no credentials are configured.
 fn security(role: Option<Role>) -> Json {
     match role {
         None => json!([]),
@@ -177,18 +177,18 @@ fn contents(contents: Vec<Content>) -> Json {
 
 fn refusal(status: u16) -> &'static str {
     match status {
-        400 => "The request itself is wrong.",
-        401 => "It does not say who asks, or nobody is known by what it says.",
-        403 => "Whoever asks may not.",
-        404 => "What it names is not there.",
+        400 => "The request is malformed.",
+        401 => "The request is not authenticated, or its credentials are unknown.",
+        403 => "The client's role does not permit the request.",
+        404 => "Not found.",
         408 => "The body did not arrive in time.",
         409 => {
-            "It cannot be done as things are now: they have changed meanwhile, or it is to be done elsewhere."
+            "A conflict with the current state: the definitions have changed in the meantime, or must be changed elsewhere."
         }
         413 => "The body is too large.",
         415 => "The body is neither YAML nor JSON.",
-        422 => "Nothing was changed, since what it says cannot go live. Every mistake is listed.",
-        503 => "The driver cannot do it now.",
+        422 => "Nothing was changed, because the definitions cannot go live. Every mistake is listed.",
+        503 => "The driver cannot process the request now.",
         _ => "Refused.",
     }
 }

@@ -1,4 +1,4 @@
-//! What probes and scrapers ask: `/healthz`, `/readyz`, `/metrics`. Everybody may.
+//! `/healthz`, `/readyz` and `/metrics`, for probes and scrapers. No authentication is required.
 
 use admittance_bcs::HealthInfo;
 use axum::response::{IntoResponse, Response};
@@ -26,8 +26,8 @@ pub(super) fn routes() -> Vec<Route> {
             about(
                 "/healthz",
                 "healthz",
-                "Whether the process lives",
-                "It says `ok`. The driver of a BCS cluster says how it is in the way of bcs-mesos-driver.",
+                "Whether the process is alive",
+                "The body is `ok`. The driver of a BCS cluster replies with its health in the format of bcs-mesos-driver.",
             ),
             healthz,
         ),
@@ -35,8 +35,8 @@ pub(super) fn routes() -> Vec<Route> {
             about(
                 "/readyz",
                 "readyz",
-                "Whether requests should be sent here",
-                "Detail is at `/v1/status`.",
+                "Whether the driver is ready for requests",
+                "Details are at `/v1/status`.",
             ),
             readyz,
         ),
@@ -45,7 +45,7 @@ pub(super) fn routes() -> Vec<Route> {
                 "/metrics",
                 "metrics",
                 "Metrics for Prometheus",
-                "In its text format.",
+                "In the text format.",
             ),
             metrics,
         ),
@@ -82,7 +82,7 @@ async fn healthz(call: Call) -> Result<Health, ApiError> {
     })
 }
 
-/// Whether requests should be sent here. Anybody may ask, so it says no more; the rest is at `/v1/status`.
+/// Whether the driver is ready for requests. Details are at `/v1/status`, which requires authentication.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 struct Readiness {
     /// Until the driver is told to stop. An upstream that is down does not make it unready: clients would get a
@@ -111,10 +111,7 @@ impl Reply for Readiness {
                 schema: generator.subschema_for::<Self>(),
             },
         };
-        vec![
-            form(200, "Requests should be sent here."),
-            form(503, "It was told to stop."),
-        ]
+        vec![form(200, "Ready."), form(503, "Stopping.")]
     }
 }
 

@@ -57,9 +57,9 @@ pub(crate) struct About {
     pub(crate) name: &'static str,
     pub(crate) summary: &'static str,
     pub(crate) description: &'static str,
-    /// None: everybody may.
+    /// `None`: no authentication is required.
     pub(crate) role: Option<Role>,
-    /// Statuses of refusals, beside those that every route has.
+    /// Error statuses in addition to those that every route has.
     pub(crate) refusals: &'static [u16],
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct Content {
     pub(crate) schema: Schema,
 }
 
-/// A reply that is no refusal.
+/// A successful reply.
 #[derive(Clone, Debug)]
 pub(crate) struct ReplyForm {
     pub(crate) status: u16,
@@ -107,7 +107,7 @@ impl ReplyForm {
     fn ok(media_type: &'static str, schema: Schema) -> Self {
         Self {
             status: 200,
-            description: "What was asked for.",
+            description: "Success.",
             content: Content { media_type, schema },
         }
     }
@@ -117,7 +117,7 @@ impl ReplyForm {
 #[derive(Debug)]
 pub(crate) struct Call<P = Nothing, Q = Nothing, B = Nothing> {
     pub(crate) api: Api,
-    /// Who asks; none where nobody is asked who they are.
+    /// The client; `None` if no authentication is required.
     pub(crate) caller: Option<Caller>,
     /// What they may do, in the same cases.
     pub(crate) role: Option<Role>,
@@ -162,7 +162,7 @@ impl ReadBody for DefinitionText {
         let bytes = collect(body).await?;
         String::from_utf8(bytes.into())
             .map(Self)
-            .map_err(|_| ApiError::Malformed("the body is no UTF-8 text".to_owned()))
+            .map_err(|_| ApiError::Malformed("the body is not valid UTF-8".to_owned()))
     }
 
     fn contents(generator: &mut SchemaGenerator) -> Vec<Content> {
@@ -185,7 +185,7 @@ impl<T: DeserializeOwned + JsonSchema + Send> ReadBody for Json<T> {
         let bytes = collect(body).await?;
         serde_json::from_slice(&bytes)
             .map(Self)
-            .map_err(|error| ApiError::Malformed(format!("the body is not what is asked for: {error}")))
+            .map_err(|error| ApiError::Malformed(format!("the body is invalid: {error}")))
     }
 
     fn contents(generator: &mut SchemaGenerator) -> Vec<Content> {
@@ -253,7 +253,7 @@ impl Route {
     }
 }
 
-/// Who asks comes first: who may not ask does not hear what is wrong with the question.
+/// Authenticates first, so that unauthorized clients learn nothing about the request's validity.
 async fn called<P, Q, B>(
     api: Api,
     role: Option<Role>,
@@ -305,7 +305,7 @@ async fn path<P: DeserializeOwned + Send>(head: &mut Parts) -> Result<P, ApiErro
 
 fn query<Q: DeserializeOwned>(head: &Parts) -> Result<Q, ApiError> {
     serde_html_form::from_str(head.uri.query().unwrap_or_default())
-        .map_err(|error| ApiError::Malformed(format!("the query is not what is asked for: {error}")))
+        .map_err(|error| ApiError::Malformed(format!("the query is invalid: {error}")))
 }
 
 /// A body of no type is what was meant.
@@ -326,7 +326,7 @@ async fn collect(body: Body) -> Result<Bytes, ApiError> {
     match collected {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(ApiError::TooLarge(BODY_LIMIT)),
-        Ok(Err(error)) => Err(ApiError::Malformed(format!("the body broke off: {error}"))),
+        Ok(Err(error)) => Err(ApiError::Malformed(format!("the body ended early: {error}"))),
         Err(_) => Err(ApiError::BodyTimeout),
     }
 }

@@ -1,4 +1,4 @@
-//! Tokens: what a client sends to say who it is, and the files that hold them.
+//! Tokens that authenticate clients, and the files that contain them.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,8 +15,7 @@ use subtle::Choice;
 
 use crate::config::Role;
 
-/// What somebody sends to say who they are, and what they may do. Cheap to clone, and clones follow the
-/// same file; lives as long as the operator's port.
+/// A token and its role. Cheap to clone, and clones follow the same file; lives as long as the admin port.
 #[derive(Clone, Debug)]
 pub struct Token {
     /// Whose it is, as the log calls them.
@@ -27,7 +26,7 @@ pub struct Token {
 
 #[derive(Clone, Debug)]
 pub enum TokenSource {
-    /// Its digest stands in the configuration.
+    /// The configuration contains its digest.
     Digest(TokenDigest),
     File(TokenFile),
 }
@@ -37,12 +36,12 @@ pub enum TokenSource {
 pub enum TokenFileError {
     #[error("{path}: {source}", path = path.display())]
     Unreadable { path: PathBuf, source: std::io::Error },
-    /// Everybody on the machine may read it.
-    #[error("{path}: everybody may read the token: chmod o-r {path}", path = path.display())]
+    /// It is world-readable.
+    #[error("{path}: the token file is world-readable: chmod o-r {path}", path = path.display())]
     WorldReadable { path: PathBuf },
-    /// What is in it is none.
+    /// It does not contain a valid token.
     #[error(
-        "{path}: this is no token: write one of {shortest} to {longest} letters, digits and signs, with no \
+        "{path}: not a valid token: write one of {shortest} to {longest} letters, digits and signs, with no \
          spaces between them, as `openssl rand -hex 32` prints",
         path = path.display(), shortest = SHORTEST, longest = LONGEST,
     )]
@@ -57,12 +56,12 @@ const LONGEST: usize = 1024;
 /// A token in a file that is read again when it changes. Cheap to clone, and clones are the same one;
 /// lives as long as the operator's port.
 ///
-/// When the file is no good, nobody is let in with it, neither with the token before: taking the file away
-/// is a way to take the token back.
+/// While the file is invalid or missing, neither it nor the previous token is accepted: removing the file revokes
+/// the token.
 #[derive(Clone, Debug)]
 pub struct TokenFile {
     path: PathBuf,
-    /// None: the file is no good now.
+    /// `None`: the file is currently invalid.
     current: Arc<ArcSwapOption<TokenDigest>>,
 }
 
@@ -75,25 +74,25 @@ impl TokenFile {
         })
     }
 
-    /// Read it again; whether all is well with it.
+    /// Reads the file again.
     fn refresh(&self) {
         match read(&self.path) {
             Ok(token) => {
                 let before = self.current.swap(Some(Arc::new(token)));
                 if !before.is_some_and(|before| before.is(&token).into()) {
-                    tracing::info!(file = %self.path.display(), "a changed token is in use");
+                    tracing::info!(file = %self.path.display(), "reloaded a changed token");
                 }
             }
             Err(error) => {
                 self.current.store(None);
-                tracing::error!("nobody is let in with a token of a file that is no good: {error}");
+                tracing::error!("a token file is invalid, so its token is refused: {error}");
             }
         }
     }
 }
 
 fn read(path: &Path) -> Result<TokenDigest, TokenFileError> {
-    // With room for spaces around it, and no more: a token is short.
+    // Leaves room for surrounding whitespace.
     let most = 2 * u64::try_from(LONGEST).unwrap_or(u64::MAX);
     let bytes = file::read_secret(path, most).map_err(|error| {
         let path = path.to_owned();
@@ -112,7 +111,7 @@ fn read(path: &Path) -> Result<TokenDigest, TokenFileError> {
     Ok(TokenDigest::of(token))
 }
 
-/// Whose token this is. It takes the same time for each that it could be.
+/// The holder of this token. Compares in constant time, with all tokens.
 pub(crate) fn holder<'t>(tokens: &'t [Token], presented: &[u8]) -> Option<&'t Token> {
     let presented = TokenDigest::of(presented);
     let mut found = None;
@@ -131,7 +130,7 @@ pub(crate) fn holder<'t>(tokens: &'t [Token], presented: &[u8]) -> Option<&'t To
     found
 }
 
-/// Read the files of these tokens again whenever they change. It does not end.
+/// Reloads the files of these tokens when they change. Never completes.
 pub(crate) async fn follow(tokens: &[Token]) {
     let files: Vec<TokenFile> = tokens
         .iter()
@@ -145,7 +144,7 @@ pub(crate) async fn follow(tokens: &[Token]) {
     }
     let paths: Vec<PathBuf> = files.iter().map(|file| file.path.clone()).collect();
     let mut watch = Watch::new(paths.clone(), WatchConfig::default()).await;
-    // The first look is for what changed between the start and now.
+    // The first refresh covers changes between the start and now.
     let mut changed = paths;
     loop {
         let files: Vec<TokenFile> = files
@@ -187,12 +186,12 @@ mod tests {
             (good.to_owned(), 0o600, Ok(good)),
             (format!(" \n{good}\r\n"), 0o640, Ok(good)),
             (format!("{longest}\n"), 0o400, Ok(longest.as_str())),
-            (good.to_owned(), 0o604, Err("everybody may read the token")),
+            (good.to_owned(), 0o604, Err("the token file is world-readable")),
             (good[1..].to_owned(), 0o600, Err("16 to 1024")),
             (format!("{longest}a"), 0o600, Err("16 to 1024")),
             (format!("{good} {good}"), 0o600, Err("no spaces")),
-            (format!("{good}é"), 0o600, Err("no token")),
-            (String::new(), 0o600, Err("no token")),
+            (format!("{good}é"), 0o600, Err("not a valid token")),
+            (String::new(), 0o600, Err("not a valid token")),
         ] {
             std::fs::write(&path, &text).unwrap();
             std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();

@@ -1,4 +1,4 @@
-//! The API: seeing and changing what is live.
+//! The API below `/v1`.
 
 mod changes;
 pub(crate) mod recording;
@@ -16,7 +16,7 @@ use crate::{
     routes as all_routes,
 };
 
-/// What refuses every change: the body, and what it says.
+/// Error statuses of every change.
 const CHANGE_REFUSALS: &[u16] = &[404, 408, 409, 413, 415, 422, 503];
 
 pub(super) fn routes() -> Vec<Route> {
@@ -30,7 +30,7 @@ pub(super) fn routes() -> Vec<Route> {
     routes
 }
 
-/// A route that shows something to whoever may read.
+/// A route that requires the role Read.
 fn reading(path: &'static str, name: &'static str, summary: &'static str, refusals: &'static [u16]) -> About {
     About {
         method: Method::Get,

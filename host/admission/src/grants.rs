@@ -9,7 +9,7 @@ use url::Url;
 
 use crate::ClusterKind;
 
-/// What a stage grants its plugin. Default nothing.
+/// What a stage grants its plugin. Default: nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Grants {
@@ -25,10 +25,10 @@ pub struct Grants {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HttpOrigin(String);
 
-/// A text that is no https origin. It is not repeated: there may be a password in it.
+/// A text that is not a valid https origin. The message does not repeat it, because it may contain a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "this is no origin: write https, the host, and the port if it is not 443, `https://policy.example.com`"
+    "this is not a valid origin: write https, the host, and the port if it is not 443, `https://policy.example.com`"
 )]
 pub struct InvalidHttpOrigin;
 

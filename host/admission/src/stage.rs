@@ -2,42 +2,42 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{Hook, LabelSelector, MatchConditions, NamespaceSelector, Rule, word::words};
 
-/// One hook in a chain, with everything that decides when it is called and what its answer does.
+/// One hook in a chain, with the settings that decide when it is called and what effect its verdict has.
 #[derive(Clone)]
 pub struct Stage {
-    /// Everything but the hook.
+    /// The settings.
     pub spec: StageSpec,
-    /// What is called.
+    /// The hook that is called.
     pub hook: Arc<dyn Hook>,
 }
 
-/// Everything of a stage but its hook.
+/// The settings of a stage, without its hook.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StageSpec {
     /// Names the stage in traces, metrics and refusals; unique in its chain.
     pub name: Arc<str>,
-    /// The requests of its chain that it is for: those that any of these matches; empty means all.
+    /// The requests of its chain for which it is called: those that match any of these; empty means all.
     pub rules: Vec<Rule>,
-    /// The namespaces that it is for; none means all.
+    /// The namespaces for which it is called; `None` means all.
     pub namespace_selector: Option<NamespaceSelector>,
-    /// The objects that it is for, by their labels; empty means all.
+    /// The objects for which it is called, by their labels; empty means all.
     pub object_selector: LabelSelector,
-    /// What must be true of the request beside that; empty means nothing.
+    /// Further conditions on the request; all must be true.
     pub match_conditions: MatchConditions,
-    /// What a failure does.
+    /// The effect of a failure.
     pub failure_policy: FailurePolicy,
     /// How long one call may take, within the request's deadline.
     pub timeout: Duration,
-    /// Whether the answer counts.
+    /// Whether the verdict is enforced.
     pub mode: Mode,
-    /// What a call does beside answering.
+    /// The side effects of a call.
     pub side_effects: SideEffects,
     /// Whether it is called again when the object changed after its call.
     pub reinvocation: Reinvocation,
 }
 
 impl StageSpec {
-    /// The timeout of a stage that is given none: 1 s.
+    /// The default timeout: 1 s.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1);
 
     /// A stage for every request of its chain, with policy `Fail`, the default timeout, enforced.
@@ -80,22 +80,22 @@ impl fmt::Debug for Stage {
     }
 }
 
-/// What a stage's failure does to the request. A denial is not a failure.
+/// The effect of a stage's failure on the request. A denial is not a failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FailurePolicy {
     /// The request is refused.
     #[default]
     Fail,
-    /// The request goes on with the last good object.
+    /// The request continues with the object from before the stage.
     Ignore,
 }
 
 words!(FailurePolicy, "failure policy": Fail = "Fail", Ignore = "Ignore");
 
-/// Whether a stage's answer counts.
+/// Whether a stage's verdict is enforced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// It does.
+    /// The verdict is enforced.
     #[default]
     Enforce,
     /// The stage runs, and what it would have done is recorded; nothing is changed or refused.
@@ -104,17 +104,17 @@ pub enum Mode {
 
 words!(Mode, "mode": Enforce = "Enforce", Audit = "Audit");
 
-/// What a call of a stage does beside answering. Kubernetes' `sideEffects`.
+/// The side effects of calling a stage. Kubernetes' `sideEffects`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SideEffects {
-    /// Nothing.
+    /// No side effects.
     #[default]
     None,
-    /// Nothing when the request is a dry run.
+    /// No side effects if the request is a dry run.
     NoneOnDryRun,
-    /// Something, in a dry run too.
+    /// Side effects, in a dry run too.
     Some,
-    /// Nobody knows.
+    /// Unknown.
     Unknown,
 }
 

@@ -2,7 +2,7 @@ use url::Url;
 
 use crate::word::words;
 
-/// What a webhook is sent, and what it answers.
+/// The protocol of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// The BCS form: it is sent the object and answers the whole object, changed or not, with status
@@ -44,7 +44,7 @@ impl ReviewVersion {
     }
 }
 
-/// Where a webhook is.
+/// The address of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WebhookTarget {
     /// At this URL: `https`, without user and fragment. An AdmissionReview webhook takes no query. A
@@ -67,7 +67,7 @@ pub enum WebhookTarget {
 }
 
 impl WebhookTarget {
-    /// The port of a service that names none.
+    /// The default port of a service.
     pub const DEFAULT_PORT: u16 = 443;
 }
 

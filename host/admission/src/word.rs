@@ -1,17 +1,17 @@
-//! Closed sets of words that documents write.
+//! Sets of keywords in documents.
 
-/// A closed set of words, such as `Fail` and `Ignore`.
+/// A set of keywords, such as `Fail` and `Ignore`.
 pub trait Word: Copy + PartialEq + 'static {
-    /// What each of them is: `failure policy`.
+    /// What they are, for messages: `failure policy`.
     const WHAT: &'static str;
 
-    /// Each of them as documents write it.
+    /// All keywords and their values.
     const WORDS: &'static [(&'static str, Self)];
 }
 
-/// A text that is none of the words of a set.
+/// A text that is not one of the keywords of a set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no {what}; write {words}")]
+#[error("{text:?} is not a valid {what}; write {words}")]
 pub struct UnknownWord {
     what: &'static str,
     text: String,
@@ -28,7 +28,7 @@ impl UnknownWord {
     }
 }
 
-/// How the words of an enum are written and read: as text, in documents and in JSON.
+/// Implements formatting, parsing and serde for an enum of keywords.
 macro_rules! words {
     ($type:ident, $what:literal: $($variant:ident = $text:literal),+) => {
         impl $crate::Word for $type {
@@ -37,10 +37,10 @@ macro_rules! words {
         }
 
         impl $type {
-            /// Every one.
+            /// All values.
             pub const ALL: [Self; [$($text),+].len()] = [$(Self::$variant),+];
 
-            /// As documents write it.
+            /// The keyword.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $text),+
@@ -104,7 +104,7 @@ mod tests {
         let error = "none".parse::<SideEffects>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "\"none\" is no kind of side effects; write None, NoneOnDryRun, Some or Unknown"
+            "\"none\" is not a valid kind of side effects; write None, NoneOnDryRun, Some or Unknown"
         );
     }
 }

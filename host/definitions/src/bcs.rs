@@ -39,7 +39,7 @@ const KINDS: [(&str, &str); 7] = [
     ("Service", "service"),
 ];
 
-/// What BCS allows one definition for.
+/// The operation and kind that a BCS definition is for; BCS allows one definition for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Subject {
     operation: Operation,
@@ -56,11 +56,11 @@ impl std::fmt::Display for Subject {
     }
 }
 
-/// A BCS definition, and what is to be checked against others.
+/// A BCS definition, and its subject to check for conflicts with others.
 pub(crate) struct BcsDefinition<'a> {
-    /// As whole as it could be read: what is missing from it was reported.
+    /// As far as it could be read; missing parts were reported.
     pub(crate) chain: Option<ChainDefinition>,
-    /// What it is for, and where it says so.
+    /// Its subject and its location.
     pub(crate) subject: Option<(Subject, Node<'a>)>,
 }
 
@@ -172,7 +172,7 @@ fn read_stage(
     let hook = read_hook(&mut fields, mistakes);
     let candidate = plugin::read_candidate(&mut fields, hook.as_ref(), mistakes);
     let read_policy = |node: &Node<'_>, mistakes: &mut Mistakes| match node.string(mistakes)? {
-        // The driver takes no policy for Ignore, and prints none as an empty text.
+        // To the driver, a missing policy means Ignore; it prints it as an empty string.
         "" => None,
         _ => node.word(mistakes),
     };
@@ -248,24 +248,26 @@ fn read_client(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<WebhookDefini
 fn printable(text: &str) -> Result<String, String> {
     if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
         return Err(format!(
-            "{text} is no name: remove the spaces and control characters",
+            "{text} is not a valid name: remove the spaces and control characters",
             text = quoted(text)
         ));
     }
     Ok(text.to_owned())
 }
 
-/// A name that can also stand in a path, between slashes: the API has it there, and ZooKeeper.
+/// A name that can be a path segment, in the API and in ZooKeeper.
 fn segment(text: &str) -> Result<String, String> {
     let name = printable(text)?;
     let text = quoted(text);
     if name.contains('/') {
         return Err(format!(
-            "{text} is no name: remove the `/`, which stands between namespace and name"
+            "{text} is not a valid name: remove the `/`, which stands between namespace and name"
         ));
     }
     if matches!(name.as_str(), "." | "..") {
-        return Err(format!("{text} is no name: in a path it means something else"));
+        return Err(format!(
+            "{text} is not a valid name: in a path it means something else"
+        ));
     }
     Ok(name)
 }

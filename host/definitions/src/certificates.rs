@@ -17,7 +17,7 @@ pub(crate) fn pem() -> &'static str {
     &CA
 }
 
-/// What `caBundle` holds.
+/// The content of `caBundle`.
 pub(crate) fn bundle() -> String {
     encode(pem())
 }

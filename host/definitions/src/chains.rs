@@ -1,4 +1,4 @@
-//! From documents to chains, and what must hold between them.
+//! Builds chains from documents, and checks for conflicts between them.
 
 use std::{collections::HashMap, path::PathBuf};
 
@@ -53,14 +53,14 @@ pub(crate) fn of_documents<'a>(
     mistakes.into_result(chains)
 }
 
-/// The chain of a definition alone; none when something is missing from it.
+/// The chain of a single definition; `None` if it is incomplete.
 pub(crate) fn of_definition(form: Form, root: &Node<'_>) -> Option<ChainDefinition> {
     let mut chains = Chains::default();
     chains.read(form, root, &mut Mistakes::new());
     chains.chains.pop()
 }
 
-/// The chains that were read so far, and what may be there once.
+/// The chains that were read so far, and the names that must be unique.
 #[derive(Default)]
 pub(crate) struct Chains {
     chains: Vec<ChainDefinition>,
@@ -82,7 +82,7 @@ impl Chains {
         }
     }
 
-    /// Take back what was read of this file.
+    /// Removes the chains of this file.
     pub(crate) fn forget(&mut self, file: &str) {
         self.chains.retain(|chain| chain.source.file != file);
         self.names.retain(|_, location| location.file != file);

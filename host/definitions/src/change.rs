@@ -1,4 +1,4 @@
-//! What is written so that definitions are applied, deleted or promoted.
+//! Plans the writes that apply, delete or promote definitions.
 //!
 //! A file that holds one definition is written whole, or removed. In a file of several nothing is changed: the
 //! error says where to edit it.
@@ -32,19 +32,19 @@ use crate::{
 pub struct Change {
     /// The definitions as they will be.
     pub set: DefinitionSet,
-    /// What happens to each definition that the change is about, in the order they were named.
+    /// The effect on each definition, in the order of the request.
     pub effects: Vec<(DefinitionId, Effect)>,
-    /// What is written and removed; nothing when nothing changes.
+    /// The files to write and remove; empty if nothing changes.
     pub files: Vec<FileChange>,
 }
 
-/// What is expected of the definitions that are applied.
+/// Expectations about the definitions that are applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Expected {
-    /// Nothing: those that are there are replaced, and the others are new.
+    /// None: existing definitions are replaced, and others are created.
     #[default]
     Any,
-    /// None of them is there.
+    /// None of them exists.
     New,
     /// Each of them is there.
     There,
@@ -59,27 +59,27 @@ pub enum Destination {
     Store(PathBuf),
 }
 
-/// What a change does to a definition.
+/// The effect of a change on a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub enum Effect {
-    /// There was none of its name.
+    /// It is created.
     Created,
-    /// It is written in another way.
+    /// It is changed.
     Changed,
-    /// It is there as it is to be.
+    /// It is unchanged.
     Unchanged,
-    /// It is there no more.
+    /// It is deleted.
     Deleted,
 }
 
-/// What a change does to a file.
+/// The effect of a change on a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileChange {
     /// The file, as its set names it.
     pub path: PathBuf,
-    /// Its text now; none when there is no such file.
+    /// The current text; `None` if the file does not exist.
     pub before: Option<String>,
-    /// Its text then; none when there will be no such file.
+    /// The new text; `None` if the file is removed.
     pub after: Option<String>,
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn url(node: &Node<'_>, protocol: &Protocol, mistakes: &mut Mistakes)
         // The text is not repeated: there may be a password in it.
         Err(error) => {
             node.wrong(
-                format!("this is no URL: {error}"),
+                format!("this is not a valid URL: {error}"),
                 "write https://host/path",
                 mistakes,
             );
@@ -37,12 +37,12 @@ pub(crate) fn url(node: &Node<'_>, protocol: &Protocol, mistakes: &mut Mistakes)
         "https" => {}
         "http" if of_bcs => {}
         "http" => node.wrong(
-            "an AdmissionReview webhook is called over https alone",
+            "an AdmissionReview webhook must be called over https",
             "write https://",
             mistakes,
         ),
         scheme => node.wrong(
-            format!("the scheme `{scheme}` is not possible"),
+            format!("the scheme `{scheme}` is not supported"),
             "write https://",
             mistakes,
         ),
@@ -53,12 +53,12 @@ pub(crate) fn url(node: &Node<'_>, protocol: &Protocol, mistakes: &mut Mistakes)
     }
     if authority.contains('@') {
         node.wrong(
-            "user and password are not possible in the URL",
+            "user and password are not allowed in the URL",
             "remove them",
             mistakes,
         );
     }
-    // To Kubernetes, an empty fragment or query is none.
+    // Kubernetes ignores an empty fragment or query.
     if !of_bcs {
         if url.fragment() == Some("") {
             url.set_fragment(None);
@@ -69,14 +69,14 @@ pub(crate) fn url(node: &Node<'_>, protocol: &Protocol, mistakes: &mut Mistakes)
     }
     if url.fragment().is_some() {
         node.wrong(
-            "a fragment (`#...`) is not possible in the URL",
+            "a fragment (`#...`) is not allowed in the URL",
             "remove it",
             mistakes,
         );
     }
     if url.query().is_some() && !of_bcs {
         node.wrong(
-            "a query (`?...`) is not possible in the URL",
+            "a query (`?...`) is not allowed in the URL",
             "remove it",
             mistakes,
         );
@@ -140,7 +140,7 @@ pub(crate) fn service(
     })
 }
 
-/// The CAs in a bundle. An empty text counts as none, as in Kubernetes; `None` also after a mistake.
+/// The CAs in a bundle. An empty bundle is ignored, as in Kubernetes; `None` also after a mistake.
 pub(crate) fn ca_bundle(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<CertificateDer<'static>>> {
     let text = node.string(mistakes)?;
     if text.is_empty() {
@@ -184,14 +184,14 @@ pub(crate) fn read_bundle(text: &str) -> Result<Vec<CertificateDer<'static>>, (S
         let certificate = certificate.map_err(|error| {
             let what = match error {
                 pem::Error::MissingSectionEnd { .. } => "has no END line",
-                _ => "is no PEM",
+                _ => "is not valid PEM",
             };
             (format!("certificate {number} in it {what}"), ENCODE)
         })?;
-        // The same reading as that of the TLS client, whose words for what is wrong help nobody.
+        // The same reading as that of the TLS client, whose messages do not help.
         webpki::anchor_from_trusted_cert(&certificate).map_err(|_| {
             (
-                format!("certificate {number} in it is no X.509 certificate"),
+                format!("certificate {number} in it is not a valid X.509 certificate"),
                 ENCODE,
             )
         })?;

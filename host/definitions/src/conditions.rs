@@ -10,7 +10,7 @@ use crate::document::{Fields, Mistakes, Node, quoted};
 /// Any name that a condition may have, to check an expression beside a name that it may not.
 const SOME_NAME: &str = "condition";
 
-/// The field `matchConditions`; there may be none.
+/// The field `matchConditions`, which is optional.
 pub(crate) fn read(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> MatchConditions {
     let Some(node) = fields.optional("matchConditions") else {
         return MatchConditions::default();
@@ -60,12 +60,12 @@ fn read_one<'a>(
             }
         }
     }
-    // Name and expression are checked together; each is told where it is.
+    // Name and expression are checked together; each mistake is reported at its place.
     let mut compiled = MatchCondition::compile(name.unwrap_or(SOME_NAME), expression.unwrap_or("true"));
     if let Err(ConditionError::Name { name, why }) = &compiled {
         if let Some(node) = &name_node {
             node.wrong(
-                format!("{} is no name of a condition: {why}", quoted(name)),
+                format!("{} is not a valid condition name: {why}", quoted(name)),
                 "",
                 mistakes,
             );

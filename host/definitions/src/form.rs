@@ -1,4 +1,4 @@
-//! Which form a document has, and what is in a list.
+//! The form of a document, and the items of a list.
 
 use admittance_admission::Phase;
 
@@ -15,7 +15,7 @@ const KNOWN: &str = "write an AdmissionChain (admittance.dev/v1alpha1), a Mutati
                      ValidatingWebhookConfiguration (admissionregistration.k8s.io/v1), an admissionwebhook (v4) \
                      or an AdmissionWebhookConfiguration (bkbcs.tencent.com/v2)";
 
-/// How a definition is written.
+/// The form of a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Native,
@@ -80,13 +80,13 @@ fn kubernetes(phase: Phase, version: &str) -> Option<Form> {
     }
 }
 
-/// What a document says of itself.
+/// The kind and version of a document.
 struct Head<'a> {
     root: Node<'a>,
     kind_node: Node<'a>,
     kind: &'a str,
     version_node: Option<Node<'a>>,
-    /// Empty when there is none.
+    /// Empty if it is missing.
     version: &'a str,
 }
 
@@ -139,7 +139,7 @@ impl<'a> Head<'a> {
         match &self.version_node {
             Some(node) => {
                 let message = format!(
-                    "{version} is no version of {kind} that is known here",
+                    "{version} is not a supported version of {kind}",
                     version = quoted(self.version),
                     kind = self.kind
                 );

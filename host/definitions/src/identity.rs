@@ -1,4 +1,4 @@
-//! What definitions, chains and stages are called.
+//! The names of definitions, chains and stages.
 
 use std::{fmt, str::FromStr};
 
@@ -35,7 +35,7 @@ pub struct ChainId {
 /// name in both phases.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StageId {
-    /// The phase of the chain; none when the name of the chain says enough.
+    /// The phase of the chain; `None` if the name of the chain is unique.
     pub phase: Option<Phase>,
     /// The chain.
     pub chain: String,
@@ -47,15 +47,17 @@ pub struct StageId {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidId {
     /// Of a definition.
-    #[error("`{0}` names no definition; write its kind and its name, `AdmissionChain/pods`")]
+    #[error("`{0}` is not the name of a definition; write its kind and its name, `AdmissionChain/pods`")]
     Definition(String),
     /// Of a stage.
-    #[error("`{0}` names no stage; write the chain and the stage, `pods/images` or `Mutating:pods/images`")]
+    #[error(
+        "`{0}` is not the name of a stage; write the chain and the stage, `pods/images` or `Mutating:pods/images`"
+    )]
     Stage(String),
 }
 
 impl DefinitionId {
-    /// The name of the definition of this form; none where it cannot be read.
+    /// The name of the definition of this form; `None` if it cannot be read.
     pub(crate) fn of(form: Form, root: &Node<'_>) -> Option<Self> {
         let mistakes = &mut Mistakes::new();
         let mut fields = root.object_of_any_case(mistakes)?;

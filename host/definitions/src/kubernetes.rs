@@ -38,7 +38,7 @@ pub(crate) const KEPT_METADATA: [&str; 14] = [
     "uid",
 ];
 
-/// A chain, as whole as it could be read: what is missing from it was reported.
+/// A chain, as far as it could be read; missing parts were reported.
 pub(crate) fn read(
     root: &Node<'_>,
     phase: Phase,

@@ -65,9 +65,9 @@ impl ChainDefinition {
 pub struct StageDefinition {
     /// Everything but what is called. Its timeout is 1 ms to 30 s.
     pub spec: StageSpec,
-    /// What is called.
+    /// The plugin or webhook.
     pub hook: HookDefinition,
-    /// A plugin that is tried beside the one that is called; only where `hook` is a plugin.
+    /// A plugin to compare with `hook`, which must be a plugin.
     pub candidate: Option<CandidateDefinition>,
     /// Where the stage begins in its document.
     pub location: Location,
@@ -82,7 +82,7 @@ pub enum HookDefinition {
     Webhook(WebhookDefinition),
 }
 
-/// A plugin, its settings, and what it may do.
+/// A plugin, its settings and its grants.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PluginDefinition {
     /// Where its module is. A relative path of a document was taken from the directory of the document's
@@ -92,9 +92,9 @@ pub struct PluginDefinition {
     pub digest: Option<Digest>,
     /// A JSON object; default empty.
     pub settings: Json,
-    /// What it is granted; default nothing.
+    /// Its grants; default: none.
     pub allow: Grants,
-    /// Its memory limit in bytes, 1 MiB to 4 GiB; none means the sandbox's default.
+    /// Its memory limit in bytes, 1 MiB to 4 GiB; `None`: the sandbox's default.
     pub memory: Option<usize>,
     /// How often `source` is resolved again: 10 s to 7 days; none means never. Only where another module
     /// can come of it: `source` is https or oci, and no digest pins it.
@@ -115,7 +115,7 @@ impl PluginDefinition {
     }
 }
 
-/// A plugin that is tried in the shadow of a stage's plugin: it is called, and what it says has no effect.
+/// A plugin that is compared with a stage's plugin: it is called, but its verdict has no effect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CandidateDefinition {
     /// The plugin. Settings, grants and memory limit are those of the stage's plugin where the document
@@ -128,7 +128,7 @@ pub struct CandidateDefinition {
 /// A remote webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookDefinition {
-    /// What the server is sent, and what it answers.
+    /// The protocol of requests and replies.
     pub protocol: Protocol,
     /// Where it is.
     pub target: WebhookTarget,

@@ -19,7 +19,10 @@ pub(crate) fn subdomain(text: &str) -> Result<String, String> {
     if is_dns_subdomain(text) {
         Ok(text.to_owned())
     } else {
-        Err(format!("{text} is no name: {SUBDOMAIN}", text = quoted(text)))
+        Err(format!(
+            "{text} is not a valid name: {SUBDOMAIN}",
+            text = quoted(text)
+        ))
     }
 }
 
@@ -41,7 +44,7 @@ pub(crate) fn version(text: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "{text} is no name of a version: use lower-case letters, digits and `-`, beginning with a letter, ending \
+        "{text} is not a valid version name: use lower-case letters, digits and `-`, beginning with a letter, ending \
          with a letter or digit, 63 characters at most",
         text = quoted(text)
     ))
@@ -54,7 +57,7 @@ pub(crate) fn label_key(text: &str) -> Result<(), String> {
         Some((prefix, name)) => {
             subdomain(prefix).map_err(|_| {
                 format!(
-                    "{text} is no key of a label: before the `/`, {SUBDOMAIN}",
+                    "{text} is not a valid label key: before the `/`, {SUBDOMAIN}",
                     text = quoted(text)
                 )
             })?;
@@ -66,7 +69,7 @@ pub(crate) fn label_key(text: &str) -> Result<(), String> {
         Ok(())
     } else {
         Err(format!(
-            "{text} is no key of a label: {NAME_PART}",
+            "{text} is not a valid label key: {NAME_PART}",
             text = quoted(text)
         ))
     }
@@ -78,7 +81,7 @@ pub(crate) fn label_value(text: &str) -> Result<(), String> {
         Ok(())
     } else {
         Err(format!(
-            "{text} is no value of a label: {NAME_PART}",
+            "{text} is not a valid label value: {NAME_PART}",
             text = quoted(text)
         ))
     }

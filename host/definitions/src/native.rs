@@ -14,10 +14,10 @@ use crate::{
     selectors::{self, Syntax},
 };
 
-/// How long a stage may be given: up to what kube-apiserver gives a webhook.
+/// The range of a stage's timeout. The maximum is that of kube-apiserver.
 pub(crate) const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(30);
 
-/// A chain, as whole as it could be read: what is missing from it was reported.
+/// A chain, as far as it could be read; missing parts were reported.
 pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ChainDefinition> {
     let mut fields = root.object(mistakes)?;
     fields.ignore(&["apiVersion", "kind"]);
@@ -147,7 +147,7 @@ fn read_hook(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<HookDef
             None
         }
         (Some(plugin), Some(webhook)) => {
-            // What is in them is checked all the same.
+            // Their content is checked nevertheless.
             plugin::read(&plugin, mistakes);
             read_webhook(&webhook, mistakes);
             let fix = "keep one of them, or make two stages";
@@ -162,7 +162,7 @@ fn read_hook(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<HookDef
 fn read_webhook(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<WebhookDefinition> {
     let mut fields = node.object(mistakes)?;
     let protocol = read_protocol(&mut fields, mistakes);
-    // Without a protocol, the address is held to what both of them take.
+    // Without a protocol, the address must be valid for both.
     let rules = protocol.clone().unwrap_or(Protocol::BcsResource);
     let before = mistakes.len();
     let ca_bundle = fields.get_optional("caBundle", client::ca_bundle, mistakes);
@@ -200,7 +200,7 @@ fn read_webhook(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<WebhookDefin
     })
 }
 
-/// What `protocol` may be, and whether there are versions of it.
+/// The values of `protocol`, and whether they have versions.
 const HAS_VERSIONS: [(&str, bool); 2] = [("AdmissionReview", true), ("BcsResource", false)];
 
 fn read_protocol(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Protocol> {

@@ -12,7 +12,7 @@ use crate::{
     model::{CandidateDefinition, HookDefinition, PluginDefinition},
 };
 
-/// The least and the most memory a plugin may be given: 1 MiB, and what 32 bits address.
+/// The range of a plugin's memory limit: 1 MiB to the 32-bit address space.
 const MEMORY: RangeInclusive<u64> = 1 << 20..=1 << 32;
 
 /// How often a reference may be resolved again: not so often that it burdens a registry.
@@ -25,7 +25,7 @@ pub(crate) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<PluginDef
     Some(written.with_defaults(&PluginDefinition::new(written.source.clone()?)))
 }
 
-/// `candidate` of a stage that calls `hook`; none if that could not be read.
+/// `candidate` of a stage that calls `hook`; `None` if it could not be read.
 pub(crate) fn read_candidate(
     fields: &mut Fields<'_>,
     hook: Option<&HookDefinition>,
@@ -51,7 +51,7 @@ pub(crate) fn read_candidate(
     None
 }
 
-/// What is written of a plugin.
+/// The fields of a plugin.
 struct Written {
     source: Option<ModuleReference>,
     digest: Option<Digest>,
@@ -107,19 +107,19 @@ impl Written {
     }
 }
 
-/// Why resolving this source again never gives another module, and what to do about it.
+/// Why `refresh` has no effect for this source, and what to do about it.
 fn never_another(source: &ModuleReference, is_pinned: bool) -> Option<(&'static str, &'static str)> {
     match source {
         ModuleReference::File(_) => Some((
-            "a file is read again when it changes; only `https:` and `oci:` are asked for",
+            "a file is read again when it changes; only `https:` and `oci:` are refreshed",
             "remove it",
         )),
         ModuleReference::Https(_) | ModuleReference::Oci(_) if is_pinned => Some((
-            "`digest` pins the module, so there is nothing to ask for again",
+            "`digest` pins the module, so there is nothing to refresh",
             "remove it, or `digest`",
         )),
         ModuleReference::Oci(reference) if reference.digest().is_some() => Some((
-            "`@sha256:` in the source pins the module, so there is nothing to ask for again",
+            "`@sha256:` in the source pins the module, so there is nothing to refresh",
             "remove it, or `@sha256:` and the digits after it",
         )),
         ModuleReference::Https(_) | ModuleReference::Oci(_) => None,
@@ -127,13 +127,13 @@ fn never_another(source: &ModuleReference, is_pinned: bool) -> Option<(&'static 
 }
 
 fn read_share(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Share> {
-    // YAML takes `10` for a number, and means nothing by it.
+    // In YAML, `10` is a number.
     if let Json::Number(number) = node.json() {
         let fix = match number.to_string().parse::<Share>() {
             Ok(share) => format!("write {share}"),
             Err(InvalidShare { fix, .. }) => format!("write {fix}"),
         };
-        node.wrong(format!("{number} is no share"), fix, mistakes);
+        node.wrong(format!("{number} is not a valid share"), fix, mistakes);
         return None;
     }
     node.parse(mistakes)
@@ -143,7 +143,7 @@ fn read_source(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ModuleReferen
     match node.text(mistakes)?.parse() {
         Ok(ModuleReference::File(path)) if path.is_relative() && !node.is_in_directory() => {
             let path = quoted(&path.display().to_string());
-            let message = format!("the path {path} is relative, and this definition is in no directory");
+            let message = format!("the path {path} is relative, and this definition is not in a directory");
             node.wrong(message, "write an absolute path, or `https:` or `oci:`", mistakes);
             None
         }

@@ -7,9 +7,9 @@ use crate::{
     document::{self, Node},
 };
 
-/// What stands in place of a value.
+/// Replaces a value.
 const REDACTED: &str = "\"[redacted]\"";
-/// What stands in place of a text in which the values cannot be found.
+/// Replaces a text in which the values cannot be found.
 const WITHHELD: &str = "# This text cannot be read as a definition, and may hold values of `allow.environment`: the role \
                         Read does not see it.\n";
 

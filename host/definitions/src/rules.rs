@@ -15,7 +15,7 @@ pub(crate) const OPERATIONS: [(&str, Option<Operation>); 5] = [
     ("*", None),
 ];
 
-/// The rules of a chain or stage; `fix` says what to list when there is none.
+/// The rules of a chain or stage; `fix` says what to list if there are none.
 pub(crate) fn read(
     node: &Node<'_>,
     fix: &str,
@@ -75,7 +75,7 @@ fn read_operations(node: &Node<'_>, mistakes: &mut Mistakes) -> Matcher<Operatio
     Matcher::Only(operations)
 }
 
-/// A list of words in which `*` stands alone for all of them.
+/// A list of words, or `*` alone for all of them.
 pub(crate) fn read_words<'a>(
     node: &Node<'a>,
     read: fn(&Node<'a>, &mut Mistakes) -> Option<&'a str>,

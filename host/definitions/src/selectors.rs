@@ -7,21 +7,21 @@ use crate::{
     names,
 };
 
-/// How a selector of names compares.
+/// The operator of a selector of names.
 const NAME_OPERATORS: [(&str, fn(Vec<String>) -> NamespaceSelector); 2] =
     [("In", NamespaceSelector::In), ("NotIn", NamespaceSelector::NotIn)];
 
-/// What a label may look like.
+/// Which labels are valid.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Syntax {
     /// Anything: control planes have their own rules.
     Free,
-    /// What kube-apiserver lets pass; a selector of anything else could never match there.
+    /// Those that kube-apiserver accepts; a selector with any other could never match.
     Kubernetes,
 }
 
 impl Syntax {
-    /// Push what is wrong with a part of a label. An empty one is told by who needs it.
+    /// Pushes the mistake in a part of a label. An empty part is reported by the caller.
     fn hold(
         self,
         node: &Node<'_>,

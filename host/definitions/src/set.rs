@@ -1,4 +1,4 @@
-//! The texts of all definition files, and what is in them.
+//! The texts of all definition files, and their definitions.
 
 mod files;
 mod stored;
@@ -29,7 +29,7 @@ pub struct DefinitionSet {
     files: Arc<[DefinitionFile]>,
     /// How many of them, the last ones, are held by stores and are no files of the system.
     stored: usize,
-    /// What stores hold beside them that [cannot be used](Self::usable).
+    /// The content of stores that [cannot be used](Self::usable).
     unusable: Arc<[DefinitionFile]>,
 }
 
@@ -88,7 +88,7 @@ impl DefinitionSet {
         }
     }
 
-    /// The same with these in place of what it has of stores that cannot be used.
+    /// Replaces the content of stores that cannot be used.
     pub(crate) fn with_unusable(self, unusable: impl IntoIterator<Item = DefinitionFile>) -> Self {
         Self {
             unusable: unusable.into_iter().collect(),
@@ -118,7 +118,7 @@ impl DefinitionSet {
         }
     }
 
-    /// What stores hold that cannot be used, sorted by path.
+    /// The content of stores that cannot be used, sorted by path.
     pub(crate) fn unusable(&self) -> &[DefinitionFile] {
         &self.unusable
     }

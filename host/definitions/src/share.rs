@@ -5,13 +5,13 @@ use std::{fmt, num::NonZeroU16, str::FromStr};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Share(NonZeroU16);
 
-/// A text that is no share.
+/// A text that is not a valid share.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no share; write {fix}")]
+#[error("`{text}` is not a valid share; write {fix}")]
 pub struct InvalidShare {
-    /// What was written.
+    /// The text.
     pub text: String,
-    /// What to write.
+    /// What to write instead.
     pub fix: String,
 }
 
@@ -161,7 +161,10 @@ mod tests {
             ("ten", range),
         ] {
             let error = text.parse::<Share>().unwrap_err();
-            assert_eq!(error.to_string(), format!("`{text}` is no share; write {fix}"));
+            assert_eq!(
+                error.to_string(),
+                format!("`{text}` is not a valid share; write {fix}")
+            );
         }
     }
 

@@ -32,14 +32,14 @@ pub trait DefinitionStore: Send + Sync + Debug + 'static {
     /// definitions.
     fn place_for(&self, id: &DefinitionId) -> Option<PathBuf>;
 
-    /// All that it holds, sorted by path, also what is no definition.
+    /// All content, sorted by path, including invalid definitions.
     ///
     /// # Errors
     ///
     /// When any of it cannot be reached: a store that is lost is never taken for an empty one.
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError>;
 
-    /// Write all of these changes, or none. Each path is one that it owns.
+    /// Writes all of these changes, or none. The store must own all paths.
     ///
     /// # Errors
     ///
@@ -64,36 +64,36 @@ pub trait DefinitionStore: Send + Sync + Debug + 'static {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// Somebody else wrote the definition since it was read, or wrote one of its name.
+    /// The definition was changed, or one of its name created, since the store was read.
     #[error("{path} was changed by someone else meanwhile; nothing was written, try again")]
     ChangedMeanwhile {
         /// The definition.
         path: PathBuf,
     },
-    /// There is another definition for the same operation and kind by now.
+    /// Another definition for the same operation and kind was created in the meantime.
     #[error(
         "{other} defines hooks for the same operation and kind as {path}, and BCS has one definition for each; nothing was written: put the hooks into one, or delete the other"
     )]
     Conflict {
-        /// What was to be written.
+        /// The path to be written.
         path: PathBuf,
-        /// What is there.
+        /// The path of the existing one.
         other: PathBuf,
     },
-    /// It cannot be reached. What was read before stays live.
+    /// It cannot be reached. The definitions that were read last stay live.
     #[error("{store} cannot be reached: {reason}")]
     Unreachable {
         /// [`DefinitionStore::location`].
         store: String,
-        /// What is the matter, and what to do if anything.
+        /// The error, and what to do about it.
         reason: String,
     },
     /// It refuses, for lack of a right for instance.
-    #[error("{store} refuses: {reason}")]
+    #[error("{store} refused the request: {reason}")]
     Refused {
         /// [`DefinitionStore::location`].
         store: String,
-        /// What is the matter, and what to do if anything.
+        /// The error, and what to do about it.
         reason: String,
     },
     /// It does not take several changes at once.
@@ -110,7 +110,7 @@ pub enum StoreError {
     NotWritten {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The I/O error.
         source: io::Error,
     },
     /// A file cannot be written, and a file that was written before it cannot be restored.
@@ -120,7 +120,7 @@ pub enum StoreError {
     PartlyWritten {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The I/O error.
         source: io::Error,
         /// The file that was written before.
         written: PathBuf,

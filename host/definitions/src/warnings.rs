@@ -1,4 +1,4 @@
-//! What is valid, and probably not what its author meant.
+//! Warnings about valid but probably unintended settings.
 
 use admittance_admission::{GroupVersionResource, Operation, Phase, Scope};
 

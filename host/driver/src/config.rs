@@ -1,4 +1,4 @@
-//! What the configuration file of the driver says, as types that cannot be wrong.
+//! The configuration of the driver, as types.
 
 mod read;
 
@@ -24,28 +24,28 @@ use admittance_net::{
 
 use crate::namespaces::NamespacesConfig;
 
-/// Everything the driver is told. Lives until it is bound; each part may be changed before that.
+/// The configuration of the driver. Lives until it is bound; each part may be changed before that.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub listen: ListenConfig,
-    /// The operator's port; none when it has none.
+    /// The admin port, if there is one.
     pub admin: Option<AdminConfig>,
     pub front: FrontConfig,
     pub limits: Limits,
-    /// Where chain definitions are, in the order in which new ones are offered to them.
+    /// The stores of chain definitions. A new definition is written to the first one that accepts it.
     pub definitions: Vec<DefinitionPlace>,
-    /// What becomes of a definition in ZooKeeper or in a custom resource that cannot be used.
+    /// How to treat an invalid definition in ZooKeeper or in a custom resource.
     pub on_bad_definition: OnBadDefinition,
-    /// The ensembles in which it looks others up and makes itself known.
+    /// The ZooKeeper ensembles for discovery and registration.
     pub zookeeper: ZooKeeperConfig,
-    /// Where modules are kept, with what was made of them.
+    /// The store of modules and their compiled forms.
     pub store: StoreConfig,
-    /// Where the revisions that were live are kept.
+    /// The history of revisions.
     pub history: HistoryConfig,
-    /// How modules are had from servers and registries, and which must be signed. Its store is `store`.
+    /// How modules are fetched from servers and registries, and which must be signed. They are kept in `store`.
     pub catalog: CatalogConfig,
     pub sandbox: SandboxConfig,
-    /// The labels of namespaces, when there is no cluster to ask.
+    /// The labels of namespaces, if no cluster is configured.
     pub namespaces: NamespacesConfig,
     /// The Kubernetes cluster that namespaces, objects for plugins and answers on what users may do come
     /// from.
@@ -56,12 +56,12 @@ pub struct Config {
 }
 
 impl Config {
-    /// The files and directories among the places of chain definitions.
+    /// The files and directories among the stores of chain definitions.
     pub fn definition_files(&self) -> impl Iterator<Item = &Path> {
         self.definitions.iter().filter_map(DefinitionPlace::as_file)
     }
 
-    /// What works, and is probably a mistake: private keys that every user of the machine can read.
+    /// Warnings about valid but probably unintended settings: world-readable private keys.
     pub fn warnings(&self) -> Vec<String> {
         let admin = self.admin.as_ref().and_then(AdminConfig::tls);
         let ports = self.listen.tls.iter().chain(admin.map(|tls| &tls.server));
@@ -73,10 +73,10 @@ impl Config {
     }
 }
 
-/// What a driver does with the requests at its port.
+/// The role of the driver.
 #[derive(Clone, Debug)]
 pub enum FrontConfig {
-    /// It stands in front of a control plane: requests pass through the chains and go on.
+    /// A proxy: requests pass the chains, and are forwarded to a control plane.
     Proxy {
         /// How it reads requests and writes replies.
         dialect: Arc<dyn Dialect>,
@@ -84,16 +84,16 @@ pub enum FrontConfig {
         servers: Vec<Server>,
         upstream: UpstreamConfig,
     },
-    /// It is the driver of a BCS Mesos cluster, or stands in front of one.
+    /// The driver of a BCS Mesos cluster, or a proxy in front of one.
     Bcs(BcsConfig),
-    /// It stands in front of the drivers of BCS clusters.
+    /// A gateway in front of the drivers of BCS clusters.
     Gateway(GatewayConfig),
-    /// It stands behind kube-apiserver, as its webhook, and answers AdmissionReviews.
+    /// A webhook server that answers AdmissionReviews of kube-apiserver.
     Reviews,
 }
 
 impl FrontConfig {
-    /// How it reads requests and writes replies; none when it has no control plane behind it.
+    /// How it reads requests and writes replies; `None` without a control plane.
     pub fn dialect(&self) -> Option<Arc<dyn Dialect>> {
         match self {
             Self::Proxy { dialect, .. } => Some(dialect.clone()),
@@ -102,7 +102,7 @@ impl FrontConfig {
         }
     }
 
-    /// How the servers behind it are reached; none when there are none.
+    /// The connection to the upstream; `None` without one.
     pub fn upstream(&self) -> Option<&UpstreamConfig> {
         match self {
             Self::Proxy { upstream, .. } => Some(upstream),
@@ -112,7 +112,7 @@ impl FrontConfig {
         }
     }
 
-    /// The limits that hold when the configuration does not say.
+    /// The default limits.
     pub fn default_limits(&self) -> Limits {
         let mut limits = Limits::default();
         if matches!(self, Self::Reviews) {
@@ -134,7 +134,7 @@ pub enum DefinitionPlace {
     },
     /// Resources of the Kubernetes cluster: `admissionwebhookconfigurations.bkbcs.tencent.com`.
     CustomResources {
-        /// Where new ones are made. Default: `bkbcs`.
+        /// The namespace of new ones. Default: `bkbcs`.
         namespace: String,
     },
 }
@@ -145,7 +145,7 @@ impl DefinitionPlace {
     /// Where bcs-mesos-driver has them, see `namespace`.
     pub const DEFAULT_NAMESPACE: &str = "bkbcs";
 
-    /// The file or directory, when it is one.
+    /// The path, if it is a file or directory.
     pub fn as_file(&self) -> Option<&Path> {
         match self {
             Self::File(path) => Some(path),
@@ -154,12 +154,12 @@ impl DefinitionPlace {
     }
 }
 
-/// Where modules are kept, with what was made of them.
+/// The store of modules and their compiled forms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreConfig {
-    /// None: the user's cache directory.
+    /// `None`: the user's cache directory.
     pub directory: Option<PathBuf>,
-    /// The most that is kept, in bytes: what was not used for longest goes first. Default: 4 GiB.
+    /// The maximum size in bytes; the least recently used modules are removed first. Default: 4 GiB.
     pub size_limit: u64,
 }
 
@@ -172,10 +172,10 @@ impl Default for StoreConfig {
     }
 }
 
-/// Where the revisions that were live are kept.
+/// The history of revisions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryConfig {
-    /// None: the user's state directory.
+    /// `None`: the user's state directory.
     pub directory: Option<PathBuf>,
     /// How many revisions are kept. Default: 20.
     pub keep: usize,
@@ -194,7 +194,7 @@ impl Default for HistoryConfig {
 pub struct ListenConfig {
     /// Default: 127.0.0.1:8080.
     pub address: SocketAddr,
-    /// None: plain HTTP.
+    /// `None`: plain HTTP.
     pub tls: Option<ServerTls>,
 }
 
@@ -223,9 +223,9 @@ pub struct Limits {
     pub minimum_rate: u64,
     /// How many requests may be in flight. Default: 1024.
     pub concurrency: usize,
-    /// How many watches and tunnels may be open beside them. Default: 4096.
+    /// How many watches and tunnels may be open in addition. Default: 4096.
     pub streams: usize,
-    /// How long nothing may come through a watch or a tunnel. Default: 1 h.
+    /// The idle timeout of a watch or a tunnel. Default: 1 h.
     pub stream_idle_timeout: Duration,
     /// How many connections of clients may be open. Default: what the limit of file descriptors allows, of which each
     /// takes two.
@@ -261,7 +261,7 @@ impl Default for Limits {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogConfig {
-    /// The least important level that is written.
+    /// The lowest level that is logged.
     pub level: LogLevel,
     pub format: LogFormat,
 }
@@ -290,7 +290,7 @@ impl LogLevel {
     }
 }
 
-/// How a line of the log looks.
+/// The format of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
     /// Pretty on a terminal, JSON otherwise.

@@ -31,36 +31,36 @@ use crate::{
     status::Observed,
 };
 
-/// How many connections the operator's port takes.
+/// The maximum number of connections of the admin port.
 const ADMIN_CONNECTIONS: usize = 256;
-/// For clients of the operator's port at the very end.
+/// The time that clients of the admin port get at shutdown.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("{setting}: {address} cannot be listened on: {source}")]
+    #[error("{setting}: cannot listen on {address}: {source}")]
     Bind {
         /// The setting that names it: `listen.address` or `admin.address`.
         setting: &'static str,
         address: SocketAddr,
         source: std::io::Error,
     },
-    /// A setting needs an ensemble that was not opened.
+    /// A setting requires an ensemble that is not connected.
     #[error(transparent)]
     NoEnsemble(#[from] NoEnsemble),
     #[error("registration: {0}")]
     Registration(#[from] RegistrationError),
 }
 
-/// What the driver asks beside the servers behind it.
+/// The servers that the driver uses in addition to its upstream.
 #[derive(Clone, Debug, Default)]
 pub struct Connections {
     pub ensembles: Ensembles,
-    /// The Kubernetes cluster that the host asks, and that requests about custom resources go to.
+    /// The Kubernetes cluster that the host uses, and to which requests for custom resources are forwarded.
     pub cluster: Option<Cluster>,
 }
 
-/// The front door with its ports bound. Requests that come before [`run`](Self::run) wait.
+/// The driver with its ports bound. Requests that arrive before [`run`](Self::run) wait.
 #[derive(Debug)]
 pub struct Driver {
     port: Port,
@@ -94,7 +94,7 @@ impl std::fmt::Debug for AdminPort {
     }
 }
 
-/// Says when the driver is to stop. Cheap to clone.
+/// Stops the driver. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Shutdown {
     graceful: CancellationToken,
@@ -104,12 +104,12 @@ pub struct Shutdown {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
     Cleanly,
-    /// The shutdown timeout, or a second signal, cut some off.
+    /// The shutdown timeout or a second signal aborted some requests.
     Cut,
 }
 
 impl Shutdown {
-    /// First call: accept no more, and finish what is in flight. Second call: stop now.
+    /// The first call stops accepting connections, and finishes requests in flight. The second call aborts them.
     pub fn signal(&self) {
         if self.graceful.is_cancelled() {
             self.now.cancel();
@@ -158,7 +158,7 @@ impl AdminPort {
 }
 
 impl Driver {
-    /// Bind the ports. `metrics` writes what `/metrics` shows; `connections` are those of the configuration.
+    /// Binds the ports. `metrics` renders the reply of `/metrics`; `connections` are those of the configuration.
     ///
     /// The limits that are the host's own (`limits.request_timeout`, `sandbox`, `definitions` and so on)
     /// must have been given to the host when it was built.
@@ -215,17 +215,17 @@ impl Driver {
         })
     }
 
-    /// Where it listens: with the port that the system chose, when the configuration says 0.
+    /// The listen address, with the port that the system chose if the configured one is 0.
     pub fn address(&self) -> SocketAddr {
         self.port.address
     }
 
-    /// Where the operator's endpoints are, if anywhere.
+    /// The address of the admin port, if there is one.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(|admin| admin.port.address)
     }
 
-    /// Serve until told to stop, and end what is in flight.
+    /// Serves until it is stopped, then finishes requests in flight.
     pub async fn run(self, shutdown: Shutdown) -> Stopped {
         let Self {
             port,
@@ -238,7 +238,7 @@ impl Driver {
             namespaces,
         } = self;
         let is_stopping = Arc::new(AtomicBool::new(false));
-        // Its port is bound: who connects from now on is answered.
+        // Its port is bound: connections are answered from now on.
         let registrations = registrar.map(Registrar::register).unwrap_or_default();
         let observed = Observed {
             host: host.clone(),
@@ -262,7 +262,7 @@ impl Driver {
             admin.as_ref().map(|admin| admin.access.clone()),
             namespaces,
         );
-        // The operator's port outlives the other, to show how it ends.
+        // The admin port stays open longer, to show the progress of the shutdown.
         let admin_stop = Stop::default();
         let admin_server = admin.map(|admin| serve_admin(admin, observed, admin_stop.clone()));
         let stop = Stop::default();
@@ -316,9 +316,9 @@ fn serve_admin(admin: AdminPort, observed: Observed, stop: Stop) -> JoinHandle<(
 async fn end_admin(mut server: JoinHandle<()>, stop: &Stop) {
     stop.graceful.cancel();
     if tokio::time::timeout(LAST_ANSWERS, &mut server).await.is_err() {
-        tracing::debug!("a client of the operator's port is cut off");
+        tracing::debug!("aborting a connection to the admin port");
         stop.now.cancel();
-        // It cannot fail: nothing in it panics, and nobody aborts it.
+        // It cannot fail: it does not panic and is not aborted.
         let _ = server.await;
     }
 }
@@ -356,7 +356,7 @@ async fn follow(
     std::future::pending().await
 }
 
-/// Wait for the order to stop, and stop in order. Returns when requests in flight are to be cut off.
+/// Waits for the stop signal, then shuts down gracefully. Returns when requests in flight must be aborted.
 async fn stop_in_order(
     shutdown: &Shutdown,
     stop: &Stop,
@@ -385,14 +385,14 @@ async fn stop_in_order(
     tracing::info!(?timeout, "stopping: requests in flight are finished first");
     stop.graceful.cancel();
     tokio::select! {
-        () = shutdown.now.cancelled() => tracing::warn!("told twice to stop: requests in flight are cut off"),
+        () = shutdown.now.cancelled() => tracing::warn!("second stop signal: aborting requests in flight"),
         () = tokio::time::sleep(timeout) => {
-            tracing::warn!(?timeout, "requests in flight took too long and are cut off");
+            tracing::warn!(?timeout, "requests in flight took too long: aborting them");
         }
     }
 }
 
-/// What connections may take. `upstream_timeout` is for the servers behind; none when there are none.
+/// The limits of connections. `upstream_timeout` is that of the upstream; `None` without one.
 fn connection_limits(limits: &Limits, upstream_timeout: Option<Duration>) -> ConnectionLimits {
     ConnectionLimits {
         connections: limits.connections.unwrap_or_else(default_connections),
@@ -400,7 +400,7 @@ fn connection_limits(limits: &Limits, upstream_timeout: Option<Duration>) -> Con
         transfer: TransferLimits {
             client: limits.idle_timeout,
             minimum_rate: limits.minimum_rate,
-            // What is answered here may take as long as it wants.
+            // No timeout for these replies.
             upstream: upstream_timeout.unwrap_or(limits.stream_idle_timeout),
             stream: limits.stream_idle_timeout,
         },

@@ -1,4 +1,4 @@
-//! The kinds of front doors, and what answers the requests at each.
+//! The services of the driver's port, one for each role.
 
 use std::net::IpAddr;
 
@@ -18,10 +18,10 @@ use crate::{
     proxy::Proxy,
 };
 
-/// What answers the requests of the driver's port. Cheap to clone; lives as long as the port.
+/// The service of the driver's port. Cheap to clone; lives as long as the port.
 #[derive(Clone, Debug)]
 pub(crate) enum Front {
-    /// The chains, and then a control plane.
+    /// The chains, then a control plane.
     Proxy(Proxy),
     /// The same for a BCS cluster.
     Bcs(MesosDriver),
@@ -31,7 +31,7 @@ pub(crate) enum Front {
     Reviews(ReviewService),
 }
 
-/// An answer, and what the access log says of it.
+/// A reply and its fields for the access log.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) response: Response<Body>,
@@ -99,7 +99,7 @@ impl Front {
         }
     }
 
-    /// The reply to a request that ends before it is answered.
+    /// The reply to a request that was aborted.
     pub(crate) fn end(&self, end: &End<'_>) -> Answer {
         let response: Response<Bytes> = match self {
             Self::Proxy(proxy) => proxy.reply(end),
@@ -114,7 +114,7 @@ impl Front {
         }
     }
 
-    /// The servers behind it; none at a gateway, which has some for each cluster, and behind kube-apiserver.
+    /// The upstream; `None` for a gateway, which has one for each cluster, and behind kube-apiserver.
     pub(crate) fn upstream(&self) -> Option<&Upstream> {
         match self {
             Self::Proxy(proxy) => Some(proxy.upstream()),
@@ -123,7 +123,7 @@ impl Front {
         }
     }
 
-    /// `/healthz` in the way of bcs-mesos-driver, when this takes its place. `ip` is where it listens.
+    /// `/healthz` in the format of bcs-mesos-driver, if this replaces it. `ip` is the listen address.
     pub(crate) fn health(&self, ip: IpAddr) -> Option<HealthInfo> {
         match self {
             Self::Bcs(driver) => driver.health(ip),
@@ -131,7 +131,7 @@ impl Front {
         }
     }
 
-    /// The certificate that servers behind it are shown.
+    /// The client certificate for the upstream.
     pub(crate) fn tls_status(&self) -> Option<CertificateStatus> {
         match self {
             Self::Gateway(gateway) => gateway.tls_status(),
@@ -139,7 +139,7 @@ impl Front {
         }
     }
 
-    /// Check the health of servers, and read files again whenever they change, until this future is dropped.
+    /// Checks the health of servers and reloads changed files, until this future is dropped.
     pub(crate) async fn follow(&self) {
         match self {
             Self::Gateway(gateway) => gateway.follow().await,
@@ -151,12 +151,12 @@ impl Front {
         }
     }
 
-    /// Wait for every tunnel to end.
+    /// Waits until all tunnels are closed.
     pub(crate) async fn tunnels_ended(&self) {
         join_all(self.upstreams().iter().map(Upstream::tunnels_ended)).await;
     }
 
-    /// End every tunnel now.
+    /// Closes all tunnels.
     pub(crate) fn stop_tunnels(&self) {
         self.upstreams().iter().for_each(Upstream::stop_tunnels);
     }

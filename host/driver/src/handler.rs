@@ -1,4 +1,4 @@
-//! What every request meets first: the count of those in flight, and the access log.
+//! The limit on requests in flight, and the access log.
 
 use std::{
     sync::{
@@ -30,10 +30,10 @@ use crate::{
     metric_names,
 };
 
-/// When a client that was turned away may try again.
+/// The `Retry-After` of a request that is refused by the limit.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// A front door behind limits. Cheap to clone; lives as long as its port.
+/// A service behind the limit on requests in flight. Cheap to clone; lives as long as its port.
 #[derive(Clone, Debug)]
 pub(crate) struct FrontHandler {
     front: Front,
@@ -42,21 +42,21 @@ pub(crate) struct FrontHandler {
     is_stopping: Arc<AtomicBool>,
 }
 
-/// Requests that are counted, and limited, together.
+/// A class of requests with its own limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Request,
-    /// One whose reply ends when the client wants: a watch, or a tunnel.
+    /// A long-running request: a watch or a tunnel.
     Stream,
 }
 
 impl Kind {
-    /// From the head alone: whoever sends a request says for how long it is meant.
+    /// Decides by the head of the request.
     fn of<B>(request: &Request<B>) -> Self {
         let is_watch = || {
             let query = request.uri().query().unwrap_or_default();
             form_urlencoded::parse(query.as_bytes()).any(|(key, value)| {
-                // As servers written in Go read a flag.
+                // Parsed like boolean parameters in Go.
                 matches!(&*key, "watch" | "follow")
                     && matches!(&*value, "" | "1" | "t" | "T" | "true" | "True" | "TRUE")
             })
@@ -93,7 +93,7 @@ impl FrontHandler {
         }
     }
 
-    /// The answer to a request within the limits.
+    /// The reply to a request within the limits.
     async fn answer(&self, mut request: Request<Body>, in_flight: InFlight, transfer: &Transfer) -> Answer {
         if in_flight.kind == Kind::Stream {
             transfer.may_wait();
@@ -111,7 +111,7 @@ impl FrontHandler {
                     answer.response = answer.response.map(|body| Body::new(GuardedBody::new(body, in_flight)));
                     return answer;
                 }
-                // That the body broke off is only what the service has seen of it.
+                // The service only sees that the body ended early.
                 Some(stall) => stall,
             }
         };

@@ -13,12 +13,12 @@ use admittance_definitions::{
 use admittance_watch::{Watch, WatchConfig};
 use arc_swap::ArcSwap;
 
-/// Where the labels of namespaces come from, when not from a cluster.
+/// The source of the labels of namespaces without a cluster.
 #[derive(Clone, Debug)]
 pub enum NamespacesConfig {
-    /// They are listed in the configuration.
+    /// The configuration.
     Listed(StaticNamespaces),
-    /// They are in a file of their own.
+    /// A separate file.
     File(FileNamespaces),
 }
 
@@ -48,16 +48,16 @@ impl FileNamespaces {
         })
     }
 
-    /// Read the file again whenever it changes; a wrong one leaves what was there. It does not end.
+    /// Reloads the file when it changes; an invalid file is ignored. Never completes.
     pub(crate) async fn follow(self) {
         let mut watch = Watch::new([self.path.clone()], WatchConfig::default()).await;
         loop {
-            // The first look is for what changed between the start and now.
+            // The first read covers changes between the start and now.
             match read(&self.path) {
                 Ok(namespaces) => self.current.store(Arc::new(namespaces)),
                 Err(mistakes) => {
                     tracing::error!(
-                        "the changed namespaces are not used, those before them stay: {mistakes}"
+                        "the changed namespaces are invalid, so the previous ones stay in use: {mistakes}"
                     );
                 }
             }
@@ -98,7 +98,7 @@ fn document_of(node: &Node<'_>, found: &mut Vec<(String, Labels)>, mistakes: &mu
         }
         Some(kind) => {
             let fix = "write Namespaces, a List of them, or `name: { label: value }`";
-            node.wrong(format!("{kind:?} is no Namespace"), fix, mistakes);
+            node.wrong(format!("{kind:?} is not a Namespace"), fix, mistakes);
         }
     }
 }
@@ -112,7 +112,7 @@ pub(crate) fn listed(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<(St
     Some(found)
 }
 
-/// What else Kubernetes says of a namespace is not asked.
+/// Other fields of the Namespace are ignored.
 fn namespace(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(String, Labels)> {
     let metadata = node
         .object(mistakes)?
@@ -164,7 +164,7 @@ mod tests {
                 "prod: { team: 1 }\n",
                 "prod.team: a number where a string is expected",
             ),
-            ("kind: Pod\nmetadata: { name: a }\n", "\"Pod\" is no Namespace"),
+            ("kind: Pod\nmetadata: { name: a }\n", "\"Pod\" is not a Namespace"),
             ("kind: Namespace\nmetadata: {}\n", "metadata.name: missing"),
             ("kind: List\n", "items: missing"),
         ] {

@@ -1,4 +1,4 @@
-//! The chains in front of a control plane whose requests go on as they are.
+//! The chains in front of a control plane to which requests are forwarded unchanged.
 
 use std::{
     convert::Infallible,

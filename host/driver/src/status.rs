@@ -19,13 +19,13 @@ use admittance_net::{
 
 use crate::front::Front;
 
-/// What the operator's port shows of a driver. Lives as long as that port.
+/// The sources of `GET /v1/status`. Lives as long as the admin port.
 #[derive(Debug)]
 pub(crate) struct Observed {
     pub(crate) host: Host,
     pub(crate) front: Front,
     pub(crate) ip: IpAddr,
-    /// Of the front's port and of the operator's.
+    /// Of the listen port and of the admin port.
     pub(crate) tls: [Option<ServerTls>; 2],
     pub(crate) ensembles: Ensembles,
     pub(crate) cluster: Option<Cluster>,

@@ -11,7 +11,7 @@ pub struct TokenDigest([u8; 32]);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "this is no SHA-256 digest: write 64 hexadecimal digits, as `printf %s \"$TOKEN\" | sha256sum` prints"
+    "this is not a valid SHA-256 digest: write 64 hexadecimal digits, as `printf %s \"$TOKEN\" | sha256sum` prints"
 )]
 pub struct InvalidTokenDigest;
 

@@ -1,4 +1,4 @@
-//! The tables that were live: in memory, or in a directory that outlives the program.
+//! The history of live tables: in memory, or in a directory.
 
 mod comparison;
 mod directory;
@@ -24,10 +24,10 @@ use crate::metrics;
 pub(crate) struct Entry {
     #[serde(flatten)]
     pub(crate) detail: RevisionDetail,
-    /// Of a rollback: what the files said and did not go live. While they say that, it stays.
+    /// Of a rollback: the definitions in the files, which are not live. It stays live until they change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) instead_of: Option<String>,
-    /// While the change to this revision is being written: what it writes, file after file.
+    /// While the change to this revision is being written: its file changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) pending: Vec<FileChange>,
 }
@@ -37,7 +37,7 @@ impl Entry {
         &self.detail.revision
     }
 
-    /// Whether both are made of the same definitions and modules.
+    /// Whether both have the same definitions and modules.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let modules = |entry: &Self| entry.revision().modules.clone();
         self.detail.files == other.detail.files && modules(self) == modules(other)
@@ -48,7 +48,7 @@ impl Entry {
 ///
 /// # Errors
 ///
-/// When it is not among them.
+/// When it is not kept.
 pub(crate) fn find(entries: &[Arc<Entry>], number: u64) -> Result<&Arc<Entry>, HistoryError> {
     let found = entries.iter().find(|entry| entry.revision().number == number);
     found.ok_or_else(|| HistoryError::Unknown {
@@ -66,7 +66,7 @@ pub(crate) fn find(entries: &[Arc<Entry>], number: u64) -> Result<&Arc<Entry>, H
     })
 }
 
-/// The revisions, the newest last. Lives as long as the host.
+/// The revisions, newest last. Lives as long as the host.
 #[derive(Debug)]
 pub(crate) struct History {
     entries: VecDeque<Arc<Entry>>,
@@ -78,10 +78,10 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// How many revisions are kept when nothing else is said.
+    /// The default number of revisions to keep.
     pub(crate) const DEFAULT_KEEP: usize = 20;
 
-    /// What was live before is forgotten with the program.
+    /// A history in memory, which ends with the program.
     pub(crate) fn in_memory(keep: usize) -> Self {
         Self {
             entries: VecDeque::new(),
@@ -91,7 +91,7 @@ impl History {
         }
     }
 
-    /// What is in this directory, and what comes. Nobody else may use it meanwhile.
+    /// A history in this directory, which it locks.
     pub(crate) fn open(directory: &Path, keep: usize) -> Result<Self, HistoryError> {
         let directory = HistoryDirectory::open(directory)?;
         Ok(Self {
@@ -114,7 +114,7 @@ impl History {
         self.entries.len()
     }
 
-    /// Those that are kept, the oldest first.
+    /// The revisions that are kept, oldest first.
     pub(crate) fn entries(&self) -> Arc<[Arc<Entry>]> {
         self.entries.iter().cloned().collect()
     }
@@ -123,13 +123,13 @@ impl History {
         self.entries.back()
     }
 
-    /// Whether this is what is live already, by what the files say.
+    /// Whether this is already live, by its definitions in the files.
     pub(crate) fn says(&self, entry: &Entry) -> bool {
         self.last()
             .is_some_and(|last| last.is_like(entry) && last.instead_of.is_none())
     }
 
-    /// The number that comes next.
+    /// The next number.
     pub(crate) fn next_number(&self) -> u64 {
         self.last()
             .map_or(1, |last| last.revision().number.saturating_add(1))
@@ -147,7 +147,7 @@ impl History {
     ///
     /// # Errors
     ///
-    /// When the newest cannot be written. It is then known until the program ends.
+    /// When the newest cannot be written. It is then only kept in memory.
     pub(crate) async fn write(&mut self) -> Result<(), HistoryError> {
         let (Some(directory), Some(newest)) = (self.directory.clone(), self.entries.back().cloned()) else {
             return Ok(());
@@ -155,7 +155,7 @@ impl History {
         let oldest = self.entries.front().map_or(0, |entry| entry.revision().number);
         let written = tokio::task::spawn_blocking(move || {
             directory.write(&newest)?;
-            // Only now: what was not kept takes nothing away.
+            // Only after a successful write.
             directory.remove_before(oldest);
             Ok(())
         })
@@ -168,11 +168,11 @@ impl History {
         written
     }
 
-    /// Keep this one, if it can be written.
+    /// Writes and keeps this revision.
     ///
     /// # Errors
     ///
-    /// When it cannot. It is not kept then.
+    /// When it cannot be written. Then it is not kept.
     pub(crate) async fn push(&mut self, entry: Arc<Entry>) -> Result<(), HistoryError> {
         let before = self.entries.clone();
         self.note(entry);
@@ -204,7 +204,7 @@ impl History {
         }
     }
 
-    /// Nothing is left to be written of the newest revision.
+    /// All file changes of the newest revision are written.
     pub(crate) async fn complete(&mut self) {
         if let Some(last) = self.entries.back_mut() {
             Arc::make_mut(last).pending.clear();
@@ -214,7 +214,7 @@ impl History {
         }
     }
 
-    /// The modules that some revision names.
+    /// The modules of all revisions.
     pub(crate) fn modules(&self) -> impl Iterator<Item = Digest> {
         self.entries
             .iter()

@@ -1,4 +1,4 @@
-//! What the table of chains is made of, to make it again.
+//! The inputs of the table of chains, from which it is built again.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -27,62 +27,62 @@ use crate::{
     stores::{Contents, Stores},
 };
 
-/// Lives as long as the host; a clone, as long as a table is made beside.
+/// Lives as long as the host; a clone, as long as a table is built in the background.
 #[derive(Clone)]
 pub(crate) struct Source {
     pub(crate) stores: Arc<Stores>,
-    /// Those that the program itself read or made.
+    /// The definitions given by the embedding program.
     pub(crate) given: Vec<ChainDefinition>,
-    /// Chains that the program itself made; they come first.
+    /// Chains of the embedding program; they come first.
     pub(crate) chains: Vec<Arc<Chain>>,
     pub(crate) namespaces: Arc<dyn NamespaceSource>,
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) request_timeout: Duration,
     pub(crate) assembler: Arc<Assembler>,
-    /// The most that the store may hold, in bytes; none: as much as comes.
+    /// The maximum size of the module store in bytes; `None`: unlimited.
     pub(crate) store_limit: Option<u64>,
     /// What the files of definitions, and those of the modules that definitions name, held when a table was
     /// last made of them, or tried to be.
     pub(crate) seen: Fingerprint,
-    /// The modules that are asked for again on a schedule, as of the last reading.
+    /// The modules that are refreshed on a schedule, as of the last read.
     pub(crate) refreshed: Vec<(ModuleReference, Duration)>,
-    /// What becomes of a definition in a store that cannot be used.
+    /// How to treat an invalid definition in a store.
     pub(crate) on_bad: OnBadDefinition,
-    /// Whether a start serves without the modules that cannot be fetched.
+    /// Whether to start without the modules that cannot be fetched.
     pub(crate) starts_without_modules: bool,
-    /// What the live table was made of.
+    /// The inputs of the live table.
     pub(crate) in_force: Arc<[DefinitionFile]>,
     /// The modules of the live table.
     pub(crate) live_modules: LiveModules,
 }
 
-/// All that a table consists of.
+/// A table and its parts.
 #[derive(Debug)]
 pub(crate) struct BuiltTable {
     pub(crate) chains: Vec<AssembledChain>,
     pub(crate) plugins: Vec<Arc<Loaded>>,
     pub(crate) modules: Vec<RevisionModule>,
     pub(crate) files: Vec<RevisionFile>,
-    /// The definitions that are not served as they are, and those with modules that cannot be fetched.
+    /// The invalid definitions, and those whose modules cannot be fetched.
     pub(crate) bad: Vec<BadDefinition>,
-    /// Whether a server that was not asked may have a module that is missing.
+    /// Whether a missing module may be on a server that was not contacted.
     pub(crate) lacks_modules: bool,
 }
 
-/// What is made a table of, and what of it must be whole.
+/// The purpose of a table, which decides what must be valid.
 #[derive(Debug)]
 pub(crate) enum Purpose<'a> {
     /// The first table of this process.
     Start,
-    /// What the definitions say now.
+    /// The current definitions.
     Follow,
     /// A change of these files of definitions.
     Change(&'a [PathBuf]),
 }
 
-/// How long a start waits for a store that cannot be reached.
+/// How long the start waits for an unreachable store.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long it waits for news of it before it asks again.
+/// How long it waits for a notification before it reads the store again.
 const PAUSE: Duration = Duration::from_millis(500);
 
 impl Source {
@@ -107,13 +107,13 @@ impl Source {
         }
     }
 
-    /// Take this for what is made a table of.
+    /// Records this as the input of the next table.
     pub(crate) async fn act_upon(&mut self, contents: Contents) -> Result<Usable, Error> {
         self.stores.act_upon(&contents);
-        // A store that is lost goes on naming its modules.
+        // The modules of an unreachable store stay watched.
         let whole = self.usable(contents.whole(&self.stores.known())).await?;
         let (modules, refreshed) = tokio::task::spawn_blocking(move || {
-            // Wrong definitions name no modules; whoever mends them changes them.
+            // Invalid definitions name no modules; correcting them is a change too.
             let chains = whole.served().chains().unwrap_or_default();
             let plugins = || chains.iter().flat_map(plugins);
             let modules = Fingerprint::of(plugins().flat_map(files));
@@ -127,7 +127,7 @@ impl Source {
         self.usable(contents.set()?).await
     }
 
-    /// These definitions with what cannot be used set aside.
+    /// These definitions without those that cannot be used.
     pub(crate) async fn usable(&self, set: DefinitionSet) -> Result<Usable, Error> {
         let (in_force, on_bad) = (self.in_force.clone(), self.on_bad);
         let usable = tokio::task::spawn_blocking(move || set.usable(&in_force, on_bad));
@@ -142,7 +142,7 @@ impl Source {
         self.live_modules = Arc::new(modules.collect::<HashMap<_, _>>());
     }
 
-    /// What the definitions said when a table was last made of them, or tried to be, as a text.
+    /// The definitions from which a table was last built, successfully or not, as a text.
     pub(crate) fn said(&self) -> String {
         let files = self.seen.digest();
         let known = self.stores.known();
@@ -174,7 +174,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// What is wrong otherwise, and whatever is wrong in the files of a change.
+    /// All other mistakes, and all mistakes in the files of a change.
     pub(crate) async fn make(
         &self,
         mut usable: Usable,
@@ -271,7 +271,7 @@ impl Source {
         loses.await.map_err(Error::Interrupted)
     }
 
-    /// A table of this set of definitions, all of them.
+    /// Builds a table of all definitions in this set.
     pub(crate) async fn make_of(
         &self,
         set: DefinitionSet,
@@ -329,7 +329,7 @@ fn bad_of(tolerated: &[(StageError, Served)]) -> Vec<BadDefinition> {
     bad.into_values().collect()
 }
 
-/// Every stage of every chain; none when there are mistakes.
+/// All stages of all chains; empty if there are mistakes.
 pub(crate) fn stages(set: &DefinitionSet) -> Option<HashSet<String>> {
     let chains = set.chains().ok()?;
     let stages = chains.iter().flat_map(|chain| {
@@ -357,7 +357,7 @@ pub(crate) fn modules_and_warnings(
     )
 }
 
-/// What a revision was made of.
+/// The inputs of a revision.
 pub(crate) fn definition_files(entry: &Entry) -> Vec<DefinitionFile> {
     let file = |file: &RevisionFile| DefinitionFile {
         path: file.path.clone(),
@@ -382,7 +382,7 @@ pub(crate) fn revision_files(set: &DefinitionSet) -> Vec<RevisionFile> {
     files.chain(set.stored().iter().map(stored)).collect()
 }
 
-/// The same text for the same JSON, one field a line; of anything else the text itself.
+/// JSON in a canonical format, one field a line; other texts are unchanged.
 fn comparable(text: &str) -> String {
     match serde_json::from_str::<Json>(text) {
         Ok(mut value) => {
@@ -406,7 +406,7 @@ fn stage_plugins(stage: &StageDefinition) -> impl Iterator<Item = &PluginDefinit
     plugin.into_iter().chain(candidate)
 }
 
-/// The files that decide whether this plugin runs: its module, and the signatures beside it.
+/// The files of this plugin: its module, and the signatures next to it.
 fn files(plugin: &PluginDefinition) -> Vec<PathBuf> {
     let ModuleReference::File(path) = &plugin.source else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Where the definitions are kept, and what was read there last.
+//! The stores of definitions, and their last known content.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use crate::{ChangeError, Error};
 
-/// A place that definitions are taken from, and that new ones may be written to.
+/// A store of definitions.
 #[derive(Clone, Debug)]
 pub(crate) enum StoreLocation {
     /// A file or a directory.
@@ -23,26 +23,26 @@ pub(crate) enum StoreLocation {
     Store(Arc<dyn DefinitionStore>),
 }
 
-/// What a store holds, sorted by path.
+/// The content of a store, sorted by path.
 pub(crate) type Held = Arc<[DefinitionFile]>;
 
-/// All places of definitions. Lives as long as the host.
+/// All stores of definitions. Lives as long as the host.
 #[derive(Debug)]
 pub(crate) struct Stores {
     /// In the order of the configuration.
     locations: Vec<StoreLocation>,
     /// Writes files.
     files: FileStore,
-    /// What each store held when a table was last made of it, or tried to be; none before the first time.
+    /// The content of each store when a table was last built from it, successfully or not; `None` before that.
     known: Mutex<Vec<Option<Held>>>,
-    /// Notified when something else was read than what is known.
+    /// Notified when a read finds changed content.
     news: Notify,
 }
 
-/// What the places hold at one moment.
+/// A snapshot of the stores.
 #[derive(Debug)]
 pub(crate) struct Contents {
-    /// Of the files, taken before they were read.
+    /// The fingerprint of the files, taken before they were read.
     pub(crate) seen: Fingerprint,
     files: Result<DefinitionSet, Mistakes>,
     stores: Vec<Result<Held, StoreError>>,
@@ -91,7 +91,7 @@ impl Stores {
         !self.stores().any(|store| store.owns(path))
     }
 
-    /// Read everything.
+    /// Reads all files and stores.
     pub(crate) async fn read(&self) -> Result<Contents, Error> {
         let paths = self.paths();
         let files = tokio::task::spawn_blocking(move || {
@@ -112,7 +112,7 @@ impl Stores {
         })
     }
 
-    /// Where a new definition is written: to the first place that takes it.
+    /// The destination of a new definition: the first store that accepts it.
     pub(crate) fn destination(&self, id: &DefinitionId) -> Option<Destination> {
         self.locations.iter().find_map(|location| match location {
             StoreLocation::Path(path) if path.is_dir() => self.files.place_for(id).map(Destination::File),
@@ -121,7 +121,7 @@ impl Stores {
         })
     }
 
-    /// The store that all of these changes are made in; none when there are none.
+    /// The store of all of these changes; `None` without changes.
     pub(crate) fn of_changes(
         &self,
         changes: &[FileChange],
@@ -134,7 +134,7 @@ impl Stores {
                 None => {
                     return Err(ChangeError::Store(StoreError::Refused {
                         store: change.path.display().to_string(),
-                        reason: "this is in none of the places that are configured".to_owned(),
+                        reason: "it is not in any of the configured stores".to_owned(),
                     }));
                 }
             };
@@ -161,7 +161,7 @@ impl Stores {
         select_all(changes).await;
     }
 
-    /// From now on this is what is known. What could not be read is known to be as before.
+    /// Updates the known content. The content of stores that could not be read is kept.
     pub(crate) fn act_upon(&self, contents: &Contents) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         *known = contents.held(&known);
@@ -176,14 +176,14 @@ impl Stores {
         }
     }
 
-    /// What is known of each.
+    /// The known content of each store.
     pub(crate) fn known(&self) -> Vec<Option<Held>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 impl Contents {
-    /// What each store holds; of what could not be read what was known before.
+    /// The content of each store; the last known content of those that could not be read.
     fn held(&self, known: &[Option<Held>]) -> Vec<Option<Held>> {
         let held = |(read, known): (&Result<Held, StoreError>, &Option<Held>)| match read {
             Ok(held) => Some(held.clone()),
@@ -192,14 +192,14 @@ impl Contents {
         self.stores.iter().zip(known).map(held).collect()
     }
 
-    /// Whether a store cannot be reached now.
+    /// Whether a store is unreachable.
     pub(crate) fn is_lost(&self) -> bool {
         let is_unreachable =
             |read: &Result<Held, StoreError>| matches!(read, Err(StoreError::Unreachable { .. }));
         self.stores.iter().any(is_unreachable)
     }
 
-    /// All that is there; of what could not be read, what was known before.
+    /// All definitions; the last known ones of stores that could not be read.
     pub(crate) fn whole(&self, known: &[Option<Held>]) -> DefinitionSet {
         let files = self.files.clone().unwrap_or_default();
         let held = self.held(known);
@@ -207,11 +207,11 @@ impl Contents {
         files.with_stored(held.collect())
     }
 
-    /// All that is there.
+    /// All definitions.
     ///
     /// # Errors
     ///
-    /// Every mistake of every file, and every store that cannot be read.
+    /// All mistakes in files, and all stores that cannot be read.
     pub(crate) fn set(self) -> Result<DefinitionSet, Error> {
         let (mut mistakes, mut lost, mut stored) = (Mistakes::new(), Vec::new(), Vec::new());
         let files = self.files.unwrap_or_else(|wrong| {

@@ -154,7 +154,7 @@ signatures:
             .until_logged_after(mark, name, |line| {
                 let message = line.message();
                 message.contains("are rejected")
-                    || message.contains("cannot be used, and the version of before stays")
+                    || message.contains("cannot be used; its previous version stays")
             })
             .await
             .unwrap();

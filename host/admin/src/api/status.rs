@@ -12,11 +12,11 @@ pub struct DriverStatus {
     /// The live table.
     #[serde(flatten)]
     pub table: Status,
-    /// Whether the driver was told to stop, so that `/readyz` says 503.
+    /// Whether the driver is stopping; `/readyz` then replies 503.
     pub stopping: bool,
     /// The servers of the control plane; empty behind kube-apiserver and for a gateway.
     pub upstream: Vec<ServerHealth>,
-    /// How these servers are discovered; absent when they are listed.
+    /// How these servers are discovered; absent if they are listed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub discovery: Option<DiscoveryStatus>,
     /// The sessions with ZooKeeper.
@@ -74,7 +74,7 @@ pub struct CertificateStatus {
     /// When it expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_after: Option<Moment>,
-    /// Why what the files hold now is not in use.
+    /// Why the current content of the files is not in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }

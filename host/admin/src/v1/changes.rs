@@ -33,9 +33,10 @@ pub(super) fn routes() -> Vec<Route> {
                 Method::Post,
                 "/v1/definitions",
                 "applyDefinitions",
-                "Go live with definitions",
-                "One or several, as a file has them. One of the same kind and name is replaced. The whole table is made \
-                 first, then the files are written, then it goes live; or nothing changes.",
+                "Apply definitions",
+                "One or more, in the format of a definition file. Definitions of the same kind and name are replaced. The \
+                 new table is prepared first, then the files are written, then it goes live. If any step fails, nothing \
+                 changes.",
             ),
             apply,
         ),
@@ -44,8 +45,8 @@ pub(super) fn routes() -> Vec<Route> {
                 Method::Delete,
                 "/v1/definitions/{kind}/{*name}",
                 "deleteDefinition",
-                "Remove a definition",
-                "It is taken out of its file.",
+                "Delete a definition",
+                "It is removed from its file.",
             ),
             delete,
         ),
@@ -54,8 +55,8 @@ pub(super) fn routes() -> Vec<Route> {
                 Method::Post,
                 "/v1/promote",
                 "promoteCandidate",
-                "Make a candidate the plugin of its stage",
-                "It is written so into the file.",
+                "Promote a candidate",
+                "It becomes the plugin of its stage, in the file too.",
             ),
             promote,
         ),
@@ -64,9 +65,9 @@ pub(super) fn routes() -> Vec<Route> {
                 Method::Post,
                 "/v1/rollback",
                 "rollback",
-                "Go live with an earlier revision",
-                "No file is touched. It holds until the definitions, or the modules that they name, change again, and is \
-                 itself a new revision.",
+                "Roll back to an earlier revision",
+                "No file is changed. The rollback is a new revision, and stays live until the definitions or their modules \
+                 change again.",
             ),
             rollback,
         ),
@@ -77,7 +78,7 @@ pub(super) fn routes() -> Vec<Route> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ChangeQuery {
-    /// Check it, and say what it would do; change nothing.
+    /// Dry run: validate and report the effect, but change nothing.
     #[serde(default)]
     dry_run: bool,
 }
@@ -86,10 +87,10 @@ struct ChangeQuery {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ApplyQuery {
-    /// Check it, and say what it would do; change nothing.
+    /// Dry run: validate and report the effect, but change nothing.
     #[serde(default)]
     dry_run: bool,
-    /// What stands for the text in mistakes, the name of its file for instance.
+    /// The name to use for the text in error messages, such as its file name.
     #[serde(default)]
     name: Option<String>,
 }
@@ -184,13 +185,15 @@ fn by(caller: Option<Caller>) -> String {
     caller.map(|caller| caller.to_string()).unwrap_or_default()
 }
 
-/// Whoever asked may hang up, which drops the future that waits here, and not the work.
+/// If the client disconnects, only the future that waits here is dropped; the work continues.
 async fn to_its_end<T: Send + 'static>(
     work: impl Future<Output = Result<T, ChangeError>> + Send + 'static,
 ) -> Result<Json<T>, ApiError> {
     match tokio::spawn(work).await {
         Ok(result) => Ok(Json(result?)),
-        Err(error) => Err(ApiError::Unavailable(format!("the change broke off: {error}"))),
+        Err(error) => Err(ApiError::Unavailable(format!(
+            "the change was interrupted: {error}"
+        ))),
     }
 }
 
@@ -235,7 +238,7 @@ mod tests {
         };
         tokio::select! {
             _ = to_its_end(work) => unreachable!("nobody lets it go on"),
-            // Whoever asked for it hangs up.
+            // The client disconnects.
             () = begun.notified() => {}
         }
         go_on.notify_one();

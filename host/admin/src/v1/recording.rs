@@ -1,4 +1,4 @@
-//! Requests as they pass, for whoever may see objects.
+//! Records requests as they are answered.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -41,9 +41,9 @@ pub(super) fn route() -> Route {
             path: "/v1/requests",
             name: "recordRequests",
             summary: "Record requests that pass chains",
-            description: "They come as they are answered, one AdmissionReview with request and response on each line, \
-                          until there are as many as asked for or the time is over. What comes faster than it is read is \
-                          left out. What Secrets hold is always left out.",
+            description: "Streams requests as they are answered, one AdmissionReview with request and response on each \
+                          line, until the requested count or time is reached. Requests are skipped if the client reads \
+                          too slowly. The contents of Secrets are always left out.",
             role: Some(Role::Admin),
             refusals: &[503],
         },
@@ -89,7 +89,7 @@ async fn record(call: Call<Nothing, RecordQuery>) -> Result<Records, ApiError> {
     let redact = redact.map_err(|error| ApiError::Malformed(format!("redact: {error}")))?;
     let permit = call.api.recordings.clone().try_acquire_owned().map_err(|_| {
         ApiError::Unavailable(format!(
-            "{RECORDINGS} recordings go on already; wait until one ends"
+            "{RECORDINGS} recordings are already running; wait until one ends"
         ))
     })?;
     if let Some(by) = call.caller {

@@ -1,4 +1,4 @@
-//! What is live, and what was.
+//! Status, definitions and history.
 
 use admittance::{Comparison, RevisionDetail};
 use admittance_definitions::{StoredDefinition, without_granted_values};
@@ -19,19 +19,19 @@ pub(super) fn routes() -> Vec<Route> {
             About {
                 description: "The live table with every chain and stage, why the newest definitions are not live if \
                               they are not, and the upstream, clusters, ZooKeeper and certificates.",
-                ..reading("/v1/status", "getStatus", "What is live", &[])
+                ..reading("/v1/status", "getStatus", "The live table", &[])
             },
             status,
         ),
         Route::new(
-            reading("/v1/history", "listRevisions", "The tables that were live", &[]),
+            reading("/v1/history", "listRevisions", "The history of live tables", &[]),
             history,
         ),
         Route::new(
             reading(
                 "/v1/history/{revision}",
                 "getRevision",
-                "A table that was live, with its definitions",
+                "A revision with its definitions",
                 &[404],
             ),
             revision,
@@ -40,23 +40,23 @@ pub(super) fn routes() -> Vec<Route> {
             reading(
                 "/v1/diff",
                 "compareRevisions",
-                "What is different between two revisions",
+                "The differences between two revisions",
                 &[404],
             ),
             diff,
         ),
         Route::new(
             About {
-                description: "As the files hold them now, which are not live when something in them is wrong, or after a \
-                              rollback.",
+                description: "As they are in the files now. They may differ from the live table if they are invalid, or after \
+                              a rollback.",
                 ..reading("/v1/definitions", "listDefinitions", "The definitions", &[422])
             },
             definitions,
         ),
         Route::new(
             About {
-                description: "Of a native chain there may be two of a name, one in each phase. A `/` in a name is \
-                              written as it is.",
+                description: "Two native chains may have the same name, one in each phase. A `/` in a name is not \
+                              escaped.",
                 ..reading(
                     "/v1/definitions/{kind}/{*name}",
                     "getDefinition",
@@ -70,7 +70,7 @@ pub(super) fn routes() -> Vec<Route> {
             reading(
                 "/v1/candidates",
                 "listCandidates",
-                "What came of the candidates so far, with samples of where they differ",
+                "The candidates' statistics, with samples of differences",
                 &[],
             ),
             candidates,

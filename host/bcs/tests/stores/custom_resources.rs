@@ -244,7 +244,10 @@ async fn what_is_not_allowed_is_said() {
     let error = store.commit(&[creation(&path, &text)]).await.unwrap_err();
     let words = error.to_string();
     assert!(matches!(error, StoreError::Refused { .. }), "{words}");
-    assert!(words.starts_with("customresources refuses: https://"), "{words}");
+    assert!(
+        words.starts_with("customresources refused the request: https://"),
+        "{words}"
+    );
     assert!(words.contains("give this program's account `create`"), "{words}");
 
     setting.server.remove_kind(PLURAL);

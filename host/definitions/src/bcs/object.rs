@@ -9,30 +9,30 @@ use crate::{
     form::{self, Form},
 };
 
-/// What every object says of itself.
+/// The version and kind of every object.
 const API_VERSION: &str = "v4";
 const KIND: &str = "admissionwebhook";
 
-/// What an update leaves as it was stored (the scheduler's `updateAdmissionwebhook`).
+/// The fields that an update does not change (the scheduler's `updateAdmissionwebhook`).
 const KEPT: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// An `admissionwebhook` with its keys in the spelling of the BCS documents. Lives as long as the request that
 /// it is for.
 ///
-/// Nothing is left out of it, also no key that is not known, so that whoever checks it finds every mistake.
+/// It includes unknown keys, so that a later check finds all mistakes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BcsObject(Map<String, Json>);
 
-/// Why a body is no `admissionwebhook`. As text: what the BCS driver says, and what it leaves out after it.
+/// Why a body is not an `admissionwebhook`. Its text begins with the BCS driver's message, and adds the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoBcsObject {
-    /// It is no JSON, or can be read in two ways.
+    /// It is not valid JSON, or ambiguous.
     #[error("json decode failed!{0}")]
     Json(String),
-    /// It is no object, or its kind is no text.
+    /// It is not an object, or its kind is not a string.
     #[error("Unmarshal TypeMeta failed: {0}")]
     TypeMeta(String),
-    /// It is of another kind, to the letter.
+    /// It is of another kind. Case matters.
     #[error("Kind {0} is invalid")]
     Kind(String),
 }
@@ -59,11 +59,11 @@ impl BcsObject {
             Json::Object(value) => value,
             // Go takes it for an object without fields.
             Json::Null => Map::new(),
-            _ => return Err(NoBcsObject::TypeMeta("the body is no object".to_owned())),
+            _ => return Err(NoBcsObject::TypeMeta("the body is not an object".to_owned())),
         };
         for key in ["apiVersion", "kind"] {
             if value.get(key).is_some_and(|value| !value.is_string()) {
-                return Err(NoBcsObject::TypeMeta(format!("{key} is no text")));
+                return Err(NoBcsObject::TypeMeta(format!("{key} is not a string")));
             }
         }
         match value.get("kind").and_then(Json::as_str).unwrap_or_default() {
@@ -72,17 +72,17 @@ impl BcsObject {
         }
     }
 
-    /// `metadata.namespace`; empty when it has none.
+    /// `metadata.namespace`; empty if it is missing.
     pub fn namespace(&self) -> &str {
         self.metadata("namespace")
     }
 
-    /// `metadata.name`; empty when it has none.
+    /// `metadata.name`; empty if it is missing.
     pub fn name(&self) -> &str {
         self.metadata("name")
     }
 
-    /// The same in this namespace, if it names none itself.
+    /// Sets this namespace if it has none.
     #[must_use]
     pub fn or_in_namespace(self, namespace: &str) -> Self {
         if self.namespace().is_empty() && !namespace.is_empty() {
@@ -98,7 +98,7 @@ impl BcsObject {
         self.with_metadata("creationTimestamp", moment)
     }
 
-    /// This one, changed to what another says: version, kind and metadata stay.
+    /// The fields of `other`, with the version, kind and metadata of this one.
     #[must_use]
     pub fn updated_to(&self, other: Self) -> Self {
         let mut fields = Map::new();
@@ -112,12 +112,12 @@ impl BcsObject {
         Self(fields)
     }
 
-    /// As it is written into a store, a JSON text: what was said, and the version.
+    /// The JSON text for a store, with the version.
     pub fn to_text(&self) -> String {
         format!("{:#}\n", Json::Object(self.said()))
     }
 
-    /// As the BCS driver prints it: every field, also those that nobody wrote.
+    /// As the BCS driver prints it: with all fields, including those that were not set.
     pub fn printed(&self) -> Json {
         DEFINITION.printed(Json::Object(self.said()))
     }
@@ -144,7 +144,7 @@ impl BcsObject {
             .unwrap_or_default()
     }
 
-    /// What is no object stays, to be told.
+    /// A `metadata` that is not an object is left as it is, to be reported later.
     fn with_metadata(mut self, key: &str, value: &str) -> Self {
         let metadata = self
             .0
@@ -158,12 +158,12 @@ impl BcsObject {
 }
 
 impl StoredDefinition {
-    /// The object, when it is a definition of BCS: the document itself, or what a custom resource holds.
+    /// The object of a BCS definition: the document itself, or the content of a custom resource.
     pub fn bcs_object(&self) -> Option<BcsObject> {
         self.read_bcs(|form, root| object(form, &root))
     }
 
-    /// What is to be applied so that this definition of BCS holds this object in place of its own.
+    /// The text to apply in order to replace the object of this BCS definition.
     pub fn with_bcs_object(&self, object: &BcsObject) -> Option<String> {
         self.read_bcs(|form, root| match form {
             Form::Bcs => Some(object.to_text()),
@@ -221,7 +221,7 @@ fn object(form: Form, root: &Node<'_>) -> Option<BcsObject> {
     }
 }
 
-/// Where in the body, and what.
+/// Each mistake with its place in the body.
 fn told(mistakes: &Mistakes) -> String {
     let told = |mistake: &Mistake| {
         let place = &mistake.location;

@@ -3,14 +3,14 @@
 
 use serde_json::{Map, Value as Json};
 
-/// What stands at a place of an object. Constant.
+/// The type of a field. Constant.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Shape {
-    /// Anything: it is left as it is.
+    /// Any value; it is left unchanged.
     Any,
     /// An object of these fields.
     Object(&'static [Field]),
-    /// A list of such things.
+    /// A list of values of this type.
     List(&'static Shape),
 }
 
@@ -19,12 +19,12 @@ pub(super) enum Shape {
 pub(super) struct Field {
     /// In the spelling of the BCS documents.
     name: &'static str,
-    /// What the driver prints for a field that nobody wrote.
+    /// What the driver prints for a field that is not set.
     unsaid: Unsaid,
     shape: Shape,
 }
 
-/// What the driver prints for a field that nobody wrote. Constant.
+/// What the driver prints for a field that is not set. Constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unsaid {
     /// Nothing; neither for one that is empty.
@@ -34,7 +34,7 @@ enum Unsaid {
     Zero,
     /// Go's time before all others.
     Never,
-    /// An object, of what its fields are when nobody wrote them.
+    /// An object with the default of each of its fields.
     Fields,
 }
 
@@ -70,7 +70,7 @@ const HOOK: Shape = Shape::Object(&[
     field("failurePolicy", Unsaid::Empty, Shape::Any),
     field("clientConfig", Unsaid::Null, CLIENT),
     field("namespaceSelector", Unsaid::Null, SELECTOR),
-    // What the driver does not have.
+    // Not known to the driver.
     field("plugin", Unsaid::Nothing, Shape::Any),
     field("candidate", Unsaid::Nothing, Shape::Any),
     field("timeout", Unsaid::Nothing, Shape::Any),

@@ -203,7 +203,7 @@ fn mistakes_in_hooks() {
         ),
         (
             "{ name: a b, clientConfig: { url: 'https://h' } }",
-            "6:13: admissionWebhooks[0].name: \"a b\" is no name: remove the spaces and control characters",
+            "6:13: admissionWebhooks[0].name: \"a b\" is not a valid name: remove the spaces and control characters",
         ),
         (
             "{ name: a, clientConfig: { url: 'https://h' }, plugin: { source: file:a } }",
@@ -231,11 +231,11 @@ fn mistakes_in_hooks() {
         ),
         (
             "{ name: a, failurePolicy: fail, URL }",
-            "6:31: admissionWebhooks[0].failurePolicy: \"fail\" is no failure policy; case matters: write Fail",
+            "6:31: admissionWebhooks[0].failurePolicy: \"fail\" is not a valid failure policy; case matters: write Fail",
         ),
         (
             "{ name: a, failurePolicy: Open, URL }",
-            "6:31: admissionWebhooks[0].failurePolicy: \"Open\" is no failure policy; write Fail or Ignore",
+            "6:31: admissionWebhooks[0].failurePolicy: \"Open\" is not a valid failure policy; write Fail or Ignore",
         ),
         (
             "{ name: a, timeout: 1h, URL }",
@@ -243,7 +243,7 @@ fn mistakes_in_hooks() {
         ),
         (
             "{ name: a, namespaceSelector: { operator: in, values: [x] }, URL }",
-            "6:47: admissionWebhooks[0].namespaceSelector.operator: \"in\" is no operator; case matters: write In",
+            "6:47: admissionWebhooks[0].namespaceSelector.operator: \"in\" is not a valid operator; case matters: write In",
         ),
         (
             "{ name: a, namespaceSelector: { matchLabels: { a: b } }, URL }",
@@ -285,8 +285,8 @@ fn mistakes_around_the_hooks() {
         ),
         (
             "{metadata: {name: a, namespace: b}, resourcesRef: {operation: Delete, kind: Aplication}, admissionWebhooks: {}}",
-            "f:4:27: resourcesRef.operation: \"Delete\" is no operation; write Create or Update\n\
-             f:4:41: resourcesRef.kind: \"Aplication\" is no kind of BCS; did you mean Application?\n\
+            "f:4:27: resourcesRef.operation: \"Delete\" is not a valid operation; write Create or Update\n\
+             f:4:41: resourcesRef.kind: \"Aplication\" is not a valid kind of BCS; did you mean Application?\n\
              f:5:20: admissionWebhooks: an object where a list is expected",
         ),
         (

@@ -85,7 +85,7 @@ fn mistakes_of_all_files_together() {
     let place = format!("{}/", directory.path().display());
     assert_eq!(
         found.replace(&place, ""),
-        "a.yaml:3:19: metadata.name: \"A\" is no name: use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit\n\
+        "a.yaml:3:19: metadata.name: \"A\" is not a valid name: use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit\n\
          absent.yaml: the file cannot be read: No such file or directory (os error 2)\n\
          c.yaml:2:1: metadata.name: \"same\" is also the name of the chain in b.yaml:1:1; give each chain its own name\n\
          d.json:1:1: this is not JSON: EOF while parsing an object"
@@ -210,12 +210,12 @@ fn documents_that_are_no_definition() {
         ("apiVersion: v1\nkind: Pod", format!("f:2:7: kind: \"Pod\" of v1 is not known here; {known}")),
         ("kind: Pod", format!("f:1:7: kind: \"Pod\" is not known here; {known}")),
         ("kind: AdmissionChain", "f:1:1: apiVersion is missing; write `apiVersion: admittance.dev/v1alpha1`".to_owned()),
-        ("apiVersion: admittance.dev/v1\nkind: AdmissionChain", "f:1:13: apiVersion: \"admittance.dev/v1\" is no version of AdmissionChain that is known here; write `apiVersion: admittance.dev/v1alpha1`".to_owned()),
-        ("apiVersion: v5\nkind: admissionwebhook", "f:1:13: apiVersion: \"v5\" is no version of admissionwebhook that is known here; write `apiVersion: v4`".to_owned()),
-        ("apiVersion: bkbcs.tencent.com/v1\nkind: AdmissionWebhookConfiguration", "f:1:13: apiVersion: \"bkbcs.tencent.com/v1\" is no version of AdmissionWebhookConfiguration that is known here; write `apiVersion: bkbcs.tencent.com/v2`".to_owned()),
-        ("apiVersion: admissionregistration.k8s.io/v1alpha1\nkind: MutatingWebhookConfiguration", "f:1:13: apiVersion: \"admissionregistration.k8s.io/v1alpha1\" is no version of MutatingWebhookConfiguration that is known here; write `apiVersion: admissionregistration.k8s.io/v1`".to_owned()),
+        ("apiVersion: admittance.dev/v1\nkind: AdmissionChain", "f:1:13: apiVersion: \"admittance.dev/v1\" is not a supported version of AdmissionChain; write `apiVersion: admittance.dev/v1alpha1`".to_owned()),
+        ("apiVersion: v5\nkind: admissionwebhook", "f:1:13: apiVersion: \"v5\" is not a supported version of admissionwebhook; write `apiVersion: v4`".to_owned()),
+        ("apiVersion: bkbcs.tencent.com/v1\nkind: AdmissionWebhookConfiguration", "f:1:13: apiVersion: \"bkbcs.tencent.com/v1\" is not a supported version of AdmissionWebhookConfiguration; write `apiVersion: bkbcs.tencent.com/v2`".to_owned()),
+        ("apiVersion: admissionregistration.k8s.io/v1alpha1\nkind: MutatingWebhookConfiguration", "f:1:13: apiVersion: \"admissionregistration.k8s.io/v1alpha1\" is not a supported version of MutatingWebhookConfiguration; write `apiVersion: admissionregistration.k8s.io/v1`".to_owned()),
         ("kind: ValidatingWebhookConfiguration", "f:1:1: apiVersion is missing; write `apiVersion: admissionregistration.k8s.io/v1`".to_owned()),
-        ("apiVersion: v1\nkind: ValidatingWebhookConfigurationList", "f:1:13: apiVersion: \"v1\" is no version of ValidatingWebhookConfigurationList that is known here; write `apiVersion: admissionregistration.k8s.io/v1`".to_owned()),
+        ("apiVersion: v1\nkind: ValidatingWebhookConfigurationList", "f:1:13: apiVersion: \"v1\" is not a supported version of ValidatingWebhookConfigurationList; write `apiVersion: admissionregistration.k8s.io/v1`".to_owned()),
         ("apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy", format!("f:2:7: kind: \"ValidatingAdmissionPolicy\" of admissionregistration.k8s.io/v1 is not known here; {known}")),
         ("apiVersion: v1\nkind: List\nitem: []", "f:3:1: item: unknown field; did you mean `items`?".to_owned()),
         ("apiVersion: v1\nkind: List\nitems: {}", "f:3:8: items: an object where a list is expected".to_owned()),

@@ -79,7 +79,7 @@ struct Applied<'a> {
     id: DefinitionId,
     document: &'a Document,
     phase: Option<Phase>,
-    /// What a file of it holds.
+    /// The content of one of its files.
     text: &'a str,
 }
 
@@ -128,7 +128,7 @@ impl<'a> Applied<'a> {
                 let new = self.text(document::is_named_json(&file.path));
                 content(&new).lines().eq(content(&file.text).lines())
             }
-            // A store may write what it holds in its own way.
+            // A store may format its content differently.
             _ => !definition.is_item() && definition.root.json() == self.document.root().json(),
         };
         match is_same {
@@ -152,7 +152,7 @@ enum Goal<'d, 'a> {
     /// It is there.
     Keep(&'d Definition<'a>),
     Replace(&'d Definition<'a>),
-    /// To this path of a store, over what cannot be used there.
+    /// To this path of a store, replacing an invalid definition.
     Overwrite(PathBuf),
     Create(Destination),
 }
@@ -177,7 +177,7 @@ impl<'d, 'a> Goal<'d, 'a> {
     }
 }
 
-/// A text of one document without what may stand around it.
+/// The text of a single document, without document markers.
 fn content(text: &str) -> &str {
     let text = text.trim_start_matches(BYTE_ORDER_MARK).trim();
     text.strip_prefix("---\n").unwrap_or(text)
@@ -265,7 +265,7 @@ fn place_among(files: &[DefinitionFile], path: &Path) -> usize {
 /// The file for a new definition of this name in this directory: `{kind}-{name}.yaml`.
 pub(crate) fn file_of(id: &DefinitionId, directory: &Path) -> PathBuf {
     const LONGEST: usize = 100;
-    // What every file system takes, and what does not lead out of the directory.
+    // A name that is valid on all file systems and cannot leave the directory.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     let name = format!("{}-{}", id.kind, id.name);
     let name: String = name

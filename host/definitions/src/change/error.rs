@@ -9,7 +9,7 @@ pub enum ChangeError {
     #[error(transparent)]
     Mistakes(#[from] Mistakes),
     /// There is nothing to apply.
-    #[error("{0}: there is no definition in it")]
+    #[error("{0}: it contains no definition")]
     Nothing(String),
     /// A list is to be applied.
     #[error(
@@ -18,7 +18,7 @@ pub enum ChangeError {
     List(Location),
     /// The definition is new, and nothing that is configured takes it.
     #[error(
-        "{0} is new, and there is no directory to write it to: all that is configured are single files, and stores that take no such definition; add a directory to `definitions`"
+        "{0} is new, and there is no directory to write it to: only single files and stores that do not accept it are configured; add a directory to `definitions`"
     )]
     NoDirectory(DefinitionId),
     /// The definition is an item of a list.
@@ -38,7 +38,7 @@ pub enum ChangeError {
         location: Location,
     },
     /// The definition was to be new.
-    #[error("{id} is there already, in {location}")]
+    #[error("{id} already exists in {location}")]
     AlreadyThere {
         /// The definition.
         id: DefinitionId,
@@ -46,17 +46,17 @@ pub enum ChangeError {
         location: Location,
     },
     /// The definition is new, and its place in a store is taken.
-    #[error("{id} is to be written to {path}, and something else is there; remove that first")]
+    #[error("{id} cannot be written to {path}, which already exists; remove it first")]
     PlaceTaken {
         /// The definition.
         id: DefinitionId,
         /// Its place.
         path: PathBuf,
     },
-    /// There is no such definition.
+    /// The definition does not exist.
     #[error("there is no {id}{}", did_you_mean(.near))]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         id: DefinitionId,
         /// Those with a name like it.
         near: Vec<DefinitionId>,
@@ -64,15 +64,15 @@ pub enum ChangeError {
     /// There are several definitions of this name.
     #[error("there are several of the name {id}: {}; edit the file", list(.locations))]
     Ambiguous {
-        /// What was asked for.
+        /// The requested name.
         id: DefinitionId,
         /// Where they are.
         locations: Vec<Location>,
     },
-    /// There is no such stage.
+    /// The stage does not exist.
     #[error("there is no stage {id}{}", did_you_mean(.near))]
     UnknownStage {
-        /// What was asked for.
+        /// The requested name.
         id: StageId,
         /// Those with a name like it.
         near: Vec<StageId>,
@@ -80,9 +80,9 @@ pub enum ChangeError {
     /// There are several stages of this name.
     #[error("there are several stages of the name {id}; write {}", list(.meant))]
     AmbiguousStage {
-        /// What was asked for.
+        /// The requested name.
         id: StageId,
-        /// What could be meant.
+        /// The candidates.
         meant: Vec<StageId>,
     },
     /// The stage has no candidate.

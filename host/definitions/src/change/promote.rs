@@ -7,7 +7,7 @@ use crate::{
     set::definitions,
 };
 
-/// What is the candidate's own, and what it takes from the plugin when it does not say it.
+/// The fields of a candidate, and those that default to the plugin's.
 const OWN: [&str; 3] = ["source", "digest", "refresh"];
 const SHARED: [&str; 3] = ["settings", "allow", "memory"];
 
@@ -88,7 +88,7 @@ fn with_candidate(chains: &[ChainDefinition], id: &StageId) -> Result<Location, 
     }
 }
 
-/// The object in this value that stands where the node has one.
+/// The object in this value at the position of the node.
 fn object_at<'j>(value: &'j mut Json, node: &Node<'_>, at: &Location) -> Option<&'j mut Map<String, Json>> {
     if value.is_object() && node.location() == *at {
         return value.as_object_mut();
@@ -123,7 +123,7 @@ fn promote_in(stage: &mut Map<String, Json>) -> Option<()> {
     Some(())
 }
 
-/// What stands above the document in its file.
+/// The text before the document in its file.
 fn comment_above<'t>(text: &'t str, root: &Node<'_>) -> &'t str {
     let text = text.trim_start_matches(BYTE_ORDER_MARK);
     let above = text.get(..root.span().start).unwrap_or_default();

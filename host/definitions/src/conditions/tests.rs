@@ -78,16 +78,16 @@ fn mistakes() {
         ),
         (
             "[ { name: -hello, expression: 'true' } ]",
-            format!("32: matchConditions[0].name: \"-hello\" is no name of a condition: {name_part}"),
+            format!("32: matchConditions[0].name: \"-hello\" is not a valid condition name: {name_part}"),
         ),
         (
             "[ { name: .io, expression: 'true' }, { name: thing.test.com, expression: 'true' } ]",
-            format!("32: matchConditions[0].name: \".io\" is no name of a condition: {name_part}"),
+            format!("32: matchConditions[0].name: \".io\" is not a valid condition name: {name_part}"),
         ),
         (
             "[ { name: some name, expression: '' } ]",
             format!(
-                "32: matchConditions[0].name: \"some name\" is no name of a condition: {name_part}\n\
+                "32: matchConditions[0].name: \"some name\" is not a valid condition name: {name_part}\n\
                  55: matchConditions[0].expression: empty; write a value or remove the field"
             ),
         ),
@@ -138,7 +138,7 @@ fn expressions_that_do_not_compile() {
         let both = read(&format!("[ {{ name: -a, expression: '{expression}' }} ]")).unwrap_err();
         let (name, rest) = both.split_once('\n').unwrap();
         assert!(
-            name.starts_with("32: matchConditions[0].name: \"-a\" is no name"),
+            name.starts_with("32: matchConditions[0].name: \"-a\" is not a valid condition name"),
             "{name}"
         );
         assert_eq!(rest, expected.replacen("47", "48", 1), "{expression}");

@@ -64,7 +64,7 @@ fn is_printable(c: char) -> bool {
     }
 }
 
-/// What stands between double quotes.
+/// The content of a double-quoted string.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {

@@ -38,7 +38,7 @@ impl<'a> Fields<'a> {
         (!node.is_null()).then_some(node)
     }
 
-    /// The field of this name. `fix` says what to write when it is missing, `name the chain`.
+    /// The required field of this name. `fix` says what to write if it is missing, such as `name the chain`.
     pub fn required(&mut self, name: &'static str, fix: &str, mistakes: &mut Mistakes) -> Option<Node<'a>> {
         let node = self.optional(name);
         if node.is_none() {
@@ -48,7 +48,7 @@ impl<'a> Fields<'a> {
         node
     }
 
-    /// What `read` makes of the field of this name, or `default` when it is not there or wrong.
+    /// The field of this name, read by `read`, or `default` if it is missing or invalid.
     pub fn get<T>(
         &mut self,
         name: &'static str,
@@ -59,7 +59,7 @@ impl<'a> Fields<'a> {
         self.get_optional(name, read, mistakes).unwrap_or(default)
     }
 
-    /// What `read` makes of the field of this name, if it is there.
+    /// The field of this name, read by `read`, if it is present.
     pub fn get_optional<T>(
         &mut self,
         name: &'static str,
@@ -69,7 +69,7 @@ impl<'a> Fields<'a> {
         read(&self.optional(name)?, mistakes)
     }
 
-    /// What `read` makes of the field of this name. `fix` says what to write when it is missing.
+    /// The required field of this name, read by `read`. `fix` says what to write if it is missing.
     pub fn get_required<T>(
         &mut self,
         name: &'static str,
@@ -87,7 +87,7 @@ impl<'a> Fields<'a> {
             .any(|entry| self.is(entry, name) && !matches!(entry.value.value, super::tree::Value::Null))
     }
 
-    /// These fields are known, and what is in them does not matter.
+    /// Accepts these fields and ignores their values.
     pub fn ignore(&mut self, names: &[&'static str]) {
         self.known.extend(names);
     }

@@ -28,7 +28,7 @@ pub(super) fn read(text: &str, flaws: &mut Vec<Flaw>) -> Result<Positioned, Flaw
     value(&mut lines, raw, 0, flaws)
 }
 
-/// serde_json ends its text with a place that is already told.
+/// Removes the position at the end of a message of serde_json, which is reported separately.
 fn without_place(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rfind(" at line ") {

@@ -36,7 +36,7 @@ impl fmt::Display for Location {
 
 /// One thing that is wrong in a document: where, what, and what to write instead.
 ///
-/// Its text is one line: `chains/pods.yaml:14:24: spec.stages[0].failurePolicy: "fial" is no failure
+/// Its text is one line: `chains/pods.yaml:14:24: spec.stages[0].failurePolicy: "fial" is not a valid failure
 /// policy; write Fail or Ignore`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, thiserror::Error)]
 pub struct Mistake {
@@ -45,9 +45,9 @@ pub struct Mistake {
     pub location: Location,
     /// The path of the field, `spec.stages[0].name`; empty for the document as a whole.
     pub path: String,
-    /// What is wrong.
+    /// The message.
     pub message: String,
-    /// What to do about it; empty when the message says it all.
+    /// What to do about it; may be empty.
     pub fix: String,
 }
 
@@ -80,7 +80,7 @@ pub fn quoted(text: &str) -> String {
 pub struct Mistakes(Vec<Mistake>);
 
 impl Mistakes {
-    /// None yet.
+    /// An empty list.
     pub fn new() -> Self {
         Self::default()
     }
@@ -90,12 +90,12 @@ impl Mistakes {
         self.0.push(mistake);
     }
 
-    /// Whether none was made.
+    /// Whether there are no mistakes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many there are.
+    /// The number of mistakes.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -106,7 +106,7 @@ impl Mistakes {
         self.0.iter()
     }
 
-    /// The value if there is no mistake.
+    /// The value, if there are no mistakes.
     ///
     /// # Errors
     ///

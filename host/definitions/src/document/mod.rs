@@ -48,17 +48,17 @@ pub const MOST_DOCUMENTS: usize = 16 * 1024;
 /// Some editors begin a file with it.
 pub(crate) const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// One document of a file. Lives until it was turned into what it describes.
+/// One document of a file. Lives until it is read into its type.
 #[derive(Clone, Debug)]
 pub struct Document {
     file: String,
-    /// None if it is in no directory.
+    /// `None` if it is not in a directory.
     directory: Option<PathBuf>,
     syntax: Syntax,
     root: Positioned,
 }
 
-/// How a document was read.
+/// The syntax of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Syntax {
     Yaml,
@@ -148,7 +148,7 @@ fn parts(text: &str) -> Vec<Range<usize>> {
 /// The documents in a file, without the empty ones. `*.json` is read as JSON; anything else as YAML,
 /// or as JSON when that is what it is. Relative paths in it are taken from the file's directory.
 ///
-/// What is wrong is pushed to `mistakes`; the documents before a syntax error are still there.
+/// Mistakes are pushed to `mistakes`; the documents before a syntax error are returned.
 pub fn read_file(path: &Path, mistakes: &mut Mistakes) -> Vec<Document> {
     match text_of(path) {
         Ok((text, _)) => read(path.display().to_string(), path, &text, mistakes),
@@ -206,7 +206,7 @@ pub(crate) fn read_text_of(path: &Path, text: &str, mistakes: &mut Mistakes) -> 
     read(path.display().to_string(), path, text, mistakes)
 }
 
-/// The one document in a file. That there is none, or more than one, is a mistake.
+/// The only document of a file. None or several are a mistake.
 pub fn read_one(path: &Path, mistakes: &mut Mistakes) -> Option<Document> {
     let before = mistakes.len();
     let documents = read_file(path, mistakes);
@@ -248,7 +248,7 @@ fn only(name: &str, documents: Vec<Document>, mistakes: &mut Mistakes) -> Option
     first
 }
 
-/// The document of a text that a store holds, which is JSON. There are no relative paths in it.
+/// The document of a text in a store, which is JSON without relative paths.
 pub(crate) fn read_stored(path: &Path, text: &str, mistakes: &mut Mistakes) -> Vec<Document> {
     read_in(None, path.display().to_string(), true, text, mistakes)
 }

@@ -17,7 +17,7 @@ use super::{
     tree::{Position, Positioned, Value},
 };
 
-/// A place in a document. Every reader gives `None` when it has pushed a mistake.
+/// A value in a document. All read methods return `None` after they have pushed a mistake.
 #[derive(Clone, Debug)]
 pub struct Node<'a> {
     document: &'a Document,
@@ -52,7 +52,7 @@ impl<'a> Node<'a> {
         &self.path
     }
 
-    /// Push a mistake about it: what is wrong, and what to do (may be empty).
+    /// Pushes a mistake at this place: the message, and what to do (may be empty).
     pub fn wrong(&self, message: impl Into<String>, fix: impl Into<String>, mistakes: &mut Mistakes) {
         mistakes.push(self.mistake_at(self.position(), self.path.clone(), message, fix));
     }
@@ -109,7 +109,7 @@ impl<'a> Node<'a> {
         Some(entries)
     }
 
-    /// A list of strings. Entries that are none are reported, each, and left out.
+    /// A list of strings. Other entries are reported and left out.
     pub fn strings(&self, mistakes: &mut Mistakes) -> Option<Vec<String>> {
         let entries = self.list(mistakes)?;
         Some(
@@ -162,7 +162,7 @@ impl<'a> Node<'a> {
         match value.filter(|value| range.contains(value)) {
             Some(value) => Some(value),
             None if number.is_f64() => {
-                self.wrong(format!("{written} is no whole number"), fix(), mistakes);
+                self.wrong(format!("{written} is not a whole number"), fix(), mistakes);
                 None
             }
             None => {
@@ -194,7 +194,7 @@ impl<'a> Node<'a> {
                 None
             }
             Err(_) => {
-                let message = format!("{text} is no duration", text = quoted(text));
+                let message = format!("{text} is not a valid duration", text = quoted(text));
                 self.wrong(message, "write a number and its unit, `250ms` or `1s`", mistakes);
                 None
             }
@@ -209,7 +209,7 @@ impl<'a> Node<'a> {
             _ => return self.expected("a size", "write one with its unit, `64MiB`", mistakes),
         };
         let Ok(size) = written.parse::<bytesize::ByteSize>() else {
-            let message = format!("{written} is no size", written = quoted(written));
+            let message = format!("{written} is not a valid size", written = quoted(written));
             self.wrong(message, "write a number and its unit, `64MiB`", mistakes);
             return None;
         };
@@ -229,12 +229,12 @@ impl<'a> Node<'a> {
         None
     }
 
-    /// One of the words of this set, exactly.
+    /// One of the words of this set, case-sensitive.
     pub fn word<W: Word>(&self, mistakes: &mut Mistakes) -> Option<W> {
         self.one_of(W::WHAT, W::WORDS, mistakes)
     }
 
-    /// One of these words, exactly. `what` says what they are, `failure policy`.
+    /// One of these words, case-sensitive. `what` describes them in messages: `failure policy`.
     pub fn one_of<T: Copy>(&self, what: &str, words: &[(&str, T)], mistakes: &mut Mistakes) -> Option<T> {
         self.one_that(what, words, |text, word| text == word, mistakes)
     }
@@ -271,11 +271,15 @@ impl<'a> Node<'a> {
                 _ => format!("write {}", either(names())),
             },
         };
-        self.wrong(format!("{text} is no {what}", text = quoted(text)), fix, mistakes);
+        self.wrong(
+            format!("{text} is not a valid {what}", text = quoted(text)),
+            fix,
+            mistakes,
+        );
         None
     }
 
-    /// A string that this type reads; what the type says of a wrong one is the message.
+    /// A string that is parsed as this type; its error is the message.
     pub fn parse<T>(&self, mistakes: &mut Mistakes) -> Option<T>
     where
         T: FromStr,
@@ -284,7 +288,7 @@ impl<'a> Node<'a> {
         self.parse_with(T::from_str, mistakes)
     }
 
-    /// A string that this function reads; what it says of a wrong one is the message.
+    /// A string that is parsed by this function; its error is the message.
     pub fn parse_with<T, E: fmt::Display>(
         &self,
         read: impl FnOnce(&'a str) -> Result<T, E>,

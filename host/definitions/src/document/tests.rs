@@ -355,9 +355,9 @@ fn leaves() {
         (
             port,
             "99999999999999999999",
-            "99999999999999999999 is no whole number; write 1 to 65535",
+            "99999999999999999999 is not a whole number; write 1 to 65535",
         ),
-        (port, "1.5", "1.5 is no whole number; write 1 to 65535"),
+        (port, "1.5", "1.5 is not a whole number; write 1 to 65535"),
         (
             port,
             "'443'",
@@ -372,12 +372,12 @@ fn leaves() {
         (
             duration,
             "'5'",
-            "\"5\" is no duration; write a number and its unit, `250ms` or `1s`",
+            "\"5\" is not a valid duration; write a number and its unit, `250ms` or `1s`",
         ),
         (
             duration,
             "fast",
-            "\"fast\" is no duration; write a number and its unit, `250ms` or `1s`",
+            "\"fast\" is not a valid duration; write a number and its unit, `250ms` or `1s`",
         ),
         (
             duration,
@@ -392,23 +392,23 @@ fn leaves() {
         (
             size,
             "much",
-            "\"much\" is no size; write a number and its unit, `64MiB`",
+            "\"much\" is not a valid size; write a number and its unit, `64MiB`",
         ),
         (
             size,
             "-1",
-            "\"-1\" is no size; write a number and its unit, `64MiB`",
+            "\"-1\" is not a valid size; write a number and its unit, `64MiB`",
         ),
         (policy, "Fail", "Some(1)"),
         (
             policy,
             "fail",
-            "\"fail\" is no failure policy; case matters: write Fail",
+            "\"fail\" is not a valid failure policy; case matters: write Fail",
         ),
         (
             policy,
             "fial",
-            "\"fial\" is no failure policy; write Fail or Ignore",
+            "\"fial\" is not a valid failure policy; write Fail or Ignore",
         ),
         (
             policy,
@@ -419,7 +419,7 @@ fn leaves() {
         (
             operation,
             "UPSERT",
-            "\"UPSERT\" is no operation; write CREATE or UPDATE",
+            "\"UPSERT\" is not a valid operation; write CREATE or UPDATE",
         ),
         (parsed, "'7'", "Some(7)"),
         (parsed, "'0'", "number would be zero for non-zero type"),

@@ -1,4 +1,4 @@
-//! What a document holds, with the place of every part.
+//! The values of a document, with their positions.
 
 use std::ops::Range;
 
@@ -44,7 +44,7 @@ pub(super) struct Entry {
     pub(super) value: Positioned,
 }
 
-/// Something that keeps a text from being a tree, before there are paths to name.
+/// A mistake that prevents parsing, before paths are known.
 #[derive(Debug)]
 pub(super) struct Flaw {
     pub(super) position: Position,

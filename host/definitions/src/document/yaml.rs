@@ -82,7 +82,7 @@ enum Content {
 
 struct Builder<'t> {
     text: &'t str,
-    /// Where each character begins; none when each is one byte.
+    /// The byte offset of each character; `None` if the text is ASCII.
     offsets: Option<Vec<usize>>,
     open: Vec<Open>,
 }

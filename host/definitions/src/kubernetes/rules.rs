@@ -9,7 +9,7 @@ use crate::{
     rules::{OPERATIONS, alone, entries, read_words},
 };
 
-/// The rules of a webhook; there may be none.
+/// The rules of a webhook, which are optional.
 pub(super) fn read(node: &Node<'_>, match_policy: MatchPolicy, mistakes: &mut Mistakes) -> Vec<Rule> {
     node.list(mistakes)
         .unwrap_or_default()

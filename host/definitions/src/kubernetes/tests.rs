@@ -382,7 +382,7 @@ fn plugins_in_place_of_servers() {
         ),
         (
             "mode: audit",
-            "11:11: .mode: \"audit\" is no mode; case matters: write Audit",
+            "11:11: .mode: \"audit\" is not a valid mode; case matters: write Audit",
         ),
         (
             "clientConfig: { url: 'https://h.example' }",
@@ -422,7 +422,7 @@ fn mistakes_around_the_webhooks() {
         ),
         (
             "metadata: { name: A, labls: {} }\nwebhook: []",
-            "3:19: metadata.name: \"A\" is no name: use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit\n\
+            "3:19: metadata.name: \"A\" is not a valid name: use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit\n\
              3:22: metadata.labls: unknown field; did you mean `labels`?\n\
              4:1: webhook: unknown field; did you mean `webhooks`?",
         ),
@@ -452,6 +452,6 @@ fn mistakes_around_the_webhooks() {
     let wrong = read("Mutating", "v1", "reinvocationPolicy: Sometimes").unwrap_err();
     assert_eq!(
         wrong,
-        "f:10:25: webhooks[0].reinvocationPolicy: \"Sometimes\" is no reinvocation policy; write Never or IfNeeded"
+        "f:10:25: webhooks[0].reinvocationPolicy: \"Sometimes\" is not a valid reinvocation policy; write Never or IfNeeded"
     );
 }

@@ -169,7 +169,7 @@ fn read_versions(
         known.extend(text.parse::<ReviewVersion>());
     }
     if known.is_empty() {
-        node.wrong("there is no version among them that is known here", fix, mistakes);
+        node.wrong("none of these versions is supported", fix, mistakes);
     }
     Some(known)
 }

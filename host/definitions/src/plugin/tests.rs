@@ -146,23 +146,23 @@ fn mistakes_in_candidates() {
         ),
         (
             "candidate: { source: file:b.wasm, share: 10 }",
-            "46: candidate.share: 10 is no share; write 10%".to_owned(),
+            "46: candidate.share: 10 is not a valid share; write 10%".to_owned(),
         ),
         (
             "candidate: { source: file:b.wasm, share: 0.001 }",
-            format!("46: candidate.share: 0.001 is no share; write {range}"),
+            format!("46: candidate.share: 0.001 is not a valid share; write {range}"),
         ),
         (
             "candidate: { source: file:b.wasm, share: 101% }",
-            format!("46: candidate.share: `101%` is no share; write {range}"),
+            format!("46: candidate.share: `101%` is not a valid share; write {range}"),
         ),
         (
             "candidate: { source: file:b.wasm, share: all }",
-            format!("46: candidate.share: `all` is no share; write {range}"),
+            format!("46: candidate.share: `all` is not a valid share; write {range}"),
         ),
         (
             "candidate: { source: file:b.wasm, refresh: 1h }",
-            "48: candidate.refresh: a file is read again when it changes; only `https:` and `oci:` are asked for; remove it"
+            "48: candidate.refresh: a file is read again when it changes; only `https:` and `oci:` are refreshed; remove it"
                 .to_owned(),
         ),
     ];
@@ -239,7 +239,7 @@ fn how_often_a_source_is_asked_again() {
     ] {
         assert_eq!(read(&plugin), Ok(expected), "{plugin}");
     }
-    let pinned = "pins the module, so there is nothing to ask for again; remove it, or";
+    let pinned = "pins the module, so there is nothing to refresh; remove it, or";
     for (plugin, expected) in [
         (
             format!("{oci}, refresh: 9s"),
@@ -255,7 +255,7 @@ fn how_often_a_source_is_asked_again() {
         ),
         (
             "source: file:a.wasm, refresh: 1m".to_owned(),
-            "a file is read again when it changes; only `https:` and `oci:` are asked for; remove it"
+            "a file is read again when it changes; only `https:` and `oci:` are refreshed; remove it"
                 .to_owned(),
         ),
         (

@@ -1,4 +1,4 @@
-//! Which files there are, and their texts, all of one moment.
+//! Takes a consistent snapshot of the files and their texts.
 
 use std::{
     collections::HashSet,
@@ -12,7 +12,7 @@ use admittance_watch::Stamp;
 use super::DefinitionFile;
 use crate::document::{self, Location, Mistake, Mistakes};
 
-/// How often files that change while they are read are read again.
+/// The number of retries if files change while they are read.
 const ATTEMPTS: usize = 10;
 
 /// A file that was written to more recently than this may still be being written: it is looked at again after
@@ -41,13 +41,13 @@ pub(super) fn read(paths: &[PathBuf], mistakes: &mut Mistakes) -> Vec<Definition
         before = after;
     }
     for path in paths {
-        let message = "this kept changing while it was read".to_owned();
+        let message = "the file kept changing while it was read".to_owned();
         mistakes.push(of_path(path, message, "read it again when it is whole"));
     }
     Vec::new()
 }
 
-/// What there is, as it can be compared.
+/// The state of the files, for comparison.
 #[derive(PartialEq)]
 struct Listing {
     /// Of what was asked for: the paths, and how each was found.
@@ -98,7 +98,7 @@ impl Listing {
         ages.min()
     }
 
-    /// The texts of the files; none when one of them is another file by now.
+    /// The texts of the files; `None` if one of them was replaced in the meantime.
     fn read(&self) -> Option<(Vec<DefinitionFile>, Vec<Mistake>)> {
         let mut files = Vec::new();
         let mut mistakes = self.mistakes.clone();
@@ -122,7 +122,7 @@ impl Listing {
     }
 }
 
-/// What is at a path; none where there is nothing that can be looked at.
+/// The state of a path; `None` if it cannot be accessed.
 fn stamp(path: &Path) -> Option<Stamp> {
     fs::metadata(path).ok().map(|metadata| Stamp::of(&metadata))
 }

@@ -92,7 +92,7 @@ pub(super) fn all(set: &DefinitionSet) -> Vec<StoredDefinition> {
     usable.chain(set.unusable().iter().filter_map(unusable)).collect()
 }
 
-/// What a store holds that cannot be used, as far as it can be told.
+/// The invalid content of a store, as far as it can be identified.
 fn unusable(file: &DefinitionFile) -> Option<StoredDefinition> {
     Some(StoredDefinition {
         id: id_of(file)?,
@@ -113,7 +113,7 @@ fn text_of(definition: &Definition<'_>, file: &DefinitionFile, documents: &[Docu
     Some(document.text_in(&file.text, documents.len() == 1).to_owned())
 }
 
-/// What is written of an item, without the indentation of the list.
+/// The text of an item, without the indentation of the list.
 fn item(text: &str, root: &Node<'_>) -> Option<String> {
     let written = text.get(root.span())?;
     let mut lines = written.split_inclusive('\n');

@@ -107,7 +107,7 @@ fn the_texts_are_of_one_moment() {
                 Err(mistakes) => {
                     let mistakes = mistakes.to_string();
                     assert!(
-                        mistakes.contains("this kept changing while it was read"),
+                        mistakes.contains("the file kept changing while it was read"),
                         "{mistakes}"
                     );
                     assert!(!last, "nothing changes any more");

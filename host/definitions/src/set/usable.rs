@@ -1,4 +1,4 @@
-//! Definitions that cannot be used, and what is served in spite of them.
+//! Definitions that cannot be used, and what is served in their place.
 
 use std::{
     fmt,
@@ -16,22 +16,22 @@ use crate::{
     document::{self, Document, Mistakes},
 };
 
-/// What becomes of a definition in a store that turns bad: a text that is no definition, a mistake in it, a second
+/// How to treat an invalid definition in a store: a text that is not a definition, a mistake in it, a second
 /// definition of one name or for one operation and kind. The other definitions are served either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnBadDefinition {
-    /// The version of it that was in force last stays in force. Where none was, there is none of it.
+    /// The last valid version stays in force, if there is one.
     #[default]
     KeepLast,
-    /// There is none of it, so what it would have checked passes unchecked.
+    /// It is left out, so requests that it would have checked pass unchecked.
     ServeRest,
 }
 
 impl OnBadDefinition {
-    /// Every choice.
+    /// All choices.
     pub const ALL: [Self; 2] = [Self::KeepLast, Self::ServeRest];
 
-    /// As the configuration writes it.
+    /// Its name in the configuration.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::KeepLast => "keep-last",
@@ -55,21 +55,21 @@ pub struct BadDefinition {
     pub is_transient: bool,
 }
 
-/// What is served of a definition that cannot be used as it is.
+/// What is served in place of a definition that cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Served {
     /// Nothing: what it would have checked passes unchecked.
     Nothing,
-    /// The version of it that was in force last.
+    /// The last valid version.
     LastVersion,
-    /// All of it, with the modules that were in force last.
+    /// The definition, with the modules that were used last.
     LastModules,
     /// All of it; the stages whose modules are missing fail, and their failure policy decides.
     FailingStages,
 }
 
-/// What it is, where, why it cannot be used and what is served in its place, in one line.
+/// Its name, its location, why it cannot be used and what is served in its place, in one line.
 impl fmt::Display for BadDefinition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.id {
@@ -77,21 +77,21 @@ impl fmt::Display for BadDefinition {
             None => write!(f, "{}", self.path.display())?,
         }
         let served = match self.served {
-            Served::Nothing => "cannot be used, and nothing of it is in force",
-            Served::LastVersion => "cannot be used, and the version of before stays in force",
-            Served::LastModules => "is in force with the modules of before",
+            Served::Nothing => "cannot be used and is not in force",
+            Served::LastVersion => "cannot be used; its previous version stays in force",
+            Served::LastModules => "is in force with its previous modules",
             Served::FailingStages => "is in force, and the stages whose modules are missing fail",
         };
         write!(f, " {served}: {}", self.reasons.join("; "))
     }
 }
 
-/// A set with what cannot be used set aside.
+/// A set without the definitions that cannot be used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usable {
-    /// What can be used, to be changed and written.
+    /// The valid definitions.
     pub set: DefinitionSet,
-    /// What cannot, sorted by path.
+    /// The invalid ones, sorted by path.
     pub bad: Vec<BadDefinition>,
     /// The versions that are served in their place.
     kept: Vec<DefinitionFile>,
@@ -153,7 +153,7 @@ impl DefinitionSet {
 }
 
 impl Usable {
-    /// What is served.
+    /// The chains to serve.
     pub fn served(&self) -> DefinitionSet {
         let file = |file: &DefinitionFile| match self.held.contains(&file.path) {
             true => self.kept.iter().find(|kept| kept.path == file.path).cloned(),
@@ -219,7 +219,7 @@ impl Usable {
     }
 }
 
-/// How much a definition has on its side when another one cannot be there beside it; less is more.
+/// The precedence of a definition that conflicts with another; less wins.
 fn standing(file: &DefinitionFile, in_force: &[DefinitionFile]) -> u8 {
     match in_force.iter().find(|other| other.path == file.path) {
         Some(other) if says_the_same(&other.text, &file.text) => 0,
@@ -234,7 +234,7 @@ fn says_the_same(one: &str, other: &str) -> bool {
     one == other || read(one).is_some_and(|one| read(other) == Some(one))
 }
 
-/// Read what a store holds beside what was read before; nothing of it when there is any mistake.
+/// Adds a definition of a store; has no effect if there is a mistake in it.
 fn take(file: &DefinitionFile, chains: &mut Chains) -> Result<(), Mistakes> {
     let mut mistakes = Mistakes::new();
     let documents = read(file, &mut mistakes);
@@ -249,7 +249,7 @@ fn read(file: &DefinitionFile, mistakes: &mut Mistakes) -> Vec<Document> {
     document::read_stored(&file.path, &file.text, mistakes)
 }
 
-/// What the definition in this file of a store is called.
+/// The name of the definition in this file of a store.
 pub(crate) fn id_of(file: &DefinitionFile) -> Option<DefinitionId> {
     let documents = [read(file, &mut Mistakes::new())];
     let told = definitions(&documents)

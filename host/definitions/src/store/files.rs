@@ -22,9 +22,9 @@ use crate::{DefinitionFile, DefinitionId, DefinitionSet, FileChange, change::fil
 #[derive(Debug)]
 pub struct FileStore {
     paths: Arc<[PathBuf]>,
-    /// What the files held just before they were last read; none before that.
+    /// The state of the files just before they were last read; `None` before that.
     read: watch::Sender<Option<Fingerprint>>,
-    /// Of whoever waits for a change.
+    /// Wakes the task that waits for a change.
     watch: Mutex<Option<Watch>>,
 }
 
@@ -41,7 +41,7 @@ impl FileStore {
     fn broken_off(&self, error: &JoinError) -> StoreError {
         StoreError::Unreachable {
             store: self.location(),
-            reason: format!("the work broke off: {error}"),
+            reason: format!("the work was interrupted: {error}"),
         }
     }
 }
@@ -66,7 +66,7 @@ impl DefinitionStore for FileStore {
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
         let paths = self.paths.clone();
         let (seen, set) = spawn_blocking(move || {
-            // Looked at first: what changes between the two is seen to have changed.
+            // Taken first, so that changes during the read are noticed.
             let seen = Fingerprint::of(paths.iter().cloned());
             (seen, DefinitionSet::read(&paths))
         })
@@ -105,7 +105,7 @@ impl DefinitionStore for FileStore {
             };
             tokio::select! {
                 _ = watch.changed() => return,
-                // What counts is what was read last.
+                // The last read wins.
                 _ = read.changed() => {}
             }
         }

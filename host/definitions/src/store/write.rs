@@ -35,7 +35,7 @@ pub(super) fn write(changes: &[FileChange]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Make the files what they were. One that is not as the change left it was not written.
+/// Restores the files. A file that differs from the change was not written.
 fn undo(changes: &[FileChange]) -> Result<(), (PathBuf, StoreError)> {
     for change in changes.iter().rev() {
         let failed = |error| (change.path.clone(), error);
@@ -91,7 +91,7 @@ impl Staged {
     fn put(self) -> io::Result<()> {
         match self {
             Self { is_removed: true, .. } => fs::remove_file(&self.path)?,
-            // What came to be there meanwhile stays.
+            // A file that was created in the meantime stays.
             Self { is_new: true, .. } => drop(self.text.persist_noclobber(&self.path)?),
             _ => drop(self.text.persist(&self.path)?),
         }
@@ -99,11 +99,11 @@ impl Staged {
     }
 }
 
-/// The new text in a file beside this one, with its mode and owner.
+/// Writes the new text to a temporary file next to this one, with its mode and owner.
 fn draft(path: &Path, change: &FileChange) -> io::Result<NamedTempFile> {
     let mut draft = tempfile::Builder::new()
         .prefix(".admittance-")
-        // Less what the process masks.
+        // The umask applies.
         .permissions(fs::Permissions::from_mode(0o666))
         .tempfile_in(directory(path))?;
     if change.before.is_some() && change.after.is_some() {
@@ -125,7 +125,7 @@ fn draft(path: &Path, change: &FileChange) -> io::Result<NamedTempFile> {
     Ok(draft)
 }
 
-/// What is in the file; none where there is no file.
+/// The content of the file; `None` if it does not exist.
 fn text_of(path: &Path) -> io::Result<Option<Vec<u8>>> {
     match file::read(path, LARGEST_FILE as u64) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -134,7 +134,7 @@ fn text_of(path: &Path) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Where the file is. What a link leads to is replaced, so that the link stays.
+/// The path of the file. The target of a symbolic link is replaced, not the link.
 fn real_path(change: &FileChange) -> io::Result<PathBuf> {
     if change.before.is_some() && change.after.is_some() {
         match fs::canonicalize(&change.path) {

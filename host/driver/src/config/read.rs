@@ -1,4 +1,4 @@
-//! From the configuration file to its types, with every mistake found at once.
+//! Reads the configuration file, and reports all mistakes at once.
 
 mod admin;
 mod bcs;
@@ -59,7 +59,7 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
     let mut fields = root.object(mistakes)?;
     let listen = section(fields.optional("listen"), mistakes, listen);
     let admin = if_there(fields.optional("admin"), mistakes, admin);
-    // What needs an ensemble says so when it has none.
+    // Features that need an ensemble report a missing one.
     let ensembles = Ensembles::of(&fields);
     let front = front(&mut fields, listen.as_ref(), ensembles, mistakes);
     let default_limits = front
@@ -122,7 +122,7 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
     })
 }
 
-/// A part of the file, or this when it is absent.
+/// A section of the file, or this value if it is absent.
 fn or<'a, T>(
     node: Option<Node<'a>>,
     default: T,
@@ -135,7 +135,7 @@ fn or<'a, T>(
     }
 }
 
-/// A part of the file that has a default when it is absent.
+/// A section of the file that has a default.
 fn section<'a, T: Default>(
     node: Option<Node<'a>>,
     mistakes: &mut Mistakes,
@@ -144,7 +144,7 @@ fn section<'a, T: Default>(
     or(node, T::default(), mistakes, read)
 }
 
-/// A part of the file that may be absent.
+/// An optional section of the file.
 fn if_there<'a, T>(
     node: Option<Node<'a>>,
     mistakes: &mut Mistakes,
@@ -155,7 +155,7 @@ fn if_there<'a, T>(
     })
 }
 
-/// Each entry of a list; none when one of them is wrong. All are read, so that every mistake is found.
+/// All entries of a list; `None` if one is invalid. All are read, so that all mistakes are reported.
 fn each<'a, T>(
     nodes: &[Node<'a>],
     mistakes: &mut Mistakes,
@@ -169,7 +169,7 @@ fn owned(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
     node.text(mistakes).map(str::to_owned)
 }
 
-/// An object with one field, which must be there.
+/// An object with one required field.
 fn only<'a>(node: &Node<'a>, name: &'static str, fix: &str, mistakes: &mut Mistakes) -> Option<Node<'a>> {
     let mut fields = node.object(mistakes)?;
     let value = fields.required(name, fix, mistakes);
@@ -183,7 +183,7 @@ fn good<T>(result: Result<T, impl std::fmt::Display>, node: &Node<'_>, mistakes:
         .ok()
 }
 
-/// A list of texts of one type; none when one of them is wrong.
+/// A list of strings of one type; `None` if one is invalid.
 fn parsed_list<T>(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<T>>
 where
     T: std::str::FromStr,

@@ -4,7 +4,7 @@ use similar::TextDiff;
 
 use super::{Comparison, ModuleChange, RevisionDetail, RevisionModule};
 
-/// What is different between two revisions.
+/// The differences between two revisions.
 pub(crate) fn compare(from: &RevisionDetail, to: &RevisionDetail) -> Comparison {
     Comparison {
         from: from.revision.number,

@@ -15,18 +15,18 @@ use super::{Entry, HistoryError};
 #[derive(Debug)]
 pub(crate) struct HistoryDirectory {
     path: PathBuf,
-    /// Held open, and so held.
+    /// The lock is held while the file is open.
     _lock: File,
 }
 
-/// How the files begin that are being written.
+/// The prefix of temporary files.
 const TEMPORARY: &str = ".tmp";
 
-/// How the files of revisions end.
+/// The suffix of the files of revisions.
 const ENDING: &str = "revision";
 
 impl HistoryDirectory {
-    /// Use this directory; it is made, with its parents, when it is not there.
+    /// Opens this directory; creates it, with its parents, if it does not exist.
     pub(crate) fn open(path: &Path) -> Result<Self, HistoryError> {
         let failed = |source| HistoryError::Io {
             path: path.to_owned(),
@@ -47,7 +47,7 @@ impl HistoryDirectory {
         Ok(directory)
     }
 
-    /// Remove what a killed program left half written: nobody else writes here.
+    /// Removes temporary files of a killed program. The lock excludes other programs.
     fn sweep(&self) {
         for file in fs::read_dir(&self.path).into_iter().flatten().flatten() {
             let name = file.file_name();
@@ -63,7 +63,7 @@ impl HistoryDirectory {
         &self.path
     }
 
-    /// Every revision that is whole, the oldest first. One that is damaged is passed over.
+    /// All intact revisions, oldest first. Damaged ones are skipped.
     pub(crate) fn entries(&self) -> Result<Vec<Entry>, HistoryError> {
         let failed = |source| HistoryError::Io {
             path: self.path.clone(),
@@ -86,7 +86,7 @@ impl HistoryDirectory {
         Ok(entries)
     }
 
-    /// Write a revision, whole or not at all.
+    /// Writes a revision atomically.
     pub(crate) fn write(&self, entry: &Entry) -> Result<(), HistoryError> {
         let path = self.file(entry.revision().number);
         let write = || -> io::Result<()> {
@@ -98,13 +98,13 @@ impl HistoryDirectory {
             file.write_all(&text)?;
             file.as_file().sync_data()?;
             file.persist(&path)?;
-            // The name is on disk when its directory is.
+            // The directory is synced too, so that the name is on disk.
             File::open(&self.path)?.sync_all()
         };
         write().map_err(|source| HistoryError::Io { path, source })
     }
 
-    /// Forget the revisions before this one. What cannot be removed is only in the way of space.
+    /// Removes the revisions before this one. Errors are only logged.
     pub(crate) fn remove_before(&self, first: u64) {
         let old = fs::read_dir(&self.path).map(|files| {
             let paths = files.filter_map(|file| Some(file.ok()?.path()));
@@ -120,7 +120,7 @@ impl HistoryDirectory {
         }
     }
 
-    /// Forget this revision.
+    /// Removes this revision.
     pub(crate) fn remove(&self, number: u64) {
         remove(&self.file(number));
     }
@@ -163,13 +163,13 @@ fn lock(directory: &Path) -> Result<File, HistoryError> {
         }
         Err(TryLockError::Error(error)) => return Err(failed(error)),
     }
-    // For whoever finds it taken; the lock itself does not depend on it.
+    // For the message of other programs; the lock does not depend on it.
     let note = file
         .set_len(0)
         .and_then(|()| file.rewind())
         .and_then(|()| write!(file, "{}", std::process::id()));
     if let Err(error) = note {
-        tracing::debug!(path = %path.display(), %error, "the owner of the lock is not noted");
+        tracing::debug!(path = %path.display(), %error, "the owner of the lock cannot be recorded");
     }
     Ok(file)
 }
@@ -180,11 +180,11 @@ fn read(path: &Path) -> io::Result<Entry> {
     let end = bytes
         .iter()
         .position(|byte| *byte == b'\n')
-        .ok_or_else(|| wrong("it is cut off"))?;
+        .ok_or_else(|| wrong("it is truncated"))?;
     let (digest, text) = bytes.split_at(end);
     let text = text.get(1..).unwrap_or_default();
     if digest != Digest::of(text).to_string().as_bytes() {
-        return Err(wrong("its digest is another than its own first line says"));
+        return Err(wrong("its digest does not match its first line"));
     }
     Ok(serde_json::from_slice(text)?)
 }

@@ -4,15 +4,15 @@ use std::{io, path::PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HistoryError {
-    /// There is no such revision.
+    /// The revision does not exist.
     #[error("there is no revision {number}: {kept}")]
     Unknown {
         /// Its number.
         number: u64,
-        /// Which there are.
+        /// The revisions that are kept.
         kept: String,
     },
-    /// Another program has the directory.
+    /// Another program uses the directory.
     #[error(
         "history {}: it is in use by process {owner}; give each driver a directory of its own (`history: {{ directory: ... }}`)",
         path.display()
@@ -20,15 +20,15 @@ pub enum HistoryError {
     InUse {
         /// The directory.
         path: PathBuf,
-        /// Who has it.
+        /// The other program.
         owner: String,
     },
     /// A file or the directory cannot be read or written.
     #[error("history {}: {source}{}", path.display(), advice(source))]
     Io {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// What the system says.
+        /// The I/O error.
         source: io::Error,
     },
     /// The runtime is shutting down.
@@ -36,7 +36,7 @@ pub enum HistoryError {
     Stopped,
 }
 
-/// What to do about it, where that is known.
+/// What to do about it, if known.
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free some space",

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Moment;
 
-/// A table that was live once. Lives as long as the history keeps it.
+/// A table that is or was live. Exists as long as the history keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Revision {
@@ -13,9 +13,9 @@ pub struct Revision {
     pub number: u64,
     /// When it first went live.
     pub at: Moment,
-    /// What made it.
+    /// The action that created it.
     pub origin: Origin,
-    /// Who asked for it; absent when nobody did.
+    /// The user who requested it; absent if no user did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// How many chains it has.
@@ -24,15 +24,15 @@ pub struct Revision {
     pub modules: Vec<RevisionModule>,
 }
 
-/// What made a revision.
+/// The action that created a revision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum Origin {
     /// The program's start.
     Start,
-    /// A change of definitions where they are kept, or of the files of modules.
+    /// A change of stored definitions or of module files.
     Files,
-    /// A module that is asked for on a schedule was another.
+    /// A module that is refreshed on a schedule has changed.
     Refreshed,
     /// `apply`: definitions were written.
     Applied,
@@ -40,7 +40,7 @@ pub enum Origin {
     Deleted,
     /// `promote`: a candidate became the plugin.
     Promoted {
-        /// Of which stage.
+        /// The stage.
         stage: String,
     },
     /// `rollback`: an earlier revision went live again. It stays until the files change.
@@ -76,7 +76,7 @@ pub struct RevisionDetail {
     /// The revision.
     #[serde(flatten)]
     pub revision: Revision,
-    /// The files as they were.
+    /// The definition files of the revision.
     pub files: Vec<RevisionFile>,
 }
 
@@ -87,7 +87,7 @@ impl RevisionDetail {
     }
 }
 
-/// A definition file as it was.
+/// A definition file of a revision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RevisionFile {
@@ -97,7 +97,7 @@ pub struct RevisionFile {
     pub text: String,
 }
 
-/// What is different between two revisions.
+/// The differences between two revisions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Comparison {
@@ -107,11 +107,11 @@ pub struct Comparison {
     pub to: u64,
     /// The definition files, as a unified diff; empty when they are the same.
     pub text: String,
-    /// The plugins that are others, new or gone.
+    /// The plugins that were changed, added or removed.
     pub modules: Vec<ModuleChange>,
 }
 
-/// A plugin that is another, new or gone.
+/// A plugin that was changed, added or removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ModuleChange {
@@ -120,10 +120,10 @@ pub struct ModuleChange {
     /// Whether it is the stage's candidate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub candidate: bool,
-    /// As it was; absent: it is new.
+    /// The old state; absent if it was added.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<RevisionModule>,
-    /// As it became; absent: it is gone.
+    /// The new state; absent if it was removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<RevisionModule>,
 }

@@ -139,7 +139,7 @@ async fn everything_can_be_repaired_from_here() {
             let mended = bcs("y", "Secret", "1");
             let refused = host.apply(&mended, "new", &expecting(Expected::New)).await;
             assert!(
-                refused.unwrap_err().to_string().contains("is there already"),
+                refused.unwrap_err().to_string().contains("already exists"),
                 "{text}"
             );
             host.apply(&mended, "new", &expecting(Expected::There))

@@ -118,12 +118,12 @@ async fn what_is_wrong_in_a_store_is_told_with_its_place() {
         ("{".to_owned(), "shelf:/a/n/y:1:"),
         (
             bcs("y", "Secret", "1").replace("Fail\"", "Fial\""),
-            "shelf:/a/n/y:1:192: admissionWebhooks[0].failurePolicy: \"Fial\" is no failure policy; write Fail or Ignore",
+            "shelf:/a/n/y:1:192: admissionWebhooks[0].failurePolicy: \"Fial\" is not a valid failure policy; write Fail or Ignore",
         ),
         (
             bcs("y", "Secret", "1").replace(client, plugin),
             "shelf:/a/n/y:1:218: admissionWebhooks[0].plugin.source: the path \"x.wasm\" is relative, and this \
-             definition is in no directory; write an absolute path, or `https:` or `oci:`",
+             definition is not in a directory; write an absolute path, or `https:` or `oci:`",
         ),
         (
             bcs("y", "Application", "1"),

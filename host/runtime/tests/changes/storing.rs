@@ -81,7 +81,7 @@ async fn what_is_expected_of_definitions() {
         (
             &x,
             Expected::New,
-            "admissionwebhook/n/x is there already, in shelf:/a/n/x:1:1".to_owned(),
+            "admissionwebhook/n/x already exists in shelf:/a/n/x:1:1".to_owned(),
         ),
         (
             &y,
@@ -92,7 +92,7 @@ async fn what_is_expected_of_definitions() {
             &chain("a", "2"),
             Expected::New,
             format!(
-                "AdmissionChain/a is there already, in {}:1:1",
+                "AdmissionChain/a already exists in {}:1:1",
                 scene.chains().join("a.yaml").display()
             ),
         ),

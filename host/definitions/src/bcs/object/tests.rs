@@ -32,15 +32,18 @@ fn bodies() {
                  line 2, column 49: the field `a` is written a second time; the first is on line 2",
             ),
         ),
-        ("[]", Some("Unmarshal TypeMeta failed: the body is no object")),
-        ("\"a\"", Some("Unmarshal TypeMeta failed: the body is no object")),
+        ("[]", Some("Unmarshal TypeMeta failed: the body is not an object")),
+        (
+            "\"a\"",
+            Some("Unmarshal TypeMeta failed: the body is not an object"),
+        ),
         (
             r#"{"kind":1}"#,
-            Some("Unmarshal TypeMeta failed: kind is no text"),
+            Some("Unmarshal TypeMeta failed: kind is not a string"),
         ),
         (
             r#"{"apiVersion":4,"kind":"admissionwebhook"}"#,
-            Some("Unmarshal TypeMeta failed: apiVersion is no text"),
+            Some("Unmarshal TypeMeta failed: apiVersion is not a string"),
         ),
         ("null", Some("Kind  is invalid")),
         ("{}", Some("Kind  is invalid")),

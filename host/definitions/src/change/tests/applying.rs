@@ -285,8 +285,8 @@ fn why_a_text_is_not_applied() {
     };
     // The file, the text, the error.
     let table = [
-        (beside.clone(), String::new(), "new.yaml: there is no definition in it".to_owned()),
-        (beside.clone(), "# a\n---\n".to_owned(), "new.yaml: there is no definition in it".to_owned()),
+        (beside.clone(), String::new(), "new.yaml: it contains no definition".to_owned()),
+        (beside.clone(), "# a\n---\n".to_owned(), "new.yaml: it contains no definition".to_owned()),
         (
             beside.clone(),
             format!("{b}---\n{}", b.replace("kind: Adm", "kid: Adm")),
@@ -295,7 +295,7 @@ fn why_a_text_is_not_applied() {
         (
             beside.clone(),
             format!("\n{}", b.replace("CREATE", "CREAT")),
-            "new.yaml:8:20: spec.rules[0].operations[0]: \"CREAT\" is no operation; did you mean CREATE?".to_owned(),
+            "new.yaml:8:20: spec.rules[0].operations[0]: \"CREAT\" is not a valid operation; did you mean CREATE?".to_owned(),
         ),
         (
             beside.clone(),
@@ -310,7 +310,7 @@ fn why_a_text_is_not_applied() {
         (
             beside.clone(),
             chain("c"),
-            "AdmissionChain/c is new, and there is no directory to write it to: all that is configured are single files, and stores that take no such definition; add a directory to `definitions`".to_owned(),
+            "AdmissionChain/c is new, and there is no directory to write it to: only single files and stores that do not accept it are configured; add a directory to `definitions`".to_owned(),
         ),
         (
             format!("{}---\n{b}", list(&line("a"))),

@@ -140,7 +140,7 @@ fn a_place_that_is_taken() {
             .unwrap_err();
         assert_eq!(
             error.to_string(),
-            "AdmissionChain/b is to be written to store:/x/b, and something else is there; remove that first"
+            "AdmissionChain/b cannot be written to store:/x/b, which already exists; remove it first"
         );
     }
 }
@@ -151,7 +151,7 @@ fn there_are_no_relative_paths_in_a_store() {
     let path = |place: &str, column: usize| {
         format!(
             "{place}:1:{column}: spec.stages[0].plugin.source: the path \"s.wasm\" is relative, and this definition is \
-             in no directory; write an absolute path, or `https:` or `oci:`"
+             not in a directory; write an absolute path, or `https:` or `oci:`"
         )
     };
     let there = beside(&[("store:/x/b", &json("b"))]);

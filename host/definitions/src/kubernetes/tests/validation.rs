@@ -30,11 +30,11 @@ fn names() {
         ),
         (
             "name: Webhook.k8s.io",
-            "5:11: .name: \"Webhook.k8s.io\" is no name: use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit",
+            "5:11: .name: \"Webhook.k8s.io\" is not a valid name: use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit",
         ),
         (
             "name: webhook..k8s.io",
-            "5:11: .name: \"webhook..k8s.io\" is no name: use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit",
+            "5:11: .name: \"webhook..k8s.io\" is not a valid name: use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit",
         ),
         (
             "- name: a.hooks.example\n  clientConfig: { url: 'https://h.example' }\n  sideEffects: None\n  admissionReviewVersions: [v1]",
@@ -60,7 +60,7 @@ fn addresses() {
         ),
         (
             "clientConfig: { url: example.com/k8s/webhook, service: { namespace: ns, name: n } }",
-            "6:19: .clientConfig: the webhook has a URL and a service; write one of `url` and `service`\n6:26: .clientConfig.url: this is no URL: relative URL without a base; write https://host/path",
+            "6:19: .clientConfig: the webhook has a URL and a service; write one of `url` and `service`\n6:26: .clientConfig.url: this is not a valid URL: relative URL without a base; write https://host/path",
         ),
         (
             "clientConfig: { url: '' }",
@@ -72,7 +72,7 @@ fn addresses() {
         ("clientConfig: { url: 'https://h.example/?' }", ""),
         (
             "clientConfig: { url: 'http://example.com' }",
-            "6:26: .clientConfig.url: an AdmissionReview webhook is called over https alone; write https://",
+            "6:26: .clientConfig.url: an AdmissionReview webhook must be called over https; write https://",
         ),
         (
             "clientConfig: { url: 'https:///fancy/webhook' }",
@@ -84,27 +84,27 @@ fn addresses() {
         ),
         (
             "clientConfig: { url: 'https://example.com/#bookmark' }",
-            "6:26: .clientConfig.url: a fragment (`#...`) is not possible in the URL; remove it",
+            "6:26: .clientConfig.url: a fragment (`#...`) is not allowed in the URL; remove it",
         ),
         (
             "clientConfig: { url: 'https://example.com?arg=value' }",
-            "6:26: .clientConfig.url: a query (`?...`) is not possible in the URL; remove it",
+            "6:26: .clientConfig.url: a query (`?...`) is not allowed in the URL; remove it",
         ),
         (
             "clientConfig: { url: 'https://harry.potter@example.com/' }",
-            "6:26: .clientConfig.url: user and password are not possible in the URL; remove them",
+            "6:26: .clientConfig.url: user and password are not allowed in the URL; remove them",
         ),
         (
             "clientConfig: { url: 'https://@example.com/' }",
-            "6:26: .clientConfig.url: user and password are not possible in the URL; remove them",
+            "6:26: .clientConfig.url: user and password are not allowed in the URL; remove them",
         ),
         (
             "clientConfig: { url: 'arg#backwards=thisis?html.index/port:host//:https' }",
-            "6:26: .clientConfig.url: this is no URL: relative URL without a base; write https://host/path",
+            "6:26: .clientConfig.url: this is not a valid URL: relative URL without a base; write https://host/path",
         ),
         (
             "clientConfig: { url: 'wrong url pattern' }",
-            "6:26: .clientConfig.url: this is no URL: relative URL without a base; write https://host/path",
+            "6:26: .clientConfig.url: this is not a valid URL: relative URL without a base; write https://host/path",
         ),
         ("clientConfig: { service: { namespace: ns, name: n } }", ""),
         (
@@ -141,15 +141,15 @@ fn addresses() {
         ),
         (
             "clientConfig: { service: { namespace: ns, name: n, path: /apis/foo.bar/v1alpha1/--bad } }",
-            "6:62: .clientConfig.service.path: the path \"/apis/foo.bar/v1alpha1/--bad\": \"--bad\" is no name: use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit",
+            "6:62: .clientConfig.service.path: the path \"/apis/foo.bar/v1alpha1/--bad\": \"--bad\" is not a valid name: use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit",
         ),
         (
             "clientConfig: { service: { namespace: ns, name: n, path: /Foo } }",
-            "6:62: .clientConfig.service.path: the path \"/Foo\": \"Foo\" is no name: use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit",
+            "6:62: .clientConfig.service.path: the path \"/Foo\": \"Foo\" is not a valid name: use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit",
         ),
         (
             "clientConfig: { service: { namespace: ns, name: n, path: '/foo?a=b' } }",
-            "6:62: .clientConfig.service.path: the path \"/foo?a=b\": \"foo?a=b\" is no name: use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit",
+            "6:62: .clientConfig.service.path: the path \"/foo?a=b\": \"foo?a=b\" is not a valid name: use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit",
         ),
         (
             "clientConfig: { service: { namespace: ns, name: n, path: 'https://apis/foo.bar', port: 0 } }",
@@ -192,16 +192,16 @@ fn policies() {
     hold(&[
         (
             "failurePolicy: other",
-            "10:20: .failurePolicy: \"other\" is no failure policy; write Fail or Ignore",
+            "10:20: .failurePolicy: \"other\" is not a valid failure policy; write Fail or Ignore",
         ),
         (
             "failurePolicy: ignore",
-            "10:20: .failurePolicy: \"ignore\" is no failure policy; case matters: write Ignore",
+            "10:20: .failurePolicy: \"ignore\" is not a valid failure policy; case matters: write Ignore",
         ),
         ("matchPolicy: Exact", ""),
         (
             "matchPolicy: other",
-            "10:18: .matchPolicy: \"other\" is no match policy; write Exact or Equivalent",
+            "10:18: .matchPolicy: \"other\" is not a valid match policy; write Exact or Equivalent",
         ),
         (
             "sideEffects:",
@@ -212,7 +212,7 @@ fn policies() {
         ("sideEffects: Unknown", ""),
         (
             "sideEffects: other",
-            "7:18: .sideEffects: \"other\" is no kind of side effects; write None, NoneOnDryRun, Some or Unknown",
+            "7:18: .sideEffects: \"other\" is not a valid kind of side effects; write None, NoneOnDryRun, Some or Unknown",
         ),
         ("timeoutSeconds: 1", ""),
         ("timeoutSeconds: 15", ""),
@@ -231,7 +231,7 @@ fn policies() {
         ),
         (
             "timeoutSeconds: 1.5",
-            "10:21: .timeoutSeconds: 1.5 is no whole number; write 1 to 30",
+            "10:21: .timeoutSeconds: 1.5 is not a whole number; write 1 to 30",
         ),
         (
             "timeoutSeconds: 10s",
@@ -260,19 +260,19 @@ fn review_versions() {
         ("admissionReviewVersions: [v2, v1, v1beta1]", ""),
         (
             "admissionReviewVersions: [0v]",
-            "8:30: .admissionReviewVersions: there is no version among them that is known here; list v1, v1beta1 or both\n8:31: .admissionReviewVersions[0]: \"0v\" is no name of a version: use lower-case letters, digits and `-`, beginning with a letter, ending with a letter or digit, 63 characters at most",
+            "8:30: .admissionReviewVersions: none of these versions is supported; list v1, v1beta1 or both\n8:31: .admissionReviewVersions[0]: \"0v\" is not a valid version name: use lower-case letters, digits and `-`, beginning with a letter, ending with a letter or digit, 63 characters at most",
         ),
         (
             "admissionReviewVersions: [v1, V2]",
-            "8:35: .admissionReviewVersions[1]: \"V2\" is no name of a version: use lower-case letters, digits and `-`, beginning with a letter, ending with a letter or digit, 63 characters at most",
+            "8:35: .admissionReviewVersions[1]: \"V2\" is not a valid version name: use lower-case letters, digits and `-`, beginning with a letter, ending with a letter or digit, 63 characters at most",
         ),
         (
             "admissionReviewVersions: [invalid-version]",
-            "8:30: .admissionReviewVersions: there is no version among them that is known here; list v1, v1beta1 or both",
+            "8:30: .admissionReviewVersions: none of these versions is supported; list v1, v1beta1 or both",
         ),
         (
             "admissionReviewVersions: [invalidVersion]",
-            "8:30: .admissionReviewVersions: there is no version among them that is known here; list v1, v1beta1 or both\n8:31: .admissionReviewVersions[0]: \"invalidVersion\" is no name of a version: use lower-case letters, digits and `-`, beginning with a letter, ending with a letter or digit, 63 characters at most",
+            "8:30: .admissionReviewVersions: none of these versions is supported; list v1, v1beta1 or both\n8:31: .admissionReviewVersions[0]: \"invalidVersion\" is not a valid version name: use lower-case letters, digits and `-`, beginning with a letter, ending with a letter or digit, 63 characters at most",
         ),
         (
             "admissionReviewVersions: [v1beta1, v1beta1]",
@@ -299,19 +299,19 @@ fn selectors() {
         ),
         (
             "namespaceSelector: { matchLabels: { -a: b } }",
-            "10:45: .namespaceSelector.matchLabels.-a: \"-a\" is no key of a label: use letters, digits, `-`, `_` and `.`, beginning and ending with a letter or digit, 63 characters at most",
+            "10:45: .namespaceSelector.matchLabels.-a: \"-a\" is not a valid label key: use letters, digits, `-`, `_` and `.`, beginning and ending with a letter or digit, 63 characters at most",
         ),
         (
             "namespaceSelector: { matchLabels: { a: b c } }",
-            "10:44: .namespaceSelector.matchLabels.a: \"b c\" is no value of a label: use letters, digits, `-`, `_` and `.`, beginning and ending with a letter or digit, 63 characters at most",
+            "10:44: .namespaceSelector.matchLabels.a: \"b c\" is not a valid label value: use letters, digits, `-`, `_` and `.`, beginning and ending with a letter or digit, 63 characters at most",
         ),
         (
             "objectSelector: { matchLabels: { Example.com/a: b } }",
-            "10:53: .objectSelector.matchLabels[\"Example.com/a\"]: \"Example.com/a\" is no key of a label: before the `/`, use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit",
+            "10:53: .objectSelector.matchLabels[\"Example.com/a\"]: \"Example.com/a\" is not a valid label key: before the `/`, use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit",
         ),
         (
             "objectSelector: { matchLabels: { a/b/c: d } }",
-            "10:45: .objectSelector.matchLabels[\"a/b/c\"]: \"a/b/c\" is no key of a label: use letters, digits, `-`, `_` and `.`, beginning and ending with a letter or digit, 63 characters at most",
+            "10:45: .objectSelector.matchLabels[\"a/b/c\"]: \"a/b/c\" is not a valid label key: use letters, digits, `-`, `_` and `.`, beginning and ending with a letter or digit, 63 characters at most",
         ),
         (
             "objectSelector: { matchLabels: { '': d } }",
@@ -319,7 +319,7 @@ fn selectors() {
         ),
         (
             "objectSelector: { matchLabels: { kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk: b } }",
-            "10:104: .objectSelector.matchLabels.kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk: \"kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk\"... is no key of a label: use letters, digits, `-`, `_` and `.`, beginning and ending with a letter or digit, 63 characters at most",
+            "10:104: .objectSelector.matchLabels.kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk: \"kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk\"... is not a valid label key: use letters, digits, `-`, `_` and `.`, beginning and ending with a letter or digit, 63 characters at most",
         ),
         (
             "objectSelector: { matchExpressions: [ { key: a, operator: In } ] }",
@@ -331,11 +331,11 @@ fn selectors() {
         ),
         (
             "objectSelector: { matchExpressions: [ { key: a, operator: in, values: [b] } ] }",
-            "10:63: .objectSelector.matchExpressions[0].operator: \"in\" is no operator; case matters: write In",
+            "10:63: .objectSelector.matchExpressions[0].operator: \"in\" is not a valid operator; case matters: write In",
         ),
         (
             "objectSelector: { matchExpressions: [ { key: a b, operator: NotIn, values: [-c, d_] } ] }",
-            "10:50: .objectSelector.matchExpressions[0].key: \"a b\" is no key of a label: use letters, digits, `-`, `_` and `.`, beginning and ending with a letter or digit, 63 characters at most\n10:81: .objectSelector.matchExpressions[0].values[0]: \"-c\" is no value of a label: use letters, digits, `-`, `_` and `.`, beginning and ending with a letter or digit, 63 characters at most\n10:85: .objectSelector.matchExpressions[0].values[1]: \"d_\" is no value of a label: use letters, digits, `-`, `_` and `.`, beginning and ending with a letter or digit, 63 characters at most",
+            "10:50: .objectSelector.matchExpressions[0].key: \"a b\" is not a valid label key: use letters, digits, `-`, `_` and `.`, beginning and ending with a letter or digit, 63 characters at most\n10:81: .objectSelector.matchExpressions[0].values[0]: \"-c\" is not a valid label value: use letters, digits, `-`, `_` and `.`, beginning and ending with a letter or digit, 63 characters at most\n10:85: .objectSelector.matchExpressions[0].values[1]: \"d_\" is not a valid label value: use letters, digits, `-`, `_` and `.`, beginning and ending with a letter or digit, 63 characters at most",
         ),
         (
             "objectSelector: { matchExpressions: [ { operator: Exists } ] }",
@@ -363,15 +363,15 @@ fn rules() {
         ),
         (
             "rules: [ { operations: [CREATE, ''], apiGroups: [''], apiVersions: [v1], resources: [pods] } ]",
-            "9:37: .rules[0].operations[1]: \"\" is no operation; write CREATE, UPDATE, DELETE, CONNECT or *",
+            "9:37: .rules[0].operations[1]: \"\" is not a valid operation; write CREATE, UPDATE, DELETE, CONNECT or *",
         ),
         (
             "rules: [ { operations: [PATCH], apiGroups: [''], apiVersions: [v1], resources: [pods] } ]",
-            "9:29: .rules[0].operations[0]: \"PATCH\" is no operation; write CREATE, UPDATE, DELETE, CONNECT or *",
+            "9:29: .rules[0].operations[0]: \"PATCH\" is not a valid operation; write CREATE, UPDATE, DELETE, CONNECT or *",
         ),
         (
             "rules: [ { operations: [create], apiGroups: [''], apiVersions: [v1], resources: [pods] } ]",
-            "9:29: .rules[0].operations[0]: \"create\" is no operation; case matters: write CREATE",
+            "9:29: .rules[0].operations[0]: \"create\" is not a valid operation; case matters: write CREATE",
         ),
         (
             "rules: [ { operations: [CREATE, '*'], apiGroups: [''], apiVersions: [v1], resources: [pods] } ]",
@@ -467,7 +467,7 @@ fn rules() {
         ),
         (
             "rules: [ { operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [pods], scope: namespaced } ]",
-            "9:100: .rules[0].scope: \"namespaced\" is no scope; case matters: write Namespaced",
+            "9:100: .rules[0].scope: \"namespaced\" is not a valid scope; case matters: write Namespaced",
         ),
         (
             "rules: [ { operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [pods], kinds: [pod] } ]",

@@ -18,11 +18,11 @@ fn mistakes_in_rules() {
         ),
         (
             "{ operations: [UPSERT], resources: [pods] }",
-            "6:22: spec.rules[0].operations[0]: \"UPSERT\" is no operation; write CREATE, UPDATE, DELETE, CONNECT or *",
+            "6:22: spec.rules[0].operations[0]: \"UPSERT\" is not a valid operation; write CREATE, UPDATE, DELETE, CONNECT or *",
         ),
         (
             "{ operations: [CREATEE], resources: [pods] }",
-            "6:22: spec.rules[0].operations[0]: \"CREATEE\" is no operation; did you mean CREATE?",
+            "6:22: spec.rules[0].operations[0]: \"CREATEE\" is not a valid operation; did you mean CREATE?",
         ),
         (
             "{ operations: ['*', CREATE], resources: [pods] }",
@@ -63,7 +63,7 @@ fn mistakes_in_rules() {
         (
             "{ operations: [CREATE], kinds: [], scope: namespaced }",
             "6:38: spec.rules[0].kinds: the list is empty; list at least one, or `*` for all\n\
-             6:49: spec.rules[0].scope: \"namespaced\" is no scope; case matters: write Namespaced",
+             6:49: spec.rules[0].scope: \"namespaced\" is not a valid scope; case matters: write Namespaced",
         ),
         (
             "{ operations: [CREATE], resource: [pods], kinds: [pod] }",
@@ -138,11 +138,11 @@ fn mistakes_in_plugins() {
         ),
         (
             "{ source: file:a, allow: { http: ['http://x.example'] } }",
-            "8:60: .allow.http[0]: this is no origin: write https, the host, and the port if it is not 443, `https://policy.example.com`",
+            "8:60: .allow.http[0]: this is not a valid origin: write https, the host, and the port if it is not 443, `https://policy.example.com`",
         ),
         (
             "{ source: file:a, allow: { http: ['https://x.example/path'] } }",
-            "8:60: .allow.http[0]: this is no origin: write https, the host, and the port if it is not 443, `https://policy.example.com`",
+            "8:60: .allow.http[0]: this is not a valid origin: write https, the host, and the port if it is not 443, `https://policy.example.com`",
         ),
         (
             "{ source: file:a, allow: { environment: { A: 1 } } }",
@@ -172,11 +172,11 @@ fn mistakes_in_webhooks() {
         ),
         (
             "url: h.example/a",
-            "8:61: .url: this is no URL: relative URL without a base; write https://host/path",
+            "8:61: .url: this is not a valid URL: relative URL without a base; write https://host/path",
         ),
         (
             "url: 'http://h.example'",
-            "8:61: .url: an AdmissionReview webhook is called over https alone; write https://",
+            "8:61: .url: an AdmissionReview webhook must be called over https; write https://",
         ),
         (
             "url: 'ftp://h.example'",
@@ -192,9 +192,9 @@ fn mistakes_in_webhooks() {
         ),
         (
             "url: 'https://u:p@h.example/?a#b'",
-            "8:61: .url: a fragment (`#...`) is not possible in the URL; remove it\n\
-             8:61: .url: a query (`?...`) is not possible in the URL; remove it\n\
-             8:61: .url: user and password are not possible in the URL; remove them",
+            "8:61: .url: a fragment (`#...`) is not allowed in the URL; remove it\n\
+             8:61: .url: a query (`?...`) is not allowed in the URL; remove it\n\
+             8:61: .url: user and password are not allowed in the URL; remove them",
         ),
         (
             "url: 'https://h.example', versions: []",
@@ -206,7 +206,7 @@ fn mistakes_in_webhooks() {
         ),
         (
             "url: 'https://h.example', versions: [v2]",
-            "8:93: .versions[0]: \"v2\" is no version of AdmissionReview; write v1 or v1beta1",
+            "8:93: .versions[0]: \"v2\" is not a valid version of AdmissionReview; write v1 or v1beta1",
         ),
         (
             "service: { namespace: n, name: s }",
@@ -229,7 +229,7 @@ fn mistakes_in_webhooks() {
         ),
         (
             "service: { namespace: n, name: s, path: /A }, caBundle: BUNDLE",
-            "8:96: .service.path: the path \"/A\": \"A\" is no name: use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit",
+            "8:96: .service.path: the path \"/A\": \"A\" is not a valid name: use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit",
         ),
         (
             "service: { namespace: 'n m', name: s/x }, caBundle: BUNDLE",
@@ -259,7 +259,7 @@ fn mistakes_in_webhooks() {
         ),
         (
             "protocol: bcsresource, url: 'https://h'",
-            "8:39: spec.stages[0].webhook.protocol: \"bcsresource\" is no protocol; case matters: write BcsResource",
+            "8:39: spec.stages[0].webhook.protocol: \"bcsresource\" is not a valid protocol; case matters: write BcsResource",
         ),
         (
             "protocol: BcsResource, url: 'https://h', versions: [v1]",
@@ -299,7 +299,7 @@ fn mistakes_in_ca_bundles() {
         ),
         (
             certificates::encode(&second_is_none),
-            format!("certificate 2 in it is no X.509 certificate; {write}"),
+            format!("certificate 2 in it is not a valid X.509 certificate; {write}"),
         ),
         (
             certificates::encode("-----BEGIN CERTIFICATE-----\nAAAA"),
@@ -321,11 +321,11 @@ fn mistakes_in_stages() {
     let table = [
         (
             "failurePolicy: fial",
-            "8:61: spec.stages[0].failurePolicy: \"fial\" is no failure policy; write Fail or Ignore",
+            "8:61: spec.stages[0].failurePolicy: \"fial\" is not a valid failure policy; write Fail or Ignore",
         ),
         (
             "failurePolicy: ignore",
-            "8:61: spec.stages[0].failurePolicy: \"ignore\" is no failure policy; case matters: write Ignore",
+            "8:61: spec.stages[0].failurePolicy: \"ignore\" is not a valid failure policy; case matters: write Ignore",
         ),
         (
             "timeout: 31s",
@@ -341,15 +341,15 @@ fn mistakes_in_stages() {
         ),
         (
             "mode: Off",
-            "8:52: spec.stages[0].mode: \"Off\" is no mode; write Enforce or Audit",
+            "8:52: spec.stages[0].mode: \"Off\" is not a valid mode; write Enforce or Audit",
         ),
         (
             "sideEffects: none",
-            "8:59: spec.stages[0].sideEffects: \"none\" is no kind of side effects; case matters: write None",
+            "8:59: spec.stages[0].sideEffects: \"none\" is not a valid kind of side effects; case matters: write None",
         ),
         (
             "reinvocationPolicy: Always",
-            "8:66: spec.stages[0].reinvocationPolicy: \"Always\" is no reinvocation policy; write Never or IfNeeded",
+            "8:66: spec.stages[0].reinvocationPolicy: \"Always\" is not a valid reinvocation policy; write Never or IfNeeded",
         ),
         (
             "rules: []",
@@ -373,7 +373,7 @@ fn mistakes_in_stages() {
         ),
         (
             "namespaceSelector: { operator: Exists, values: [a] }",
-            "8:77: spec.stages[0].namespaceSelector.operator: \"Exists\" is no operator; write In or NotIn",
+            "8:77: spec.stages[0].namespaceSelector.operator: \"Exists\" is not a valid operator; write In or NotIn",
         ),
         (
             "namespaceSelector: { values: [a] }",
@@ -410,7 +410,7 @@ fn mistakes_in_stages() {
         ),
         (
             "objectSelector: { matchExpressions: [ { key: '', operator: exists } ] }",
-            "8:105: spec.stages[0].objectSelector.matchExpressions[0].operator: \"exists\" is no operator; case matters: write Exists",
+            "8:105: spec.stages[0].objectSelector.matchExpressions[0].operator: \"exists\" is not a valid operator; case matters: write Exists",
         ),
     ];
     for (text, expected) in table {
@@ -424,7 +424,7 @@ fn mistakes_in_stages() {
         ),
         (
             "{ name: A_b, plugin: { source: file:a } }",
-            "8:15: spec.stages[0].name: \"A_b\" is no name: use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit",
+            "8:15: spec.stages[0].name: \"A_b\" is not a valid name: use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit",
         ),
         (
             "{ name: a, plugin: { source: file:a } }\n    - { name: a, plugin: { source: file:b } }",
@@ -443,12 +443,12 @@ fn mistakes_in_phases() {
         (
             "phase: validating",
             "",
-            "4:16: spec.phase: \"validating\" is no phase; case matters: write Validating",
+            "4:16: spec.phase: \"validating\" is not a valid phase; case matters: write Validating",
         ),
         (
             "matchPolicy: Similar",
             "",
-            "4:22: spec.matchPolicy: \"Similar\" is no match policy; write Exact or Equivalent",
+            "4:22: spec.matchPolicy: \"Similar\" is not a valid match policy; write Exact or Equivalent",
         ),
         ("phase: Validating", "reinvocationPolicy: Never", ""),
         (
@@ -490,7 +490,7 @@ fn mistakes_around_the_chain() {
         ),
         (
             "metadata: { name: -a }\nspec: []\nstages: []",
-            "f:3:19: metadata.name: \"-a\" is no name: use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit\n\
+            "f:3:19: metadata.name: \"-a\" is not a valid name: use lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit\n\
              f:4:7: spec: a list where an object is expected; write `field: value`\n\
              f:5:1: stages: unknown field; known here: apiVersion, kind, metadata, spec",
         ),

@@ -29,13 +29,13 @@ pub(super) fn admin(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<AdminCon
     let asks_clients = tls_node.as_ref().is_some_and(|node| has_field(node, "clientCa"));
     match (&clients_node, asks_clients) {
         (Some(node), false) => node.wrong(
-            "nobody is asked for a certificate",
+            "clients are not asked for certificates",
             "name the authorities of clients in `admin.tls.clientCa`",
             mistakes,
         ),
         (None, true) => tls_node.as_ref().into_iter().for_each(|node| {
             node.wrong(
-                "clients are asked for certificates, and none of them is let in",
+                "clients are asked for certificates, but none is allowed",
                 "list who may use the API in `admin.clients`, or remove `clientCa`",
                 mistakes,
             );
@@ -64,7 +64,7 @@ fn has_field(node: &Node<'_>, name: &str) -> bool {
     node.json().get(name).is_some_and(|value| !value.is_null())
 }
 
-/// A list of things of different names; none when one of them is wrong.
+/// A list of entries with unique names; `None` if one is invalid.
 fn named_list<T>(
     node: &Node<'_>,
     read: impl Fn(&Node<'_>, &mut Mistakes) -> Option<T>,
@@ -78,8 +78,8 @@ fn named_list<T>(
         if names.insert(name(&entry).to_owned()) {
             return Some(entry);
         }
-        let message = format!("there are two of the name {:?}", name(&entry));
-        node.wrong(message, "give each a name of its own", mistakes);
+        let message = format!("two entries have the name {:?}", name(&entry));
+        node.wrong(message, "give each its own name", mistakes);
         None
     })
 }
@@ -106,7 +106,7 @@ fn token(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Token> {
         }
         (None, Some(node)) => node.parse::<TokenDigest>(mistakes).map(TokenSource::Digest),
         _ => {
-            let message = "it is not said in one way what the token is";
+            let message = "exactly one source of the token is required";
             node.wrong(message, "write one of `file` and `sha256`", mistakes);
             None
         }

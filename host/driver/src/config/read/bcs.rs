@@ -13,10 +13,10 @@ use super::{
 };
 use crate::config::ListenConfig;
 
-/// What `dialect.bcs` says.
+/// The content of `dialect.bcs`.
 pub(super) struct BcsDialect {
     pub(super) cluster: ClusterId,
-    /// None: it depends on the upstream.
+    /// `None`: it depends on the upstream.
     pub(super) behind: Option<Behind>,
     pub(super) console: Option<ConsoleConfig>,
     pub(super) custom_resources: bool,
@@ -29,12 +29,12 @@ pub(super) fn dialect(node: &Node<'_>, has_cluster: bool, mistakes: &mut Mistake
         .and_then(|node| node.parse::<ClusterId>(mistakes));
     let words = [("scheduler", Behind::Scheduler), ("driver", Behind::Driver)];
     let behind = if_there(fields.optional("behind"), mistakes, |node, mistakes| {
-        node.one_of("thing behind a driver", &words, mistakes)
+        node.one_of("value of `behind`", &words, mistakes)
     });
     let console_node = fields.optional("console");
     if let (Some(node), Some(Some(Behind::Driver))) = (&console_node, behind) {
         node.wrong(
-            "the driver behind this one asks the consoles",
+            "the driver behind this one calls the consoles",
             "remove it, or write `behind: scheduler`",
             mistakes,
         );
@@ -61,13 +61,13 @@ fn custom_resources(
     let is_on = node.boolean(mistakes)?;
     if is_on && behind == Some(Some(Behind::Driver)) {
         node.wrong(
-            "the driver behind this one asks the kube-apiserver",
+            "the driver behind this one calls the kube-apiserver",
             "remove it, or write `behind: scheduler`",
             mistakes,
         );
     } else if is_on && !has_cluster {
         node.wrong(
-            "there is no Kubernetes cluster to ask",
+            "no Kubernetes cluster is configured",
             "write `cluster: {}`, or `cluster: { kubeconfig: ... }`",
             mistakes,
         );
@@ -110,7 +110,7 @@ fn network(text: &str) -> Result<IpNet, String> {
         (Ok(network), _) => Ok(network),
         (Err(_), Ok(address)) => Ok(IpNet::from(address)),
         (Err(_), Err(_)) => Err(format!(
-            "{text:?} is no network: write one such as 10.0.0.0/8, or an address"
+            "{text:?} is not a valid network: write one such as 10.0.0.0/8, or an address"
         )),
     }
 }
@@ -138,7 +138,7 @@ pub(super) fn registration(
             if let Some(listen) = listen.filter(|listen| listen.address.ip().is_unspecified()) {
                 node.wrong(
                     format!(
-                        "others cannot reach it at {}, on which it listens",
+                        "other machines cannot reach the driver at its listen address {}",
                         listen.address.ip()
                     ),
                     "write `ip`, the address of this machine",
@@ -184,9 +184,11 @@ fn ip(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<IpAddr> {
     let read = |text: &str| match text.parse::<IpAddr>() {
         Ok(ip) if !ip.is_unspecified() => Ok(ip),
         Ok(_) => Err(format!(
-            "nobody is reached at {text}: write the address of a machine, 10.0.0.5"
+            "no driver can be reached at {text}: write the address of a machine, 10.0.0.5"
         )),
-        Err(_) => Err(format!("{text:?} is no IP address: write one such as 10.0.0.5")),
+        Err(_) => Err(format!(
+            "{text:?} is not a valid IP address: write one such as 10.0.0.5"
+        )),
     };
     node.parse_with(read, mistakes)
 }

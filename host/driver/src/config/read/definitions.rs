@@ -19,10 +19,10 @@ pub(super) fn definitions(
         let Some(place) = place(entry, ensembles, has_cluster, mistakes) else {
             continue;
         };
-        // Two stores of one place would have every definition twice.
+        // Otherwise every definition would be read twice.
         if place.as_file().is_none() {
             if stores.contains(&place) {
-                entry.wrong("this store is named a second time", "remove it", mistakes);
+                entry.wrong("this store is listed twice", "remove it", mistakes);
             }
             stores.push(place.clone());
         }
@@ -63,7 +63,7 @@ fn place(
             fields.finish(mistakes);
             if !has_cluster {
                 resources.wrong(
-                    "there is no Kubernetes cluster that they could be resources of",
+                    "no Kubernetes cluster is configured",
                     "write `cluster: {}`, or `cluster: { kubeconfig: ... }`",
                     mistakes,
                 );
@@ -75,7 +75,7 @@ fn place(
         }
         _ => {
             node.wrong(
-                "this is not one place of definitions",
+                "exactly one store of definitions is expected",
                 "write a path, `zookeeper: {}` or `customResources: {}`",
                 mistakes,
             );
@@ -84,7 +84,7 @@ fn place(
     }
 }
 
-/// A name as Kubernetes takes it for a namespace.
+/// A valid name of a Kubernetes namespace.
 fn namespace(text: &str) -> Result<String, String> {
     let is_plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
     let is_one = (1..=63).contains(&text.len())
@@ -92,6 +92,6 @@ fn namespace(text: &str) -> Result<String, String> {
         && !text.starts_with('-')
         && !text.ends_with('-');
     is_one.then(|| text.to_owned()).ok_or_else(|| {
-        format!("{text:?} is no namespace: write lower case letters, digits and -, such as bkbcs")
+        format!("{text:?} is not a valid namespace: write lower case letters, digits and -, such as bkbcs")
     })
 }

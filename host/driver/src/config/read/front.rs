@@ -15,7 +15,7 @@ use super::{
 };
 use crate::config::{FrontConfig, ListenConfig};
 
-/// What `dialect` says: of a proxy, of a webhook server, or of a front of drivers.
+/// The content of `dialect`: a proxy, a webhook server, or a gateway.
 enum DialectConfig {
     Bcs(BcsDialect),
     Rest(Arc<dyn Dialect>),
@@ -119,7 +119,7 @@ pub(super) fn front(
     }
 }
 
-/// `upstream.discover` cannot be.
+/// Refuses `upstream.discover`.
 fn undiscovered(
     upstream: Option<Node<'_>>,
     why: &str,
@@ -160,7 +160,7 @@ fn dialect(
         }
         (None, None, None, None) => {
             node.wrong(
-                "there is no dialect",
+                "no dialect is configured",
                 "write `bcs: { cluster: ... }`, `rest: { routes: [ ... ] }`, `kubernetes: {}` or `gateway: { discover: {} }`",
                 mistakes,
             );
@@ -168,7 +168,7 @@ fn dialect(
         }
         _ => {
             node.wrong(
-                "there are several dialects",
+                "several dialects are configured",
                 "keep one of `bcs`, `rest`, `kubernetes` and `gateway`",
                 mistakes,
             );

@@ -18,7 +18,7 @@ use super::{
     zookeeper::{Ensembles, path},
 };
 
-/// What stands in `dialect.gateway`.
+/// The content of `dialect.gateway`.
 pub(super) fn gateway(
     node: &Node<'_>,
     ensembles: Ensembles,
@@ -32,7 +32,7 @@ pub(super) fn gateway(
     });
     if !fields.has("clusters") && !fields.has("discover") {
         node.wrong(
-            "it is not said where the drivers are",
+            "no drivers are configured",
             "write `clusters: { BCS-MESOS-10001: [ \"http://10.0.0.5:8090\" ] }`, or `discover: {}`",
             mistakes,
         );
@@ -52,7 +52,7 @@ pub(super) fn gateway(
     let forward_token = section(fields.optional("forwardToken"), mistakes, Node::boolean);
     let words = Statuses::ALL.map(|statuses| (statuses.as_str(), statuses));
     let statuses = section(fields.optional("statuses"), mistakes, |node, mistakes| {
-        node.one_of("way of statuses", &words, mistakes)
+        node.one_of("value of `statuses`", &words, mistakes)
     });
     fields.finish(mistakes);
     Some(GatewayConfig {
@@ -83,7 +83,7 @@ fn clusters(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<BTreeMap<Cluster
             .and_then(|_| parsed_list::<Server>(&node, mistakes));
         clusters.extend(id.zip(servers));
     }
-    // One that is wrong has been told, and is missing.
+    // Invalid ones were reported, and are missing.
     (clusters.len() == count).then_some(clusters)
 }
 
@@ -109,7 +109,7 @@ fn tokens(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<TokensConfig> {
         },
         (None, Some(node)) => endpoint(&node, mistakes).map(TokensConfig::Endpoint),
         _ => {
-            let message = "it is not said in one way who knows the tokens";
+            let message = "exactly one source of tokens is required";
             node.wrong(message, "write one of `file` and `endpoint`", mistakes);
             None
         }
@@ -125,7 +125,7 @@ fn endpoint(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<EndpointConfig> 
     let tls = upstream::client_tls(&mut fields, needs_authorities, mistakes);
     let token_file = if_there(fields.optional("tokenFile"), mistakes, own_token);
     let timeout = duration(&mut fields, "timeout", EndpointConfig::DEFAULT_TIMEOUT, mistakes);
-    // 0s: every request asks.
+    // 0s: no cache.
     let cache = or(
         fields.optional("cache"),
         EndpointConfig::DEFAULT_CACHE,
@@ -145,9 +145,9 @@ fn endpoint(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<EndpointConfig> 
     })
 }
 
-/// Where tokens are asked about, with a path.
+/// The URL of the token endpoint, with a path.
 fn url(text: &str) -> Result<Uri, String> {
-    let wrong = || format!("{text:?} is no URL to ask: write https://usermanager:8080");
+    let wrong = || format!("{text:?} is not a valid URL: write https://usermanager:8080");
     let uri: Uri = text.parse().map_err(|_| wrong())?;
     let mut parts = uri.into_parts();
     let is_http = parts
@@ -173,20 +173,20 @@ fn own_token(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<PathBuf> {
     Some(path)
 }
 
-/// Whether a token can be read from a file, and not by everybody.
+/// Checks that the file contains a token, and is not world-readable.
 fn check_token(path: &Path) -> Result<(), String> {
-    /// A header has to hold it.
+    /// It must fit into a header.
     const MOST: u64 = 4096;
     let shown = path.display();
     let text = file::read_secret_to_string(path, MOST).map_err(|error| match error {
         SecretError::Unreadable(error) => format!("{shown}: {error}"),
         SecretError::WorldReadable => {
-            format!("{shown}: everybody may read the token: chmod o-r {shown}")
+            format!("{shown}: the token file is world-readable: chmod o-r {shown}")
         }
     })?;
     let token = text.trim();
     if token.is_empty() || HeaderValue::from_str(token).is_err() || token.contains(char::is_whitespace) {
-        return Err(format!("{shown}: it holds no token: write it on one line"));
+        return Err(format!("{shown}: it contains no token: write it on one line"));
     }
     Ok(())
 }

@@ -90,7 +90,7 @@ fn proxy(text: &str) -> Result<Url, String> {
     text.parse::<Url>()
         .ok()
         .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
-        .ok_or_else(|| format!("{text:?} is no proxy: write its URL, http://proxy.example.com:3128"))
+        .ok_or_else(|| format!("{text:?} is not a valid proxy: write its URL, http://proxy.example.com:3128"))
 }
 
 /// Host and port, as references name a registry.
@@ -101,9 +101,11 @@ impl std::str::FromStr for Registry {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let url = Url::parse(&format!("http://{text}/")).ok();
-        // Nothing but host and port: what else there may be in a URL would be in the text of it.
+        // Only host and port: any other part of a URL would change the text.
         url.filter(|url| url.path() == "/" && !text.contains(['/', '?', '#', '@', '\\']))
             .map(|_| Self(text.to_owned()))
-            .ok_or_else(|| format!("{text:?} is no registry: write host and port, registry.local:5000"))
+            .ok_or_else(|| {
+                format!("{text:?} is not a valid registry: write host and port, registry.local:5000")
+            })
     }
 }

@@ -14,7 +14,7 @@ pub(super) fn address(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Socket
     let address = text.parse().ok();
     if address.is_none() {
         node.wrong(
-            format!("{text:?} is no address to listen on"),
+            format!("{text:?} is not a valid address to listen on"),
             "write an IP address and a port, 127.0.0.1:8080",
             mistakes,
         );
@@ -51,7 +51,7 @@ pub(super) fn server_tls(
     let key = fields
         .required("key", "name a PEM file", mistakes)
         .and_then(|node| pem_file(&node, tls::private_key, mistakes));
-    // Without the authority that was meant, everybody would be let in.
+    // Without the configured authority, every client would be accepted.
     let client_ca = if_there(fields.optional("clientCa"), mistakes, |node, mistakes| {
         pem_file(node, tls::certificates, mistakes)
     });

@@ -84,11 +84,11 @@ fn route(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Route> {
 
 fn methods(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Method>> {
     let entries = node.filled_list("write [PUT, POST]", mistakes)?;
-    // `put` would be another method, which nobody sends.
+    // `put` would be a different method, which no client sends.
     let read = |text: &str| {
         let upper = text.bytes().all(|byte| byte.is_ascii_uppercase());
         let method = upper.then(|| text.parse::<Method>().ok()).flatten();
-        method.ok_or_else(|| format!("{text:?} is no method: write it in capitals, PUT"))
+        method.ok_or_else(|| format!("{text:?} is not a valid method: write it in capitals, PUT"))
     };
     each(&entries, mistakes, |entry, mistakes| {
         entry.parse_with(read, mistakes)
@@ -160,7 +160,7 @@ fn source(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ValueSource> {
         (None, None, None, None, Some(node)) => node.parse(mistakes).map(ValueSource::Pointer),
         _ => {
             node.wrong(
-                "this is not one source",
+                "exactly one source is expected",
                 "write one of `value`, `path`, `query`, `header` and `pointer`",
                 mistakes,
             );

@@ -7,7 +7,7 @@ use admittance_watch::file;
 
 use super::{each, good, if_there};
 
-/// The list of rules. An empty one would refuse everything, and is a mistake.
+/// The list of rules. An empty one would refuse all modules, so it is a mistake.
 pub(super) fn signatures(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<SignaturePolicy> {
     let entries = node.filled_list(
         "write [ { source: \"oci://registry/**\", keys: [ cosign.pub ] } ]",
@@ -35,11 +35,11 @@ fn rule(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<SignatureRule> {
         (Some(node), None, None) => public_keys(&node, mistakes).map(Requirement::Keys),
         (None, Some(node), None) => keyless(&node, mistakes).map(Requirement::Keyless),
         (None, None, Some(node)) => node
-            .one_of("thing to accept", &[("Unsigned", ())], mistakes)
+            .one_of("value of `accept`", &[("Unsigned", ())], mistakes)
             .map(|()| Requirement::Unsigned),
         _ => {
             node.wrong(
-                "it is not said in one way what is required",
+                "exactly one requirement is expected",
                 "write one of `keys`, `keyless` and `accept`",
                 mistakes,
             );
@@ -65,14 +65,14 @@ fn keyless(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Keyless> {
     let identity = fields
         .required(
             "identity",
-            "write the e-mail address or the URI of who signs",
+            "write the e-mail address or the URI of the signer",
             mistakes,
         )
         .and_then(|node| node.parse::<IdentityPattern>(mistakes));
     let issuer = fields
         .required(
             "issuer",
-            "write the URL of who vouches for the identity, https://token.actions.githubusercontent.com",
+            "write the URL of the issuer of the identity, https://token.actions.githubusercontent.com",
             mistakes,
         )
         .and_then(|node| node.parse::<IssuerUrl>(mistakes));
@@ -91,7 +91,7 @@ fn keyless(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Keyless> {
     })
 }
 
-/// A file of sigstore, or the PEM files that it would be made of.
+/// A `trusted_root.json` of sigstore, or the equivalent PEM files.
 fn trust_root(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<TrustRoot> {
     if node.json().is_string() {
         let path = node.file(mistakes)?;

@@ -288,22 +288,22 @@ listening: {}
     )
     .unwrap_err();
     for expected in [
-        "listen.address: \"localhost\" is no address to listen on",
+        "listen.address: \"localhost\" is not a valid address to listen on",
         "listen.tls.certificate: ",
         "listen.tls.key: ",
         "admin.address: missing",
-        "dialect: there are several dialects",
+        "dialect: several dialects are configured",
         "upstream.servers[1]: `127.0.0.1` is not a valid server",
         "upstream.tls.certificate: ",
-        "upstream.tls: a certificate is of no use without its key",
+        "upstream.tls: a certificate and its key are only used together",
         "upstream.connectTimeout: 5 has no unit",
-        "upstream.health.path: \"healthz\" is no path",
+        "upstream.health.path: \"healthz\" is not a valid path",
         "limits.body: 1 is out of range",
         "limits.concurrency: ",
-        "limits.headerTimeout: \"forever\" is no duration",
+        "limits.headerTimeout: \"forever\" is not a valid duration",
         "limits.other: unknown field",
         "sandbox.callsInFlight: ",
-        "log.level: \"loud\" is no log level",
+        "log.level: \"loud\" is not a valid log level",
         "listening: unknown field",
     ] {
         assert!(
@@ -320,7 +320,7 @@ fn what_must_be_there() {
     assert_eq!(
         read("dialect: {}\nupstream: { servers: [] }").unwrap_err(),
         [
-            "dialect: there is no dialect",
+            "dialect: no dialect is configured",
             "upstream.servers: the list is empty"
         ]
     );
@@ -343,7 +343,10 @@ fn routes() {
     for (change, expected) in [
         ("name: { path: c }", ": name: the path has no parameter `c`"),
         ("name: b", ".name: "),
-        ("name: { path: b, query: c }", ".name: this is not one source"),
+        (
+            "name: { path: b, query: c }",
+            ".name: exactly one source is expected",
+        ),
         (
             "namespace: [{ pointer: a }]",
             ".namespace[0].pointer: `a` is not a JSON Pointer",

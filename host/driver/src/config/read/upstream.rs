@@ -23,7 +23,7 @@ pub(super) fn upstream(
     let listed = match &discover {
         None => fields.required("servers", fix, mistakes),
         Some(_) => {
-            let why = "the servers are listed, and discovered too";
+            let why = "`servers` and `discover` cannot both be set";
             fields.refuse("servers", why, "keep `servers` or `discover`", mistakes);
             None
         }
@@ -69,7 +69,7 @@ pub(super) fn reached(
     })
 }
 
-/// `tls` of a client. Without a server that needs them, the system's authorities need not be there.
+/// `tls` of a client. The system's authorities are only required if a server needs them.
 pub(super) fn client_tls(
     fields: &mut Fields<'_>,
     needs_authorities: bool,
@@ -114,14 +114,14 @@ fn upstream_tls(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ClientTls> {
         (None, None) => None,
         _ => {
             node.wrong(
-                "a certificate is of no use without its key, nor the key without the certificate",
+                "a certificate and its key are only used together",
                 "name both, or neither",
                 mistakes,
             );
             return None;
         }
     };
-    // An authority that cannot be read must not become the system's own.
+    // An unreadable authority must not fall back to the system's authorities.
     let ca = match ca {
         Some(path) => Some(path?),
         None => None,
@@ -135,7 +135,8 @@ fn upstream_tls(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ClientTls> {
         None => Some(tls),
         Some(node) => node.parse_with(
             |name| {
-                let wrong = |_| format!("{name:?} is no DNS name: write one that the certificates have");
+                let wrong =
+                    |_| format!("{name:?} is not a valid DNS name: write one that the certificates have");
                 tls.with_server_name(name).map_err(wrong)
             },
             mistakes,
@@ -150,7 +151,7 @@ fn health(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<HealthCheck> {
         .and_then(|node| {
             let read = |text: &str| match text.parse::<PathAndQuery>() {
                 Ok(path) if text.starts_with('/') => Ok(path),
-                _ => Err(format!("{text:?} is no path: write /healthz")),
+                _ => Err(format!("{text:?} is not a valid path: write /healthz")),
             };
             node.parse_with(read, mistakes)
         });

@@ -9,12 +9,12 @@ use admittance_watch::file::{self, SecretError};
 
 use super::{good, if_there, parsed_list};
 
-/// The ensemble has bounds of its own, which are within these.
+/// The servers of an ensemble have their own bounds within these.
 const SESSION_TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_secs(600);
-/// In bytes. Nobody's password is longer.
+/// In bytes. Passwords are shorter.
 const LONGEST_PASSWORD: usize = 4096;
 
-/// Which ensembles the configuration names, whether rightly or not.
+/// Which ensembles are configured, valid or not.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ensembles {
     cluster: bool,
@@ -35,7 +35,7 @@ impl Ensembles {
     pub(super) fn need_cluster(self, node: &Node<'_>, mistakes: &mut Mistakes) -> Option<()> {
         if !self.cluster {
             node.wrong(
-                "there is no `zookeeper.cluster`, which this is in",
+                "`zookeeper.cluster` is not configured",
                 "write `zookeeper: { cluster: { servers: [ \"127.0.0.1:2181\" ] } }`",
                 mistakes,
             );
@@ -47,7 +47,7 @@ impl Ensembles {
     pub(super) fn need_any(self, node: &Node<'_>, mistakes: &mut Mistakes) -> Option<()> {
         if !self.any {
             node.wrong(
-                "there is no `zookeeper`, which this is in",
+                "`zookeeper` is not configured",
                 "write `zookeeper: { service: { servers: [ \"127.0.0.1:2181\" ] } }`",
                 mistakes,
             );
@@ -124,10 +124,10 @@ fn digest(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Digest> {
     Some(Digest::new(user?, password?))
 }
 
-/// The password begins after the first colon of what is sent.
+/// Without a colon, because the password begins after the first one.
 fn user(text: &str) -> Result<String, String> {
     match text.contains(':') {
-        true => Err(format!("{text:?} is no user: a name has no colon")),
+        true => Err(format!("{text:?} is not a valid user: a name has no colon")),
         false => Ok(text.to_owned()),
     }
 }
@@ -138,14 +138,14 @@ fn password(path: &Path, may_be_empty: bool) -> Result<String, String> {
     let text = file::read_secret_to_string(path, most).map_err(|error| match error {
         SecretError::Unreadable(error) => format!("{shown} cannot be read: {error}"),
         SecretError::WorldReadable => {
-            format!("everybody may read {shown}; take that right away (chmod o-r)")
+            format!("the file is world-readable: chmod o-r {shown}")
         }
     })?;
-    // An editor's newline is no part of it; a space may be.
+    // A trailing newline is not part of the password; a space may be.
     let text = text.trim_end_matches(['\r', '\n']);
     if (text.is_empty() && !may_be_empty) || text.len() + 2 > LONGEST_PASSWORD || text.contains(['\r', '\n'])
     {
-        return Err(format!("{shown} holds no password: write it on one line"));
+        return Err(format!("{shown} contains no password: write it on one line"));
     }
     Ok(text.to_owned())
 }

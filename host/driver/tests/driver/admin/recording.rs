@@ -79,11 +79,11 @@ async fn what_cannot_be_recorded() {
     for (query, expected) in [
         ("?count=0", "count: write 1 to 1000000"),
         ("?count=1000001", "count: write 1 to 1000000"),
-        ("?count=many", "the query is not what is asked for"),
+        ("?count=many", "the query is invalid"),
         ("?seconds=3601", "seconds: write 1 to 3600"),
-        ("?share=half", "share: `half` is no share"),
+        ("?share=half", "share: `half` is not a valid share"),
         ("?redact=spec", "redact: `spec` is not a valid field"),
-        ("?shares=10%25", "the query is not what is asked for"),
+        ("?shares=10%25", "the query is invalid"),
     ] {
         let (status, reply) = driver.call("GET", &format!("/v1/requests{query}"), "").await;
         assert_eq!(status, 400, "{query}: {reply}");

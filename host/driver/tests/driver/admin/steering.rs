@@ -253,7 +253,7 @@ spec:
             "",
             r#"{"stage":"pods"}"#,
             400,
-            "names no stage",
+            "is not the name of a stage",
         ),
     ] {
         let mut request = Request::builder().method(method).uri(path);

@@ -79,7 +79,7 @@ async fn what_is_refused() {
             ROUTE,
             "[]".to_owned(),
             1_405_008,
-            "Unmarshal TypeMeta failed: the body is no object".to_owned(),
+            "Unmarshal TypeMeta failed: the body is not an object".to_owned(),
         ),
         (
             "POST",
@@ -151,7 +151,7 @@ async fn what_is_refused() {
             with(&json!({"apiVersion": "v5"})),
             1_405_231,
             format!(
-                "{PARAMETERS}apiVersion: \"v5\" is no version of admissionwebhook that is known here; write `apiVersion: v4`"
+                "{PARAMETERS}apiVersion: \"v5\" is not a supported version of admissionwebhook; write `apiVersion: v4`"
             ),
         ),
         (
@@ -168,7 +168,9 @@ async fn what_is_refused() {
             ROUTE,
             with(&json!({"resourcesRef": {"operation": "Delete", "kind": "Deployment"}})),
             1_405_231,
-            format!("{PARAMETERS}resourcesRef.operation: \"Delete\" is no operation; write Create or Update"),
+            format!(
+                "{PARAMETERS}resourcesRef.operation: \"Delete\" is not a valid operation; write Create or Update"
+            ),
         ),
         (
             "POST",
@@ -176,7 +178,7 @@ async fn what_is_refused() {
             with(&json!({"resourcesRef": {"operation": "Create", "kind": "Aplication"}})),
             1_405_231,
             format!(
-                "{PARAMETERS}resourcesRef.kind: \"Aplication\" is no kind of BCS; did you mean Application?"
+                "{PARAMETERS}resourcesRef.kind: \"Aplication\" is not a valid kind of BCS; did you mean Application?"
             ),
         ),
         (
@@ -192,7 +194,7 @@ async fn what_is_refused() {
             with(&json!({"metadata": {"name": "a/b", "namespace": "n"}})),
             1_405_231,
             format!(
-                "{PARAMETERS}metadata.name: \"a/b\" is no name: remove the `/`, which stands between namespace and name"
+                "{PARAMETERS}metadata.name: \"a/b\" is not a valid name: remove the `/`, which stands between namespace and name"
             ),
         ),
         (
@@ -226,7 +228,7 @@ async fn what_is_refused() {
             hook(&json!({"name": "a", "failurePolicy": "fail", "clientConfig": {"url": "https://h"}})),
             1_405_231,
             format!(
-                "{PARAMETERS}admissionWebhooks[0].failurePolicy: \"fail\" is no failure policy; case matters: write Fail"
+                "{PARAMETERS}admissionWebhooks[0].failurePolicy: \"fail\" is not a valid failure policy; case matters: write Fail"
             ),
         ),
         (
@@ -237,7 +239,7 @@ async fn what_is_refused() {
             ),
             1_405_231,
             format!(
-                "{PARAMETERS}admissionWebhooks[0].namespaceSelector.operator: \"Is\" is no operator; write In or NotIn"
+                "{PARAMETERS}admissionWebhooks[0].namespaceSelector.operator: \"Is\" is not a valid operator; write In or NotIn"
             ),
         ),
         (
@@ -292,10 +294,10 @@ async fn what_is_refused() {
             ),
             1_405_231,
             format!(
-                "{PARAMETERS}resourcesRef.operation: \"Delete\" is no operation; write Create or Update\n\
-                admissionWebhooks[0].clientConfig.url: this is no URL: relative URL without a base; write https://host/path\n\
+                "{PARAMETERS}resourcesRef.operation: \"Delete\" is not a valid operation; write Create or Update\n\
+                admissionWebhooks[0].clientConfig.url: this is not a valid URL: relative URL without a base; write https://host/path\n\
                 admissionWebhooks[1].name: \"a\" is also the name of the stage on line 15; give each stage its own name\n\
-                admissionWebhooks[1].failurePolicy: \"Open\" is no failure policy; write Fail or Ignore"
+                admissionWebhooks[1].failurePolicy: \"Open\" is not a valid failure policy; write Fail or Ignore"
             ),
         ),
         // One definition for each operation and kind.
@@ -316,7 +318,7 @@ async fn what_is_refused() {
             definition("there", "x").to_string(),
             1_405_231,
             format!(
-                "{PARAMETERS}admissionWebhooks[0].clientConfig.url: this is no URL: relative URL without a base; write https://host/path"
+                "{PARAMETERS}admissionWebhooks[0].clientConfig.url: this is not a valid URL: relative URL without a base; write https://host/path"
             ),
         ),
         // Plugins that cannot be loaded.

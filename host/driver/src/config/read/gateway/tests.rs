@@ -139,11 +139,11 @@ fn mistakes() {
     let listed = "clusters: { BCS-1: [\"http://127.0.0.1:1\"] }";
     // (what stands in `gateway`, what else is there, the mistake)
     for (gateway, more, expected) in [
-        ("", "", "dialect.gateway: it is not said where the drivers are"),
+        ("", "", "dialect.gateway: no drivers are configured"),
         (
             "discover: {}",
             "",
-            "dialect.gateway.discover: there is no `zookeeper`",
+            "dialect.gateway.discover: `zookeeper` is not configured",
         ),
         (
             "clusters: { BCS-1: [] }",
@@ -163,7 +163,7 @@ fn mistakes() {
         (
             &format!("{listed}, statuses: bcs"),
             "",
-            "dialect.gateway.statuses: \"bcs\" is no way of statuses",
+            "dialect.gateway.statuses: \"bcs\" is not a valid value of `statuses`",
         ),
         (
             &format!("{listed}, forwardToken: x"),
@@ -183,12 +183,12 @@ fn mistakes() {
         (
             &format!("{listed}, tokens: {{}}"),
             "",
-            "dialect.gateway.tokens: it is not said in one way",
+            "dialect.gateway.tokens: exactly one source of tokens is required",
         ),
         (
             &format!("{listed}, tokens: {{ file: tokens.yaml, endpoint: {{ url: \"http://a\" }} }}"),
             "",
-            "dialect.gateway.tokens: it is not said in one way",
+            "dialect.gateway.tokens: exactly one source of tokens is required",
         ),
         (
             &format!("{listed}, tokens: {{ file: none.yaml }}"),
@@ -203,27 +203,27 @@ fn mistakes() {
         (
             &format!("{listed}, tokens: {{ endpoint: {{ url: usermanager }} }}"),
             "",
-            "dialect.gateway.tokens.endpoint.url: \"usermanager\" is no URL",
+            "dialect.gateway.tokens.endpoint.url: \"usermanager\" is not a valid URL",
         ),
         (
             &format!("{listed}, tokens: {{ endpoint: {{ url: \"ftp://a\" }} }}"),
             "",
-            "\"ftp://a\" is no URL",
+            "\"ftp://a\" is not a valid URL",
         ),
         (
             &format!("{listed}, tokens: {{ endpoint: {{ url: \"http://u:p@a\" }} }}"),
             "",
-            "is no URL",
+            "is not a valid URL",
         ),
         (
             &format!("{listed}, tokens: {{ endpoint: {{ url: \"http://a\", tokenFile: open }} }}"),
             "",
-            "everybody may read the token",
+            "the token file is world-readable",
         ),
         (
             &format!("{listed}, tokens: {{ endpoint: {{ url: \"http://a\", tokenFile: spaced }} }}"),
             "",
-            "it holds no token",
+            "it contains no token",
         ),
         (
             &format!("{listed}, tokens: {{ endpoint: {{ url: \"http://a\", timeout: 0s }} }}"),

@@ -88,28 +88,28 @@ fn mistakes() {
         (
             "127.0.0.1:1",
             with("sha256: abc"),
-            "admin.tokens[0].sha256: this is no SHA-256 digest",
+            "admin.tokens[0].sha256: this is not a valid SHA-256 digest",
         ),
         (
             "127.0.0.1:1",
             with(&format!("sha256: {DIGEST}, file: token")),
-            "admin.tokens[0]: it is not said in one way what the token is",
+            "admin.tokens[0]: exactly one source of the token is required",
         ),
         (
             "127.0.0.1:1",
             "tokens: [{ name: a, role: Read }]".to_owned(),
-            "admin.tokens[0]: it is not said in one way what the token is",
+            "admin.tokens[0]: exactly one source of the token is required",
         ),
         (
             "127.0.0.1:1",
             "tokens: [{ name: a, role: Write, file: token }]".to_owned(),
-            "admin.tokens[0].role: \"Write\" is no role",
+            "admin.tokens[0].role: \"Write\" is not a valid role",
         ),
         (
             "127.0.0.1:1",
             "tokens: [{ name: a, role: Read, file: token }, { name: a, role: Admin, file: token }]"
                 .to_owned(),
-            "admin.tokens[1]: there are two of the name \"a\"",
+            "admin.tokens[1]: two entries have the name \"a\"",
         ),
         (
             "127.0.0.1:1",
@@ -124,17 +124,17 @@ fn mistakes() {
         (
             "0.0.0.0:1",
             format!("{TLS}, clients: [{{ name: a, role: Read }}]"),
-            "admin.clients: nobody is asked for a certificate",
+            "admin.clients: clients are not asked for certificates",
         ),
         (
             "127.0.0.1:1",
             "clients: [{ name: a, role: Read }]".to_owned(),
-            "admin.clients: nobody is asked for a certificate",
+            "admin.clients: clients are not asked for certificates",
         ),
         (
             "0.0.0.0:1",
             ASKING.to_owned(),
-            "admin.tls: clients are asked for certificates, and none of them is let in",
+            "admin.tls: clients are asked for certificates, but none is allowed",
         ),
         (
             "0.0.0.0:1",

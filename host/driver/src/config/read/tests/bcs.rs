@@ -145,11 +145,11 @@ fn what_cannot_be() {
     let table: Vec<(&[&str], &str)> = vec![
         (
             &[DIALECT, DISCOVERED],
-            "upstream.discover: there is no `zookeeper.cluster`",
+            "upstream.discover: `zookeeper.cluster` is not configured",
         ),
         (
             &[DIALECT, DISCOVERED, "zookeeper: { service: { servers: [a] } }"],
-            "upstream.discover: there is no `zookeeper.cluster`",
+            "upstream.discover: `zookeeper.cluster` is not configured",
         ),
         (
             &[
@@ -157,7 +157,7 @@ fn what_cannot_be() {
                 CLUSTER,
                 "upstream: { discover: {}, servers: [\"http://a:1\"] }",
             ],
-            "upstream.servers: the servers are listed, and discovered too",
+            "upstream.servers: `servers` and `discover` cannot both be set",
         ),
         (
             &[DIALECT, CLUSTER, "upstream: { discover: { path: a } }"],
@@ -181,7 +181,7 @@ fn what_cannot_be() {
         ),
         (
             &["dialect: { bcs: { cluster: A, behind: Scheduler } }", LISTED],
-            "dialect.bcs.behind: \"Scheduler\" is no ",
+            "dialect.bcs.behind: \"Scheduler\" is not a valid ",
         ),
         (
             &[REST, CLUSTER, LISTED, "registration: {}"],
@@ -202,7 +202,7 @@ fn what_cannot_be() {
         ),
         (
             &[DIALECT, LISTED, "registration: {}"],
-            "registration: there is no `zookeeper`",
+            "registration: `zookeeper` is not configured",
         ),
         (
             &[
@@ -212,15 +212,15 @@ fn what_cannot_be() {
                 "listen: { address: \"0.0.0.0:1\" }",
                 "registration: {}",
             ],
-            "registration: others cannot reach it at 0.0.0.0",
+            "registration: other machines cannot reach the driver at its listen address 0.0.0.0",
         ),
         (
             &[DIALECT, LISTED, CLUSTER, "registration: { ip: \"0.0.0.0\" }"],
-            "registration.ip: nobody is reached at 0.0.0.0",
+            "registration.ip: no driver can be reached at 0.0.0.0",
         ),
         (
             &[DIALECT, LISTED, CLUSTER, "registration: { ip: host }"],
-            "registration.ip: \"host\" is no IP address",
+            "registration.ip: \"host\" is not a valid IP address",
         ),
         (
             &[DIALECT, LISTED, CLUSTER, "registration: { port: 0 }"],
@@ -281,7 +281,7 @@ fn what_cannot_be() {
                 LISTED,
                 "zookeeper: { cluster: { servers: [a], digest: { user: u, passwordFile: open } } }",
             ],
-            "zookeeper.cluster.digest.passwordFile: everybody may read ",
+            "zookeeper.cluster.digest.passwordFile: the file is world-readable: chmod o-r ",
         ),
         (
             &[
@@ -305,11 +305,11 @@ fn what_cannot_be() {
         ),
         (
             &[DIALECT, LISTED, "definitions: [ { zookeeper: {} } ]"],
-            "definitions[0].zookeeper: there is no `zookeeper.cluster`",
+            "definitions[0].zookeeper: `zookeeper.cluster` is not configured",
         ),
         (
             &[DIALECT, LISTED, "definitions: [ { customResources: {} } ]"],
-            "definitions[0].customResources: there is no Kubernetes cluster",
+            "definitions[0].customResources: no Kubernetes cluster is configured",
         ),
         (
             &[
@@ -318,7 +318,7 @@ fn what_cannot_be() {
                 "cluster: {}",
                 "definitions: [ { customResources: { namespace: A } } ]",
             ],
-            "definitions[0].customResources.namespace: \"A\" is no namespace",
+            "definitions[0].customResources.namespace: \"A\" is not a valid namespace",
         ),
         (
             &[
@@ -327,11 +327,11 @@ fn what_cannot_be() {
                 CLUSTER,
                 "definitions: [ { zookeeper: {} }, { zookeeper: {} } ]",
             ],
-            "definitions[1]: this store is named a second time",
+            "definitions[1]: this store is listed twice",
         ),
         (
             &[DIALECT, LISTED, CLUSTER, "definitions: [ {} ]"],
-            "definitions[0]: this is not one place of definitions",
+            "definitions[0]: exactly one store of definitions is expected",
         ),
     ];
     for (parts, expected) in table {
@@ -390,7 +390,9 @@ fn what_becomes_of_bad_definitions() {
             (Ok(config), Some(expected)) => assert_eq!(config.on_bad_definition, expected, "{text}"),
             (Err(mistakes), None) => {
                 assert!(
-                    mistakes.join("\n").contains("onBadDefinition: \"refuse\" is no"),
+                    mistakes
+                        .join("\n")
+                        .contains("onBadDefinition: \"refuse\" is not a valid"),
                     "{mistakes:?}"
                 );
             }

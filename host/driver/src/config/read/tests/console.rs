@@ -60,7 +60,7 @@ fn mistakes_about_consoles() {
     for (bcs, expected) in [
         (
             "behind: driver, console: {}",
-            "dialect.bcs.console: the driver behind this one asks the consoles",
+            "dialect.bcs.console: the driver behind this one calls the consoles",
         ),
         (
             "behind: scheduler, console: { port: 0 }",
@@ -72,7 +72,7 @@ fn mistakes_about_consoles() {
         ),
         (
             "behind: scheduler, console: { hosts: [console.example.com] }",
-            "dialect.bcs.console.hosts[0]: \"console.example.com\" is no network: write one such as 10.0.0.0/8, or an address",
+            "dialect.bcs.console.hosts[0]: \"console.example.com\" is not a valid network: write one such as 10.0.0.0/8, or an address",
         ),
         (
             "behind: scheduler, console: { host: 10.0.0.1 }",
@@ -109,12 +109,12 @@ fn custom_resources() {
         (
             "behind: scheduler, customResources: true",
             "",
-            "dialect.bcs.customResources: there is no Kubernetes cluster to ask",
+            "dialect.bcs.customResources: no Kubernetes cluster is configured",
         ),
         (
             "behind: driver, customResources: true",
             "cluster: { kubeconfig: here }",
-            "dialect.bcs.customResources: the driver behind this one asks the kube-apiserver",
+            "dialect.bcs.customResources: the driver behind this one calls the kube-apiserver",
         ),
         (
             "behind: scheduler, customResources: {}",

@@ -17,19 +17,19 @@ fn what_is_wrong_with_modules() {
         ("modules: { ca: missing.pem }", "modules.ca: "),
         (
             "modules: { proxy: \"proxy:3128\" }",
-            "modules.proxy: \"proxy:3128\" is no proxy",
+            "modules.proxy: \"proxy:3128\" is not a valid proxy",
         ),
         (
             "modules: { proxy: \"socks5://proxy\" }",
-            "modules.proxy: \"socks5://proxy\" is no proxy",
+            "modules.proxy: \"socks5://proxy\" is not a valid proxy",
         ),
         (
             "modules: { insecureRegistries: [\"http://registry\"] }",
-            "modules.insecureRegistries[0]: \"http://registry\" is no registry",
+            "modules.insecureRegistries[0]: \"http://registry\" is not a valid registry",
         ),
         (
             "modules: { insecureRegistries: [\"registry/repository\"] }",
-            "modules.insecureRegistries[0]: \"registry/repository\" is no registry",
+            "modules.insecureRegistries[0]: \"registry/repository\" is not a valid registry",
         ),
         (
             "modules: { sizeLimit: 2GiB }",

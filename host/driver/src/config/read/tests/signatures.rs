@@ -54,17 +54,17 @@ fn mistakes() {
             "source: \"ftp://registry\", accept: Unsigned",
             "source: `ftp://registry`",
         ),
-        ("source: \"**\"", " it is not said in one way what is required"),
+        ("source: \"**\"", " exactly one requirement is expected"),
         (
             "source: \"**\", keys: [cosign.pub], accept: Unsigned",
-            " it is not said in one way what is required",
+            " exactly one requirement is expected",
         ),
         ("source: \"**\", keys: []", "keys: the list is empty"),
         ("source: \"**\", keys: [missing.pub]", "keys[0]: "),
         ("source: \"**\", keys: [fulcio.pem]", "keys[0]: public key"),
         (
             "source: \"**\", accept: unsigned",
-            "accept: \"unsigned\" is no thing to accept",
+            "accept: \"unsigned\" is not a valid value of `accept`",
         ),
         (
             "source: \"**\", keyless: { identity: \"ci@example.com\", issuer: login, trustRoot: { authorities: fulcio.pem, signatureLog: cosign.pub } }",
