@@ -268,7 +268,7 @@ async fn a_write_without_an_answer_is_looked_for() {
     store.commit(&[creation(&path, &text)]).await.unwrap();
     // (whether the server has written it before the connection broke, what is said)
     for (is_written, expected) in [
-        (false, Some("whether customresources:bkbcs/a is written")),
+        (false, Some("whether customresources:bkbcs/a was written")),
         (true, None),
     ] {
         let before = setting.server.count("replace", PLURAL);

@@ -36,7 +36,9 @@ pub enum ReviewError {
     /// One of its objects is not a JSON object.
     #[error("request.{field}: {source}")]
     Object {
+        /// The field of `request`.
         field: &'static str,
+        /// The reason.
         source: ObjectError,
     },
     /// The object has one of the keys of its identity twice, or in another spelling.

@@ -117,7 +117,7 @@ fn requests_that_go_on_by_their_head() {
         ("1.3 webconsole", "GET", "/webconsole/a/b?host_ip=127.0.0.3&x=%20", "console 127.0.0.3 /bcsapi/v1/consoleproxy/a/b?host_ip=127.0.0.3&x=%20"),
         ("1.3 webconsole", "POST", "/webconsole/a?host_ip=::1", "console ::1 /bcsapi/v1/consoleproxy/a?host_ip=::1"),
         ("1.3 webconsole", "GET", "/webconsole/a", "400 param host_ip must not be empty"),
-        ("here alone", "GET", "/webconsole/a?host_ip=elsewhere.example.com", "400 param host_ip must be an IP address, and `elsewhere.example.com` is none"),
+        ("here alone", "GET", "/webconsole/a?host_ip=elsewhere.example.com", "400 param host_ip must be an IP address, and `elsewhere.example.com` is not one"),
         ("1.3 customresourcedefinitions", "GET", "/customresourcedefinitions", "kubernetes /apis/apiextensions.k8s.io/v1beta1/customresourcedefinitions as it is"),
         ("1.3 customresourcedefinitions", "GET", "/customresourcedefinitions/a.b", "kubernetes /apis/apiextensions.k8s.io/v1beta1/customresourcedefinitions/a.b as it is"),
         ("1.3 customresourcedefinitions", "DELETE", "/customresourcedefinitions/a.b", "kubernetes /apis/apiextensions.k8s.io/v1beta1/customresourcedefinitions/a.b as it is"),

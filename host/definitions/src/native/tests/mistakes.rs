@@ -180,7 +180,7 @@ fn mistakes_in_webhooks() {
         ),
         (
             "url: 'ftp://h.example'",
-            "8:61: .url: the scheme `ftp` is not possible; write https://",
+            "8:61: .url: the scheme `ftp` is not supported; write https://",
         ),
         (
             "url: 'https:///a'",
@@ -188,7 +188,7 @@ fn mistakes_in_webhooks() {
         ),
         (
             "url: 'file:///a'",
-            "8:61: .url: the URL has no host; write https://host/path\n8:61: .url: the scheme `file` is not possible; write https://",
+            "8:61: .url: the URL has no host; write https://host/path\n8:61: .url: the scheme `file` is not supported; write https://",
         ),
         (
             "url: 'https://u:p@h.example/?a#b'",
