@@ -144,7 +144,6 @@ fn the_library_builds_only_what_its_features_need() {
             .args([
                 "tree",
                 "--locked",
-                "--offline",
                 "-p",
                 "admittance",
                 "-e",
