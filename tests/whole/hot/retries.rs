@@ -8,7 +8,7 @@ use std::{
 use admittance_tests::{Admittance, Identity, ModuleServer, replace};
 use http::Method;
 use serde_json::json;
-use tokio::{io::copy_bidirectional, net::TcpStream};
+use tokio::{io::copy_bidirectional, net::TcpStream, task::JoinHandle};
 
 use super::scene::{Hot, chain, end, mistakes};
 use crate::operator::registry::{Access, Registry};
@@ -256,6 +256,20 @@ async fn a_first_start_without_the_server_serves_the_rest() {
     }
 }
 
+/// Closes every connection to this address, and so keeps the port until it is aborted.
+fn closes_connections(address: SocketAddr) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        // The server that had the port may not have closed it yet.
+        let listener = loop {
+            match tokio::net::TcpListener::bind(address).await {
+                Ok(listener) => break listener,
+                Err(_) => tokio::task::yield_now().await,
+            }
+        };
+        while listener.accept().await.is_ok() {}
+    })
+}
+
 /// A module with a schedule stays live while its server is down, does not delay other changes, and is fetched when the
 /// server is back.
 #[tokio::test]
@@ -273,6 +287,7 @@ async fn a_module_on_a_schedule_stays_while_its_server_is_down() {
     assert_eq!(hot.version(&program).await, Some(2));
 
     drop(server);
+    let down = closes_connections(address);
     let status = program
         .until_status("the server is down", |status| mistakes(status).contains(&source))
         .await
@@ -289,6 +304,8 @@ async fn a_module_on_a_schedule_stays_while_its_server_is_down() {
         .await
         .unwrap();
 
+    down.abort();
+    assert!(down.await.unwrap_err().is_cancelled());
     let server = ModuleServer::start_at(address, identity).await.unwrap();
     server.put("versioned.wasm", hot.bytes(3));
     hot.until_version(&program, "the server is back", 3).await;
