@@ -1,0 +1,150 @@
+//! Stages in audit mode.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn audit_records_and_changes_nothing() {
+    use Script::*;
+    for (case, script, word) in [
+        ("deny", Deny("no"), "deny"),
+        ("patch", add("/metadata/labels/a", json!("x")), "patch"),
+        ("failure", Fail(FailureKind::Memory), "failed"),
+        ("timeout", Hang, "failed"),
+        ("identity", add("/metadata/name", json!("x")), "failed"),
+        ("warning", Warn("careful"), "allow"),
+    ] {
+        let audited = StageSpec {
+            mode: Mode::Audit,
+            ..StageSpec::new("stage")
+        }
+        .with(script);
+        let stages = vec![audited, Stage::new("after", Allow)];
+        let outcome = run(stages, request(Operation::Create), Duration::from_secs(10)).await;
+        assert_eq!(
+            summary(&outcome),
+            (vec![word, "allow"], String::new(), json!([])),
+            "{case}"
+        );
+        assert!(
+            outcome.warnings.is_empty() && outcome.audit_annotations.is_empty(),
+            "{case}"
+        );
+    }
+}
+
+/// However slow an audited stage is, it takes no time from the others, and it is still in the trace.
+#[tokio::test(start_paused = true)]
+async fn an_audited_stage_takes_no_time_that_others_need() {
+    use Script::*;
+    let audited = |script, timeout| {
+        StageSpec {
+            mode: Mode::Audit,
+            timeout: Duration::from_millis(timeout),
+            ..StageSpec::new("audited")
+        }
+        .with(script)
+    };
+    let slow = |milliseconds| {
+        StageSpec {
+            timeout: Duration::from_secs(1),
+            ..StageSpec::new("enforced")
+        }
+        .with(Slow(milliseconds))
+    };
+    for (case, stages, phase, words, milliseconds) in [
+        (
+            "it hangs as long as the request may take",
+            vec![audited(Hang, 5_000), slow(400), audited(Hang, 5_000), slow(400)],
+            Phase::Mutating,
+            ["failed", "allow", "failed", "allow"],
+            1_000,
+        ),
+        (
+            "all audited stages at once, in what is left",
+            vec![audited(Hang, 300), slow(200), audited(Slow(100), 300), slow(200)],
+            Phase::Mutating,
+            ["failed", "allow", "allow", "allow"],
+            700,
+        ),
+        (
+            "validating",
+            vec![
+                audited(Hang, 5_000),
+                slow(400),
+                audited(Deny("no"), 300),
+                slow(900),
+            ],
+            Phase::Validating,
+            ["failed", "allow", "deny", "allow"],
+            1_000,
+        ),
+        (
+            "no time is left",
+            vec![audited(Hang, 5_000), slow(500), audited(Allow, 300), slow(600)],
+            Phase::Mutating,
+            ["not-reached", "allow", "not-reached", "failed"],
+            1_000,
+        ),
+    ] {
+        let started = tokio::time::Instant::now();
+        let chain = Chain {
+            phase,
+            ..chain(stages)
+        };
+        let mut evaluation = Evaluation::new(
+            request(Operation::Create),
+            Deadline::after(Duration::from_millis(1_000)),
+        );
+        evaluation
+            .run(&[&chain], surroundings(&StaticNamespaces::default()))
+            .await;
+        let outcome = evaluation.outcome();
+        let (got, refusal, _) = summary(&outcome);
+        assert_eq!(got, words, "{case}: {refusal}");
+        assert_eq!(
+            outcome.is_allowed(),
+            !words.contains(&"not-reached"),
+            "{case}: {refusal}"
+        );
+        let took = started.elapsed().as_millis();
+        assert!(
+            (milliseconds..milliseconds + 20).contains(&took),
+            "{case}: {took} ms"
+        );
+    }
+}
+
+/// An audited stage sees the object as it was at its place, and is called again if it asks for reinvocation.
+#[tokio::test]
+async fn an_audited_stage_sees_the_object_of_its_place() {
+    let denies = |key: &str| {
+        StageSpec {
+            mode: Mode::Audit,
+            reinvocation: Reinvocation::IfNeeded,
+            object_selector: LabelSelector::new(vec![Requirement::equals(key, "x").unwrap()]),
+            ..StageSpec::new(key)
+        }
+        .with(Script::Deny("would deny"))
+    };
+    let label = |key: &str| Stage::new("label", add(&format!("/metadata/labels/{key}"), json!("x")));
+    let stages = vec![label("a"), denies("a"), denies("b"), label("b"), denies("b")];
+    let outcome = run(stages, request(Operation::Create), Duration::from_secs(10)).await;
+    let rows: Vec<_> = outcome
+        .trace
+        .iter()
+        .map(|row| (&*row.stage, row.round, row.result.as_str()))
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            ("label", 1, "patch"),
+            ("a", 1, "deny"),
+            ("b", 1, "skipped"),
+            ("label", 1, "patch"),
+            ("b", 1, "deny"),
+            // Not the one that was not called in the first round, nor the one after which nothing changed.
+            ("a", 2, "deny"),
+        ]
+    );
+    assert!(outcome.is_allowed());
+}

@@ -1,0 +1,174 @@
+//! Deadlines, and work that must not hold a worker.
+
+use std::{
+    pin::pin,
+    sync::mpsc,
+    task::{Context, Waker},
+};
+
+use tokio::{runtime::Builder, task::spawn_blocking};
+
+use super::*;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn large() -> Request {
+    let mut request = request(Operation::Create);
+    let mut value = pod();
+    value["spec"]["text"] = json!("x".repeat(200 << 10));
+    value["spec"]["list"] = json!(vec![1; 200_000]);
+    request.object = Object::from_value(value);
+    request
+}
+
+fn failure_of(outcome: &Outcome) -> &Failure {
+    match &outcome.trace[0].result {
+        StageResult::Failed { failure, .. } => failure,
+        _ => panic!("{outcome:?}"),
+    }
+}
+
+/// The runtime's only blocking thread is busy at first, so work that leaves the worker cannot be done before
+/// that thread is free, and work that stays on the worker is done in the first poll.
+#[test]
+fn a_large_patch_holds_no_worker() {
+    let copies: Vec<Value> = (0..35)
+        .map(|i| json!({"op": "copy", "from": "", "path": format!("/b{i}")}))
+        .collect();
+    let request = large();
+    for mode in Mode::ALL {
+        let stage = StageSpec {
+            mode,
+            timeout: MINUTE,
+            ..StageSpec::new("stage")
+        }
+        .with(Script::Patch(copies.clone().into()));
+        let runtime = Builder::new_current_thread()
+            .enable_time()
+            .max_blocking_threads(1)
+            .build()
+            .unwrap();
+        let outcome = runtime.block_on(async {
+            let (free, busy) = mpsc::channel::<()>();
+            let blocking = spawn_blocking(move || busy.recv());
+            let mut run = pin!(run(vec![stage], request.clone(), MINUTE));
+            let first = run.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert!(first.is_pending(), "{mode}: the worker was held");
+            free.send(()).unwrap();
+            blocking.await.unwrap().unwrap();
+            run.await
+        });
+        assert_eq!(failure_of(&outcome).kind, FailureKind::OutputTooLarge);
+        assert_eq!(outcome.is_allowed(), mode == Mode::Audit);
+    }
+}
+
+#[tokio::test]
+async fn a_slow_patch_ends_with_the_timeout_of_its_stage() {
+    let middle = vec![json!({"op": "add", "path": "/spec/list/100000", "value": 1}); 9_999];
+    for mode in Mode::ALL {
+        let stage = StageSpec {
+            mode,
+            timeout: Duration::from_millis(1),
+            ..StageSpec::new("stage")
+        }
+        .with(Script::Patch(middle.clone().into()));
+        let outcome = run(vec![stage], large(), MINUTE).await;
+        assert_eq!(failure_of(&outcome).kind, FailureKind::Timeout);
+        assert_eq!(outcome.is_allowed(), mode == Mode::Audit);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn deadlines() {
+    use FailurePolicy::{Fail, Ignore};
+    use Script::*;
+    let second = 1000;
+    // (case, the request's budget in ms, stages: script, timeout in ms, policy; words, refusal).
+    // kube-apiserver: each call gets the smaller of its own timeout and what is left of the request;
+    // a request out of time fails whatever the policy, and later hooks are not called.
+    let table: Vec<(&str, u64, Vec<(Script, u64, FailurePolicy)>, &[&str], &str)> = vec![
+        (
+            "within both",
+            10 * second,
+            vec![(Slow(400), 500, Fail)],
+            &["allow"],
+            "",
+        ),
+        (
+            "over its own",
+            10 * second,
+            vec![(Slow(600), 500, Fail)],
+            &["failed"],
+            "stage stage of chain chain failed (timeout): no verdict within the stage's timeout of 500ms",
+        ),
+        (
+            "over the request's",
+            300,
+            vec![(Slow(400), 500, Fail)],
+            &["failed"],
+            "stage stage of chain chain failed (timeout): no verdict before the request's deadline",
+        ),
+        (
+            "stages eat the request's time",
+            1000,
+            vec![
+                (Slow(400), 500, Fail),
+                (Slow(400), 500, Fail),
+                (Slow(400), 500, Fail),
+            ],
+            &["allow", "allow", "failed"],
+            "stage stage of chain chain failed (timeout): no verdict before the request's deadline",
+        ),
+        (
+            "nothing left for the next, whatever its policy",
+            300,
+            vec![(Hang, 500, Ignore), (Allow, 500, Ignore)],
+            &["failed", "not-reached"],
+            "the request's deadline passed before stage stage of chain chain could be called",
+        ),
+    ];
+    for (case, budget, stages, words, refusal) in table {
+        let stages = stages
+            .into_iter()
+            .map(|(script, timeout, policy)| {
+                let mut stage = enforced(script, policy);
+                stage.spec.timeout = Duration::from_millis(timeout);
+                stage
+            })
+            .collect();
+        let outcome = run(stages, request(Operation::Create), Duration::from_millis(budget)).await;
+        assert_eq!(
+            summary(&outcome),
+            (words.to_vec(), refusal.to_owned(), json!([])),
+            "{case}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_request_drops_the_call() {
+    struct Guarded(Arc<AtomicUsize>);
+    struct OnDrop(Arc<AtomicUsize>);
+    impl Drop for OnDrop {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    #[async_trait]
+    impl Hook for Guarded {
+        async fn admit(&self, _: &Request, _: Deadline) -> Result<Response, Failure> {
+            let _guard = OnDrop(self.0.clone());
+            std::future::pending().await
+        }
+    }
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let stage = StageSpec {
+        timeout: Duration::from_millis(1),
+        ..StageSpec::new("stage")
+    }
+    .with(Guarded(dropped.clone()));
+    let outcome = run(vec![stage], request(Operation::Create), Duration::from_secs(1)).await;
+    assert!(!outcome.is_allowed());
+    assert_eq!(dropped.load(Ordering::SeqCst), 1);
+}

@@ -1,0 +1,119 @@
+//! Which stages are called.
+
+use super::*;
+
+#[tokio::test]
+async fn selectors_choose_the_stages() {
+    let on_label = |key: &str| LabelSelector::new(vec![Requirement::equals(key, "yes").unwrap()]);
+    let not_in = LabelSelector::new(vec![
+        Requirement::new(
+            "inject",
+            admittance_admission::LabelOperator::DoesNotExist,
+            vec![],
+        )
+        .unwrap(),
+    ]);
+    let object = |text: &str| Object::parse(text).unwrap();
+    let labelled = || Some(object(r#"{"metadata":{"labels":{"inject":"yes"}}}"#));
+    let bare = || Some(object(r#"{"metadata":{}}"#));
+    // (case, selector, object, old object, called); source: kube-apiserver's object predicate.
+    let table = [
+        (
+            "empty selector, no object",
+            LabelSelector::default(),
+            None,
+            None,
+            true,
+        ),
+        (
+            "empty selector, no metadata",
+            LabelSelector::default(),
+            Some(object("{}")),
+            None,
+            true,
+        ),
+        ("the new object", on_label("inject"), labelled(), None, true),
+        ("the old object", on_label("inject"), bare(), labelled(), true),
+        ("the old object alone", on_label("inject"), None, labelled(), true),
+        ("neither", on_label("inject"), bare(), bare(), false),
+        ("no object", on_label("inject"), None, None, false),
+        (
+            "DoesNotExist, without the label",
+            not_in.clone(),
+            bare(),
+            None,
+            true,
+        ),
+        ("DoesNotExist, with it", not_in.clone(), labelled(), None, false),
+        (
+            "DoesNotExist, without metadata",
+            not_in.clone(),
+            Some(object("{}")),
+            None,
+            false,
+        ),
+        ("DoesNotExist, no object", not_in, None, None, false),
+    ];
+    for (case, selector, new, old, called) in table {
+        let stage = StageSpec {
+            object_selector: selector,
+            ..StageSpec::new("stage")
+        }
+        .with(Script::Allow);
+        let mut request = request(Operation::Update);
+        (request.object, request.old_object) = (new, old);
+        let outcome = run(vec![stage], request, Duration::from_secs(1)).await;
+        let word = if called { "allow" } else { "skipped" };
+        assert_eq!(outcome.trace[0].result.as_str(), word, "{case}");
+    }
+    // A label that the first stage removes no longer selects the second (kube-apiserver does the same).
+    let removes = Script::Patch(json!([{"op": "remove", "path": "/metadata/labels/inject"}]));
+    let second = StageSpec {
+        object_selector: on_label("inject"),
+        ..StageSpec::new("second")
+    }
+    .with(Script::Deny("no"));
+    let outcome = run(
+        vec![Stage::new("first", removes), second],
+        request(Operation::Create),
+        Duration::from_secs(1),
+    )
+    .await;
+    assert_eq!(outcome.trace[1].result.as_str(), "skipped");
+    assert!(outcome.is_allowed());
+}
+
+struct NoNamespaces;
+
+#[async_trait]
+impl NamespaceSource for NoNamespaces {
+    async fn labels(&self, namespace: &str) -> Result<Labels, NamespaceLookupError> {
+        Err(NamespaceLookupError(format!("namespace {namespace} not found")))
+    }
+}
+
+#[tokio::test]
+async fn labels_that_cannot_be_read_are_a_failure() {
+    let by_label =
+        NamespaceSelector::Labels(LabelSelector::new(vec![Requirement::equals("a", "b").unwrap()]));
+    for policy in FailurePolicy::ALL {
+        let mut stage = enforced(Script::Allow, policy);
+        stage.spec.namespace_selector = Some(by_label.clone());
+        let mut evaluation = Evaluation::new(
+            request(Operation::Create),
+            Deadline::after(Duration::from_secs(1)),
+        );
+        evaluation
+            .run(&[&chain(vec![stage])], surroundings(&NoNamespaces))
+            .await;
+        let outcome = evaluation.outcome();
+        let StageResult::Failed { failure, .. } = &outcome.trace[0].result else {
+            panic!("{outcome:?}")
+        };
+        assert_eq!(
+            failure,
+            &Failure::new(FailureKind::NamespaceUnknown, "namespace prod not found")
+        );
+        assert_eq!(outcome.is_allowed(), policy == FailurePolicy::Ignore);
+    }
+}
