@@ -1,0 +1,136 @@
+//! Who may use the admin port, and what the program may do in the cluster.
+
+use super::*;
+
+/// TLS, tokens and clients of the configuration apply to the Pods' admin port.
+#[tokio::test]
+async fn the_admin_port_of_a_pod_is_for_those_who_are_listed() {
+    let directory = tempfile::tempdir().unwrap();
+    let certs = directory.path().join("certs");
+    let made = Admittance::run(["certs", "--host", "127.0.0.1", "--out", certs.to_str().unwrap()])
+        .await
+        .unwrap();
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    let token = write(&directory, "ci.token", "0123456789abcdef0123456789abcdef\n");
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
+    let pods = write(&directory, "pods.yaml", chains());
+    let tls = "  tls: { certificate: certs/127.0.0.1.pem, key: certs/127.0.0.1.key }\n";
+    let printed = async |tls: &str| {
+        let text = format!(
+            "dialect: {{ kubernetes: {{}} }}\nadmin:\n  address: 127.0.0.1:9090\n{tls}  \
+             tokens: [{{ name: ci, role: Admin, file: ci.token }}]\n"
+        );
+        let config = write(&directory, "admittance.yaml", text);
+        let arguments = format!("--config {} --definitions {}", config.display(), pods.display());
+        Printed::in_directory(tempfile::tempdir().unwrap(), &arguments).await
+    };
+
+    let with_tls = printed(tls).await;
+    assert!(
+        !with_tls.stderr.contains("the admin API of the Pods is disabled"),
+        "{}",
+        with_tls.stderr
+    );
+    let container = &with_tls.pod()["containers"][0];
+    for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
+        assert_eq!(container[probe]["httpGet"]["scheme"], "HTTPS");
+    }
+    let config = &with_tls.object("ConfigMap", "-config")["data"];
+    assert!(
+        !config.to_string().contains("0123456789abcdef"),
+        "no secret is in a ConfigMap"
+    );
+    let root = with_tls.directory.path().join("pod");
+    with_tls.mount(&root);
+    let secret = root.join("etc/admittance/admin/token-1");
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o440)).unwrap();
+    let config = root.join("etc/admittance/config/admittance.yaml");
+    let program = Serve::new(&config).unwrap().store(store()).start().await.unwrap();
+    let server = program.admin_url("").replace("http:", "https:");
+    let authority = certs.join("ca.pem");
+    let status = async |with: &[&str]| {
+        let mut arguments = vec!["status", "--server", &server, "--ca", authority.to_str().unwrap()];
+        arguments.extend(with);
+        Admittance::run(arguments).await.unwrap()
+    };
+    let seen = status(&["--token-file", token.to_str().unwrap()]).await;
+    assert_eq!(seen.code, Some(0), "{}{}", seen.stdout, seen.stderr);
+    let refused = status(&[]).await;
+    assert!(
+        refused.stderr.contains("does not know who you are"),
+        "{}",
+        refused.stderr
+    );
+
+    // Tokens without TLS are only for loopback, which is unreachable in a Pod: the webhook's certificate is used.
+    let without = printed("").await;
+    let text = without.object("ConfigMap", "-config")["data"]["admittance.yaml"]
+        .as_str()
+        .unwrap();
+    let of_webhook = "  tls:\n    certificate: \"../tls/tls.crt\"\n    key: \"../tls/tls.key\"\n";
+    let admin = format!("      file: \"../admin/token-1\"\n{of_webhook}");
+    assert!(text.contains(&admin), "{text}");
+
+    let nobody = Printed::of(&chains(), "").await;
+    assert!(
+        nobody.stderr.contains("the admin API of the Pods is disabled"),
+        "{}",
+        nobody.stderr
+    );
+}
+
+#[tokio::test]
+async fn what_chains_ask_of_the_cluster_is_granted() {
+    let plugin = source("sidecar-injector");
+    let chain = |stage: &str| {
+        format!(
+            "apiVersion: admittance.dev/v1alpha1
+kind: AdmissionChain
+metadata: {{ name: c }}
+spec:
+  rules: [ {{ operations: [CREATE], apiGroups: [\"\"], apiVersions: [v1], resources: [pods] }} ]
+  stages:
+    - {{ name: s, plugin: {{ source: \"{plugin}\", settings: {{ labels: {{ a: b }} }}{stage}
+"
+        )
+    };
+    // (the rest of a stage, group and resource that it reads)
+    let table: [(&str, &[(&str, &str)]); 4] = [
+        (" } }", &[]),
+        (" }, namespaceSelector: { operator: NotIn, values: [a] } }", &[]),
+        (
+            " }, namespaceSelector: { matchLabels: { hooks: \"on\" } } }",
+            &[("", "namespaces")],
+        ),
+        (
+            ", allow: { cluster: [v1/Node, discovery.k8s.io/v1/EndpointSlice, v1/Node] } } }",
+            &[("", "nodes"), ("discovery.k8s.io", "endpointslices")],
+        ),
+    ];
+    for (stage, expected) in table {
+        let printed = Printed::of(&chain(stage), "").await;
+        let has_token = &printed.pod()["automountServiceAccountToken"];
+        let config = printed.object("ConfigMap", "-config")["data"]["admittance.yaml"]
+            .as_str()
+            .unwrap();
+        assert_eq!(config.contains("cluster: {}"), !expected.is_empty(), "{config}");
+        assert_eq!(has_token, !expected.is_empty(), "{stage}");
+        if expected.is_empty() {
+            assert!(!printed.kinds().contains(&"ClusterRole"), "{stage}");
+            continue;
+        }
+        let role = printed.object("ClusterRole", "");
+        let rules = expected.iter().map(|(group, resource)| {
+            json!({"apiGroups": [group], "resources": [resource], "verbs": ["get", "list", "watch"]})
+        });
+        assert_eq!(role["rules"], Value::Array(rules.collect()));
+        let binding = printed.object("ClusterRoleBinding", "");
+        assert_eq!(binding["roleRef"]["name"], role["metadata"]["name"]);
+        let account = printed.object("ServiceAccount", "");
+        assert_eq!(binding["subjects"][0]["name"], account["metadata"]["name"]);
+        assert_eq!(
+            binding["subjects"][0]["namespace"],
+            account["metadata"]["namespace"]
+        );
+    }
+}

@@ -1,0 +1,270 @@
+//! What is printed, with each flag.
+
+use super::*;
+
+#[tokio::test]
+async fn everything_that_is_named_is_there() {
+    let printed = Printed::of(&chains(), "--network-policy").await;
+    assert_eq!(
+        printed.kinds(),
+        [
+            "Namespace",
+            "ServiceAccount",
+            "Secret",
+            "ConfigMap",
+            "ConfigMap",
+            "ConfigMap",
+            "ConfigMap",
+            "Service",
+            "Deployment",
+            "PodDisruptionBudget",
+            "NetworkPolicy",
+            "MutatingWebhookConfiguration",
+            "ValidatingWebhookConfiguration",
+        ]
+    );
+    let namespace = printed.object("Namespace", "");
+    assert_eq!(namespace["metadata"]["labels"]["admittance.dev/ignore"], "true");
+    let is_cluster_wide = |kind: &str| kind == "Namespace" || kind.ends_with("WebhookConfiguration");
+    for object in &printed.objects {
+        let expected = if is_cluster_wide(object["kind"].as_str().unwrap()) {
+            &Value::Null
+        } else {
+            &namespace["metadata"]["name"]
+        };
+        assert_eq!(&object["metadata"]["namespace"], expected, "{object}");
+    }
+
+    let pod = printed.pod();
+    let account = printed.object("ServiceAccount", "");
+    assert_eq!(pod["serviceAccountName"], account["metadata"]["name"]);
+    assert_eq!(
+        pod["automountServiceAccountToken"], false,
+        "nothing is asked of the cluster"
+    );
+    // Every mount has a volume with files, except those that the driver fills itself.
+    let container = &pod["containers"][0];
+    for volume in pod["volumes"].as_array().unwrap() {
+        let is_empty = printed.files(volume).is_empty();
+        let is_its_own = volume["name"] == "cache" || volume["name"] == "state";
+        assert_eq!(is_empty, is_its_own, "{volume}");
+    }
+    assert_eq!(
+        container["volumeMounts"].as_array().unwrap().len(),
+        pod["volumes"].as_array().unwrap().len()
+    );
+
+    // Ports are referred to by name.
+    let ports: Vec<_> = container["ports"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|port| &port["name"])
+        .collect();
+    let service = printed.object("Service", "");
+    assert!(ports.contains(&&service["spec"]["ports"][0]["targetPort"]));
+    for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
+        assert!(ports.contains(&&container[probe]["httpGet"]["port"]), "{probe}");
+    }
+    // One set of labels selects the Pods.
+    let labels = &printed.object("Deployment", "")["spec"]["template"]["metadata"]["labels"];
+    for selector in [
+        &service["spec"]["selector"],
+        &printed.object("Deployment", "")["spec"]["selector"]["matchLabels"],
+        &printed.object("PodDisruptionBudget", "")["spec"]["selector"]["matchLabels"],
+        &printed.object("NetworkPolicy", "")["spec"]["podSelector"]["matchLabels"],
+        &pod["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"],
+    ] {
+        assert_eq!(selector, labels);
+    }
+    // Pods exit before they are killed: 5 s of delay, 30 s for requests in flight.
+    assert!(pod["terminationGracePeriodSeconds"].as_u64().unwrap() > 35);
+
+    let mutating = &printed.object("MutatingWebhookConfiguration", "")["webhooks"];
+    let expected = json!([{
+        "operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "scope": "*",
+    }]);
+    assert_eq!(mutating[0]["rules"], expected);
+    let validating = &printed.object("ValidatingWebhookConfiguration", "")["webhooks"];
+    let expected = json!([
+        {"operations": ["CREATE", "UPDATE"], "apiGroups": [""], "apiVersions": ["v1"],
+            "resources": ["pods", "pods/ephemeralcontainers"], "scope": "*"},
+        {"operations": ["CREATE"], "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"],
+            "scope": "Namespaced"},
+    ]);
+    assert_eq!(validating[0]["rules"], expected);
+    for webhooks in [mutating, validating] {
+        let excluded = &webhooks[0]["namespaceSelector"]["matchExpressions"];
+        assert_eq!(excluded[0]["key"], "kubernetes.io/metadata.name");
+        assert_eq!(excluded[0]["operator"], "NotIn");
+        assert_eq!(
+            excluded[0]["values"],
+            json!(["admittance-system", "kube-system", "kube-node-lease"])
+        );
+        assert_eq!(
+            excluded[1],
+            json!({"key": "admittance.dev/ignore", "operator": "DoesNotExist"})
+        );
+    }
+    assert_eq!(
+        [&mutating[0]["failurePolicy"], &validating[0]["failurePolicy"]],
+        ["Fail", "Ignore"]
+    );
+    assert!(printed.stderr.contains("--server-side"), "{}", printed.stderr);
+}
+
+#[tokio::test]
+async fn flags() {
+    // (flags, kind, end of the name, pointer, value)
+    let table = [
+        (
+            "--namespace hooks",
+            "Namespace",
+            "",
+            "/metadata/name",
+            json!("hooks"),
+        ),
+        ("--name hooks", "Service", "", "/metadata/name", json!("hooks")),
+        (
+            "--name hooks",
+            "ConfigMap",
+            "-chains",
+            "/metadata/name",
+            json!("hooks-chains"),
+        ),
+        (
+            "--name a --namespace b",
+            "MutatingWebhookConfiguration",
+            "",
+            "/webhooks/0/name",
+            json!("mutate.a.b"),
+        ),
+        (
+            "--image r.example/a:1",
+            "Deployment",
+            "",
+            "/spec/template/spec/containers/0/image",
+            json!("r.example/a:1"),
+        ),
+        ("--replicas 3", "Deployment", "", "/spec/replicas", json!(3)),
+        (
+            "--per-chain",
+            "MutatingWebhookConfiguration",
+            "",
+            "/webhooks/0/clientConfig/service/path",
+            json!("/mutate/sidecar"),
+        ),
+        (
+            "--timeout 7",
+            "ValidatingWebhookConfiguration",
+            "",
+            "/webhooks/0/timeoutSeconds",
+            json!(7),
+        ),
+        (
+            "--failure-policy Ignore",
+            "MutatingWebhookConfiguration",
+            "",
+            "/webhooks/0/failurePolicy",
+            json!("Ignore"),
+        ),
+        (
+            "--exclude-namespace cni",
+            "MutatingWebhookConfiguration",
+            "",
+            "/webhooks/0/namespaceSelector/matchExpressions/0/values/3",
+            json!("cni"),
+        ),
+        (
+            "--include-kube-system",
+            "ValidatingWebhookConfiguration",
+            "",
+            "/webhooks/0/namespaceSelector/matchExpressions/0/values",
+            json!(["admittance-system", "kube-node-lease"]),
+        ),
+        (
+            "--kubernetes-version 1.20",
+            "PodDisruptionBudget",
+            "",
+            "/apiVersion",
+            json!("policy/v1beta1"),
+        ),
+        (
+            "--priority-class system-cluster-critical",
+            "Deployment",
+            "",
+            "/spec/template/spec/priorityClassName",
+            json!("system-cluster-critical"),
+        ),
+        (
+            "--cpu-request 2",
+            "Deployment",
+            "",
+            "/spec/template/spec/containers/0/resources/requests/cpu",
+            json!("2"),
+        ),
+        (
+            "--memory-request 1Gi",
+            "Deployment",
+            "",
+            "/spec/template/spec/containers/0/resources/requests/memory",
+            json!("1Gi"),
+        ),
+        (
+            "--memory-limit 2Gi",
+            "Deployment",
+            "",
+            "/spec/template/spec/containers/0/resources/limits/memory",
+            json!("2Gi"),
+        ),
+        ("--network-policy", "NetworkPolicy", "", "/spec/egress", json!([])),
+    ];
+    for (flags, kind, name, pointer, expected) in table {
+        let printed = Printed::of(&chains(), flags).await;
+        assert_eq!(
+            printed.object(kind, name).pointer(pointer),
+            Some(&expected),
+            "{flags}"
+        );
+    }
+
+    let printed = Printed::of(&chains(), "--modules-in-image /plugins").await;
+    assert!(!printed.kinds().contains(&"NetworkPolicy"));
+    let text = printed.object("ConfigMap", "-chains")["data"]["pods.yaml"]
+        .as_str()
+        .unwrap();
+    assert!(
+        text.contains("source: file:/plugins/sidecar_injector.wasm\n"),
+        "{text}"
+    );
+    assert_eq!(
+        printed
+            .kinds()
+            .iter()
+            .filter(|kind| **kind == "ConfigMap")
+            .count(),
+        2
+    );
+    assert!(!printed.stderr.contains("--server-side"), "{}", printed.stderr);
+}
+
+/// Notes for the user: what may be locked out, and what is not checked.
+#[tokio::test]
+async fn notes() {
+    let forgetful = chains().replace("pods, pods/ephemeralcontainers", "pods");
+    let lock_out = "the webhooks apply to kube-system, and the failure policy is Fail";
+    let ephemeral = "add pods/ephemeralcontainers to `resources`";
+    // (definitions, flags, which of these notes are printed)
+    for (definitions, flags, expected) in [
+        (chains(), "", &[][..]),
+        (chains(), "--include-kube-system", &[lock_out]),
+        (chains(), "--include-kube-system --failure-policy Ignore", &[]),
+        (forgetful, "", &[ephemeral]),
+    ] {
+        let printed = Printed::of(&definitions, flags).await;
+        for note in [lock_out, ephemeral] {
+            let is_there = printed.stderr.contains(note);
+            assert_eq!(is_there, expected.contains(&note), "{flags}: {}", printed.stderr);
+        }
+    }
+}

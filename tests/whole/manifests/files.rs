@@ -1,0 +1,239 @@
+//! Input and output in directories, and what cannot be installed.
+
+use super::*;
+
+#[tokio::test]
+async fn certificates_of_a_directory_are_taken() {
+    let directory = tempfile::tempdir().unwrap();
+    let chains = write(&directory, "pods.yaml", chains());
+    let certs = directory.path().join("certs");
+    let arguments = |name: &str| {
+        format!(
+            "--definitions {} --certs {} --name {name}",
+            chains.display(),
+            certs.display()
+        )
+    };
+    let missing = run(&arguments("admittance")).await;
+    assert_eq!(missing.code, Some(2));
+    let fix = format!(
+        "admittance certs --service admittance.admittance-system --out {}",
+        certs.display()
+    );
+    assert!(missing.stderr.contains(&fix), "{}", missing.stderr);
+    assert_eq!(missing.stdout, "");
+
+    for service in ["admittance.admittance-system", "other.admittance-system"] {
+        let made = Admittance::run(["certs", "--service", service, "--out", certs.to_str().unwrap()])
+            .await
+            .unwrap();
+        assert_eq!(made.code, Some(0), "{}", made.stderr);
+    }
+    let [first, second] = [
+        run(&arguments("admittance")).await,
+        run(&arguments("admittance")).await,
+    ];
+    assert_eq!(first.code, Some(0), "{}", first.stderr);
+    assert_eq!(first.stdout, second.stdout, "the same input, the same text");
+    let objects = objects(&first.stdout);
+    let secret = objects.iter().find(|object| object["kind"] == "Secret").unwrap();
+    assert_eq!(secret["type"], "kubernetes.io/tls");
+    let read = |name: &str| BASE64_STANDARD.encode(fs::read(certs.join(name)).unwrap());
+    assert_eq!(
+        secret["data"]["tls.crt"],
+        read("admittance.admittance-system.pem")
+    );
+    assert_eq!(
+        secret["data"]["tls.key"],
+        read("admittance.admittance-system.key")
+    );
+    let webhook = &objects.last().unwrap()["webhooks"][0];
+    assert_eq!(webhook["clientConfig"]["caBundle"], read("ca.pem"));
+
+    // (change of the files, expected message)
+    type Change = fn(&Path);
+    let file = "admittance.admittance-system";
+    let table: [(Change, &str); 4] = [
+        (
+            |at| {
+                drop(fs::copy(
+                    at.join("other.admittance-system.pem"),
+                    at.join("admittance.admittance-system.pem"),
+                ))
+            },
+            "admittance.admittance-system.key",
+        ),
+        (
+            |at| {
+                drop(fs::copy(
+                    at.join("other.admittance-system.key"),
+                    at.join("admittance.admittance-system.key"),
+                ))
+            },
+            "would not accept it for admittance.admittance-system.svc",
+        ),
+        (
+            |at| fs::write(at.join("admittance.admittance-system.key"), "x").unwrap(),
+            "it holds no private key",
+        ),
+        (
+            |at| fs::write(at.join("ca.pem"), fs::read(at.join("ca.key")).unwrap()).unwrap(),
+            "would become public",
+        ),
+    ];
+    for (change, expected) in table {
+        change(&certs);
+        let finished = run(&arguments("admittance")).await;
+        assert_eq!(finished.code, Some(2), "{file}");
+        assert!(
+            finished.stderr.contains(expected),
+            "{expected}: {}",
+            finished.stderr
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_example_is_installed() {
+    let example = repository().join("docs/examples/kubernetes");
+    let output = tempfile::tempdir().unwrap();
+    // Its chains refer to the plugins of `cargo task plugins` in the repository.
+    let folder = example_with_plugins(&example, output.path());
+    let arguments = format!(
+        "--config {} --output-directory {}",
+        folder.join("admittance.yaml").display(),
+        output.path().join("manifests").display()
+    );
+    let finished = run(&arguments).await;
+    assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+    assert_eq!(finished.stdout, "");
+    let mut files: Vec<_> = fs::read_dir(output.path().join("manifests"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    files.sort();
+    assert_eq!(
+        files,
+        [
+            "00-namespace.yaml",
+            "01-serviceaccount.yaml",
+            "04-secret.yaml",
+            "05-configmap.yaml",
+            "06-service.yaml",
+            "07-deployment.yaml",
+            "08-poddisruptionbudget.yaml",
+            "10-mutatingwebhookconfiguration.yaml",
+            "11-validatingwebhookconfiguration.yaml",
+        ]
+    );
+    let read = |file: &str| objects(&fs::read_to_string(output.path().join("manifests").join(file)).unwrap());
+    let names: Vec<_> = read("05-configmap.yaml")
+        .iter()
+        .map(|map| map["metadata"]["name"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "admittance-config",
+            "admittance-chains",
+            "admittance-module-image-policy",
+            "admittance-module-sidecar-injector",
+        ]
+    );
+    // Pods without the sidecar are created, Pods with images without a version are not.
+    let mutating = &read("10-mutatingwebhookconfiguration.yaml")[0]["webhooks"][0];
+    assert_eq!(mutating["failurePolicy"], "Ignore");
+    let validating = &read("11-validatingwebhookconfiguration.yaml")[0]["webhooks"][0];
+    assert_eq!(validating["failurePolicy"], "Fail");
+    assert_eq!(
+        validating["rules"][0]["resources"],
+        json!(["pods", "pods/ephemeralcontainers"])
+    );
+}
+
+/// The example next to the plugins, as in a repository.
+fn example_with_plugins(example: &Path, root: &Path) -> PathBuf {
+    let plugins = root.join("target/plugins");
+    let chains = root.join("docs/examples/kubernetes/chains");
+    fs::create_dir_all(&plugins).unwrap();
+    fs::create_dir_all(&chains).unwrap();
+    for package in ["sidecar-injector", "image-policy"] {
+        let component = source(package);
+        let from = Path::new(component.trim_start_matches("file:"));
+        fs::copy(from, plugins.join(from.file_name().unwrap())).unwrap();
+    }
+    let mut copied = 0;
+    for entry in fs::read_dir(example.join("chains")).unwrap() {
+        let from = entry.unwrap().path();
+        fs::copy(&from, chains.join(from.file_name().unwrap())).unwrap();
+        copied += 1;
+    }
+    assert_eq!(copied, 2);
+    let folder = root.join("docs/examples/kubernetes");
+    fs::copy(example.join("admittance.yaml"), folder.join("admittance.yaml")).unwrap();
+    folder
+}
+
+#[tokio::test]
+async fn what_cannot_be_installed_is_told() {
+    let plugin = source("sidecar-injector");
+    let stage = format!("{{ name: s, plugin: {{ source: \"{plugin}\" }} }}");
+    let chain = |rule: &str, stage: &str| {
+        format!(
+            "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: c }}\n\
+             spec: {{ rules: [ {rule} ], stages: [ {stage} ] }}\n"
+        )
+    };
+    let pods = "{ operations: [CREATE], resources: [pods] }";
+    let proxy =
+        "dialect: { bcs: { cluster: BCS-MESOS-10001 } }\nupstream: { servers: [\"http://127.0.0.1:1\"] }\n";
+    // (definitions, configuration, an additional argument, expected message)
+    for (definitions, config, argument, expected) in [
+        (
+            chain("{ operations: [CREATE], kinds: [Pod] }", &stage),
+            None,
+            "",
+            "list `resources`",
+        ),
+        (
+            chain(pods, "{ name: s, plugin: { source: \"file:absent.wasm\" } }"),
+            None,
+            "",
+            "absent.wasm",
+        ),
+        (
+            chain(pods, "{ name: s, plugin: { source: \"file:large.wasm\" } }"),
+            None,
+            "",
+            "--modules-in-image",
+        ),
+        (chain(pods, "{ name: s }"), None, "", "chains.yaml"),
+        (String::new(), None, "", "no definition was found"),
+        (
+            chain(pods, &stage),
+            Some(proxy),
+            "",
+            "dialect: { kubernetes: {} }",
+        ),
+        (chain(pods, &stage), None, "--namespace Hooks", "lower-case"),
+        (chain(pods, &stage), None, "--kubernetes-version 1.9", "oldest"),
+        (chain(pods, &stage), None, "--timeout 31", "1..=30"),
+        (chain(pods, &stage), None, "--memory-limit 1MB", "256Mi"),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        write(&directory, "large.wasm", vec![0; 1024 * 1024 + 1]);
+        let chains = write(&directory, "chains.yaml", &definitions);
+        let config = config.map(|text| write(&directory, "admittance.yaml", text));
+        let config = config
+            .map(|path| format!("--config {}", path.display()))
+            .unwrap_or_default();
+        let finished = run(&format!("--definitions {} {config} {argument}", chains.display())).await;
+        assert_eq!(finished.code, Some(2), "{expected}: {}", finished.stderr);
+        assert!(
+            finished.stderr.contains(expected),
+            "{expected}: {}",
+            finished.stderr
+        );
+        assert_eq!(finished.stdout, "");
+    }
+}

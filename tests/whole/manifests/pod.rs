@@ -1,0 +1,166 @@
+//! A Pod of the manifests, as a process.
+
+use super::*;
+
+#[tokio::test]
+async fn a_pod_of_the_manifests_answers_the_api_server() {
+    let printed = Printed::of(&chains(), "").await;
+    let root = printed.directory.path().join("pod");
+    printed.mount(&root);
+
+    // The comments of the definitions are kept, and there are no paths of this machine.
+    let chains = fs::read_to_string(root.join("etc/admittance/chains/pods.yaml")).unwrap();
+    assert!(
+        chains.contains("- name: log-agent   # stays where it is"),
+        "{chains}"
+    );
+    assert!(
+        chains.contains("source: file:../modules/sidecar_injector.wasm\n"),
+        "{chains}"
+    );
+    assert!(!chains.contains("/target/"), "{chains}");
+
+    let arguments = &printed.pod()["containers"][0]["args"];
+    assert_eq!(
+        arguments,
+        &json!(["serve", "--config", "/etc/admittance/config/admittance.yaml"])
+    );
+    let config = root.join("etc/admittance/config/admittance.yaml");
+    let program = Serve::new(&config).unwrap().store(store()).start().await.unwrap();
+
+    for (kind, path, image, expected) in [
+        (
+            "MutatingWebhookConfiguration",
+            "/mutate",
+            "nginx:1.29",
+            json!({"allowed": true, "patchType": "JSONPatch"}),
+        ),
+        (
+            "ValidatingWebhookConfiguration",
+            "/validate",
+            "nginx:1.29",
+            json!({"allowed": true}),
+        ),
+        (
+            "ValidatingWebhookConfiguration",
+            "/validate",
+            "nginx:latest",
+            json!({"allowed": false}),
+        ),
+    ] {
+        let webhook = &printed.object(kind, "admittance")["webhooks"][0];
+        let config = &webhook["clientConfig"];
+        assert_eq!(config["service"]["path"], path);
+        let bundle = BASE64_STANDARD
+            .decode(config["caBundle"].as_str().unwrap())
+            .unwrap();
+        // As kube-apiserver does: by the Service's name, whatever its address.
+        let service = &config["service"];
+        let host = format!(
+            "{}.{}.svc",
+            service["name"].as_str().unwrap(),
+            service["namespace"].as_str().unwrap()
+        );
+        let reply = post(
+            &program,
+            &bundle,
+            &host,
+            &format!("{path}?timeout=5s"),
+            &review(image),
+        )
+        .await;
+        assert_eq!(reply["response"]["uid"], "0f5a1e4c-0000-4000-8000-000000000001");
+        for (field, value) in expected.as_object().unwrap() {
+            assert_eq!(&reply["response"][field], value, "{path} {image}: {reply}");
+        }
+    }
+
+    // `check` accepts it as `serve` does.
+    let config = config.to_str().unwrap();
+    let checked = Admittance::run(["check", "--config", config, "--store", store().to_str().unwrap()])
+        .await
+        .unwrap();
+    assert_eq!(checked.code, Some(0), "{}{}", checked.stdout, checked.stderr);
+}
+
+/// The client of the other tests does not trust an unknown CA or another name.
+#[tokio::test]
+async fn nobody_else_trusts_the_certificate() {
+    let printed = Printed::of(&chains(), "").await;
+    let root = printed.directory.path().join("pod");
+    printed.mount(&root);
+    let config = root.join("etc/admittance/config/admittance.yaml");
+    let program = Serve::new(&config).unwrap().store(store()).start().await.unwrap();
+    let authority = String::from_utf8(fs::read(root.join("etc/admittance/tls/ca.crt")).unwrap()).unwrap();
+    for authorities in ["", &authority] {
+        let client = Client::trusting(Trust {
+            authorities,
+            identity: None,
+        })
+        .unwrap();
+        // With the name `localhost`, which is not in the certificate.
+        assert!(client.get(&program.tls_url("/mutate")).await.is_err());
+    }
+}
+
+/// A review over TLS, for this host name.
+async fn post(program: &Admittance, authority: &[u8], host: &str, path: &str, body: &Value) -> Value {
+    use http_body_util::{BodyExt as _, Full};
+    use hyper_util::rt::TokioIo;
+    use rustls::{ClientConfig, RootCertStore, crypto::ring};
+    use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject as _};
+
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(authority) {
+        roots.add(certificate.unwrap()).unwrap();
+    }
+    let config = ClientConfig::builder_with_provider(std::sync::Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let connector = tokio_rustls::TlsConnector::from(std::sync::Arc::new(config));
+    let url: http::Uri = program.tls_url(path).parse().unwrap();
+    let address = (Ipv4Addr::LOCALHOST, url.port_u16().unwrap());
+    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let name = ServerName::try_from(host.to_owned()).unwrap();
+    let stream = connector.connect(name, stream).await.unwrap();
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    let request = Request::post(path)
+        .header("host", host)
+        .header("content-type", "application/json")
+        .body(Full::new(Bytes::from(body.to_string())))
+        .unwrap();
+    let response = sender.send_request(request).await.unwrap();
+    assert_eq!(response.status(), 200);
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    serde_json::from_slice(&body).unwrap()
+}
+
+fn review(image: &str) -> Value {
+    json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "0f5a1e4c-0000-4000-8000-000000000001",
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "name": "web",
+            "namespace": "shop",
+            "operation": "CREATE",
+            "userInfo": {"username": "alice"},
+            "object": {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": "web", "namespace": "shop"},
+                "spec": {"containers": [{"name": "web", "image": image}]},
+            },
+            "oldObject": null,
+            "dryRun": false,
+            "options": {"apiVersion": "meta.k8s.io/v1", "kind": "CreateOptions"},
+        },
+    })
+}
