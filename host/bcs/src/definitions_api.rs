@@ -84,15 +84,14 @@ impl Inner {
         let code = result.as_ref().err().map(Refusal::code);
         let number = code.map_or(0, reply::Code::number).to_string();
         counter!(metric_names::DEFINITIONS, "action" => action, "code" => number).increment(1);
-        let mut response = match result {
+        let response = match result {
             Ok(data) => reply::success(data),
             Err(refusal) => {
                 tracing::info!(action, "the definition is refused: {refusal}");
                 reply::failure(refusal.code(), &refusal.to_string())
             }
         };
-        response.extensions_mut().insert(Passage::Ended(PASSAGE));
-        response
+        Passage::Ended(PASSAGE).mark(response)
     }
 
     async fn act(&self, wanted: DefinitionRequest, head: &Parts, body: &[u8]) -> Result<Json, Refusal> {
@@ -129,9 +128,7 @@ impl Inner {
     /// The reply to a request that ends before it is read.
     fn end(&self, end: &End<'_>) -> Response<Bytes> {
         tracing::info!(end = end.as_str(), "the request ends here: {end}");
-        let mut response = self.dialect.reply(end);
-        response.extensions_mut().insert(Passage::Ended(end.as_str()));
-        response
+        Passage::Ended(end.as_str()).mark(self.dialect.reply(end))
     }
 }
 

@@ -4,7 +4,7 @@
 mod console;
 mod kubernetes;
 
-use admittance::{BodyError, BodyLimits};
+use admittance::{BodyError, BodyLimits, Passage};
 use admittance_cluster::Cluster;
 use admittance_net::upstream::Upstream;
 use axum::body::Body;
@@ -15,10 +15,7 @@ use self::{
     console::Consoles,
     kubernetes::{custom_resources, definitions},
 };
-use crate::{
-    reply,
-    scheduler::{OtherServer, ended},
-};
+use crate::{reply, scheduler::OtherServer};
 
 /// Forwards requests to servers other than the upstream. Lives as long as the driver.
 #[derive(Debug)]
@@ -75,5 +72,5 @@ impl OtherServers {
 
 /// A reply in plain text, as Go's servers write errors, and how the request ended.
 fn plain(status: StatusCode, text: &str, how: &'static str) -> Response<Body> {
-    ended(reply::plain(status, format!("{text}\n")).map(Body::from), how)
+    Passage::Ended(how).mark(reply::plain(status, format!("{text}\n")).map(Body::from))
 }

@@ -93,7 +93,7 @@ impl Scheduler {
 }
 
 /// The end of a request without a reply of the upstream.
-pub(crate) fn upstream_end(error: UpstreamError) -> End<'static> {
+pub fn upstream_end(error: UpstreamError) -> End<'static> {
     let reason = match error {
         UpstreamError::Timeout(limit) => return End::UpstreamTimeout { limit },
         // The message of bcs-mesos-driver.
@@ -148,7 +148,7 @@ impl Inner {
                 Some(reply) => reply,
                 None => self.end(&End::NoRoute),
             },
-            Forwarding::Reply(reply) => ended(reply.map(Body::from), "answered"),
+            Forwarding::Reply(reply) => Passage::Ended("answered").mark(reply.map(Body::from)),
         })
     }
 
@@ -221,7 +221,7 @@ impl Inner {
     /// The reply if the upstream did not reply.
     fn unreachable(&self, error: UpstreamError) -> Response<Body> {
         let end = upstream_end(error);
-        ended(self.dialect.reply(&end).map(Body::from), end.as_str())
+        Passage::Ended(end.as_str()).mark(self.dialect.reply(&end).map(Body::from))
     }
 
     /// The reply for the client from the upstream's reply to a rewritten request.
@@ -264,25 +264,19 @@ impl Inner {
     /// The reply for the client in place of an invalid one.
     fn invalid(reply: Response<Bytes>) -> Response<Body> {
         count_upstream_error("invalid");
-        ended(reply.map(Body::from), "upstream-invalid")
+        Passage::Ended("upstream-invalid").mark(reply.map(Body::from))
     }
 
     /// The reply to a request whose body cannot be read, or without a reply of the upstream.
     fn end(&self, end: &End<'_>) -> Response<Body> {
         tracing::info!(end = end.as_str(), "the request ends here: {end}");
-        ended(self.dialect.reply(end).map(Body::from), end.as_str())
+        Passage::Ended(end.as_str()).mark(self.dialect.reply(end).map(Body::from))
     }
 
     fn failed(&self, reason: &'static str, end: &End<'_>) -> Response<Body> {
         count_upstream_error(reason);
         self.end(end)
     }
-}
-
-/// A reply of this program's own, with how the request ended.
-pub(crate) fn ended(mut reply: Response<Body>, how: &'static str) -> Response<Body> {
-    reply.extensions_mut().insert(Passage::Ended(how));
-    reply
 }
 
 /// Read and discard a body, up to this many bytes.

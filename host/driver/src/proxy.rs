@@ -7,8 +7,9 @@ use std::{
 };
 
 use admittance::{AdmissionService, BodyLimits, Host, Passage};
+use admittance_bcs::upstream_end;
 use admittance_dialect::{Dialect, End};
-use admittance_net::upstream::{Choice, Server, Servers, Upstream, UpstreamConfig, UpstreamError};
+use admittance_net::upstream::{Choice, Server, Servers, Upstream, UpstreamConfig};
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -18,13 +19,16 @@ use tower::{Layer, Service};
 /// Cheap to clone; lives as long as its port.
 #[derive(Clone, Debug)]
 pub(crate) struct Proxy {
-    chains: AdmissionService<UpstreamService>,
-    behind: UpstreamService,
+    chains: AdmissionService<ControlPlane>,
+    behind: ControlPlane,
 }
 
 /// The control plane, as a `tower` service. Cheap to clone.
 #[derive(Clone, Debug)]
-struct UpstreamService {
+struct ControlPlane(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
     upstream: Upstream,
     dialect: Arc<dyn Dialect>,
 }
@@ -42,7 +46,7 @@ impl Proxy {
             .body_limit(limits.size)
             .body_timeout(limits.time);
         let upstream = Upstream::new(Servers::Listed(servers), Choice::Turns, config);
-        let behind = UpstreamService { upstream, dialect };
+        let behind = ControlPlane(Arc::new(Inner { upstream, dialect }));
         Self {
             chains: layer.layer(behind.clone()),
             behind,
@@ -57,15 +61,15 @@ impl Proxy {
     }
 
     pub(crate) fn reply(&self, end: &End<'_>) -> Response<Bytes> {
-        self.behind.dialect.reply(end)
+        self.behind.0.dialect.reply(end)
     }
 
     pub(crate) fn upstream(&self) -> &Upstream {
-        &self.behind.upstream
+        &self.behind.0.upstream
     }
 }
 
-impl Service<Request<Body>> for UpstreamService {
+impl Service<Request<Body>> for ControlPlane {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
@@ -75,18 +79,12 @@ impl Service<Request<Body>> for UpstreamService {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Self { upstream, dialect } = self.clone();
+        let inner = self.0.clone();
         Box::pin(async move {
-            Ok(upstream.send(request).await.unwrap_or_else(|error| {
-                let end = match error {
-                    UpstreamError::Timeout(limit) => End::UpstreamTimeout { limit },
-                    error => End::UpstreamUnreachable {
-                        reason: error.reason(),
-                    },
-                };
-                let mut reply = dialect.reply(&end).map(Body::from);
-                reply.extensions_mut().insert(Passage::Ended(end.as_str()));
-                reply
+            let reply = inner.upstream.send(request).await;
+            Ok(reply.unwrap_or_else(|error| {
+                let end = upstream_end(error);
+                Passage::Ended(end.as_str()).mark(inner.dialect.reply(&end).map(Body::from))
             }))
         })
     }

@@ -73,6 +73,12 @@ impl Passage {
             Self::Ended(how) => how,
         }
     }
+
+    /// Sets it on the response.
+    pub fn mark<B>(self, mut response: Response<B>) -> Response<B> {
+        response.extensions_mut().insert(self);
+        response
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -264,8 +270,7 @@ impl LayerState {
         tracing::info!(end = end.as_str(), "the request ends here: {end}");
         let mut response = self.dialect.reply(end);
         append_warnings(response.headers_mut(), warnings);
-        response.extensions_mut().insert(Passage::Ended(end.as_str()));
-        response
+        Passage::Ended(end.as_str()).mark(response)
     }
 }
 

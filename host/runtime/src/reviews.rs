@@ -82,8 +82,7 @@ impl ReviewService {
             let seconds = HeaderValue::from(retry_after.as_secs().max(1));
             response.headers_mut().insert(RETRY_AFTER, seconds);
         }
-        response.extensions_mut().insert(Passage::Ended(end.as_str()));
-        response
+        Passage::Ended(end.as_str()).mark(response)
     }
 }
 
@@ -187,16 +186,13 @@ fn reply(uid: &Uid, body: Bytes, passage: Passage) -> Response<Bytes> {
     if let Ok(uid) = HeaderValue::from_str(uid.as_str()) {
         headers.insert(REQUEST_ID, uid);
     }
-    response.extensions_mut().insert(passage);
-    response
+    passage.mark(response)
 }
 
 fn rejected(status: StatusCode, message: &str) -> Box<Response<Bytes>> {
     const END: &str = "rejected";
     tracing::info!(end = END, "the request ends here: {message}");
-    let mut response = status_reply(status, message);
-    response.extensions_mut().insert(Passage::Ended(END));
-    Box::new(response)
+    Box::new(Passage::Ended(END).mark(status_reply(status, message)))
 }
 
 /// A chain that is addressed by name must exist.
