@@ -190,7 +190,7 @@ impl DefinitionSet {
     ///
     /// Every mistake in the text, and every conflict with other definitions; a definition that is not as
     /// `expected`; one that shares its file with others; a new one without a destination. What a store holds
-    /// that [cannot be used](Self::usable) is in nobody's way, and may be what is replaced.
+    /// that [cannot be used](Self::usable) does not conflict with others, and may be what is replaced.
     pub fn apply(
         &self,
         text: &str,

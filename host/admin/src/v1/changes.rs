@@ -1,5 +1,5 @@
-//! What changes what is live. A change that was begun runs to its end, whether or not whoever asked for it still
-//! waits; each is noted in the log with who asked.
+//! Routes that change the live table. A change runs to its end even if the client disconnects; each is logged with
+//! its user.
 
 use std::fmt::Display;
 
@@ -237,7 +237,7 @@ mod tests {
             }
         };
         tokio::select! {
-            _ = to_its_end(work) => unreachable!("nobody lets it go on"),
+            _ = to_its_end(work) => unreachable!("it is not allowed to continue"),
             // The client disconnects.
             () = begun.notified() => {}
         }

@@ -7,7 +7,7 @@ use admittance::definitions::{
     document::{self, Document, Node},
 };
 
-/// A stage, by where it begins, and what the source of one of its plugins shall be.
+/// A stage, by its position, and the new source of one of its plugins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NewSource {
     pub(super) stage: Location,

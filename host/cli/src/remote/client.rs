@@ -37,7 +37,7 @@ impl Client {
         let mut builder = reqwest::Client::builder()
             .tls_backend_preconfigured(connection.tls()?)
             .user_agent(concat!("admittance/", env!("CARGO_PKG_VERSION")))
-            // The API does not redirect, and a token is for nobody else.
+            // The API does not redirect, and a token must not be sent to another server.
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT_TIMEOUT);
         if server.is_loopback() {

@@ -19,11 +19,11 @@ const ADVICE: TlsAdvice<'static> = TlsAdvice {
     plain: "write http:// in place of https://",
 };
 
-/// Why there is no answer to a question, or not the one that was wanted.
+/// Why a request to the admin API failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RemoteError {
     #[error(
-        "nobody answers at {server}: {problem}; is the driver running, with `admin: {{ address: ... }}` in its \
+        "the driver cannot be reached at {server}: {problem}; is the driver running, with `admin: {{ address: ... }}` in its \
          configuration? Give its address with --server or ADMITTANCE_SERVER"
     )]
     Unreachable { server: String, problem: String },

@@ -141,9 +141,9 @@ fn progress(arguments: &RecordArguments) -> ProgressBar {
 /// How a recording ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
-    /// There are as many as asked for, the time is over, or nobody reads on.
+    /// The requested number was recorded, the time is over, or standard output was closed.
     Complete,
-    /// By Ctrl-C, or whoever ends programs.
+    /// By Ctrl-C or another stop signal.
     Interrupted,
 }
 

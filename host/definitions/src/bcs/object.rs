@@ -38,12 +38,11 @@ pub enum NoBcsObject {
 }
 
 impl BcsObject {
-    /// Read the body of a request.
+    /// Parses the body of a request.
     ///
     /// # Errors
     ///
-    /// When it is no JSON object, or none of this kind. What is wrong with the definition in it is told by
-    /// whoever reads it as one.
+    /// When it is not a JSON object, or not one of this kind. The definition in it is not validated.
     pub fn parse(body: &[u8]) -> Result<Self, NoBcsObject> {
         let text = std::str::from_utf8(body).map_err(|error| NoBcsObject::Json(error.to_string()))?;
         let mut mistakes = Mistakes::new();

@@ -136,8 +136,7 @@ fn read_side_effects(
     node.and_then(|node| node.word(mistakes)).unwrap_or(default)
 }
 
-/// `admissionReviewVersions`: those that are known here, in their order. Names that nobody knows yet may
-/// stand beside them.
+/// `admissionReviewVersions`: the supported ones, in their order. Unknown versions are ignored if one is supported.
 fn read_versions(
     fields: &mut Fields<'_>,
     version: Version,
