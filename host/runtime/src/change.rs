@@ -190,13 +190,14 @@ impl Host {
         >,
     ) -> Result<Option<Applied>, ChangeError> {
         let stores = self.0.stores.clone();
-        let (source, base) = {
+        let (source, base, has_history) = {
             let state = self.0.state.lock().await;
-            if !how.dry_run && stores.are_files() && state.history.directory().is_none() {
-                return Err(ChangeError::NoHistory);
-            }
-            (state.source.clone(), self.table().revision())
+            let has_history = state.history.directory().is_some();
+            (state.source.clone(), self.table().revision(), has_history)
         };
+        if !how.dry_run && stores.are_files() && !has_history {
+            return Err(ChangeError::NoHistory);
+        }
         let contents = stores.read().await?;
         stores.tell_of(&contents);
         let set = source.usable(contents.set()?).await?.set;
@@ -212,7 +213,7 @@ impl Host {
             stores.of_changes(&change.files)?
         };
         let is_announced = store.is_some_and(|store| !store.is_transactional());
-        if is_announced && self.0.live.load().history.directory.is_none() {
+        if is_announced && !has_history {
             return Err(ChangeError::NoHistory);
         }
         let usable = source.usable(change.set.clone()).await?;
