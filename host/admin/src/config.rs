@@ -1,5 +1,6 @@
 use std::net::SocketAddr;
 
+use admittance::admission::words;
 use admittance_net::{listener::is_loopback, tls::ServerTls};
 
 use crate::token::Token;
@@ -38,16 +39,7 @@ pub enum Role {
     Admin,
 }
 
-impl Role {
-    pub const ALL: [Self; 2] = [Self::Read, Self::Admin];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Read => "Read",
-            Self::Admin => "Admin",
-        }
-    }
-}
+words!(Role, "role": Read = "Read", Admin = "Admin");
 
 /// Tokens would be sent unencrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use crate::{Outline, Request, Rule, Stage, word::words};
+use crate::{Outline, Request, Rule, Stage, words};
 
 /// An ordered list of stages, and the rules that say which requests it is for.
 #[derive(Clone, Debug)]

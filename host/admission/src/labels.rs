@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use crate::word::words;
+use crate::words;
 
 /// Labels of an object or a namespace: key and value.
 pub type Labels = BTreeMap<String, String>;

@@ -68,5 +68,8 @@ pub use verdict::{Denial, Response, Verdict, bounded_warnings};
 pub use webhook::{Protocol, ReviewVersion, ServiceNaming, WebhookTarget};
 pub use word::{UnknownWord, Word};
 
+#[doc(hidden)]
+pub use serde as __serde;
+
 /// An attribute for implementations of this crate's async traits, such as [`Hook`].
 pub use async_trait::async_trait;

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use crate::{GroupVersionResource, Operation, Request, word::words};
+use crate::{GroupVersionResource, Operation, Request, words};
 
 /// Selects the requests of a chain. Every part must match. The semantics are those of a rule in a Kubernetes
 /// webhook configuration, with `kinds` added for control planes whose requests are identified by the kind in

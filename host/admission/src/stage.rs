@@ -1,6 +1,6 @@
 use std::{fmt, sync::Arc, time::Duration};
 
-use crate::{Hook, LabelSelector, MatchConditions, NamespaceSelector, Rule, word::words};
+use crate::{Hook, LabelSelector, MatchConditions, NamespaceSelector, Rule, words};
 
 /// One hook in a chain, with the settings that decide when it is called and what effect its verdict has.
 #[derive(Clone)]

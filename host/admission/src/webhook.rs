@@ -1,6 +1,6 @@
 use url::Url;
 
-use crate::word::words;
+use crate::words;
 
 /// The protocol of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]

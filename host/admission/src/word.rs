@@ -19,7 +19,8 @@ pub struct UnknownWord {
 }
 
 impl UnknownWord {
-    pub(crate) fn of<W: Word>(text: &str) -> Self {
+    /// The error for this text.
+    pub fn of<W: Word>(text: &str) -> Self {
         Self {
             what: W::WHAT,
             text: text.to_owned(),
@@ -29,6 +30,8 @@ impl UnknownWord {
 }
 
 /// Implements formatting, parsing and serde for an enum of keywords.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! words {
     ($type:ident, $what:literal: $($variant:ident = $text:literal),+) => {
         impl $crate::Word for $type {
@@ -63,22 +66,20 @@ macro_rules! words {
             }
         }
 
-        impl serde::Serialize for $type {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        impl $crate::__serde::Serialize for $type {
+            fn serialize<S: $crate::__serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.serialize_str(self.as_str())
             }
         }
 
-        impl<'de> serde::Deserialize<'de> for $type {
-            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        impl<'de> $crate::__serde::Deserialize<'de> for $type {
+            fn deserialize<D: $crate::__serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
-                text.parse().map_err(serde::de::Error::custom)
+                text.parse().map_err($crate::__serde::de::Error::custom)
             }
         }
     };
 }
-
-pub(crate) use words;
 
 /// `Fail or Ignore`, `a, b or c`.
 fn either<'w>(words: impl Iterator<Item = &'w str>) -> String {

@@ -1,7 +1,7 @@
 //! The dialect of the BCS Mesos driver: `/mesosdriver/v4`, and the envelope `result, code, message, data`.
 
 use admittance_admission::{
-    GroupVersionKind, Object, Operation, Pattern, Refusal, Request, Spelling, SpellingError,
+    GroupVersionKind, Object, Operation, Pattern, Refusal, Request, Spelling, SpellingError, words,
 };
 use admittance_dialect::{Class, Dialect, End, Inspection, PathReadings, Reading, Rejection, RejectionKind};
 use bytes::Bytes;
@@ -56,6 +56,8 @@ pub enum Behind {
     /// The Mesos scheduler: requests are translated to its API, and its replies into the driver's.
     Scheduler,
 }
+
+words!(Behind, "value of `behind`": Scheduler = "scheduler", Driver = "driver");
 
 impl Bcs {
     /// The dialect in front of the bcs-mesos-driver of one cluster.

@@ -45,7 +45,7 @@ pub use self::{
     registration::{
         ExternalAddress, Ports, Registrar, RegistrationConfig, RegistrationError, Registrations, drivers_node,
     },
-    scheduler::{Forwarding, NextBody, OtherServer, Relay, Rewritten, definitions_reply},
+    scheduler::{Forwarding, NextBody, OtherServer, Relay, Rewritten, definitions_reply, upstream_end},
     server_info::ServerInfo,
     status::{
         DiscoveryStatus, EnsembleStatus, GatewayCluster, GatewayStatus, RegisteredNode, ServerHealth,

@@ -11,6 +11,7 @@ use std::{
 
 use admittance::{AdmissionLayer, OnBadDefinition, SandboxConfig, catalog::CatalogConfig};
 use admittance_admin::AdminConfig;
+use admittance_admission::words;
 use admittance_bcs::{
     BcsConfig, GatewayConfig,
     zookeeper::{NodePath, ZooKeeperConfig},
@@ -276,19 +277,7 @@ pub enum LogLevel {
     Trace,
 }
 
-impl LogLevel {
-    pub const ALL: [Self; 5] = [Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warn => "warn",
-            Self::Info => "info",
-            Self::Debug => "debug",
-            Self::Trace => "trace",
-        }
-    }
-}
+words!(LogLevel, "log level": Error = "error", Warn = "warn", Info = "info", Debug = "debug", Trace = "trace");
 
 /// The format of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -300,14 +289,4 @@ pub enum LogFormat {
     Json,
 }
 
-impl LogFormat {
-    pub const ALL: [Self; 3] = [Self::Auto, Self::Pretty, Self::Json];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Pretty => "pretty",
-            Self::Json => "json",
-        }
-    }
-}
+words!(LogFormat, "log format": Auto = "auto", Pretty = "pretty", Json = "json");

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, str::FromStr};
 
+use admittance_admission::words;
 use http::{header::UPGRADE, request::Parts};
 
 use super::path;
@@ -20,18 +21,7 @@ pub enum Permission {
     Hooks,
 }
 
-impl Permission {
-    pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Hooks];
-
-    /// As written in token files.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Read => "Read",
-            Self::Write => "Write",
-            Self::Hooks => "Hooks",
-        }
-    }
-}
+words!(Permission, "permission": Read = "Read", Write = "Write", Hooks = "Hooks");
 
 /// The prefix of the custom resources of the kube-apiserver next to a cluster: `{group}/{version}/...`.
 const CUSTOM_RESOURCES: &str = "/mesosdriver/v4/customresources/";

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use admittance_admission::words;
 use admittance_dialect::End;
 use bytes::Bytes;
 use http::{
@@ -25,16 +26,9 @@ pub enum Statuses {
     Driver,
 }
 
+words!(Statuses, "value of `statuses`": Ok = "ok", Driver = "driver");
+
 impl Statuses {
-    pub const ALL: [Self; 2] = [Self::Ok, Self::Driver];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Driver => "driver",
-        }
-    }
-
     /// The status of a reply for the client. A protocol switch keeps its status.
     pub(super) fn of_reply(self, status: StatusCode) -> StatusCode {
         match self {

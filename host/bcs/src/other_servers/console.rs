@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use admittance_admission::words;
 use admittance_dialect::End;
 use admittance_net::upstream::{Server, Upstream};
 use axum::body::Body;
@@ -61,14 +62,7 @@ impl Default for ConsoleConfig {
     }
 }
 
-impl ConsoleScheme {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Https => "https",
-        }
-    }
-}
+words!(ConsoleScheme, "scheme": Http = "http", Https = "https");
 
 /// The consoles on the hosts of a cluster. Lives as long as the driver.
 #[derive(Debug)]

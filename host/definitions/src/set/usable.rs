@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use admittance_admission::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -27,18 +28,7 @@ pub enum OnBadDefinition {
     ServeRest,
 }
 
-impl OnBadDefinition {
-    /// All choices.
-    pub const ALL: [Self; 2] = [Self::KeepLast, Self::ServeRest];
-
-    /// Its name in the configuration.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::KeepLast => "keep-last",
-            Self::ServeRest => "serve-rest",
-        }
-    }
-}
+words!(OnBadDefinition, "choice": KeepLast = "keep-last", ServeRest = "serve-rest");
 
 /// A definition in a store, or a file of definitions, that cannot be used as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-use admittance_admission::{GroupVersionResource, Operation};
+use admittance_admission::{GroupVersionResource, Operation, words};
 use http::{HeaderName, Method};
 
 use crate::{Pattern, Pointer};
@@ -22,18 +22,7 @@ pub enum Unmatched {
     Pass,
 }
 
-impl Unmatched {
-    /// All values.
-    pub const ALL: [Self; 2] = [Self::Refuse, Self::Pass];
-
-    /// The value in the configuration.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Refuse => "refuse",
-            Self::Pass => "pass",
-        }
-    }
-}
+words!(Unmatched, "way with requests that no route is for": Refuse = "refuse", Pass = "pass");
 
 /// The requests that a route matches, and where they hold the parts of the admission request.
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ mod zookeeper;
 
 use std::{path::Path, time::Duration};
 
-use admittance::{OnBadDefinition, catalog::CatalogConfig};
+use admittance::catalog::CatalogConfig;
 use admittance_definitions::{
     Mistakes,
     document::{self, Fields, Node},
@@ -33,7 +33,7 @@ use self::{
     signatures::signatures,
     zookeeper::{Ensembles, zookeeper},
 };
-use super::{Config, FrontConfig, LogConfig, LogFormat, LogLevel};
+use super::{Config, FrontConfig, LogConfig};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -76,10 +76,7 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
     let definitions = section(fields.optional("definitions"), mistakes, |node, mistakes| {
         definitions(node, ensembles, has_cluster, mistakes)
     });
-    let words = OnBadDefinition::ALL.map(|on_bad| (on_bad.as_str(), on_bad));
-    let on_bad_definition = section(fields.optional("onBadDefinition"), mistakes, |node, mistakes| {
-        node.one_of("choice", &words, mistakes)
-    });
+    let on_bad_definition = section(fields.optional("onBadDefinition"), mistakes, Node::word);
     let zookeeper = section(fields.optional("zookeeper"), mistakes, zookeeper);
     // Only then, so that it is not among the fields that are known here.
     if fields.has("cache") {
@@ -214,15 +211,9 @@ fn resolve(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<(String, Stri
 }
 
 fn log(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<LogConfig> {
-    let levels = LogLevel::ALL.map(|level| (level.as_str(), level));
-    let formats = LogFormat::ALL.map(|format| (format.as_str(), format));
     let mut fields = node.object(mistakes)?;
-    let level = section(fields.optional("level"), mistakes, |node, mistakes| {
-        node.one_of("log level", &levels, mistakes)
-    });
-    let format = section(fields.optional("format"), mistakes, |node, mistakes| {
-        node.one_of("log format", &formats, mistakes)
-    });
+    let level = section(fields.optional("level"), mistakes, Node::word);
+    let format = section(fields.optional("format"), mistakes, Node::word);
     fields.finish(mistakes);
     Some(LogConfig {
         level: level?,

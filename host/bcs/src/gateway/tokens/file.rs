@@ -176,9 +176,7 @@ fn listed(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Holder>> {
 /// A user, and the digest of the token as written.
 fn holder<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<(Holder, &'a str)> {
     let mut fields = node.object(mistakes)?;
-    let name = fields
-        .required("name", "say whose it is", mistakes)
-        .and_then(|node| node.text(mistakes));
+    let name = fields.get_required("name", "say whose it is", Node::text, mistakes);
     let digest = fields
         .required(
             "sha256",
@@ -186,9 +184,12 @@ fn holder<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<(Holder, &'a s
             mistakes,
         )
         .and_then(|node| Some((node.parse::<TokenDigest>(mistakes)?, node.text(mistakes)?)));
-    let clusters = fields
-        .required("clusters", "write `{ BCS-MESOS-10001: Read }`", mistakes)
-        .and_then(|node| clusters(&node, mistakes));
+    let clusters = fields.get_required(
+        "clusters",
+        "write `{ BCS-MESOS-10001: Read }`",
+        clusters,
+        mistakes,
+    );
     fields.finish(mistakes);
     let ((digest, written), (clusters, every)) = (digest?, clusters?);
     let holder = Holder {
@@ -203,10 +204,9 @@ fn holder<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<(Holder, &'a s
 type Permissions = (BTreeMap<ClusterId, Permission>, Option<Permission>);
 
 fn clusters(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Permissions> {
-    let words = Permission::ALL.map(|permission| (permission.as_str(), permission));
     let (mut clusters, mut every) = (BTreeMap::new(), None);
     for (id, node) in node.map(mistakes)? {
-        let permission = node.one_of("permission", &words, mistakes);
+        let permission = node.word::<Permission>(mistakes);
         if id == EVERY {
             every = permission;
             continue;

@@ -11,9 +11,7 @@ use super::{each, good, if_there, owned, ports, section};
 
 pub(super) fn admin(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<AdminConfig> {
     let mut fields = node.object(mistakes)?;
-    let address = fields
-        .required("address", "write 127.0.0.1:9090", mistakes)
-        .and_then(|node| ports::address(&node, mistakes));
+    let address = fields.get_required("address", "write 127.0.0.1:9090", ports::address, mistakes);
     let (tls_node, clients_node) = (fields.optional("tls"), fields.optional("clients"));
     let tokens_node = fields.optional("tokens");
     fields.finish(mistakes);
@@ -85,17 +83,12 @@ fn named_list<T>(
 }
 
 fn role(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Role> {
-    let roles = Role::ALL.map(|role| (role.as_str(), role));
-    fields
-        .required("role", "write Read or Admin", mistakes)
-        .and_then(|node| node.one_of("role", &roles, mistakes))
+    fields.get_required("role", "write Read or Admin", Node::word, mistakes)
 }
 
 fn token(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Token> {
     let mut fields = node.object(mistakes)?;
-    let name = fields
-        .required("name", "say whose it is", mistakes)
-        .and_then(|node| owned(&node, mistakes));
+    let name = fields.get_required("name", "say whose it is", owned, mistakes);
     let role = role(&mut fields, mistakes);
     let (file, digest) = (fields.optional("file"), fields.optional("sha256"));
     fields.finish(mistakes);
@@ -120,13 +113,12 @@ fn token(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Token> {
 
 fn client(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<CertificateHolder> {
     let mut fields = node.object(mistakes)?;
-    let name = fields
-        .required(
-            "name",
-            "write the certificate's common name, or a DNS name or URI of it",
-            mistakes,
-        )
-        .and_then(|node| owned(&node, mistakes));
+    let name = fields.get_required(
+        "name",
+        "write the certificate's common name, or a DNS name or URI of it",
+        owned,
+        mistakes,
+    );
     let role = role(&mut fields, mistakes);
     fields.finish(mistakes);
     Some(CertificateHolder {

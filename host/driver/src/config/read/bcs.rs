@@ -1,8 +1,8 @@
 use std::net::IpAddr;
 
 use admittance_bcs::{
-    Behind, ClusterId, ConsoleConfig, ConsoleScheme, ExternalAddress, RegistrationConfig, SchedulersConfig,
-    drivers_node, zookeeper::NodePath,
+    Behind, ClusterId, ConsoleConfig, ExternalAddress, RegistrationConfig, SchedulersConfig, drivers_node,
+    zookeeper::NodePath,
 };
 use admittance_definitions::{Mistakes, document::Node};
 use ipnet::IpNet;
@@ -24,13 +24,13 @@ pub(super) struct BcsDialect {
 
 pub(super) fn dialect(node: &Node<'_>, has_cluster: bool, mistakes: &mut Mistakes) -> Option<BcsDialect> {
     let mut fields = node.object(mistakes)?;
-    let cluster = fields
-        .required("cluster", "name the cluster, BCS-MESOS-10001", mistakes)
-        .and_then(|node| node.parse::<ClusterId>(mistakes));
-    let words = [("scheduler", Behind::Scheduler), ("driver", Behind::Driver)];
-    let behind = if_there(fields.optional("behind"), mistakes, |node, mistakes| {
-        node.one_of("value of `behind`", &words, mistakes)
-    });
+    let cluster = fields.get_required(
+        "cluster",
+        "name the cluster, BCS-MESOS-10001",
+        Node::parse::<ClusterId>,
+        mistakes,
+    );
+    let behind = if_there(fields.optional("behind"), mistakes, Node::word);
     let console_node = fields.optional("console");
     if let (Some(node), Some(Some(Behind::Driver))) = (&console_node, behind) {
         node.wrong(
@@ -84,10 +84,7 @@ fn console(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ConsoleConfig> {
         mistakes,
         port,
     );
-    let schemes = [ConsoleScheme::Http, ConsoleScheme::Https].map(|scheme| (scheme.as_str(), scheme));
-    let scheme = section(fields.optional("scheme"), mistakes, |node, mistakes| {
-        node.one_of("scheme", &schemes, mistakes)
-    });
+    let scheme = section(fields.optional("scheme"), mistakes, Node::word);
     let hosts = if_there(fields.optional("hosts"), mistakes, |node, mistakes| {
         each(&node.list(mistakes)?, mistakes, |node, mistakes| {
             node.parse_with(network, mistakes)
@@ -167,12 +164,8 @@ pub(super) fn registration(
 
 fn external(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ExternalAddress> {
     let mut fields = node.object(mistakes)?;
-    let address = fields
-        .required("ip", "write an IP address, 192.0.2.1", mistakes)
-        .and_then(|node| ip(&node, mistakes));
-    let port = fields
-        .required("port", "write a port, 8090", mistakes)
-        .and_then(|node| port(&node, mistakes));
+    let address = fields.get_required("ip", "write an IP address, 192.0.2.1", ip, mistakes);
+    let port = fields.get_required("port", "write a port, 8090", port, mistakes);
     fields.finish(mistakes);
     Some(ExternalAddress {
         ip: address?,

@@ -30,13 +30,12 @@ pub(super) fn front(
     mistakes: &mut Mistakes,
 ) -> Option<FrontConfig> {
     let has_cluster = fields.has("cluster");
-    let dialect = fields
-        .required(
-            "dialect",
-            "write `dialect: { bcs: { cluster: ... } }`, `rest: ...`, `kubernetes: {}` or `gateway: ...`",
-            mistakes,
-        )
-        .and_then(|node| dialect(&node, ensembles, has_cluster, mistakes));
+    let dialect = fields.get_required(
+        "dialect",
+        "write `dialect: { bcs: { cluster: ... } }`, `rest: ...`, `kubernetes: {}` or `gateway: ...`",
+        |node, mistakes| dialect(node, ensembles, has_cluster, mistakes),
+        mistakes,
+    );
     if let Some(DialectConfig::Rest(_) | DialectConfig::Kubernetes | DialectConfig::Gateway(_)) = dialect {
         fields.refuse(
             "registration",

@@ -5,7 +5,7 @@ use std::{
 };
 
 use admittance_bcs::{
-    ApiGroup, ClusterId, EndpointConfig, GatewayConfig, PlainGroups, Statuses, TokenTable, TokensConfig,
+    ApiGroup, ClusterId, EndpointConfig, GatewayConfig, PlainGroups, TokenTable, TokensConfig,
     zookeeper::NodePath,
 };
 use admittance_definitions::{Mistakes, document::Node};
@@ -50,10 +50,7 @@ pub(super) fn gateway(
         |node, mistakes| parsed_list::<ApiGroup>(node, mistakes).map(PlainGroups::from_iter),
     );
     let forward_token = section(fields.optional("forwardToken"), mistakes, Node::boolean);
-    let words = Statuses::ALL.map(|statuses| (statuses.as_str(), statuses));
-    let statuses = section(fields.optional("statuses"), mistakes, |node, mistakes| {
-        node.one_of("value of `statuses`", &words, mistakes)
-    });
+    let statuses = section(fields.optional("statuses"), mistakes, Node::word);
     fields.finish(mistakes);
     Some(GatewayConfig {
         clusters: clusters?,
@@ -118,9 +115,12 @@ fn tokens(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<TokensConfig> {
 
 fn endpoint(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<EndpointConfig> {
     let mut fields = node.object(mistakes)?;
-    let url = fields
-        .required("url", "write https://usermanager:8080", mistakes)
-        .and_then(|node| node.parse_with(url, mistakes));
+    let url = fields.get_required(
+        "url",
+        "write https://usermanager:8080",
+        |node, mistakes| node.parse_with(url, mistakes),
+        mistakes,
+    );
     let needs_authorities = url.as_ref().is_some_and(|url| url.scheme_str() == Some("https"));
     let tls = upstream::client_tls(&mut fields, needs_authorities, mistakes);
     let token_file = if_there(fields.optional("tokenFile"), mistakes, own_token);

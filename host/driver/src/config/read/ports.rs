@@ -45,12 +45,18 @@ pub(super) fn server_tls(
     mistakes: &mut Mistakes,
 ) -> Option<ServerTls> {
     let mut fields = node.object(mistakes)?;
-    let certificate = fields
-        .required("certificate", "name a PEM file", mistakes)
-        .and_then(|node| pem_file(&node, tls::certificates, mistakes));
-    let key = fields
-        .required("key", "name a PEM file", mistakes)
-        .and_then(|node| pem_file(&node, tls::private_key, mistakes));
+    let certificate = fields.get_required(
+        "certificate",
+        "name a PEM file",
+        |node, mistakes| pem_file(node, tls::certificates, mistakes),
+        mistakes,
+    );
+    let key = fields.get_required(
+        "key",
+        "name a PEM file",
+        |node, mistakes| pem_file(node, tls::private_key, mistakes),
+        mistakes,
+    );
     // Without the configured authority, every client would be accepted.
     let client_ca = if_there(fields.optional("clientCa"), mistakes, |node, mistakes| {
         pem_file(node, tls::certificates, mistakes)

@@ -1,6 +1,6 @@
 use admittance_admission::{GroupVersionResource, Operation};
 use admittance_definitions::{Mistakes, document::Node};
-use admittance_dialect::{KindSource, Pattern, Pointer, Rest, RestConfig, Route, Unmatched, ValueSource};
+use admittance_dialect::{KindSource, Pattern, Pointer, Rest, RestConfig, Route, ValueSource};
 use http::{HeaderName, Method};
 
 use super::{each, if_there, only, owned, parsed_list, section};
@@ -10,16 +10,13 @@ pub(super) fn dialect(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Rest> 
     let mut fields = node.object(mistakes)?;
     // Those of every route, so that they need not be repeated.
     let spellings: Option<Vec<Pattern>> = section(fields.optional("spellings"), mistakes, parsed_list);
-    let unmatched = section(fields.optional("unmatched"), mistakes, |node, mistakes| {
-        node.one_of(
-            "way with requests that no route is for",
-            &Unmatched::ALL.map(|way| (way.as_str(), way)),
-            mistakes,
-        )
-    });
-    let nodes = fields
-        .required("routes", FIX, mistakes)
-        .and_then(|list| list.filled_list(FIX, mistakes));
+    let unmatched = section(fields.optional("unmatched"), mistakes, Node::word);
+    let nodes = fields.get_required(
+        "routes",
+        FIX,
+        |list, mistakes| list.filled_list(FIX, mistakes),
+        mistakes,
+    );
     fields.finish(mistakes);
     let nodes = nodes?;
     let mut routes = each(&nodes, mistakes, route)?;
@@ -42,21 +39,26 @@ pub(super) fn dialect(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Rest> 
 
 fn route(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Route> {
     let mut fields = node.object(mistakes)?;
-    let methods = fields
-        .required("method", "write [PUT, POST]", mistakes)
-        .and_then(|node| methods(&node, mistakes));
-    let path = fields
-        .required("path", "write /v1/jobs or /v1/job/{id}", mistakes)
-        .and_then(|node| node.text(mistakes).map(str::to_owned));
-    let operation = fields
-        .required("operation", "write CREATE, UPDATE, DELETE or CONNECT", mistakes)
-        .and_then(|node| node.parse::<Operation>(mistakes));
-    let resource = fields
-        .required("resource", "name the collection as rules do, `jobs`", mistakes)
-        .and_then(|node| resource(&node, mistakes));
-    let kind = fields
-        .required("kind", "write the kind, `Job`, or `{ pointer: /Type }`", mistakes)
-        .and_then(|node| kind(&node, mistakes));
+    let methods = fields.get_required("method", "write [PUT, POST]", methods, mistakes);
+    let path = fields.get_required("path", "write /v1/jobs or /v1/job/{id}", owned, mistakes);
+    let operation = fields.get_required(
+        "operation",
+        "write CREATE, UPDATE, DELETE or CONNECT",
+        Node::parse::<Operation>,
+        mistakes,
+    );
+    let resource = fields.get_required(
+        "resource",
+        "name the collection as rules do, `jobs`",
+        resource,
+        mistakes,
+    );
+    let kind = fields.get_required(
+        "kind",
+        "write the kind, `Job`, or `{ pointer: /Type }`",
+        kind,
+        mistakes,
+    );
     let subresource = fields
         .optional("subresource")
         .and_then(|node| node.text(mistakes).map(str::to_owned));
@@ -107,9 +109,7 @@ fn resource(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<GroupVersionReso
     let part = |node: &Node<'_>, mistakes: &mut Mistakes| node.string(mistakes).map(str::to_owned);
     let group = section(fields.optional("group"), mistakes, part);
     let version = section(fields.optional("version"), mistakes, part);
-    let resource = fields
-        .required("resource", "name the collection, `jobs`", mistakes)
-        .and_then(|node| node.text(mistakes).map(str::to_owned));
+    let resource = fields.get_required("resource", "name the collection, `jobs`", owned, mistakes);
     fields.finish(mistakes);
     Some(GroupVersionResource {
         group: group?,

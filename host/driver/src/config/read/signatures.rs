@@ -18,13 +18,12 @@ pub(super) fn signatures(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Sig
 
 fn rule(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<SignatureRule> {
     let mut fields = node.object(mistakes)?;
-    let source = fields
-        .required(
-            "source",
-            "write `oci://registry/repository`, or `**` for all",
-            mistakes,
-        )
-        .and_then(|node| node.parse::<SourcePattern>(mistakes));
+    let source = fields.get_required(
+        "source",
+        "write `oci://registry/repository`, or `**` for all",
+        Node::parse::<SourcePattern>,
+        mistakes,
+    );
     let (keys, keyless_node, accept) = (
         fields.optional("keys"),
         fields.optional("keyless"),
@@ -62,27 +61,24 @@ fn public_keys(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<PublicKeys> {
 
 fn keyless(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Keyless> {
     let mut fields = node.object(mistakes)?;
-    let identity = fields
-        .required(
-            "identity",
-            "write the e-mail address or the URI of the signer",
-            mistakes,
-        )
-        .and_then(|node| node.parse::<IdentityPattern>(mistakes));
-    let issuer = fields
-        .required(
-            "issuer",
-            "write the URL of the issuer of the identity, https://token.actions.githubusercontent.com",
-            mistakes,
-        )
-        .and_then(|node| node.parse::<IssuerUrl>(mistakes));
-    let trust_root = fields
-        .required(
-            "trustRoot",
-            "name a trusted_root.json, or write `{ authorities: ..., signatureLog: ... }`",
-            mistakes,
-        )
-        .and_then(|node| trust_root(&node, mistakes));
+    let identity = fields.get_required(
+        "identity",
+        "write the e-mail address or the URI of the signer",
+        Node::parse::<IdentityPattern>,
+        mistakes,
+    );
+    let issuer = fields.get_required(
+        "issuer",
+        "write the URL of the issuer of the identity, https://token.actions.githubusercontent.com",
+        Node::parse::<IssuerUrl>,
+        mistakes,
+    );
+    let trust_root = fields.get_required(
+        "trustRoot",
+        "name a trusted_root.json, or write `{ authorities: ..., signatureLog: ... }`",
+        trust_root,
+        mistakes,
+    );
     fields.finish(mistakes);
     Some(Keyless {
         trust_root: trust_root?,
@@ -98,12 +94,8 @@ fn trust_root(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<TrustRoot> {
         return good(TrustRoot::read(&path), node, mistakes);
     }
     let mut fields = node.object(mistakes)?;
-    let authorities = fields
-        .required("authorities", "name a PEM file", mistakes)
-        .and_then(|node| text_of(&node, mistakes));
-    let signature_log = fields
-        .required("signatureLog", "name a PEM file", mistakes)
-        .and_then(|node| text_of(&node, mistakes));
+    let authorities = fields.get_required("authorities", "name a PEM file", text_of, mistakes);
+    let signature_log = fields.get_required("signatureLog", "name a PEM file", text_of, mistakes);
     let certificate_log = if_there(fields.optional("certificateLog"), mistakes, text_of);
     fields.finish(mistakes);
     let root = TrustRoot::from_pem(&authorities?, &signature_log?, certificate_log?.as_deref());

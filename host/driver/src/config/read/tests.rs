@@ -9,7 +9,9 @@ use rcgen::{CertifiedKey, generate_simple_self_signed};
 use tempfile::TempDir;
 
 use super::*;
-use crate::{DefinitionPlace, FrontConfig, HistoryConfig, Limits, NamespacesConfig, StoreConfig};
+use crate::{
+    DefinitionPlace, FrontConfig, HistoryConfig, Limits, LogFormat, LogLevel, NamespacesConfig, StoreConfig,
+};
 
 mod admin;
 mod bcs;

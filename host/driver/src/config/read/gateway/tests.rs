@@ -1,5 +1,6 @@
 use std::{fs::Permissions, os::unix::fs::PermissionsExt};
 
+use admittance_bcs::Statuses;
 use tempfile::TempDir;
 
 use super::*;
