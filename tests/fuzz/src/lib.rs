@@ -1,8 +1,8 @@
 //! Fuzz targets: for every parser of untrusted input, a function that takes arbitrary bytes and panics if an
 //! invariant does not hold.
 //!
-//! The targets use the same public functions as production. `fuzz_targets/` contains a libFuzzer program for each,
-//! `corpus/` the initial inputs, and the test `corpus` runs each of those once, without instrumentation.
+//! The targets use the same public functions as production. `examples/fuzz.rs` is the program for libFuzzer, `corpus/` has
+//! the initial inputs, and the test `corpus` runs each of those once, without instrumentation.
 
 #![expect(
     clippy::expect_used,
@@ -39,7 +39,7 @@ pub use self::{
 /// A fuzz target: it takes arbitrary bytes, and panics if an invariant does not hold.
 pub type Target = fn(&[u8]);
 
-/// Every target by its name, which is also the name of its corpus and of its program.
+/// Every target by its name, which is also the name of its corpus.
 pub const TARGETS: [(&str, Target); 14] = [
     ("bcs", bcs),
     ("cel", cel),

@@ -93,7 +93,8 @@ pub(crate) fn cargo_command() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     // Cargo's variables for this program must not reach build scripts, which would be run again because of them.
     for (name, _) in env::vars_os() {
-        if name.to_string_lossy().starts_with("CARGO_PKG_") {
+        let name_text = name.to_string_lossy();
+        if name_text.starts_with("CARGO_PKG_") || name_text.starts_with("CARGO_MANIFEST_") {
             command.env_remove(name);
         }
     }
@@ -148,18 +149,18 @@ pub(crate) fn run_logged(command: &mut Command, log: &Path) -> Result<(), Error>
 
 /// Replaces this process with another program, so that only that gets Ctrl-C.
 #[cfg(unix)]
-pub(crate) fn become_program(path: &Path, arguments: &[OsString]) -> Result<(), Error> {
+pub(crate) fn become_program(command: &mut Command) -> Result<(), Error> {
     use std::os::unix::process::CommandExt as _;
 
-    let source = Command::new(path).args(arguments).exec();
+    let source = command.exec();
     Err(Error::Start {
-        program: path.into(),
+        program: command.get_program().to_owned(),
         source,
     })
 }
 
 /// Runs another program as the last step.
 #[cfg(not(unix))]
-pub(crate) fn become_program(path: &Path, arguments: &[OsString]) -> Result<(), Error> {
-    run(Command::new(path).args(arguments))
+pub(crate) fn become_program(command: &mut Command) -> Result<(), Error> {
+    run(command)
 }

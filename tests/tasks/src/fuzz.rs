@@ -1,7 +1,8 @@
 //! Fuzzing: compiles the targets of `tests/fuzz` for libFuzzer, and runs them.
 //!
-//! The flags are those of `cargo fuzz` without a sanitizer, which the stable compiler supports: the workspace
-//! has no unsafe code except for one line that no target reaches. Builds and findings are in `target/fuzz`.
+//! Only the crates of this workspace are instrumented, by the compiler wrapper `tests/fuzz/rustc`: dependencies
+//! are those of the tests. There is no sanitizer, since the stable compiler has none; the workspace has no unsafe
+//! code except for one line that no target reaches. Findings are in `target/fuzz`.
 
 use std::{
     collections::BTreeSet,
@@ -17,19 +18,9 @@ use clap::Args;
 
 use crate::{
     apt::is_on_path,
-    command::{Error, become_program, cargo_command, root, run, say},
+    command::{Error, become_program, built, cargo_command, root, run, say},
     folders::{at, create_directory},
 };
-
-const PACKAGE: &str = "admittance-fuzz";
-
-/// Instrumentation of coverage and comparisons for libFuzzer.
-const FLAGS: &str = "-Cpasses=sancov-module \
-    -Cllvm-args=-sanitizer-coverage-level=4 \
-    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
-    -Cllvm-args=-sanitizer-coverage-pc-table \
-    -Cllvm-args=-sanitizer-coverage-trace-compares \
-    -Cllvm-args=-simplifycfg-branch-fold-threshold=0";
 
 /// The timeout of one input in seconds, also on a busy machine.
 const TIMEOUT: u32 = 30;
@@ -42,7 +33,7 @@ const SHOWN: usize = 40;
 
 #[derive(Debug, Args)]
 pub(crate) struct Fuzz {
-    /// The targets to run, from `tests/fuzz/fuzz_targets` [default: all].
+    /// The targets to run, from `tests/fuzz/corpus` [default: all].
     targets: Vec<String>,
     /// How long each target runs.
     #[arg(long, default_value_t = 60)]
@@ -70,10 +61,10 @@ pub(crate) fn run_targets(arguments: &Fuzz) -> Result<(), Error> {
     } else {
         &arguments.targets
     };
-    let programs = build(wanted)?;
+    let program = build()?;
     if !arguments.rest.is_empty() {
         return match wanted.as_slice() {
-            [target] => become_program(&programs.join(target), &arguments.rest),
+            [target] => become_program(command(&program, target).args(&arguments.rest)),
             _ => Err(Error::Missing(
                 "arguments after `--` require exactly one target before them".to_owned(),
             )),
@@ -93,7 +84,7 @@ pub(crate) fn run_targets(arguments: &Fuzz) -> Result<(), Error> {
                 loop {
                     let next = waiting.lock().ok().and_then(|mut waiting| waiting.next());
                     let Some(target) = next else { break };
-                    if let Err(error) = fuzz(&programs, target, arguments.seconds)
+                    if let Err(error) = fuzz(&program, target, arguments.seconds)
                         && let Ok(mut failed) = failed.lock()
                     {
                         failed.push(error);
@@ -114,70 +105,46 @@ fn corpora() -> PathBuf {
 
 /// All targets' names.
 fn targets() -> Result<Vec<String>, Error> {
-    let folder = root().join("tests/fuzz/fuzz_targets");
+    let folder = corpora();
     let mut names = Vec::new();
     for entry in fs::read_dir(&folder).map_err(at(&folder))? {
-        let path = entry.map_err(at(&folder))?.path();
-        names.extend(path.file_stem().map(|name| name.to_string_lossy().into_owned()));
+        names.push(
+            entry
+                .map_err(at(&folder))?
+                .file_name()
+                .to_string_lossy()
+                .into_owned(),
+        );
     }
     names.sort();
     Ok(names)
 }
 
-/// Compiles the programs of these targets, and returns their folder.
-fn build(targets: &[String]) -> Result<PathBuf, Error> {
+/// Compiles the program of all targets.
+fn build() -> Result<PathBuf, Error> {
     if !is_on_path("c++") {
         return Err(Error::Missing(
             "libFuzzer is compiled from C++, but `c++` was not found: install g++ or clang".to_owned(),
         ));
     }
-    say("Compiling the fuzz targets (some minutes the first time)");
-    let folder = root().join("target/fuzz/build");
-    let host = host()?;
-    let mut command = cargo_command();
-    command
-        .args([
-            "build",
-            "--locked",
-            "--package",
-            PACKAGE,
-            "--features",
-            "libfuzzer",
-        ])
-        // With an explicit target, build scripts and macros are not instrumented.
-        .args(["--profile", "fuzz", "--target", &host, "--target-dir"])
-        .arg(&folder)
-        .env("RUSTFLAGS", FLAGS);
-    for target in targets {
-        command.args(["--bin", target]);
-    }
-    run(&mut command)?;
-    Ok(folder.join(host).join("fuzz"))
+    say("Compiling the fuzz targets");
+    run(cargo_command()
+        // The whole workspace, so that the features of dependencies are those of the tests.
+        .args(["build", "--locked", "--workspace", "--example", "fuzz"])
+        .args(["--features", "admittance-fuzz/libfuzzer"])
+        .env("RUSTC_WORKSPACE_WRAPPER", root().join("tests/fuzz/rustc")))?;
+    built("debug/examples", "fuzz")
 }
 
-/// The triple of this machine.
-fn host() -> Result<String, Error> {
-    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let output = Command::new(&rustc)
-        .arg("-vV")
-        .current_dir(root())
-        .output()
-        .map_err(|source| Error::Start {
-            program: rustc.clone(),
-            source,
-        })?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned).ok_or_else(|| {
-        Error::Missing(format!(
-            "the host triple was not found in the output of {} -vV",
-            rustc.display()
-        ))
-    })
+/// The program with one of its targets.
+fn command(program: &Path, target: &str) -> Command {
+    let mut command = Command::new(program);
+    command.env("ADMITTANCE_FUZZ_TARGET", target).current_dir(root());
+    command
 }
 
 /// Runs one target for a number of seconds. New inputs are kept for the next run.
-fn fuzz(programs: &Path, target: &str, seconds: u32) -> Result<(), Error> {
+fn fuzz(program: &Path, target: &str, seconds: u32) -> Result<(), Error> {
     let top = root().join("target/fuzz");
     let (found, artifacts) = (
         top.join("corpus").join(target),
@@ -191,8 +158,7 @@ fn fuzz(programs: &Path, target: &str, seconds: u32) -> Result<(), Error> {
     let log = top.join(format!("{target}.log"));
     let output = File::create(&log).map_err(at(&log))?;
     let errors = output.try_clone().map_err(at(&log))?;
-    let program = programs.join(target);
-    let status = Command::new(&program)
+    let status = command(program, target)
         .arg(&found)
         .arg(&seeds)
         .arg(format!("-max_total_time={seconds}"))
@@ -201,13 +167,12 @@ fn fuzz(programs: &Path, target: &str, seconds: u32) -> Result<(), Error> {
         .arg(format!("-dict={}", words.display()))
         .arg(format!("-artifact_prefix={}/", artifacts.display()))
         .arg("-print_final_stats=1")
-        .current_dir(root())
         .stdin(Stdio::null())
         .stdout(output)
         .stderr(errors)
         .status()
         .map_err(|source| Error::Start {
-            program: program.clone().into(),
+            program: program.into(),
             source,
         })?;
     let said = fs::read(&log).map_err(at(&log))?;

@@ -16,7 +16,11 @@ mod supply;
 mod target;
 mod zookeeper;
 
-use std::{ffi::OsString, path::PathBuf, process::ExitCode};
+use std::{
+    ffi::OsString,
+    path::PathBuf,
+    process::{Command, ExitCode},
+};
 
 use clap::{Parser, Subcommand};
 use command::{Error, cargo, say};
@@ -117,7 +121,7 @@ fn run(task: Task) -> Result<(), Error> {
         Task::Demo { rest } => {
             plugins::build(Guests::Without)?;
             build_programs()?;
-            command::become_program(&command::built("debug", "admittance-demo")?, &rest)
+            command::become_program(Command::new(command::built("debug", "admittance-demo")?).args(&rest))
         }
         Task::Test { rest } => {
             plugins::build(Guests::With)?;
@@ -144,17 +148,19 @@ fn run(task: Task) -> Result<(), Error> {
             if rest.is_empty() {
                 cluster::try_stores()?;
             }
-            command::become_program(&command::built("debug", "admittance-cluster")?, &rest)
+            command::become_program(Command::new(command::built("debug", "admittance-cluster")?).args(&rest))
         }
         Task::Soak { rest } => {
             plugins::build(Guests::With)?;
             build_optimised()?;
-            command::become_program(&command::built("release", "admittance-soak")?, &rest)
+            command::become_program(Command::new(command::built("release", "admittance-soak")?).args(&rest))
         }
         Task::Hostile { rest } => {
             plugins::build(Guests::With)?;
             build_optimised()?;
-            command::become_program(&command::built("release", "admittance-hostile")?, &rest)
+            command::become_program(
+                Command::new(command::built("release", "admittance-hostile")?).args(&rest),
+            )
         }
         Task::Bench { rest } => {
             plugins::build(Guests::With)?;

@@ -1,0 +1,17 @@
+//! The targets for libFuzzer: `cargo task fuzz` compiles and runs this program, and names the target in the
+//! environment.
+#![no_main]
+
+use std::{env, sync::LazyLock};
+
+use admittance_fuzz::{TARGETS, Target};
+
+static TARGET: LazyLock<Target> = LazyLock::new(|| {
+    let wanted = env::var("ADMITTANCE_FUZZ_TARGET").unwrap_or_default();
+    match TARGETS.iter().find(|(name, _)| *name == wanted) {
+        Some((_, target)) => *target,
+        None => panic!("ADMITTANCE_FUZZ_TARGET names no fuzz target: `{wanted}`"),
+    }
+});
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| TARGET(input));
