@@ -157,6 +157,11 @@ impl ResourcePattern {
         }
     }
 
+    /// The resource, unless it is `*`.
+    pub fn resource(&self) -> Option<&str> {
+        self.resource.as_deref()
+    }
+
     fn matches_resource(&self, resource: &str) -> bool {
         self.resource.as_deref().is_none_or(|name| name == resource)
     }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use admittance_admission::{Outcome, Request};
+use admittance_admission::{ChainIndex, Outcome, Request};
 use admittance_catalog::InUse;
 use admittance_definitions::{BadDefinition, DefinitionFile, DefinitionSet, FileChange};
 use arc_swap::ArcSwap;
@@ -365,6 +365,7 @@ fn table(
 ) -> Table {
     Table {
         revision,
+        index: ChainIndex::new(made.chains.iter().map(|known| &*known.chain)),
         chains: made.chains,
         plugins: made.plugins,
         namespaces: source.namespaces.clone(),

@@ -1,8 +1,8 @@
 use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
-    Authorizer, Chain, Deadline, Evaluation, NamespaceSource, Outcome, Outline, Phase, Request, Selection,
-    Surroundings,
+    Authorizer, Chain, ChainIndex, Deadline, Evaluation, NamespaceSource, Outcome, Outline, Phase, Request,
+    Selection, Surroundings,
 };
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
@@ -19,6 +19,8 @@ use crate::{
 pub struct Table {
     pub(crate) revision: u64,
     pub(crate) chains: Vec<AssembledChain>,
+    /// Of `chains`.
+    pub(crate) index: ChainIndex,
     pub(crate) plugins: Vec<Arc<Loaded>>,
     pub(crate) namespaces: Arc<dyn NamespaceSource>,
     pub(crate) authorizer: Arc<dyn Authorizer>,
@@ -46,13 +48,26 @@ impl Table {
 
     /// The chain of this phase and name.
     pub fn chain(&self, phase: Phase, name: &str) -> Option<&Chain> {
-        self.chains()
-            .find(|chain| chain.phase == phase && *chain.name == *name)
+        Some(&*self.known(phase, name)?.chain)
+    }
+
+    fn known(&self, phase: Phase, name: &str) -> Option<&AssembledChain> {
+        self.chains.get(self.index.position(phase, name)?)
     }
 
     /// Whether a chain may match a request of which only this is known. If not, the request need not be read.
     pub fn may_match(&self, outline: &Outline<'_>) -> bool {
-        self.chains().any(|chain| chain.may_match(outline))
+        match self.index.candidates_of(outline) {
+            Some(positions) => self.chains_at(positions).any(|chain| chain.may_match(outline)),
+            None => self.chains().any(|chain| chain.may_match(outline)),
+        }
+    }
+
+    fn chains_at(&self, positions: Vec<usize>) -> impl Iterator<Item = &Chain> {
+        let known = positions
+            .into_iter()
+            .filter_map(|position| self.chains.get(position));
+        known.map(|known| &*known.chain)
     }
 
     /// Passes the request through every chain that matches it, within the host's request timeout.
@@ -66,7 +81,7 @@ impl Table {
     pub async fn admit_by(&self, request: Request, selection: &Selection, timeout: Duration) -> Outcome {
         let started = Instant::now();
         let matching: Vec<_> = self
-            .chains()
+            .chains_at(self.index.candidates(&request))
             .filter(|chain| selection.selects(chain) && chain.matches(&request))
             .collect();
         let is_matched = !matching.is_empty();
@@ -93,11 +108,7 @@ impl Table {
     /// For `status`.
     fn count(&self, outcome: &Outcome) {
         for row in &outcome.trace {
-            let is_its = |known: &&AssembledChain| {
-                known.chain.phase == row.phase && Arc::ptr_eq(&known.chain.name, &row.chain)
-            };
-            let known = self.chains.iter().find(is_its);
-            let stage = known.and_then(|known| {
+            let stage = self.known(row.phase, &row.chain).and_then(|known| {
                 let position =
                     |stage: &admittance_admission::Stage| Arc::ptr_eq(&stage.spec.name, &row.stage);
                 known.stages.get(known.chain.stages.iter().position(position)?)

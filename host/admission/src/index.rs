@@ -1,0 +1,116 @@
+use std::{collections::HashMap, iter, sync::Arc};
+
+use crate::{Chain, Matcher, Operation, Outline, Phase, Request};
+
+/// Finds the chains that a request may match, in time that does not grow with the chains that cannot match.
+///
+/// A chain is listed by the resources of its rules, or by their kinds if a rule is for every resource, or as one
+/// for everything. The rules themselves decide.
+#[derive(Clone, Debug, Default)]
+pub struct ChainIndex {
+    by_resource: HashMap<String, Positions>,
+    /// By the kind in lower case.
+    by_kind: HashMap<String, Positions>,
+    for_everything: Positions,
+    by_name: HashMap<Arc<str>, Vec<(Phase, usize)>>,
+}
+
+/// Positions of chains by operation, in ascending order.
+type Positions = HashMap<Operation, Vec<usize>>;
+
+impl ChainIndex {
+    /// An index of these chains by their positions.
+    pub fn new<'a>(chains: impl IntoIterator<Item = &'a Chain>) -> Self {
+        let mut index = Self::default();
+        for (position, chain) in chains.into_iter().enumerate() {
+            let named = index.by_name.entry(chain.name.clone()).or_default();
+            named.push((chain.phase, position));
+            for rule in &chain.rules {
+                let operations = match &rule.operations {
+                    Matcher::Any => &Operation::ALL[..],
+                    Matcher::Only(operations) => operations,
+                };
+                let resources: Option<Vec<&str>> =
+                    rule.resources.iter().map(|pattern| pattern.resource()).collect();
+                let add = |positions: &mut Positions| {
+                    for operation in operations {
+                        let listed = positions.entry(*operation).or_default();
+                        if listed.last() != Some(&position) {
+                            listed.push(position);
+                        }
+                    }
+                };
+                match (resources, &rule.kinds) {
+                    (Some(resources), _) => {
+                        for resource in resources {
+                            add(index.by_resource.entry(resource.to_owned()).or_default());
+                        }
+                    }
+                    (None, Matcher::Only(kinds)) => {
+                        for kind in kinds {
+                            add(index.by_kind.entry(kind.to_ascii_lowercase()).or_default());
+                        }
+                    }
+                    (None, Matcher::Any) => add(&mut index.for_everything),
+                }
+            }
+        }
+        index
+    }
+
+    /// The positions of the chains that may match this request, in ascending order.
+    pub fn candidates(&self, request: &Request) -> Vec<usize> {
+        let requested = request.requested.as_deref();
+        let resources = iter::once(&request.resource).chain(requested.map(|requested| &requested.resource));
+        let kinds = iter::once(&request.kind).chain(requested.map(|requested| &requested.kind));
+        self.positions(
+            request.operation,
+            resources.map(|resource| resource.resource.as_str()),
+            kinds.map(|kind| kind.kind.as_str()),
+        )
+    }
+
+    /// The positions of the chains that may match a request of which only this is known, in ascending order;
+    /// `None` if they cannot be listed without its resource or kind.
+    pub fn candidates_of(&self, outline: &Outline<'_>) -> Option<Vec<usize>> {
+        let resource = outline.resource?.resource.as_str();
+        match outline.kind {
+            Some(kind) => Some(self.positions(outline.operation, [resource], [kind])),
+            None if self.by_kind.is_empty() => Some(self.positions(outline.operation, [resource], [])),
+            None => None,
+        }
+    }
+
+    /// The position of the chain of this phase and name.
+    pub fn position(&self, phase: Phase, name: &str) -> Option<usize> {
+        let mut named = self.by_name.get(name)?.iter();
+        named
+            .find(|(its, _)| *its == phase)
+            .map(|(_, position)| *position)
+    }
+
+    fn positions<'a>(
+        &self,
+        operation: Operation,
+        resources: impl IntoIterator<Item = &'a str>,
+        kinds: impl IntoIterator<Item = &'a str>,
+    ) -> Vec<usize> {
+        let by_resource = resources
+            .into_iter()
+            .filter_map(|name| self.by_resource.get(name));
+        let by_kind = kinds
+            .into_iter()
+            .filter(|_| !self.by_kind.is_empty())
+            .filter_map(|kind| self.by_kind.get(&kind.to_ascii_lowercase()));
+        let mut found: Vec<usize> = by_resource
+            .chain(by_kind)
+            .chain([&self.for_everything])
+            .filter_map(|positions| positions.get(&operation))
+            .flatten()
+            .copied()
+            .collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+}
