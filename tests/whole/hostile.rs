@@ -5,7 +5,7 @@ use std::{collections::HashSet, fmt::Write as _, fs, net::TcpListener, sync::Arc
 use admittance_tests::{Admittance, Metrics};
 use guest_misbehaves::Behaviour;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
@@ -375,6 +375,87 @@ fn bad_modules() -> TempDir {
     write(&directory, "not-wasm.wasm", "this is a text");
     write(&directory, "core-module.wasm", b"\0asm\x01\0\0\0");
     directory
+}
+
+/// Patches that double the object, copy a large part of it and shift an array: four requests with each at once, whose
+/// results would be gigabytes. The program answers others meanwhile, and its memory stays bounded.
+#[tokio::test]
+async fn patches_that_explode_are_refused_and_hold_up_nobody() {
+    const MOST_MEMORY: u64 = 512 << 20;
+    let operations = |count: usize, of: &dyn Fn(usize) -> Value| Value::from_iter((0..count).map(of));
+    let copy = |from: &str, to: String| json!({"op": "copy", "from": from, "path": to});
+    let patches = [
+        ("doubles", operations(35, &|i| copy("", format!("/b{i}")))),
+        ("copies", operations(1_000, &|i| copy("/spec", format!("/b{i}")))),
+        (
+            "shifts",
+            operations(10_001, &|_| json!({"op": "add", "path": "/list/0", "value": 1})),
+        ),
+    ];
+    let mut chains = String::new();
+    for (name, patch) in &patches {
+        for mode in ["Enforce", "Audit"] {
+            let name = format!("{name}-{}", mode.to_lowercase());
+            let chain = json!({
+                "apiVersion": "admittance.dev/v1alpha1",
+                "kind": "AdmissionChain",
+                "metadata": {"name": name},
+                "spec": {
+                    "rules": [{"operations": ["CREATE"], "kinds": ["application"]}],
+                    "stages": [{
+                        "name": name,
+                        "plugin": {
+                            "source": source("guest-misbehaves"),
+                            "settings": {"behaviour": "answers-patch", "patch": patch.to_string()},
+                        },
+                        "namespaceSelector": {"operator": "In", "values": [name]},
+                        "failurePolicy": "Fail",
+                        "mode": mode,
+                        "timeout": "8s",
+                    }],
+                },
+            });
+            writeln!(chains, "---\n{chain}").unwrap();
+        }
+    }
+    let scene = Arc::new(Scene::bcs(&chains).await);
+    let mut calls = JoinSet::new();
+    for (name, _) in &patches {
+        for (mode, number) in [("enforce", 0), ("audit", 0), ("enforce", 1), ("audit", 1)] {
+            let (scene, namespace) = (scene.clone(), format!("{name}-{mode}"));
+            calls.spawn(async move {
+                let mut object = application(&namespace, &format!("app-{number}"), "nginx:1.29");
+                object["spec"]["text"] = "x".repeat(200 << 10).into();
+                object["list"] = vec![0; 1_000].into();
+                let reply = scene.create(&object).await;
+                (namespace, object, reply)
+            });
+        }
+    }
+    let mut memory = 0;
+    while !calls.is_empty() {
+        let healthy = scene.client.get(&scene.program.admin_url("/healthz")).await;
+        assert_eq!(healthy.unwrap().status, 200);
+        memory = memory.max(scene.program.resident_memory().unwrap());
+        while let Some(call) = calls.try_join_next() {
+            let (namespace, object, reply) = call.unwrap();
+            let name = object["metadata"]["name"].as_str().unwrap();
+            let stored = scene.stored(&namespace, name);
+            if namespace.ends_with("audit") {
+                assert_eq!(reply.status, 200, "{namespace}: {}", reply.text());
+                assert_eq!(stored.as_ref(), Some(&object), "{namespace}");
+            } else {
+                assert_eq!(reply.status, 400, "{namespace}: {}", reply.text());
+                assert!(
+                    bcs_message(&reply).contains("failed (output-too-large)"),
+                    "{}",
+                    reply.text()
+                );
+                assert_eq!(stored, None, "{namespace}");
+            }
+        }
+    }
+    assert!(memory < MOST_MEMORY, "{memory} bytes");
 }
 
 /// Without file descriptors, a stage cannot connect to its webhook: that is `overloaded`, not a failure of the webhook.

@@ -52,6 +52,9 @@ async fn main() {
     if is_wanted("stage") {
         stages(directory.path(), calls).await;
     }
+    if is_wanted("chains") {
+        chains(calls).await;
+    }
     let requests = if quick { 20 } else { 5_000 };
     if is_wanted("proxy") {
         proxy::measure(directory.path(), requests, &objects::pod(2)).await;
@@ -128,6 +131,30 @@ async fn stages(directory: &std::path::Path, calls: usize) {
             "{name}: the plugin stage is {:.1} times faster than the webhook stage",
             webhook.ratio(plugin)
         ));
+    }
+    table.print();
+}
+
+/// One chain that matches, alone and beside 10,000 that do not.
+async fn chains(calls: usize) {
+    let text = objects::pod(2);
+    let mut table = Table::new(&format!("many chains: {calls} calls each, one after another"));
+    let mut first = None;
+    for others in [0, 100, 10_000] {
+        let mut builder = Host::builder().chain(native::chain(SETTINGS));
+        for other in 0..others {
+            builder = builder.chain(native::chain_for(SETTINGS, &format!("resource-{other}")));
+        }
+        let host = builder.build().await.unwrap();
+        let row = table
+            .measure(
+                &format!("native stage, {others} other chains"),
+                first,
+                calls,
+                async || changed(host.admit(request(&text)).await),
+            )
+            .await;
+        first.get_or_insert(row);
     }
     table.print();
 }

@@ -1,8 +1,8 @@
 //! The code of the sidecar injector, called natively.
 
 use admittance::admission::{
-    Chain, Deadline, Failure, FailureKind, Hook, Operation, Patch, Request, Response, Rule, Stage, Verdict,
-    async_trait,
+    Chain, Deadline, Failure, FailureKind, Hook, Operation, Patch, Request, ResourcePattern, Response, Rule,
+    Stage, Verdict, async_trait,
 };
 use admittance_sdk::{
     Configured,
@@ -76,4 +76,14 @@ pub(crate) fn chain(settings: &str) -> Chain {
         vec![Rule::for_operations([Operation::Create])],
         vec![Stage::new("sidecar", Native::new(settings))],
     )
+}
+
+/// The same for one other resource.
+pub(crate) fn chain_for(settings: &str, resource: &str) -> Chain {
+    let mut chain = chain(settings);
+    chain.name = resource.into();
+    for rule in &mut chain.rules {
+        rule.resources = vec![ResourcePattern::parse(resource).unwrap()];
+    }
+    chain
 }
