@@ -74,7 +74,7 @@ fn spec(user: &UserInfo, attributes: &AccessAttributes) -> Value {
     spec.insert("user".to_owned(), user.username.clone().into());
     spec.insert("uid".to_owned(), user.uid.clone().into());
     spec.insert("groups".to_owned(), user.groups.clone().into());
-    spec.insert("extra".to_owned(), user.extra.iter().cloned().collect());
+    spec.insert("extra".to_owned(), json!(user.extra));
     let (field, value) = match attributes {
         AccessAttributes::Resource {
             verb,
