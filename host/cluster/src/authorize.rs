@@ -110,13 +110,8 @@ fn answer(status: Status) -> Result<Access, AuthorizerError> {
 }
 
 fn error(connection: &Connection, failure: &RequestError) -> AuthorizerError {
-    let reason = match failure {
-        RequestError::Forbidden(words) => {
-            let permission = permission("`create`", "subjectaccessreviews", "authorization.k8s.io");
-            format!("{words}; {permission}")
-        }
-        other => other.sentence(),
-    };
+    let permission = permission("`create`", "subjectaccessreviews", "authorization.k8s.io");
+    let reason = failure.advice(&permission);
     let url = connection.url();
     AuthorizerError(format!("{url} did not answer the SubjectAccessReview: {reason}"))
 }
