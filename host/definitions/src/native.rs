@@ -8,7 +8,7 @@ use admittance_admission::{
 
 use crate::{
     Location, client, conditions,
-    document::{Fields, Mistakes, Node, quoted},
+    document::{Fields, Mistakes, Node, quoted, readers},
     model::{ChainDefinition, HookDefinition, StageDefinition, WebhookDefinition},
     names, plugin, rules,
     selectors::{self, Syntax},
@@ -52,7 +52,7 @@ pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ChainDefi
 
 fn read_name(metadata: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
     let mut fields = metadata.object(mistakes)?;
-    let read = |name: &Node<'_>, mistakes: &mut Mistakes| name.parse_with(names::subdomain, mistakes);
+    let read = readers::parse_with(names::subdomain);
     let name = fields.get_required("name", "name the chain", read, mistakes);
     fields.ignore(&["labels", "annotations"]);
     fields.finish(mistakes);
