@@ -10,14 +10,13 @@ use http::{
 };
 use http_body::Body;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::Api;
+use kube::{Api, api::PostParams};
 use tokio::time::{Instant, timeout};
 
 use crate::{
     connection::Connection,
     metrics::{self, Verb},
     request_error::{RequestError, causes, permission},
-    resources::written,
 };
 
 /// The timeout for the head of a reply. The API server itself aborts a request after a minute.
@@ -117,7 +116,7 @@ pub(crate) async fn ensure_namespace(connection: &Connection, name: &str) -> Res
         .await;
     let made = match found {
         Ok(Some(_)) => Ok(()),
-        Ok(None) => create_namespace(connection, name, until).await,
+        Ok(None) => create_namespace(connection, name, &PostParams::default(), until).await,
         Err(failure) => Err(failure),
     };
     made.map_err(|failure| {
@@ -132,13 +131,13 @@ pub(crate) async fn ensure_namespace(connection: &Connection, name: &str) -> Res
 pub(crate) async fn create_namespace(
     connection: &Connection,
     name: &str,
+    params: &PostParams,
     until: Instant,
 ) -> Result<(), RequestError> {
     let namespaces: Api<Namespace> = Api::all(connection.client());
     let mut namespace = Namespace::default();
     namespace.metadata.name = Some(name.to_owned());
-    let params = written();
-    let created = namespaces.create(&params, &namespace);
+    let created = namespaces.create(params, &namespace);
     match connection.ask(Verb::Create, until, created).await {
         // It was created in the meantime.
         Ok(_) | Err(RequestError::Conflict(_)) => Ok(()),

@@ -236,7 +236,7 @@ impl Resources {
 
     async fn create_namespace(&self, name: &str) -> Result<(), ResourceError> {
         let until = Instant::now() + REQUEST_LIMIT;
-        match create_namespace(&self.0.connection, name, until).await {
+        match create_namespace(&self.0.connection, name, &written(), until).await {
             Ok(()) => Ok(()),
             Err(RequestError::Forbidden(words)) => Err(ResourceError::Refused(format!(
                 "the namespace `{name}` does not exist and cannot be created: {words}; create it with \
@@ -321,7 +321,7 @@ impl Resources {
     }
 }
 
-pub(crate) fn written() -> PostParams {
+fn written() -> PostParams {
     PostParams {
         field_manager: Some(MANAGER.to_owned()),
         ..PostParams::default()
